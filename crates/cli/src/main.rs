@@ -1,0 +1,2 @@
+//! The `thrufs` command.
+fn main() {}
