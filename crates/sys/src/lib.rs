@@ -1,1 +1,48 @@
-//! Under construction.
+//! The system calls that a FUSE server needs and that `rustix` does not offer.
+//!
+//! This crate is the fence around the unsafe code of Thrufs: every module is a thin, safe wrapper,
+//! the rest of the project forbids `unsafe`. Where `rustix` has a safe call, nothing is written
+//! here and callers use `rustix` (statx with every field and mask bit, `chownat` and `utimensat`
+//! with `EMPTY_PATH`, `preadv2`/`pwritev2`, resource limits, pidfds, CPU affinity, the mount API).
+//!
+//! Conventions: errors are [`rustix::io::Errno`], descriptors are borrowed, paths are [`CStr`]s,
+//! and nothing on a request's way allocates. What a kernel cannot do is remembered once per
+//! process, in an atomic, and answered from then on by the older call.
+//!
+//! # Safety
+//!
+//! Three promises hold everywhere. A pointer given to the kernel comes from a reference that lives
+//! across the call, with the length of what it points at. A descriptor comes from a `BorrowedFd`,
+//! so it is open for the length of the call; one that the kernel returns is owned exactly once.
+//! Credentials, masks and limits change what calls may do, never what memory means.
+//!
+//! [`CStr`]: std::ffi::CStr
+
+#![deny(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    target_endian = "little"
+)))]
+compile_error!("thrufs-sys knows the system calls of 64-bit little-endian Linux only");
+
+pub mod attr;
+pub mod buffer;
+pub mod closing;
+pub mod cred;
+pub mod dir;
+pub mod fuse_dev;
+pub mod handle;
+pub mod ioctl;
+pub mod lock;
+pub mod mount;
+pub mod proc_fd;
+pub mod process;
+pub mod signal;
+pub mod xattr;
+
+mod raw;
+#[cfg(test)]
+mod test_ground;

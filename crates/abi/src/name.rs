@@ -1,0 +1,88 @@
+//! One component of a path.
+
+use std::ffi::CStr;
+use std::fmt;
+
+/// The longest name that the kernel sends, in bytes (`FUSE_NAME_MAX` since 6.15; 1024 before).
+/// What is longer than the lower file system allows is its to refuse.
+pub const NAME_BYTES_MAX: usize = 4095;
+
+/// A name as requests carry it: one component, neither empty nor with a slash, ended by a NUL.
+///
+/// `.` and `..` can occur (file handles of clients are resolved by them); whoever takes a name asks
+/// for them by [`is_dot`](Name::is_dot) and [`is_dot_dot`](Name::is_dot_dot).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Name<'a>(&'a CStr);
+
+/// These bytes are no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadName;
+
+impl<'a> Name<'a> {
+    /// Checks that `name` is one component.
+    ///
+    /// # Errors
+    /// When it is empty, longer than [`NAME_BYTES_MAX`], or has a slash.
+    pub fn new(name: &'a CStr) -> Result<Name<'a>, BadName> {
+        let bytes = name.to_bytes();
+        let fits = !bytes.is_empty() && bytes.len() <= NAME_BYTES_MAX;
+        if fits && !bytes.contains(&b'/') {
+            Ok(Name(name))
+        } else {
+            Err(BadName)
+        }
+    }
+
+    /// With its NUL, as system calls want it.
+    #[must_use]
+    pub const fn as_cstr(&self) -> &'a CStr {
+        self.0
+    }
+
+    /// Without its NUL.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.0.to_bytes()
+    }
+
+    /// Whether it is `.`.
+    #[must_use]
+    pub fn is_dot(&self) -> bool {
+        self.as_bytes() == b"."
+    }
+
+    /// Whether it is `..`.
+    #[must_use]
+    pub fn is_dot_dot(&self) -> bool {
+        self.as_bytes() == b".."
+    }
+}
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.as_bytes().escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_component_is_a_name() {
+        for good in [c"a", c".", c"..", c"\xff\xfe", c"a b\n"] {
+            assert!(Name::new(good).is_ok(), "{good:?}");
+        }
+        for bad in [c"", c"/", c"a/b", c"../x", c"x/"] {
+            assert!(Name::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn debug_output_is_escaped() {
+        assert_eq!(
+            format!("{:?}", Name::new(c"a\n\xff").unwrap()),
+            "\"a\\n\\xff\""
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! Replies: directory entries being written, and replies being read.
+
+use crate::ids::Unique;
+use crate::layout::{Dirent, EntryOut, OutHeader};
+use zerocopy::{FromBytes, IntoBytes};
+
+const fn record_size(fixed: usize, name_length: usize) -> usize {
+    fixed.saturating_add(name_length).next_multiple_of(8)
+}
+
+/// Bytes that an entry of READDIR takes, with a name of this length (`FUSE_DIRENT_SIZE`).
+#[must_use]
+pub const fn dirent_size(name_length: usize) -> usize {
+    record_size(size_of::<Dirent>(), name_length)
+}
+
+/// Bytes that an entry of READDIRPLUS takes (`FUSE_DIRENTPLUS_SIZE`).
+#[must_use]
+pub const fn direntplus_size(name_length: usize) -> usize {
+    record_size(size_of::<EntryOut>() + size_of::<Dirent>(), name_length)
+}
+
+fn put<'a>(buffer: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
+    let (place, rest) = buffer.split_at_mut(bytes.len());
+    place.copy_from_slice(bytes);
+    rest
+}
+
+/// Writes an entry of READDIR to the start of `buffer` and gives the bytes it took; nothing is
+/// written when it does not fit.
+pub fn encode_dirent(
+    buffer: &mut [u8],
+    ino: u64,
+    off: u64,
+    kind: u32,
+    name: &[u8],
+) -> Option<usize> {
+    let size = dirent_size(name.len());
+    let namelen = u32::try_from(name.len()).ok()?;
+    let record = buffer.get_mut(..size)?;
+    let header = Dirent {
+        ino,
+        off,
+        namelen,
+        kind,
+    };
+    let rest = put(record, header.as_bytes());
+    put(rest, name).fill(0);
+    Some(size)
+}
+
+/// Writes an entry of READDIRPLUS to the start of `buffer` and gives the bytes it took; nothing is
+/// written when it does not fit.
+pub fn encode_direntplus(
+    buffer: &mut [u8],
+    entry: &EntryOut,
+    ino: u64,
+    off: u64,
+    kind: u32,
+    name: &[u8],
+) -> Option<usize> {
+    let size = direntplus_size(name.len());
+    let record = buffer.get_mut(..size)?;
+    let (plus, dirent) = record.split_at_mut(size_of::<EntryOut>());
+    // The structure before it has a size that is a multiple of eight bytes.
+    encode_dirent(dirent, ino, off, kind, name)?;
+    plus.copy_from_slice(entry.as_bytes());
+    Some(size)
+}
+
+/// A reply, as a client sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply<'a> {
+    /// The request it answers; 0 for a notification.
+    pub unique: Unique,
+    /// 0, the negative number of an error, or the code of a notification.
+    pub error: i32,
+    /// What follows the header.
+    pub body: &'a [u8],
+}
+
+impl<'a> Reply<'a> {
+    /// Reads one whole reply.
+    ///
+    /// # Errors
+    /// `None` for bytes that are none: too short, or of another length than their header says.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Reply<'a>> {
+        let (header, body) = OutHeader::read_from_prefix(bytes).ok()?;
+        (header.len as usize == bytes.len()).then_some(Reply {
+            unique: Unique(header.unique),
+            error: header.error,
+            body,
+        })
+    }
+
+    /// The structure that the body starts with.
+    #[must_use]
+    pub fn structure<T: FromBytes>(&self) -> Option<T> {
+        Some(T::read_from_prefix(self.body).ok()?.0)
+    }
+}
+
+/// An entry of a directory listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryEntry<'a> {
+    /// What READDIRPLUS says of it; its node id is 0 when nothing.
+    pub entry: Option<EntryOut>,
+    /// Inode number.
+    pub ino: u64,
+    /// Where to go on after it.
+    pub off: u64,
+    /// `DT_*`.
+    pub kind: u32,
+    /// The name.
+    pub name: &'a [u8],
+}
+
+/// The entries in the answer to READDIR or READDIRPLUS. Ends at the first malformed one.
+#[derive(Clone, Debug)]
+pub struct DirectoryEntries<'a> {
+    rest: &'a [u8],
+    plus: bool,
+}
+
+impl<'a> DirectoryEntries<'a> {
+    /// Over the body of a reply; `plus` for READDIRPLUS.
+    #[must_use]
+    pub const fn new(body: &'a [u8], plus: bool) -> DirectoryEntries<'a> {
+        DirectoryEntries { rest: body, plus }
+    }
+}
+
+impl<'a> Iterator for DirectoryEntries<'a> {
+    type Item = DirectoryEntry<'a>;
+
+    fn next(&mut self) -> Option<DirectoryEntry<'a>> {
+        let (entry, rest) = if self.plus {
+            let (entry, rest) = EntryOut::read_from_prefix(self.rest).ok()?;
+            (Some(entry), rest)
+        } else {
+            (None, self.rest)
+        };
+        let (dirent, after) = Dirent::read_from_prefix(rest).ok()?;
+        let name = after.get(..dirent.namelen as usize)?;
+        self.rest = rest.get(dirent_size(name.len())..)?;
+        Some(DirectoryEntry {
+            entry,
+            ino: dirent.ino,
+            off: dirent.off,
+            kind: dirent.kind,
+            name,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_as_they_were_written() {
+        let mut buffer = [0xaa; 400];
+        let entry = EntryOut {
+            nodeid: 7,
+            ..EntryOut::default()
+        };
+        let first = encode_direntplus(&mut buffer, &entry, 1, 2, 8, b"one").unwrap();
+        assert_eq!(first % 8, 0);
+        let second = encode_direntplus(&mut buffer[first..], &entry, 3, 4, 4, &[0xff; 17]).unwrap();
+        let body = &buffer[..first + second];
+        let entries: Vec<_> = DirectoryEntries::new(body, true).collect();
+        assert_eq!(entries.len(), 2);
+        assert_eq!((entries[0].name, entries[0].off), (&b"one"[..], 2));
+        assert_eq!((entries[1].ino, entries[1].kind), (3, 4));
+        assert_eq!(entries[1].entry, Some(entry));
+        assert_eq!(entries[1].name, [0xff; 17]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_written() {
+        let mut buffer = [0xaa; 31];
+        assert_eq!(encode_dirent(&mut buffer, 1, 2, 3, b"12345678"), None);
+        assert!(buffer.iter().all(|&byte| byte == 0xaa));
+        assert_eq!(encode_dirent(&mut buffer[..24], 1, 2, 3, b""), Some(24));
+    }
+
+    #[test]
+    fn malformed_listings_end() {
+        for length in 0..100 {
+            for byte in [0, 1, 0x7f, 0xff] {
+                let body = vec![byte; length];
+                assert!(DirectoryEntries::new(&body, false).count() <= length / 24);
+                assert!(DirectoryEntries::new(&body, true).count() <= length / 152);
+            }
+        }
+    }
+}

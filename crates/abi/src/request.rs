@@ -1,0 +1,672 @@
+//! Requests: from bytes to a typed operation, or an error. Total: any bytes give one or the other.
+
+use crate::arguments::Arguments;
+use crate::extensions::Extensions;
+use crate::flags::{GetattrFlags, InitFlags};
+use crate::ids::{FileHandle, LockOwner, NodeId, Unique};
+use crate::layout::{
+    AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, CuseInitIn, FallocateIn, FlushIn,
+    ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn, InHeader, InitIn, InterruptIn, IoctlIn,
+    LinkIn, LkIn, LseekIn, MkdirIn, MknodIn, NotifyRetrieveIn, OpenIn, PollIn, ReadIn, ReleaseIn,
+    RemovemappingIn, RemovemappingOne, Rename2In, RenameIn, SetattrIn, SetupmappingIn, SetxattrIn,
+    StatxIn, SyncfsIn, WriteIn,
+};
+use crate::name::Name;
+use crate::opcode::Opcode;
+use crate::parse_error::{ParseError, ParseErrorKind};
+use std::ffi::CStr;
+use zerocopy::FromBytes;
+
+/// What decides how bytes are to be read, agreed on at INIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dialect {
+    /// Minor version of protocol 7.
+    pub minor: u32,
+    /// SETXATTR has its long form (`FUSE_SETXATTR_EXT`).
+    pub setxattr_ext: bool,
+}
+
+impl Dialect {
+    /// What is spoken before and by INIT.
+    pub const INITIAL: Dialect = Dialect {
+        minor: crate::version::KERNEL_MINOR,
+        setxattr_ext: false,
+    };
+}
+
+/// Where the bulk data of a request are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Behind the arguments.
+    Inline,
+    /// Elsewhere: the data of WRITE and NOTIFY_REPLY are not among the bytes.
+    External,
+}
+
+/// What every request starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The request's number.
+    pub unique: Unique,
+    /// What is asked.
+    pub opcode: Opcode,
+    /// Of which inode.
+    pub nodeid: NodeId,
+    /// The caller's file-system user id; all ones for none.
+    pub uid: u32,
+    /// The caller's file-system group id; all ones for none.
+    pub gid: u32,
+    /// The caller's thread id, in the server's namespace; 0 for none.
+    pub pid: u32,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Who asks what of which inode.
+    pub header: Header,
+    /// What is asked, with its arguments.
+    pub operation: Operation<'a>,
+    /// What follows the arguments.
+    pub extensions: Extensions<'a>,
+}
+
+/// The nodes of a BATCH_FORGET.
+#[derive(Clone, Copy, Debug)]
+pub struct Forgets<'a>(&'a [u8]);
+
+impl Forgets<'_> {
+    /// Each node with the lookups that are taken back.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        self.0
+            .chunks_exact(size_of::<ForgetOne>())
+            .filter_map(|bytes| {
+                let one = ForgetOne::read_from_bytes(bytes).ok()?;
+                Some((NodeId(one.nodeid), one.nlookup))
+            })
+    }
+}
+
+/// The ranges of a REMOVEMAPPING.
+#[derive(Clone, Copy, Debug)]
+pub struct Mappings<'a>(&'a [u8]);
+
+impl Mappings<'_> {
+    /// Each range.
+    pub fn iter(&self) -> impl Iterator<Item = RemovemappingOne> {
+        self.0
+            .chunks_exact(size_of::<RemovemappingOne>())
+            .filter_map(|bytes| RemovemappingOne::read_from_bytes(bytes).ok())
+    }
+}
+
+/// What a request asks, with its arguments.
+#[derive(Clone, Copy, Debug)]
+#[expect(
+    missing_docs,
+    reason = "the fields have the header's own names and meanings"
+)]
+pub enum Operation<'a> {
+    /// `LOOKUP`.
+    Lookup { name: Name<'a> },
+    /// `FORGET`; no reply.
+    Forget { nlookup: u64 },
+    /// `BATCH_FORGET`; no reply.
+    BatchForget { forgets: Forgets<'a> },
+    /// `GETATTR`.
+    Getattr { fh: Option<FileHandle> },
+    /// `SETATTR`.
+    Setattr(SetattrIn),
+    /// `READLINK`.
+    Readlink,
+    /// `SYMLINK`.
+    Symlink { name: Name<'a>, target: &'a CStr },
+    /// `MKNOD`.
+    Mknod { arg: MknodIn, name: Name<'a> },
+    /// `MKDIR`.
+    Mkdir { arg: MkdirIn, name: Name<'a> },
+    /// `UNLINK`.
+    Unlink { name: Name<'a> },
+    /// `RMDIR`.
+    Rmdir { name: Name<'a> },
+    /// `RENAME` (flags 0) and `RENAME2`.
+    Rename {
+        new_parent: NodeId,
+        flags: u32,
+        name: Name<'a>,
+        new_name: Name<'a>,
+    },
+    /// `LINK`.
+    Link { old_node: NodeId, name: Name<'a> },
+    /// `OPEN`.
+    Open(OpenIn),
+    /// `READ`.
+    Read(ReadIn),
+    /// `WRITE`; `data` is empty when they are elsewhere ([`Payload::External`]).
+    Write { arg: WriteIn, data: &'a [u8] },
+    /// `STATFS`.
+    Statfs,
+    /// `RELEASE`.
+    Release(ReleaseIn),
+    /// `FSYNC`.
+    Fsync(FsyncIn),
+    /// `SETXATTR`.
+    Setxattr {
+        name: &'a CStr,
+        value: &'a [u8],
+        flags: u32,
+        setxattr_flags: u32,
+    },
+    /// `GETXATTR`.
+    Getxattr { name: &'a CStr, size: u32 },
+    /// `LISTXATTR`.
+    Listxattr { size: u32 },
+    /// `REMOVEXATTR`.
+    Removexattr { name: &'a CStr },
+    /// `FLUSH`.
+    Flush {
+        fh: FileHandle,
+        lock_owner: LockOwner,
+    },
+    /// `INIT`.
+    Init { arg: InitIn, flags: InitFlags },
+    /// `OPENDIR`.
+    Opendir(OpenIn),
+    /// `READDIR`.
+    Readdir(ReadIn),
+    /// `READDIRPLUS`.
+    Readdirplus(ReadIn),
+    /// `RELEASEDIR`.
+    Releasedir(ReleaseIn),
+    /// `FSYNCDIR`.
+    Fsyncdir(FsyncIn),
+    /// `GETLK`.
+    Getlk(LkIn),
+    /// `SETLK`.
+    Setlk(LkIn),
+    /// `SETLKW`.
+    Setlkw(LkIn),
+    /// `ACCESS`.
+    Access { mask: u32 },
+    /// `CREATE`.
+    Create { arg: CreateIn, name: Name<'a> },
+    /// `INTERRUPT` of the request `unique`; no reply.
+    Interrupt { unique: Unique },
+    /// `BMAP`.
+    Bmap(BmapIn),
+    /// `DESTROY`.
+    Destroy,
+    /// `IOCTL`.
+    Ioctl { arg: IoctlIn, data: &'a [u8] },
+    /// `POLL`.
+    Poll(PollIn),
+    /// `NOTIFY_REPLY`: what the notification RETRIEVE asked for; no reply.
+    NotifyReply {
+        arg: NotifyRetrieveIn,
+        data: &'a [u8],
+    },
+    /// `FALLOCATE`.
+    Fallocate(FallocateIn),
+    /// `LSEEK`.
+    Lseek(LseekIn),
+    /// `COPY_FILE_RANGE`, and with `wide` `COPY_FILE_RANGE_64`, whose reply counts in 64 bits.
+    CopyFileRange { arg: CopyFileRangeIn, wide: bool },
+    /// `SETUPMAPPING`.
+    SetupMapping(SetupmappingIn),
+    /// `REMOVEMAPPING`.
+    RemoveMapping { mappings: Mappings<'a> },
+    /// `SYNCFS`.
+    Syncfs,
+    /// `TMPFILE`.
+    Tmpfile { arg: CreateIn },
+    /// `STATX`.
+    Statx {
+        fh: Option<FileHandle>,
+        flags: u32,
+        mask: u32,
+    },
+    /// `CUSE_INIT`.
+    CuseInit(CuseInitIn),
+}
+
+/// Size of the structure that an operation's arguments start with, in bytes; 0 for none.
+#[must_use]
+pub const fn op_struct_size(opcode: Opcode, dialect: Dialect) -> usize {
+    match opcode {
+        Opcode::Lookup
+        | Opcode::Readlink
+        | Opcode::Symlink
+        | Opcode::Unlink
+        | Opcode::Rmdir
+        | Opcode::Statfs
+        | Opcode::Removexattr
+        | Opcode::Destroy => 0,
+        Opcode::Forget => size_of::<ForgetIn>(),
+        Opcode::Getattr => size_of::<GetattrIn>(),
+        Opcode::Setattr => size_of::<SetattrIn>(),
+        Opcode::Mknod => size_of::<MknodIn>(),
+        Opcode::Mkdir => size_of::<MkdirIn>(),
+        Opcode::Rename => size_of::<RenameIn>(),
+        Opcode::Link => size_of::<LinkIn>(),
+        Opcode::Open | Opcode::Opendir => size_of::<OpenIn>(),
+        Opcode::Read | Opcode::Readdir | Opcode::Readdirplus => size_of::<ReadIn>(),
+        Opcode::Write => size_of::<WriteIn>(),
+        Opcode::Release | Opcode::Releasedir => size_of::<ReleaseIn>(),
+        Opcode::Fsync | Opcode::Fsyncdir => size_of::<FsyncIn>(),
+        Opcode::Setxattr if dialect.setxattr_ext => size_of::<SetxattrIn>(),
+        Opcode::Setxattr => SETXATTR_IN_COMPAT_BYTES,
+        Opcode::Getxattr | Opcode::Listxattr => size_of::<GetxattrIn>(),
+        Opcode::Flush => size_of::<FlushIn>(),
+        Opcode::Init => INIT_IN_COMPAT_BYTES,
+        Opcode::Getlk | Opcode::Setlk | Opcode::Setlkw => size_of::<LkIn>(),
+        Opcode::Access => size_of::<AccessIn>(),
+        Opcode::Create | Opcode::Tmpfile => size_of::<CreateIn>(),
+        Opcode::Interrupt => size_of::<InterruptIn>(),
+        Opcode::Bmap => size_of::<BmapIn>(),
+        Opcode::Ioctl => size_of::<IoctlIn>(),
+        Opcode::Poll => size_of::<PollIn>(),
+        Opcode::NotifyReply => size_of::<NotifyRetrieveIn>(),
+        Opcode::BatchForget => size_of::<BatchForgetIn>(),
+        Opcode::Fallocate => size_of::<FallocateIn>(),
+        Opcode::Rename2 => size_of::<Rename2In>(),
+        Opcode::Lseek => size_of::<LseekIn>(),
+        Opcode::CopyFileRange | Opcode::CopyFileRange64 => size_of::<CopyFileRangeIn>(),
+        Opcode::SetupMapping => size_of::<SetupmappingIn>(),
+        Opcode::RemoveMapping => size_of::<RemovemappingIn>(),
+        Opcode::Syncfs => size_of::<SyncfsIn>(),
+        Opcode::Statx => size_of::<StatxIn>(),
+        Opcode::CuseInit => size_of::<CuseInitIn>(),
+    }
+}
+
+/// `FUSE_COMPAT_SETXATTR_IN_SIZE`.
+const SETXATTR_IN_COMPAT_BYTES: usize = 8;
+/// INIT's structure up to 7.35, without `flags2`.
+const INIT_IN_COMPAT_BYTES: usize = 16;
+
+type Parsed<T> = Result<T, ParseErrorKind>;
+
+impl<'a> Request<'a> {
+    /// A whole message in one piece, as a read of `/dev/fuse` gives it.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the bytes.
+    pub fn parse(
+        message: &'a [u8],
+        dialect: Dialect,
+        payload: Payload,
+    ) -> Result<Request<'a>, ParseError> {
+        let (header, in_header) = parse_header(message)?;
+        let fail = |kind| failed(&in_header, kind);
+        let length_is_right = match payload {
+            Payload::Inline => in_header.len as usize == message.len(),
+            Payload::External => in_header.len as usize >= message.len(),
+        };
+        if !length_is_right {
+            let (header, got) = (in_header.len, message.len());
+            return Err(fail(ParseErrorKind::LengthMismatch { header, got }));
+        }
+        let body = &message[size_of::<InHeader>()..];
+        let need = op_struct_size(header.opcode, dialect);
+        let (structure, rest) =
+            body.split_at_checked(need)
+                .ok_or(fail(ParseErrorKind::TooShort {
+                    need,
+                    got: body.len(),
+                }))?;
+        finish(header, &in_header, structure, rest, dialect, payload)
+    }
+
+    /// A message in the three pieces in which io_uring delivers it: the header, the structure of
+    /// the operation (followed by anything), and exactly the rest of the arguments.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the bytes.
+    pub fn parse_split(
+        header: &'a [u8],
+        structure: &'a [u8],
+        rest: &'a [u8],
+        dialect: Dialect,
+        payload: Payload,
+    ) -> Result<Request<'a>, ParseError> {
+        let (header, in_header) = parse_header(header)?;
+        let need = op_struct_size(header.opcode, dialect);
+        let structure = structure.get(..need).ok_or_else(|| {
+            failed(
+                &in_header,
+                ParseErrorKind::TooShort {
+                    need,
+                    got: structure.len(),
+                },
+            )
+        })?;
+        finish(header, &in_header, structure, rest, dialect, payload)
+    }
+}
+
+fn failed(header: &InHeader, kind: ParseErrorKind) -> ParseError {
+    ParseError {
+        unique: Some(Unique(header.unique)),
+        opcode: Some(header.opcode),
+        kind,
+    }
+}
+
+fn parse_header(bytes: &[u8]) -> Result<(Header, InHeader), ParseError> {
+    let (header, _) = InHeader::read_from_prefix(bytes).map_err(|_| ParseError {
+        unique: None,
+        opcode: None,
+        kind: ParseErrorKind::TooShort {
+            need: size_of::<InHeader>(),
+            got: bytes.len(),
+        },
+    })?;
+    let opcode = Opcode::from_u32(header.opcode)
+        .ok_or_else(|| failed(&header, ParseErrorKind::UnknownOpcode(header.opcode)))?;
+    let parsed = Header {
+        unique: Unique(header.unique),
+        opcode,
+        nodeid: NodeId(header.nodeid),
+        uid: header.uid,
+        gid: header.gid,
+        pid: header.pid,
+    };
+    Ok((parsed, header))
+}
+
+fn finish<'a>(
+    header: Header,
+    in_header: &InHeader,
+    structure: &'a [u8],
+    rest: &'a [u8],
+    dialect: Dialect,
+    payload: Payload,
+) -> Result<Request<'a>, ParseError> {
+    let fail = |kind| failed(in_header, kind);
+    let extension_bytes = usize::from(in_header.total_extlen) * 8;
+    let start = rest
+        .len()
+        .checked_sub(extension_bytes)
+        .ok_or(fail(ParseErrorKind::BadExtension))?;
+    let (rest, extensions) = rest.split_at(start);
+    let extensions = Extensions::parse(extensions).map_err(fail)?;
+    let mut arguments = Arguments::new(structure, rest);
+    let operation =
+        parse_operation(header.opcode, &mut arguments, dialect, payload).map_err(fail)?;
+    // Names are padded to eight bytes when extensions follow.
+    if extension_bytes == 0 {
+        arguments.end().map_err(fail)?;
+    }
+    Ok(Request {
+        header,
+        operation,
+        extensions,
+    })
+}
+
+fn parse_operation<'a>(
+    opcode: Opcode,
+    arguments: &mut Arguments<'a>,
+    dialect: Dialect,
+    payload: Payload,
+) -> Parsed<Operation<'a>> {
+    Ok(match opcode {
+        Opcode::Lookup => Operation::Lookup {
+            name: arguments.name()?,
+        },
+        Opcode::Forget => Operation::Forget {
+            nlookup: arguments.structure::<ForgetIn>()?.nlookup,
+        },
+        Opcode::BatchForget => parse_batch_forget(arguments)?,
+        Opcode::Getattr => {
+            let arg: GetattrIn = arguments.structure()?;
+            Operation::Getattr {
+                fh: handle(arg.getattr_flags, arg.fh),
+            }
+        }
+        Opcode::Setattr => Operation::Setattr(arguments.structure()?),
+        Opcode::Readlink => Operation::Readlink,
+        Opcode::Symlink => Operation::Symlink {
+            name: arguments.name()?,
+            target: arguments.string()?,
+        },
+        Opcode::Mknod => Operation::Mknod {
+            arg: arguments.structure()?,
+            name: arguments.name()?,
+        },
+        Opcode::Mkdir => Operation::Mkdir {
+            arg: arguments.structure()?,
+            name: arguments.name()?,
+        },
+        Opcode::Unlink => Operation::Unlink {
+            name: arguments.name()?,
+        },
+        Opcode::Rmdir => Operation::Rmdir {
+            name: arguments.name()?,
+        },
+        Opcode::Rename => {
+            let arg: RenameIn = arguments.structure()?;
+            parse_names_of_rename(arg.newdir, 0, arguments)?
+        }
+        Opcode::Rename2 => {
+            let arg: Rename2In = arguments.structure()?;
+            parse_names_of_rename(arg.newdir, arg.flags, arguments)?
+        }
+        Opcode::Link => {
+            let arg: LinkIn = arguments.structure()?;
+            Operation::Link {
+                old_node: NodeId(arg.oldnodeid),
+                name: arguments.name()?,
+            }
+        }
+        Opcode::Create => Operation::Create {
+            arg: arguments.structure()?,
+            name: arguments.name()?,
+        },
+        Opcode::Tmpfile => {
+            let arg = arguments.structure()?;
+            // A name is sent along that means nothing.
+            arguments.remainder();
+            Operation::Tmpfile { arg }
+        }
+        Opcode::Open => Operation::Open(arguments.structure()?),
+        Opcode::Opendir => Operation::Opendir(arguments.structure()?),
+        Opcode::Release => Operation::Release(arguments.structure()?),
+        Opcode::Releasedir => Operation::Releasedir(arguments.structure()?),
+        Opcode::Flush => {
+            let arg: FlushIn = arguments.structure()?;
+            Operation::Flush {
+                fh: FileHandle(arg.fh),
+                lock_owner: LockOwner(arg.lock_owner),
+            }
+        }
+        _ => return parse_other(opcode, arguments, dialect, payload),
+    })
+}
+
+/// The operations on data, on attributes by name, and on the connection.
+fn parse_other<'a>(
+    opcode: Opcode,
+    arguments: &mut Arguments<'a>,
+    dialect: Dialect,
+    payload: Payload,
+) -> Parsed<Operation<'a>> {
+    Ok(match opcode {
+        Opcode::Read => Operation::Read(arguments.structure()?),
+        Opcode::Readdir => Operation::Readdir(arguments.structure()?),
+        Opcode::Readdirplus => Operation::Readdirplus(arguments.structure()?),
+        Opcode::Write => {
+            let arg: WriteIn = arguments.structure()?;
+            let data = data(arguments, arg.size, payload)?;
+            Operation::Write { arg, data }
+        }
+        Opcode::Statfs => Operation::Statfs,
+        Opcode::Fsync => Operation::Fsync(arguments.structure()?),
+        Opcode::Fsyncdir => Operation::Fsyncdir(arguments.structure()?),
+        Opcode::Setxattr => parse_setxattr(arguments, dialect)?,
+        Opcode::Getxattr => {
+            let arg: GetxattrIn = arguments.structure()?;
+            Operation::Getxattr {
+                name: attribute_name(arguments)?,
+                size: arg.size,
+            }
+        }
+        Opcode::Listxattr => Operation::Listxattr {
+            size: arguments.structure::<GetxattrIn>()?.size,
+        },
+        Opcode::Removexattr => Operation::Removexattr {
+            name: attribute_name(arguments)?,
+        },
+        Opcode::Init => parse_init(arguments)?,
+        Opcode::Getlk => Operation::Getlk(arguments.structure()?),
+        Opcode::Setlk => Operation::Setlk(arguments.structure()?),
+        Opcode::Setlkw => Operation::Setlkw(arguments.structure()?),
+        Opcode::Access => Operation::Access {
+            mask: arguments.structure::<AccessIn>()?.mask,
+        },
+        Opcode::Interrupt => Operation::Interrupt {
+            unique: Unique(arguments.structure::<InterruptIn>()?.unique),
+        },
+        Opcode::Bmap => Operation::Bmap(arguments.structure()?),
+        Opcode::Ioctl => {
+            let arg: IoctlIn = arguments.structure()?;
+            Operation::Ioctl {
+                arg,
+                data: arguments.bytes(arg.in_size)?,
+            }
+        }
+        Opcode::Poll => Operation::Poll(arguments.structure()?),
+        Opcode::NotifyReply => {
+            let arg: NotifyRetrieveIn = arguments.structure()?;
+            let data = data(arguments, arg.size, payload)?;
+            Operation::NotifyReply { arg, data }
+        }
+        Opcode::Fallocate => Operation::Fallocate(arguments.structure()?),
+        Opcode::Lseek => Operation::Lseek(arguments.structure()?),
+        Opcode::CopyFileRange => Operation::CopyFileRange {
+            arg: arguments.structure()?,
+            wide: false,
+        },
+        Opcode::CopyFileRange64 => Operation::CopyFileRange {
+            arg: arguments.structure()?,
+            wide: true,
+        },
+        Opcode::SetupMapping => Operation::SetupMapping(arguments.structure()?),
+        Opcode::RemoveMapping => {
+            let arg: RemovemappingIn = arguments.structure()?;
+            let bytes = records::<RemovemappingOne>(arguments, arg.count)?;
+            Operation::RemoveMapping {
+                mappings: Mappings(bytes),
+            }
+        }
+        Opcode::Syncfs => {
+            arguments.structure::<SyncfsIn>()?;
+            Operation::Syncfs
+        }
+        Opcode::Statx => {
+            let arg: StatxIn = arguments.structure()?;
+            let fh = handle(arg.getattr_flags, arg.fh);
+            Operation::Statx {
+                fh,
+                flags: arg.sx_flags,
+                mask: arg.sx_mask,
+            }
+        }
+        Opcode::CuseInit => Operation::CuseInit(arguments.structure()?),
+        // All that is left is what starts with the destruction of the connection, and what
+        // parse_operation has taken.
+        _ => Operation::Destroy,
+    })
+}
+
+fn handle(flags: u32, fh: u64) -> Option<FileHandle> {
+    GetattrFlags::from_bits_retain(flags)
+        .contains(GetattrFlags::FH)
+        .then_some(FileHandle(fh))
+}
+
+fn data<'a>(arguments: &mut Arguments<'a>, size: u32, payload: Payload) -> Parsed<&'a [u8]> {
+    match payload {
+        Payload::Inline => arguments.bytes(size),
+        Payload::External => Ok(&[]),
+    }
+}
+
+fn attribute_name<'a>(arguments: &mut Arguments<'a>) -> Parsed<&'a CStr> {
+    let name = arguments.string()?;
+    if name.is_empty() {
+        Err(ParseErrorKind::BadName)
+    } else {
+        Ok(name)
+    }
+}
+
+fn records<'a, T>(arguments: &mut Arguments<'a>, count: u32) -> Parsed<&'a [u8]> {
+    let bytes = (count as usize)
+        .checked_mul(size_of::<T>())
+        .ok_or(ParseErrorKind::BadCount)?;
+    let bytes = u32::try_from(bytes).map_err(|_| ParseErrorKind::BadCount)?;
+    arguments.bytes(bytes)
+}
+
+fn parse_batch_forget<'a>(arguments: &mut Arguments<'a>) -> Parsed<Operation<'a>> {
+    let arg: BatchForgetIn = arguments.structure()?;
+    let bytes = records::<ForgetOne>(arguments, arg.count)?;
+    Ok(Operation::BatchForget {
+        forgets: Forgets(bytes),
+    })
+}
+
+fn parse_names_of_rename<'a>(
+    new_parent: u64,
+    flags: u32,
+    arguments: &mut Arguments<'a>,
+) -> Parsed<Operation<'a>> {
+    let (name, new_name) = (arguments.name()?, arguments.name()?);
+    Ok(Operation::Rename {
+        new_parent: NodeId(new_parent),
+        flags,
+        name,
+        new_name,
+    })
+}
+
+fn parse_setxattr<'a>(arguments: &mut Arguments<'a>, dialect: Dialect) -> Parsed<Operation<'a>> {
+    let (size, flags, setxattr_flags) = if dialect.setxattr_ext {
+        let arg: SetxattrIn = arguments.structure()?;
+        (arg.size, arg.flags, arg.setxattr_flags)
+    } else {
+        let [size, flags]: [u32; 2] = arguments.structure()?;
+        (size, flags, 0)
+    };
+    let name = attribute_name(arguments)?;
+    let value = arguments.bytes(size)?;
+    Ok(Operation::Setxattr {
+        name,
+        value,
+        flags,
+        setxattr_flags,
+    })
+}
+
+fn parse_init<'a>(arguments: &mut Arguments<'a>) -> Parsed<Operation<'a>> {
+    let [major, minor, max_readahead, flags]: [u32; 4] = arguments.structure()?;
+    let mut arg = InitIn {
+        major,
+        minor,
+        max_readahead,
+        flags,
+        ..InitIn::default()
+    };
+    // From 7.36 on more follows, of which later versions may send more yet.
+    let more = arguments.remainder();
+    if InitFlags::from_bits_retain(u64::from(flags)).contains(InitFlags::INIT_EXT) {
+        let (flags2, _) = u32::read_from_prefix(more).map_err(|_| ParseErrorKind::TooShort {
+            need: size_of::<u32>(),
+            got: more.len(),
+        })?;
+        arg.flags2 = flags2;
+    }
+    let flags = InitFlags::from_bits_retain(u64::from(arg.flags) | u64::from(arg.flags2) << 32);
+    Ok(Operation::Init { arg, flags })
+}

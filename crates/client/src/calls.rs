@@ -1,0 +1,510 @@
+//! The operations, one call each.
+
+use crate::client::Client;
+use crate::listing::{Listed, collect};
+use thrufs::{Errno, FileSystem, Result};
+use thrufs_abi::layout::{
+    AttrOut, BatchForgetIn, CopyFileRangeIn, CreateIn, EntryOut, FallocateIn, FileLock, FlushIn,
+    ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn, GetxattrOut, IoctlIn, IoctlOut, Kstatfs,
+    LinkIn, LkIn, LkOut, LseekIn, LseekOut, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn,
+    Rename2In, SetattrIn, SetxattrIn, StatxIn, StatxOut, SyncfsIn, WriteIn, WriteOut,
+};
+use thrufs_abi::{FileHandle, LockOwner, NodeId, Opcode, Reply, RequestBuilder, Unique};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Somebody who asks: the same client with a user's ids.
+#[derive(Clone, Copy)]
+pub struct Caller<'a, F: FileSystem> {
+    client: &'a Client<F>,
+    uid: u32,
+    gid: u32,
+}
+
+/// The size of listings asked for, in bytes.
+const LISTING_BYTES: u32 = 32 * 1024;
+
+fn structure<T: FromBytes>(body: &[u8]) -> Result<T> {
+    Ok(T::read_from_prefix(body).map_err(|_| Errno::EPROTO)?.0)
+}
+
+impl<'a, F: FileSystem> Caller<'a, F> {
+    pub(crate) fn new(client: &'a Client<F>, uid: u32, gid: u32) -> Caller<'a, F> {
+        Caller { client, uid, gid }
+    }
+
+    /// A request of this caller's, to be filled in and given to [`call`](Self::call).
+    pub fn request(&self, opcode: Opcode, node: NodeId) -> RequestBuilder {
+        let unique = self.client.next_unique();
+        RequestBuilder::new(opcode, unique, node).ids(self.uid, self.gid, 4242)
+    }
+
+    /// Sends a request and returns the body of its reply.
+    ///
+    /// # Errors
+    ///
+    /// The reply's; EPROTO when there is none or it is malformed.
+    pub fn call(&self, request: RequestBuilder) -> Result<Vec<u8>> {
+        let message = request.finish();
+        let unique = Unique(u64::from_ne_bytes(
+            message[8..16].try_into().map_err(|_| Errno::EPROTO)?,
+        ));
+        let reply = self.client.transact(&message).ok_or(Errno::EPROTO)?;
+        let reply = Reply::parse(&reply).ok_or(Errno::EPROTO)?;
+        if reply.unique != unique || reply.error > 0 || (reply.error != 0 && !reply.body.is_empty())
+        {
+            return Err(Errno::EPROTO);
+        }
+        if reply.error < 0 {
+            Err(Errno::from_raw(-reply.error))
+        } else {
+            Ok(reply.body.to_vec())
+        }
+    }
+
+    fn named(&self, opcode: Opcode, node: NodeId, name: &[u8]) -> Result<Vec<u8>> {
+        self.call(self.request(opcode, node).name(name))
+    }
+
+    /// LOOKUP. A cached absence comes back as an entry with node id 0.
+    ///
+    /// # Errors
+    ///
+    /// As the file system answers; so with all calls below.
+    pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<EntryOut> {
+        structure(&self.named(Opcode::Lookup, parent, name)?)
+    }
+
+    /// Walks a path from the root; leaves one lookup on every node along it.
+    ///
+    /// # Errors
+    ///
+    /// ENOENT also for a cached absence.
+    pub fn walk(&self, path: &str) -> Result<NodeId> {
+        path.split('/')
+            .filter(|name| !name.is_empty())
+            .try_fold(NodeId::ROOT, |node, name| {
+                match self.lookup(node, name.as_bytes())?.nodeid {
+                    0 => Err(Errno::ENOENT),
+                    found => Ok(NodeId(found)),
+                }
+            })
+    }
+
+    /// FORGET.
+    pub fn forget(&self, node: NodeId, nlookup: u64) {
+        let request = self
+            .request(Opcode::Forget, node)
+            .arg(&ForgetIn { nlookup });
+        self.client.transact(&request.finish());
+    }
+
+    /// BATCH_FORGET.
+    pub fn batch_forget(&self, nodes: &[(NodeId, u64)]) {
+        let arg = BatchForgetIn {
+            count: nodes.len() as u32,
+            dummy: 0,
+        };
+        let mut request = self.request(Opcode::BatchForget, NodeId(0)).arg(&arg);
+        for &(node, nlookup) in nodes {
+            request = request.bytes(
+                ForgetOne {
+                    nodeid: node.0,
+                    nlookup,
+                }
+                .as_bytes(),
+            );
+        }
+        self.client.transact(&request.finish());
+    }
+
+    /// GETATTR.
+    pub fn getattr(&self, node: NodeId) -> Result<AttrOut> {
+        structure(
+            &self.call(
+                self.request(Opcode::Getattr, node)
+                    .arg(&GetattrIn::default()),
+            )?,
+        )
+    }
+
+    /// STATX.
+    pub fn statx(&self, node: NodeId, mask: u32) -> Result<StatxOut> {
+        let arg = StatxIn {
+            sx_mask: mask,
+            ..StatxIn::default()
+        };
+        structure(&self.call(self.request(Opcode::Statx, node).arg(&arg))?)
+    }
+
+    /// SETATTR.
+    pub fn setattr(&self, node: NodeId, arg: &SetattrIn) -> Result<AttrOut> {
+        structure(&self.call(self.request(Opcode::Setattr, node).arg(arg))?)
+    }
+
+    /// READLINK.
+    pub fn readlink(&self, node: NodeId) -> Result<Vec<u8>> {
+        self.call(self.request(Opcode::Readlink, node))
+    }
+
+    /// SYMLINK.
+    pub fn symlink(&self, parent: NodeId, name: &[u8], target: &[u8]) -> Result<EntryOut> {
+        structure(
+            &self.call(
+                self.request(Opcode::Symlink, parent)
+                    .name(name)
+                    .name(target),
+            )?,
+        )
+    }
+
+    /// MKNOD.
+    pub fn mknod(&self, parent: NodeId, name: &[u8], mode: u32, rdev: u32) -> Result<EntryOut> {
+        let arg = MknodIn {
+            mode,
+            rdev,
+            umask: 0o022,
+            padding: 0,
+        };
+        structure(&self.call(self.request(Opcode::Mknod, parent).arg(&arg).name(name))?)
+    }
+
+    /// MKDIR.
+    pub fn mkdir(&self, parent: NodeId, name: &[u8], mode: u32) -> Result<EntryOut> {
+        let arg = MkdirIn { mode, umask: 0o022 };
+        structure(&self.call(self.request(Opcode::Mkdir, parent).arg(&arg).name(name))?)
+    }
+
+    /// UNLINK.
+    pub fn unlink(&self, parent: NodeId, name: &[u8]) -> Result<()> {
+        self.named(Opcode::Unlink, parent, name).map(drop)
+    }
+
+    /// RMDIR.
+    pub fn rmdir(&self, parent: NodeId, name: &[u8]) -> Result<()> {
+        self.named(Opcode::Rmdir, parent, name).map(drop)
+    }
+
+    /// RENAME2.
+    pub fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), flags: u32) -> Result<()> {
+        let arg = Rename2In {
+            newdir: to.0.0,
+            flags,
+            padding: 0,
+        };
+        let request = self
+            .request(Opcode::Rename2, from.0)
+            .arg(&arg)
+            .name(from.1)
+            .name(to.1);
+        self.call(request).map(drop)
+    }
+
+    /// LINK.
+    pub fn link(&self, node: NodeId, parent: NodeId, name: &[u8]) -> Result<EntryOut> {
+        let arg = LinkIn { oldnodeid: node.0 };
+        structure(&self.call(self.request(Opcode::Link, parent).arg(&arg).name(name))?)
+    }
+
+    /// CREATE, with `open(2)` flags.
+    pub fn create(
+        &self,
+        parent: NodeId,
+        name: &[u8],
+        flags: i32,
+        mode: u32,
+    ) -> Result<(EntryOut, OpenOut)> {
+        let arg = CreateIn {
+            flags: flags as u32,
+            mode,
+            umask: 0o022,
+            open_flags: 0,
+        };
+        let body = self.call(self.request(Opcode::Create, parent).arg(&arg).name(name))?;
+        Ok((
+            structure(&body)?,
+            structure(&body[size_of::<EntryOut>()..])?,
+        ))
+    }
+
+    /// TMPFILE.
+    pub fn tmpfile(&self, parent: NodeId, flags: i32, mode: u32) -> Result<(EntryOut, OpenOut)> {
+        let arg = CreateIn {
+            flags: flags as u32,
+            mode,
+            umask: 0o022,
+            open_flags: 0,
+        };
+        let body = self.call(self.request(Opcode::Tmpfile, parent).arg(&arg).name(b"#1"))?;
+        Ok((
+            structure(&body)?,
+            structure(&body[size_of::<EntryOut>()..])?,
+        ))
+    }
+
+    /// OPEN.
+    pub fn open(&self, node: NodeId, flags: i32) -> Result<OpenOut> {
+        let arg = OpenIn {
+            flags: flags as u32,
+            open_flags: 0,
+        };
+        structure(&self.call(self.request(Opcode::Open, node).arg(&arg))?)
+    }
+
+    /// READ.
+    pub fn read(&self, node: NodeId, fh: u64, offset: u64, size: u32) -> Result<Vec<u8>> {
+        let arg = ReadIn {
+            fh,
+            offset,
+            size,
+            ..ReadIn::default()
+        };
+        self.call(self.request(Opcode::Read, node).arg(&arg))
+    }
+
+    /// WRITE, with `FUSE_WRITE_*` flags.
+    pub fn write(
+        &self,
+        node: NodeId,
+        fh: u64,
+        offset: u64,
+        data: &[u8],
+        write_flags: u32,
+    ) -> Result<u32> {
+        let size = data.len() as u32;
+        let arg = WriteIn {
+            fh,
+            offset,
+            size,
+            write_flags,
+            ..WriteIn::default()
+        };
+        let out: WriteOut =
+            structure(&self.call(self.request(Opcode::Write, node).arg(&arg).bytes(data))?)?;
+        Ok(out.size)
+    }
+
+    /// FLUSH.
+    pub fn flush(&self, node: NodeId, fh: u64, owner: LockOwner) -> Result<()> {
+        let arg = FlushIn {
+            fh,
+            lock_owner: owner.0,
+            ..FlushIn::default()
+        };
+        self.call(self.request(Opcode::Flush, node).arg(&arg))
+            .map(drop)
+    }
+
+    /// RELEASE.
+    pub fn release(&self, node: NodeId, fh: u64) -> Result<()> {
+        let arg = ReleaseIn {
+            fh,
+            ..ReleaseIn::default()
+        };
+        self.call(self.request(Opcode::Release, node).arg(&arg))
+            .map(drop)
+    }
+
+    /// FSYNC.
+    pub fn fsync(&self, node: NodeId, fh: u64) -> Result<()> {
+        let arg = FsyncIn {
+            fh,
+            ..FsyncIn::default()
+        };
+        self.call(self.request(Opcode::Fsync, node).arg(&arg))
+            .map(drop)
+    }
+
+    /// OPENDIR.
+    pub fn opendir(&self, node: NodeId) -> Result<OpenOut> {
+        structure(&self.call(self.request(Opcode::Opendir, node).arg(&OpenIn::default()))?)
+    }
+
+    /// One READDIR or READDIRPLUS.
+    pub fn readdir(
+        &self,
+        node: NodeId,
+        fh: u64,
+        offset: u64,
+        size: u32,
+        plus: bool,
+    ) -> Result<Vec<Listed>> {
+        let opcode = if plus {
+            Opcode::Readdirplus
+        } else {
+            Opcode::Readdir
+        };
+        let arg = ReadIn {
+            fh,
+            offset,
+            size,
+            ..ReadIn::default()
+        };
+        Ok(collect(
+            &self.call(self.request(opcode, node).arg(&arg))?,
+            plus,
+        ))
+    }
+
+    /// The whole of a directory: OPENDIR, READDIRs to the end, RELEASEDIR.
+    pub fn list(&self, node: NodeId, plus: bool) -> Result<Vec<Listed>> {
+        let fh = self.opendir(node)?.fh;
+        let mut all: Vec<Listed> = Vec::new();
+        loop {
+            let offset = all.last().map_or(0, |last| last.offset);
+            let more = self.readdir(node, fh, offset, LISTING_BYTES, plus)?;
+            if more.is_empty() {
+                break;
+            }
+            all.extend(more);
+        }
+        self.releasedir(node, fh)?;
+        Ok(all)
+    }
+
+    /// RELEASEDIR.
+    pub fn releasedir(&self, node: NodeId, fh: u64) -> Result<()> {
+        let arg = ReleaseIn {
+            fh,
+            ..ReleaseIn::default()
+        };
+        self.call(self.request(Opcode::Releasedir, node).arg(&arg))
+            .map(drop)
+    }
+
+    /// FSYNCDIR.
+    pub fn fsyncdir(&self, node: NodeId, fh: u64) -> Result<()> {
+        let arg = FsyncIn {
+            fh,
+            ..FsyncIn::default()
+        };
+        self.call(self.request(Opcode::Fsyncdir, node).arg(&arg))
+            .map(drop)
+    }
+
+    /// STATFS.
+    pub fn statfs(&self, node: NodeId) -> Result<Kstatfs> {
+        structure(&self.call(self.request(Opcode::Statfs, node))?)
+    }
+
+    /// SYNCFS.
+    pub fn syncfs(&self, node: NodeId) -> Result<()> {
+        self.call(self.request(Opcode::Syncfs, node).arg(&SyncfsIn::default()))
+            .map(drop)
+    }
+
+    /// SETXATTR.
+    pub fn setxattr(&self, node: NodeId, name: &[u8], value: &[u8], flags: u32) -> Result<()> {
+        let arg = SetxattrIn {
+            size: value.len() as u32,
+            flags,
+            ..SetxattrIn::default()
+        };
+        let request = self
+            .request(Opcode::Setxattr, node)
+            .arg(&arg)
+            .name(name)
+            .bytes(value);
+        self.call(request).map(drop)
+    }
+
+    /// GETXATTR: asks for the size, then for the value.
+    pub fn getxattr(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>> {
+        let ask = |size| {
+            let arg = GetxattrIn { size, padding: 0 };
+            self.call(self.request(Opcode::Getxattr, node).arg(&arg).name(name))
+        };
+        let size: GetxattrOut = structure(&ask(0)?)?;
+        if size.size == 0 {
+            Ok(Vec::new())
+        } else {
+            ask(size.size)
+        }
+    }
+
+    /// LISTXATTR: asks for the size, then for the names.
+    pub fn listxattr(&self, node: NodeId) -> Result<Vec<Vec<u8>>> {
+        let ask = |size| {
+            let arg = GetxattrIn { size, padding: 0 };
+            self.call(self.request(Opcode::Listxattr, node).arg(&arg))
+        };
+        let size: GetxattrOut = structure(&ask(0)?)?;
+        let names = if size.size == 0 {
+            Vec::new()
+        } else {
+            ask(size.size)?
+        };
+        let names = names
+            .split(|&byte| byte == 0)
+            .filter(|name| !name.is_empty());
+        Ok(names.map(<[u8]>::to_vec).collect())
+    }
+
+    /// REMOVEXATTR.
+    pub fn removexattr(&self, node: NodeId, name: &[u8]) -> Result<()> {
+        self.named(Opcode::Removexattr, node, name).map(drop)
+    }
+
+    /// GETLK.
+    pub fn getlk(&self, node: NodeId, fh: u64, owner: u64, lk: FileLock) -> Result<FileLock> {
+        let arg = LkIn {
+            fh,
+            owner,
+            lk,
+            ..LkIn::default()
+        };
+        let out: LkOut = structure(&self.call(self.request(Opcode::Getlk, node).arg(&arg))?)?;
+        Ok(out.lk)
+    }
+
+    /// SETLK or, with `wait`, SETLKW.
+    pub fn setlk(&self, node: NodeId, arg: &LkIn, wait: bool) -> Result<()> {
+        let opcode = if wait { Opcode::Setlkw } else { Opcode::Setlk };
+        self.call(self.request(opcode, node).arg(arg)).map(drop)
+    }
+
+    /// FALLOCATE.
+    pub fn fallocate(&self, node: NodeId, arg: &FallocateIn) -> Result<()> {
+        self.call(self.request(Opcode::Fallocate, node).arg(arg))
+            .map(drop)
+    }
+
+    /// LSEEK.
+    pub fn lseek(&self, node: NodeId, fh: u64, offset: u64, whence: u32) -> Result<u64> {
+        let arg = LseekIn {
+            fh,
+            offset,
+            whence,
+            padding: 0,
+        };
+        let out: LseekOut = structure(&self.call(self.request(Opcode::Lseek, node).arg(&arg))?)?;
+        Ok(out.offset)
+    }
+
+    /// COPY_FILE_RANGE.
+    pub fn copy_file_range(&self, node: NodeId, arg: &CopyFileRangeIn) -> Result<u32> {
+        let out: WriteOut =
+            structure(&self.call(self.request(Opcode::CopyFileRange, node).arg(arg))?)?;
+        Ok(out.size)
+    }
+
+    /// IOCTL on a file, with its result and output.
+    pub fn ioctl(
+        &self,
+        node: NodeId,
+        handle: FileHandle,
+        command: u32,
+        input: &[u8],
+        output_bytes: u32,
+    ) -> Result<(i32, Vec<u8>)> {
+        let arg = IoctlIn {
+            fh: handle.0,
+            cmd: command,
+            in_size: input.len() as u32,
+            out_size: output_bytes,
+            ..IoctlIn::default()
+        };
+        let body = self.call(self.request(Opcode::Ioctl, node).arg(&arg).bytes(input))?;
+        let out: IoctlOut = structure(&body)?;
+        Ok((out.result, body[size_of::<IoctlOut>()..].to_vec()))
+    }
+}

@@ -1,0 +1,31 @@
+//! Directory listings as values.
+
+use thrufs_abi::layout::EntryOut;
+use thrufs_abi::reply::DirectoryEntries;
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The name.
+    pub name: Vec<u8>,
+    /// Inode number.
+    pub ino: u64,
+    /// Where to go on after it.
+    pub offset: u64,
+    /// `DT_*`.
+    pub kind: u32,
+    /// What READDIRPLUS said of it; node id 0 for nothing.
+    pub entry: Option<EntryOut>,
+}
+
+pub(crate) fn collect(body: &[u8], plus: bool) -> Vec<Listed> {
+    DirectoryEntries::new(body, plus)
+        .map(|entry| Listed {
+            name: entry.name.to_vec(),
+            ino: entry.ino,
+            offset: entry.off,
+            kind: entry.kind,
+            entry: entry.entry,
+        })
+        .collect()
+}

@@ -1,0 +1,129 @@
+//! Who asks, and what the thread that serves the request may do.
+
+use crate::errno::{Errno, Result};
+use crate::interrupt::{InterruptToken, Interrupts};
+use crate::notify::PollHandle;
+use thrufs_abi::{Extensions, Header, Unique};
+
+/// What a request says about its caller, and what the serving thread may do for it.
+///
+/// Borrowed by every method of [`FileSystem`](crate::FileSystem); it lives as long as the request.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    unique: Unique,
+    uid: u32,
+    gid: u32,
+    pid: u32,
+    may_block: bool,
+    extensions: &'a Extensions<'a>,
+    interrupts: &'a Interrupts,
+    poll_handle: Option<PollHandle>,
+}
+
+/// The id that stands for "no caller": the kernel sends it for requests of its own once idmapped
+/// mounts were negotiated, and for ids that have no mapping.
+const NO_ID: u32 = u32::MAX;
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(
+        header: &Header,
+        extensions: &'a Extensions<'a>,
+        interrupts: &'a Interrupts,
+        may_block: bool,
+    ) -> Context<'a> {
+        Context {
+            unique: header.unique,
+            uid: header.uid,
+            gid: header.gid,
+            pid: header.pid,
+            may_block,
+            extensions,
+            interrupts,
+            poll_handle: None,
+        }
+    }
+
+    pub(crate) fn with_poll_handle(self, poll_handle: Option<PollHandle>) -> Context<'a> {
+        Context {
+            poll_handle,
+            ..self
+        }
+    }
+
+    /// The request's number, unique on this connection while the request is open.
+    pub fn unique(&self) -> Unique {
+        self.unique
+    }
+
+    /// The caller's file-system user id, in the server's user namespace; `None` when the request
+    /// has no caller (it must then run as the server itself).
+    pub fn uid(&self) -> Option<u32> {
+        (self.uid != NO_ID).then_some(self.uid)
+    }
+
+    /// The caller's file-system group id; `None` when the request has no caller. Supplementary
+    /// groups do not travel, see [`supplementary_group`](Self::supplementary_group).
+    pub fn gid(&self) -> Option<u32> {
+        (self.gid != NO_ID).then_some(self.gid)
+    }
+
+    /// The caller's thread id in the server's pid namespace, 0 when it has none there.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The one supplementary group that the kernel sends with a creation when it equals the
+    /// parent's group (`CREATE_SUPP_GROUP`).
+    pub fn supplementary_group(&self) -> Option<u32> {
+        self.extensions.supplementary_group()
+    }
+
+    /// Name and value of the security label that a new file must carry (`SECURITY_CTX`).
+    pub fn security_context(&self) -> Option<(&'a std::ffi::CStr, &'a [u8])> {
+        self.extensions.security_context()
+    }
+
+    /// In [`poll`](crate::FileSystem::poll): what to give to
+    /// [`Notifier::poll_wakeup`](crate::Notifier::poll_wakeup) once one of the events is there;
+    /// `None` when nobody waits for that.
+    pub fn poll_handle(&self) -> Option<PollHandle> {
+        self.poll_handle
+    }
+
+    /// Whether the calling thread may sleep for long (disk, network, another lock holder).
+    ///
+    /// False on a thread that other requests wait for. There, either finish without sleeping or
+    /// return [`Errno::DEFER`] before anything was changed.
+    pub fn may_block(&self) -> bool {
+        self.may_block
+    }
+
+    /// `Err(DEFER)` where the thread may not sleep: the first line of an operation that is known
+    /// to take long.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::DEFER`] as said.
+    pub fn require_blocking(&self) -> Result<()> {
+        if self.may_block {
+            Ok(())
+        } else {
+            Err(Errno::DEFER)
+        }
+    }
+
+    /// Runs `wait`, a system call or a wait that can sleep until somebody else acts, so that the
+    /// client's signal ends it.
+    ///
+    /// While `wait` runs, an INTERRUPT for this request sets the token and signals this thread
+    /// until `wait` has returned, so that system calls in it return `EINTR`. A wait that is no
+    /// system call looks at [`InterruptToken::is_set`] at intervals. Call it only where
+    /// [`may_block`](Self::may_block) is true.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR` when the request was interrupted before or during `wait`; else what `wait` returns.
+    pub fn interruptible<T>(&self, wait: impl FnOnce(&InterruptToken) -> Result<T>) -> Result<T> {
+        self.interrupts.run(self.unique, wait)
+    }
+}

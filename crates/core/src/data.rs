@@ -1,0 +1,196 @@
+//! Bulk data, described rather than carried.
+//!
+//! A file system that serves lower files never touches their bytes: a read answers with *which
+//! file, where* ([`ReadReply::file`]), a write is handed a source that can be sent to a file
+//! ([`WriteSource::write_to`]). The transport moves the bytes in the way that suits its memory.
+
+use crate::errno::{Errno, Result};
+use rustix::io::{IoSlice, IoSliceMut, ReadWriteFlags};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Whether I/O on a lower file can sleep, and whether the kernel lets us ask first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoWait {
+    /// Reads accept `RWF_NOWAIT`: try, and leave the thread only for a cold page.
+    Supported,
+    /// The file lives in memory (tmpfs, ramfs, hugetlbfs): I/O never waits for a device.
+    Memory,
+    /// Nobody can tell: every read may sleep and runs where that is allowed.
+    Unsupported,
+}
+
+/// An open lower file that requests read from and write to. Shared by `Arc`, so that a transport
+/// can keep it while I/O is in flight.
+#[derive(Debug)]
+pub struct LowerFile {
+    fd: OwnedFd,
+    no_wait: NoWait,
+}
+
+impl LowerFile {
+    /// Wraps a descriptor opened for I/O (not `O_PATH`). It must not carry `O_APPEND`: the page
+    /// cache above writes at offsets of its own.
+    pub fn new(fd: OwnedFd, no_wait: NoWait) -> LowerFile {
+        LowerFile { fd, no_wait }
+    }
+
+    /// How reads on this file may be tried.
+    pub fn no_wait(&self) -> NoWait {
+        self.no_wait
+    }
+
+    /// Reads at `offset` until `buffer` is full, the file ends or an error occurs; one system call
+    /// when the file has the bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::DEFER`] when `may_block` is false and the bytes are not in memory; else the lower
+    /// file system's own error, unless some bytes were read before it.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64, may_block: bool) -> Result<usize> {
+        let flags = match (may_block, self.no_wait) {
+            (true, _) | (false, NoWait::Memory) => ReadWriteFlags::empty(),
+            (false, NoWait::Supported) => ReadWriteFlags::NOWAIT,
+            (false, NoWait::Unsupported) => return Err(Errno::DEFER),
+        };
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let rest = &mut buffer[filled..];
+            let at = offset.checked_add(filled as u64).ok_or(Errno::EINVAL)?;
+            match rustix::io::preadv2(&self.fd, &mut [IoSliceMut::new(rest)], at, flags) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(rustix::io::Errno::INTR) => {}
+                // A partly cached range is read again as a whole: the caller defers.
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::OPNOTSUPP) if !may_block => {
+                    return Err(Errno::DEFER);
+                }
+                Err(error) if filled == 0 => return Err(error.into()),
+                Err(_) => break,
+            }
+            // A short read on a regular file is the end of it, except for the NOWAIT case, where
+            // it is the end of what is cached.
+            if flags.is_empty() {
+                break;
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl AsFd for LowerFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Where the answer to a READ goes. Consumed by exactly one of its methods.
+#[derive(Debug)]
+pub struct ReadReply<'a> {
+    buffer: &'a mut [u8],
+}
+
+/// Proof that a [`ReadReply`] was answered.
+#[derive(Debug)]
+pub struct ReadAnswer(pub(crate) ReadSource);
+
+#[derive(Debug)]
+pub(crate) enum ReadSource {
+    /// This many bytes lie at the start of the reply's buffer.
+    InPlace(usize),
+    /// The transport takes them from here: at most `length` bytes at `offset`.
+    File {
+        file: Arc<LowerFile>,
+        offset: u64,
+        length: usize,
+    },
+}
+
+impl<'a> ReadReply<'a> {
+    pub(crate) fn new(buffer: &'a mut [u8]) -> ReadReply<'a> {
+        ReadReply { buffer }
+    }
+
+    /// The most bytes the answer can have.
+    pub fn size(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Answers with these bytes, cut to [`size`](Self::size). Fewer than asked means end of file.
+    pub fn bytes(self, bytes: &[u8]) -> ReadAnswer {
+        let length = bytes.len().min(self.buffer.len());
+        self.buffer[..length].copy_from_slice(&bytes[..length]);
+        ReadAnswer(ReadSource::InPlace(length))
+    }
+
+    /// Answers with what `fill` writes at the start of the buffer; `fill` returns how many bytes.
+    ///
+    /// # Errors
+    ///
+    /// What `fill` returns.
+    pub fn fill(self, fill: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<ReadAnswer> {
+        let length = fill(self.buffer)?.min(self.buffer.len());
+        Ok(ReadAnswer(ReadSource::InPlace(length)))
+    }
+
+    /// Answers with the bytes of `file` at `offset`, as many as were asked for and are there.
+    pub fn file(self, file: Arc<LowerFile>, offset: u64) -> ReadAnswer {
+        let length = self.buffer.len();
+        ReadAnswer(ReadSource::File {
+            file,
+            offset,
+            length,
+        })
+    }
+}
+
+/// The data of a WRITE, wherever the transport has it.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteSource<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> WriteSource<'a> {
+    pub(crate) fn from_bytes(bytes: &'a [u8]) -> WriteSource<'a> {
+        WriteSource { bytes }
+    }
+
+    /// How many bytes there are to write.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Copies the data to `target`, as much as fits, and returns how much that was.
+    pub fn copy_to(&self, target: &mut [u8]) -> usize {
+        let length = self.bytes.len().min(target.len());
+        target[..length].copy_from_slice(&self.bytes[..length]);
+        length
+    }
+
+    /// Writes all of the data to `file` at `offset`, in one system call when the file takes it in
+    /// one. Returns the bytes written; fewer than [`len`](Self::len) when an error came later.
+    ///
+    /// # Errors
+    ///
+    /// The lower file system's own, when nothing was written.
+    pub fn write_to(&self, file: &LowerFile, offset: u64) -> Result<usize> {
+        let mut written = 0;
+        while written < self.bytes.len() {
+            let rest = IoSlice::new(&self.bytes[written..]);
+            let at = offset.checked_add(written as u64).ok_or(Errno::EFBIG)?;
+            match rustix::io::pwritev2(&file.fd, &[rest], at, ReadWriteFlags::empty()) {
+                Ok(0) => break,
+                Ok(n) => written += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) if written == 0 => return Err(error.into()),
+                Err(_) => break,
+            }
+        }
+        Ok(written)
+    }
+}

@@ -1,0 +1,105 @@
+//! Where READDIR and READDIRPLUS put their entries.
+
+use crate::attributes::Entry;
+use crate::reply::entry_out;
+use thrufs_abi::layout::EntryOut;
+use thrufs_abi::reply::{dirent_size, direntplus_size, encode_dirent, encode_direntplus};
+
+/// The directory listing being written, straight into the reply.
+#[derive(Debug)]
+pub struct DirectorySink<'a> {
+    buffer: &'a mut [u8],
+    used: usize,
+    plus: bool,
+}
+
+/// The kind of a directory entry: the `DT_*` values of `readdir(3)`.
+pub type EntryKind = u8;
+
+impl<'a> DirectorySink<'a> {
+    pub(crate) fn new(buffer: &'a mut [u8], plus: bool) -> DirectorySink<'a> {
+        DirectorySink {
+            buffer,
+            used: 0,
+            plus,
+        }
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Whether the kernel wants attributes along (READDIRPLUS). Where it does, give them by
+    /// [`entry_plus`](Self::entry_plus), or leave single entries bare by [`entry`](Self::entry).
+    pub fn is_plus(&self) -> bool {
+        self.plus
+    }
+
+    /// Whether nothing was written so far. An empty answer means the end of the directory.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Whether an entry with a name of `name_length` bytes still fits. To be asked before a lookup
+    /// count is raised for [`entry_plus`](Self::entry_plus).
+    pub fn fits(&self, name_length: usize) -> bool {
+        let size = if self.plus {
+            direntplus_size(name_length)
+        } else {
+            dirent_size(name_length)
+        };
+        size <= self.buffer.len() - self.used
+    }
+
+    /// Adds an entry without attributes. `next_offset` is where a later READDIR goes on after it.
+    /// Returns false, having written nothing, when it does not fit.
+    #[must_use]
+    pub fn entry(&mut self, ino: u64, next_offset: u64, kind: EntryKind, name: &[u8]) -> bool {
+        let free = &mut self.buffer[self.used..];
+        let written = if self.plus {
+            // Node id 0 tells the kernel that this one carries no attributes.
+            encode_direntplus(
+                free,
+                &EntryOut::default(),
+                ino,
+                next_offset,
+                u32::from(kind),
+                name,
+            )
+        } else {
+            encode_dirent(free, ino, next_offset, u32::from(kind), name)
+        };
+        self.advance(written)
+    }
+
+    /// Adds an entry with attributes; the kernel counts one lookup of its node. Only where
+    /// [`is_plus`](Self::is_plus). Returns false, having written nothing, when it does not fit.
+    #[must_use]
+    pub fn entry_plus(
+        &mut self,
+        entry: &Entry,
+        next_offset: u64,
+        kind: EntryKind,
+        name: &[u8],
+    ) -> bool {
+        if !self.plus {
+            return self.entry(entry.attr.ino, next_offset, kind, name);
+        }
+        let free = &mut self.buffer[self.used..];
+        let out = entry_out(entry);
+        let written = encode_direntplus(
+            free,
+            &out,
+            entry.attr.ino,
+            next_offset,
+            u32::from(kind),
+            name,
+        );
+        self.advance(written)
+    }
+
+    fn advance(&mut self, written: Option<usize>) -> bool {
+        self.used += written.unwrap_or(0);
+        written.is_some()
+    }
+}

@@ -1,0 +1,342 @@
+//! The one place that knows opcodes: bytes in, one call of a [`FileSystem`] method, bytes out.
+//!
+//! A transport owns the memory of requests and replies. It calls [`Dispatcher::dispatch`] with
+//! both and does with the reply what the [`Outcome`] says. Nothing here allocates, waits or logs on
+//! the way of a request that goes well.
+//!
+//! | requests | carried out |
+//! |---|---|
+//! | LOOKUP, GETATTR, STATX, SETATTR, READLINK, SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME(2), LINK, OPEN, CREATE, TMPFILE, WRITE, OPENDIR, READDIR(PLUS), STATFS, ACCESS, xattrs, GETLK, SETLK, LSEEK, IOCTL, POLL, BMAP | where they arrive, unless the file system defers |
+//! | READ | where it arrives when the bytes are in memory; elsewhere when it would sleep |
+//! | FLUSH, FSYNC, FSYNCDIR, FALLOCATE, COPY_FILE_RANGE(_64), SYNCFS | as the file system says: those that sleep defer |
+//! | SETLKW | where it arrives when the lock is free; else by a waiter, of which there is a bounded number of their own |
+//! | FORGET, BATCH_FORGET, INTERRUPT, NOTIFY_REPLY | where they arrive; no reply |
+//! | RELEASE, RELEASEDIR | where they arrive; an empty reply |
+//! | INIT | once, first; a second one is an error |
+//! | DESTROY | an empty reply; [`FileSystem::destroy`] is called when the session ends |
+//!
+//! What goes wrong stays here: malformed bytes, requests before INIT and panics of the file system
+//! are answered with an error and counted.
+
+mod arguments;
+mod init;
+mod operations;
+mod undelivered;
+
+#[cfg(test)]
+mod tests;
+
+pub use init::InitFailure;
+
+use crate::context::Context;
+use crate::data::LowerFile;
+use crate::errno::{Errno, Result};
+use crate::features::Features;
+use crate::file_system::FileSystem;
+use crate::interrupt::Interrupts;
+use crate::metrics::{Metrics, bump};
+use crate::reply::{HEADER_BYTES, put_header};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+use thrufs_abi::{Dialect, InitFlags, Opcode, Operation, ParseError, ParseErrorKind, Payload};
+use thrufs_abi::{Request, Unique};
+
+/// Answers the requests of one connection for a file system.
+#[derive(Debug)]
+pub struct Dispatcher<F> {
+    fs: Arc<F>,
+    agreed: OnceLock<Agreed>,
+    init_failure: Mutex<Option<InitFailure>>,
+    metrics: Arc<Metrics>,
+    interrupts: Interrupts,
+}
+
+/// What INIT settled.
+#[derive(Debug)]
+struct Agreed {
+    dialect: Dialect,
+    features: Features,
+}
+
+impl Agreed {
+    fn has(&self, flags: InitFlags) -> bool {
+        self.features.flags.contains(flags)
+    }
+}
+
+/// What a transport is to do about a request.
+#[derive(Debug)]
+#[must_use]
+pub enum Outcome {
+    /// Send this many bytes of the reply buffer.
+    Reply(usize),
+    /// Put bytes of a file behind the reply's header, then call
+    /// [`Dispatcher::finish_file_reply`].
+    File(FileReply),
+    /// There is nothing to send.
+    Silent,
+    /// Nothing was done: dispatch the same bytes again where sleeping is allowed.
+    Defer(Wait),
+}
+
+/// What a deferred request would wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// A device or a network: it will end by itself.
+    Io,
+    /// Another holder of a lock: it may never end.
+    Lock,
+}
+
+/// The bytes of a file as the answer to a READ.
+#[derive(Debug)]
+pub struct FileReply {
+    unique: Unique,
+    started: Instant,
+    file: Arc<LowerFile>,
+    offset: u64,
+    length: usize,
+}
+
+impl FileReply {
+    /// Where the bytes are.
+    pub fn file(&self) -> &Arc<LowerFile> {
+        &self.file
+    }
+
+    /// Where they start, in bytes from the start of the file.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How many there are at most.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Reads them into the place behind the header of `reply`, with one `preadv2(2)` if it can be.
+    ///
+    /// # Errors
+    ///
+    /// As [`LowerFile::read_at`].
+    pub fn read_into(&self, reply: &mut [u8], may_block: bool) -> Result<usize> {
+        let end = HEADER_BYTES + self.length;
+        let body = reply.get_mut(HEADER_BYTES..end).ok_or(Errno::EIO)?;
+        self.file.read_at(body, self.offset, may_block)
+    }
+}
+
+/// What an operation leaves behind.
+enum Done {
+    /// A body of this many bytes.
+    Body(usize),
+    /// The same, `moved` of which (or of the request) were data.
+    Data { body: usize, moved: usize },
+    /// A body that is still in a file.
+    File {
+        file: Arc<LowerFile>,
+        offset: u64,
+        length: usize,
+    },
+    /// No reply is wanted.
+    Silent,
+}
+
+impl<F: FileSystem> Dispatcher<F> {
+    /// A dispatcher that has not seen INIT.
+    pub fn new(fs: Arc<F>) -> Dispatcher<F> {
+        Dispatcher {
+            fs,
+            agreed: OnceLock::new(),
+            init_failure: Mutex::new(None),
+            metrics: Arc::default(),
+            interrupts: Interrupts::default(),
+        }
+    }
+
+    /// The file system that answers.
+    pub fn file_system(&self) -> &Arc<F> {
+        &self.fs
+    }
+
+    /// What was agreed on at INIT; `None` before.
+    pub fn features(&self) -> Option<&Features> {
+        self.agreed.get().map(|agreed| &agreed.features)
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// The requests that wait.
+    pub(crate) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+
+    /// Carries out the request in `request`, and writes the reply, header first, to `reply`.
+    ///
+    /// `reply` should have room for 16 bytes and the largest body: 64 KiB for extended attributes,
+    /// or what was agreed on for data. With `may_block`, the outcome is never [`Outcome::Defer`].
+    pub fn dispatch(&self, request: &[u8], reply: &mut [u8], may_block: bool) -> Outcome {
+        let started = Instant::now();
+        if reply.len() < HEADER_BYTES {
+            bump(&self.metrics.events.malformed);
+            return Outcome::Silent;
+        }
+        let dialect = self
+            .agreed
+            .get()
+            .map_or(Dialect::INITIAL, |agreed| agreed.dialect);
+        let request = match Request::parse(request, dialect, Payload::Inline) {
+            Ok(request) => request,
+            Err(error) => return self.malformed(&error, reply),
+        };
+        let (unique, opcode) = (request.header.unique, request.header.opcode);
+        let body = &mut reply[HEADER_BYTES..];
+        let done = catch_unwind(AssertUnwindSafe(|| self.execute(&request, body, may_block)))
+            .unwrap_or_else(|_| {
+                bump(&self.metrics.events.panics);
+                tracing::error!(opcode = opcode.name(), "the file system panicked");
+                if is_silent(opcode) {
+                    Ok(Done::Silent)
+                } else {
+                    Err(Errno::EIO)
+                }
+            });
+        let (outcome, failed, moved) = match done {
+            Ok(Done::Body(body)) => (put_header(reply, unique, Ok(body)), false, 0),
+            Ok(Done::Data { body, moved }) => (put_header(reply, unique, Ok(body)), false, moved),
+            Ok(Done::File {
+                file,
+                offset,
+                length,
+            }) => {
+                return Outcome::File(FileReply {
+                    unique,
+                    started,
+                    file,
+                    offset,
+                    length,
+                });
+            }
+            Ok(Done::Silent) => {
+                self.metrics.record(opcode, started.elapsed(), false, 0);
+                return Outcome::Silent;
+            }
+            Err(Errno::DEFER) if !may_block => {
+                bump(&self.metrics.events.deferred);
+                let waits_for_lock = matches!(request.operation, Operation::Setlkw(_));
+                return Outcome::Defer(if waits_for_lock { Wait::Lock } else { Wait::Io });
+            }
+            Err(_) if is_silent(opcode) => {
+                self.metrics.record(opcode, started.elapsed(), true, 0);
+                return Outcome::Silent;
+            }
+            Err(errno) => (put_header(reply, unique, Err(errno)), true, 0),
+        };
+        self.metrics
+            .record(opcode, started.elapsed(), failed, moved as u64);
+        Outcome::Reply(outcome)
+    }
+
+    /// Completes the reply to a READ once its bytes lie behind the header's place, or could not be
+    /// had. Returns the bytes to send.
+    pub fn finish_file_reply(
+        &self,
+        file_reply: &FileReply,
+        reply: &mut [u8],
+        result: Result<usize>,
+    ) -> usize {
+        let result = result.map(|bytes| bytes.min(file_reply.length));
+        let length = put_header(reply, file_reply.unique, result);
+        let moved = result.unwrap_or(0) as u64;
+        self.metrics.record(
+            Opcode::Read,
+            file_reply.started.elapsed(),
+            result.is_err(),
+            moved,
+        );
+        length
+    }
+
+    /// Carries out a request to its end, sleeping where needed. Returns the bytes of `reply` that
+    /// are the answer, 0 when there is none. For clients in the same process and for tests.
+    pub fn answer(&self, request: &[u8], reply: &mut [u8]) -> usize {
+        match self.dispatch(request, reply, true) {
+            Outcome::Reply(length) => length,
+            Outcome::File(file_reply) => {
+                let result = file_reply.read_into(reply, true);
+                self.finish_file_reply(&file_reply, reply, result)
+            }
+            Outcome::Silent | Outcome::Defer(_) => 0,
+        }
+    }
+
+    /// Answers a request that was not carried out with `errno`. Returns the bytes to send.
+    pub(crate) fn refuse(&self, request: &[u8], reply: &mut [u8], errno: Errno) -> usize {
+        let dialect = self
+            .agreed
+            .get()
+            .map_or(Dialect::INITIAL, |agreed| agreed.dialect);
+        match Request::parse(request, dialect, Payload::Inline) {
+            Ok(request) => {
+                let header = request.header;
+                self.metrics
+                    .record(header.opcode, std::time::Duration::ZERO, true, 0);
+                put_header(reply, header.unique, Err(errno))
+            }
+            Err(_) => 0,
+        }
+    }
+
+    fn malformed(&self, error: &ParseError, reply: &mut [u8]) -> Outcome {
+        let counter = match error.kind {
+            ParseErrorKind::UnknownOpcode(_) => &self.metrics.events.unknown,
+            _ => &self.metrics.events.malformed,
+        };
+        bump(counter);
+        tracing::debug!(%error, "refused");
+        let silent = error
+            .opcode
+            .and_then(Opcode::from_u32)
+            .is_some_and(is_silent);
+        match error.unique {
+            Some(unique) if !silent => {
+                let errno = Errno::from_raw(error.errno());
+                Outcome::Reply(put_header(reply, unique, Err(errno)))
+            }
+            _ => Outcome::Silent,
+        }
+    }
+
+    fn execute(&self, request: &Request<'_>, body: &mut [u8], may_block: bool) -> Result<Done> {
+        let context = Context::new(
+            &request.header,
+            &request.extensions,
+            &self.interrupts,
+            may_block,
+        );
+        match (&request.operation, self.agreed.get()) {
+            (Operation::Init { arg, flags }, None) => self.initialise(arg, *flags, body),
+            (Operation::Init { .. } | Operation::CuseInit(_), _) => {
+                bump(&self.metrics.events.malformed);
+                Err(Errno::EINVAL)
+            }
+            (_, None) => {
+                bump(&self.metrics.events.malformed);
+                Err(Errno::EIO)
+            }
+            (_, Some(agreed)) => self.carry_out(agreed, &context, request, body),
+        }
+    }
+}
+
+/// Whether the kernel waits for no answer, and takes one for a protocol violation.
+fn is_silent(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::NotifyReply
+    )
+}

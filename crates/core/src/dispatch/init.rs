@@ -1,0 +1,119 @@
+//! INIT: versions, capabilities and sizes, once per connection.
+
+use super::{Agreed, Dispatcher, Done};
+use crate::errno::{Errno, Result};
+use crate::features::{Features, Negotiation};
+use crate::file_system::FileSystem;
+use crate::reply::put;
+use std::sync::PoisonError;
+use thrufs_abi::layout::{InitIn, InitOut};
+use thrufs_abi::version::{Agreement, KERNEL_MINOR, KERNEL_VERSION, MIN_MINOR, negotiate};
+use thrufs_abi::{Dialect, InitFlags};
+
+/// Why there was no agreement at INIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InitFailure {
+    /// The kernel speaks a version that is not spoken here.
+    #[error(
+        "the kernel speaks FUSE {major}.{minor}; {KERNEL_VERSION}.{MIN_MINOR} (Linux 5.4) or \
+         newer is needed"
+    )]
+    Version {
+        /// Its major version.
+        major: u32,
+        /// Its minor version.
+        minor: u32,
+    },
+    /// The file system refused.
+    #[error("the file system refused to start: {0}")]
+    Refused(#[source] Errno),
+}
+
+impl<F: FileSystem> Dispatcher<F> {
+    /// Why INIT failed, if it did.
+    pub(crate) fn init_failure(&self) -> Option<InitFailure> {
+        *self
+            .init_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail_init(&self, failure: InitFailure, errno: Errno) -> Errno {
+        let mut place = self
+            .init_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *place = Some(failure);
+        errno
+    }
+
+    pub(super) fn initialise(
+        &self,
+        arg: &InitIn,
+        offered: InitFlags,
+        body: &mut [u8],
+    ) -> Result<Done> {
+        let (major, minor) = (arg.major, arg.minor);
+        let minor = match negotiate(major, minor) {
+            Agreement::Speak { minor } => minor,
+            // "If the major versions are different, the one with the larger uses the smaller's":
+            // it sends INIT once more.
+            Agreement::AskAgain => {
+                let (major, minor) = (KERNEL_VERSION, KERNEL_MINOR);
+                let out = InitOut {
+                    major,
+                    minor,
+                    ..InitOut::default()
+                };
+                return Ok(Done::Body(put(body, &out)?));
+            }
+            Agreement::TooOld => {
+                let failure = InitFailure::Version { major, minor };
+                return Err(self.fail_init(failure, Errno::EPROTO));
+            }
+        };
+        let mut negotiation = Negotiation::new(minor, offered, arg.max_readahead);
+        self.fs
+            .init(&mut negotiation)
+            .map_err(|errno| self.fail_init(InitFailure::Refused(errno), errno))?;
+        let features = negotiation.settle();
+        let written = put(body, &init_out(&features, &negotiation))?;
+        let setxattr_ext = features.flags.contains(InitFlags::SETXATTR_EXT);
+        let dialect = Dialect {
+            minor,
+            setxattr_ext,
+        };
+        // A second INIT does not come here, and one that raced with this loses.
+        let first = self.agreed.set(Agreed { dialect, features });
+        first
+            .map(|()| Done::Body(written))
+            .map_err(|_| Errno::EINVAL)
+    }
+}
+
+fn init_out(features: &Features, negotiation: &Negotiation) -> InitOut {
+    let background = features.background_requests_max;
+    let flags = features.flags.bits();
+    InitOut {
+        major: KERNEL_VERSION,
+        minor: features.minor,
+        max_readahead: features.readahead_bytes_max,
+        flags: flags as u32,
+        flags2: (flags >> 32) as u32,
+        max_background: background,
+        // The kernel's own default ratio.
+        congestion_threshold: (u32::from(background) * 3 / 4).max(1) as u16,
+        max_write: features.write_bytes_max,
+        time_gran: negotiation.time_granularity_ns(),
+        // 16 MiB at most, hence 4096 pages.
+        max_pages: (features.write_bytes_max / 4096) as u16,
+        map_alignment: 0,
+        max_stack_depth: if features.flags.contains(InitFlags::PASSTHROUGH) {
+            negotiation.stack_depth_max()
+        } else {
+            0
+        },
+        request_timeout: 0,
+        ..InitOut::default()
+    }
+}

@@ -1,0 +1,469 @@
+//! One arm per operation: arguments from the wire, the method, the answer onto the wire.
+
+use super::arguments::{
+    copy_args, create_args, lock_args, mkdir_args, mknod_args, open_args, read_args, release_args,
+    set_attr, write_args,
+};
+use super::{Agreed, Dispatcher, Done};
+use crate::attributes::{Attributes, Entry, Opened};
+use crate::context::Context;
+use crate::data::{ReadReply, ReadSource, WriteSource};
+use crate::directory::DirectorySink;
+use crate::errno::{Errno, Result};
+use crate::file_system::FileSystem;
+use crate::metrics::bump;
+use crate::notify::PollHandle;
+use crate::reply::{attr_out, entry_out, lk_out, open_out, put, statx_out};
+use std::ffi::CStr;
+use thrufs_abi::layout::{
+    BmapOut, CopyFileRangeOut, EntryOut, FsyncIn, GetxattrOut, IoctlIn, IoctlOut, LkIn, LseekOut,
+    OpenOut, PollIn, PollOut, ReadIn, StatfsOut, WriteIn, WriteOut,
+};
+use thrufs_abi::{
+    FileHandle, FsyncFlags, InitFlags, IoctlFlags, Name, NodeId, Operation, PollFlags, Request,
+    SetxattrFlags,
+};
+
+/// The longest target of a symbolic link that the kernel takes: a page without the NUL.
+const LINK_TARGET_BYTES_MAX: usize = 4095;
+
+fn entry(body: &mut [u8], entry: Result<Entry>) -> Result<Done> {
+    put(body, &entry_out(&entry?)).map(Done::Body)
+}
+
+fn attributes(body: &mut [u8], attributes: Result<Attributes>) -> Result<Done> {
+    put(body, &attr_out(&attributes?)).map(Done::Body)
+}
+
+fn opened(body: &mut [u8], opened: Result<Opened>) -> Result<Done> {
+    put(body, &open_out(&opened?)).map(Done::Body)
+}
+
+fn created(body: &mut [u8], created: Result<(Entry, Opened)>) -> Result<Done> {
+    // Asked before, so that nothing is left behind that cannot be told.
+    let (entry, opened) = created?;
+    put(body, &entry_out(&entry))?;
+    put(&mut body[size_of::<EntryOut>()..], &open_out(&opened))?;
+    Ok(Done::Body(size_of::<EntryOut>() + size_of::<OpenOut>()))
+}
+
+fn empty(result: Result<()>) -> Result<Done> {
+    result.map(|()| Done::Body(0))
+}
+
+fn data_only(arg: &FsyncIn) -> bool {
+    FsyncFlags::from_bits_retain(arg.fsync_flags).contains(FsyncFlags::FDATASYNC)
+}
+
+/// The part of `body` that may be filled when the client has room for `size` bytes.
+fn limited(body: &mut [u8], size: u32) -> &mut [u8] {
+    let length = body.len().min(size as usize);
+    &mut body[..length]
+}
+
+/// The largest fixed body, so that no method is called whose answer would not fit.
+const FIXED_BODY_BYTES_MAX: usize = 512;
+
+impl<F: FileSystem> Dispatcher<F> {
+    pub(super) fn carry_out(
+        &self,
+        agreed: &Agreed,
+        context: &Context<'_>,
+        request: &Request<'_>,
+        body: &mut [u8],
+    ) -> Result<Done> {
+        if body.len() < FIXED_BODY_BYTES_MAX {
+            return Err(Errno::EIO);
+        }
+        let (fs, node) = (&*self.fs, request.header.nodeid);
+        match &request.operation {
+            Operation::Lookup { name } => {
+                if (name.is_dot() || name.is_dot_dot()) && !agreed.has(InitFlags::EXPORT_SUPPORT) {
+                    return Err(self.bad_name());
+                }
+                entry(body, fs.lookup(context, node, *name))
+            }
+            Operation::Getattr { fh } => attributes(body, fs.getattr(context, node, *fh)),
+            Operation::Read(arg) => self.read(agreed, context, node, arg, body),
+            Operation::Write { arg, data } => self.write(context, node, arg, data, body),
+            Operation::Forget { nlookup } => {
+                fs.forget(node, *nlookup);
+                Ok(Done::Silent)
+            }
+            Operation::BatchForget { forgets } => {
+                for (node, count) in forgets.iter() {
+                    fs.forget(node, count);
+                }
+                Ok(Done::Silent)
+            }
+            Operation::Open(arg) => opened(body, fs.open(context, node, &open_args(arg))),
+            Operation::Release(arg) => {
+                fs.release(context, node, &release_args(arg));
+                Ok(Done::Body(0))
+            }
+            Operation::Flush { fh, lock_owner } => empty(fs.flush(context, node, *fh, *lock_owner)),
+            Operation::Setattr(arg) => attributes(body, fs.setattr(context, node, &set_attr(arg))),
+            Operation::Statx { fh, flags, mask } => {
+                let statx = fs.statx(context, node, *fh, *flags, *mask)?;
+                put(body, &statx_out(&statx)).map(Done::Body)
+            }
+            Operation::Readlink => {
+                let buffer = limited(body, LINK_TARGET_BYTES_MAX as u32);
+                let room = buffer.len();
+                let length = fs.readlink(context, node, buffer)?;
+                if length > room {
+                    Err(Errno::ENAMETOOLONG)
+                } else {
+                    Ok(Done::Body(length))
+                }
+            }
+            Operation::Opendir(arg) => opened(body, fs.opendir(context, node, &open_args(arg))),
+            Operation::Readdir(arg) => self.readdir(context, node, arg, false, body),
+            Operation::Readdirplus(arg) if agreed.has(InitFlags::DO_READDIRPLUS) => {
+                self.readdir(context, node, arg, true, body)
+            }
+            Operation::Releasedir(arg) => {
+                fs.releasedir(context, node, &release_args(arg));
+                Ok(Done::Body(0))
+            }
+            Operation::Statfs => {
+                let st = fs.statfs(context, node)?;
+                put(body, &StatfsOut { st }).map(Done::Body)
+            }
+            Operation::Interrupt { unique } => {
+                bump(&self.metrics.events.interrupts);
+                self.interrupts.interrupt(*unique);
+                Ok(Done::Silent)
+            }
+            other => self.carry_out_naming(context, node, other, body),
+        }
+    }
+
+    /// The operations that make, remove and move names.
+    fn carry_out_naming(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        operation: &Operation<'_>,
+        body: &mut [u8],
+    ) -> Result<Done> {
+        let fs = &*self.fs;
+        match operation {
+            Operation::Create { arg, name } => {
+                self.require_plain(name)?;
+                let (new, args) = create_args(arg);
+                created(body, fs.create(context, node, *name, &new, &args))
+            }
+            Operation::Tmpfile { arg } => {
+                let (new, args) = create_args(arg);
+                created(body, fs.tmpfile(context, node, &new, &args))
+            }
+            Operation::Mknod { arg, name } => {
+                self.require_plain(name)?;
+                entry(body, fs.mknod(context, node, *name, &mknod_args(arg)))
+            }
+            Operation::Mkdir { arg, name } => {
+                self.require_plain(name)?;
+                entry(body, fs.mkdir(context, node, *name, &mkdir_args(arg)))
+            }
+            Operation::Symlink { name, target } => {
+                self.require_plain(name)?;
+                entry(body, fs.symlink(context, node, *name, target))
+            }
+            Operation::Link { old_node, name } => {
+                self.require_plain(name)?;
+                entry(body, fs.link(context, *old_node, node, *name))
+            }
+            Operation::Unlink { name } => {
+                self.require_plain(name)?;
+                empty(fs.unlink(context, node, *name))
+            }
+            Operation::Rmdir { name } => {
+                self.require_plain(name)?;
+                empty(fs.rmdir(context, node, *name))
+            }
+            Operation::Rename {
+                new_parent,
+                flags,
+                name,
+                new_name,
+            } => {
+                self.require_plain(name)?;
+                self.require_plain(new_name)?;
+                empty(fs.rename(context, node, *name, *new_parent, *new_name, *flags))
+            }
+            other => self.carry_out_rest(context, node, other, body),
+        }
+    }
+
+    /// The operations on open files, extended attributes and locks, and those that are rare.
+    fn carry_out_rest(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        operation: &Operation<'_>,
+        body: &mut [u8],
+    ) -> Result<Done> {
+        let fs = &*self.fs;
+        match operation {
+            Operation::Fsync(arg) => {
+                empty(fs.fsync(context, node, FileHandle(arg.fh), data_only(arg)))
+            }
+            Operation::Fsyncdir(arg) => {
+                empty(fs.fsyncdir(context, node, FileHandle(arg.fh), data_only(arg)))
+            }
+            Operation::Syncfs => empty(fs.syncfs(context, node)),
+            Operation::Access { mask } => empty(fs.access(context, node, *mask)),
+            Operation::Setxattr {
+                name,
+                value,
+                flags,
+                setxattr_flags,
+            } => {
+                let clear = SetxattrFlags::from_bits_retain(*setxattr_flags)
+                    .contains(SetxattrFlags::ACL_KILL_SGID);
+                empty(fs.setxattr(context, node, name, value, *flags, clear))
+            }
+            Operation::Getxattr { name, size } => self.getxattr(context, node, name, *size, body),
+            Operation::Listxattr { size } => {
+                xattr_answer(*size, body, |buffer| fs.listxattr(context, node, buffer))
+            }
+            Operation::Removexattr { name } => empty(fs.removexattr(context, node, name)),
+            Operation::Getlk(arg) => {
+                let lock = fs.getlk(context, node, &lock_args(arg))?;
+                put(body, &lk_out(lock.as_ref())).map(Done::Body)
+            }
+            Operation::Setlk(arg) => self.setlk(context, node, arg, false),
+            Operation::Setlkw(arg) => self.setlk(context, node, arg, true),
+            Operation::Fallocate(arg) => {
+                let handle = FileHandle(arg.fh);
+                let (offset, length) = (arg.offset, arg.length);
+                empty(fs.fallocate(context, node, handle, offset, length, arg.mode))
+            }
+            Operation::Lseek(arg) => {
+                let handle = FileHandle(arg.fh);
+                let offset = fs.lseek(context, node, handle, arg.offset, arg.whence)?;
+                put(body, &LseekOut { offset }).map(Done::Body)
+            }
+            Operation::CopyFileRange { arg, wide } => {
+                let copy = copy_args(arg, *wide);
+                let bytes_copied = fs.copy_file_range(context, node, &copy)?.min(copy.length);
+                let body = if *wide {
+                    put(body, &CopyFileRangeOut { bytes_copied })?
+                } else {
+                    put(
+                        body,
+                        &WriteOut {
+                            size: bytes_copied as u32,
+                            padding: 0,
+                        },
+                    )?
+                };
+                Ok(Done::Data {
+                    body,
+                    moved: bytes_copied as usize,
+                })
+            }
+            Operation::Ioctl { arg, data } => self.ioctl(context, node, arg, data, body),
+            Operation::Poll(arg) => self.poll(context, node, arg, body),
+            Operation::Bmap(arg) => {
+                let block = fs.bmap(context, node, arg.block, arg.blocksize)?;
+                put(body, &BmapOut { block }).map(Done::Body)
+            }
+            Operation::NotifyReply { arg, data } => {
+                // The reply to RETRIEVE has the number that the notification gave it.
+                fs.retrieved(node, context.unique(), arg.offset, data);
+                Ok(Done::Silent)
+            }
+            Operation::Destroy => Ok(Done::Body(0)),
+            // DAX mappings belong to virtio-fs; everything else was taken before.
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    fn bad_name(&self) -> Errno {
+        bump(&self.metrics.events.malformed);
+        Errno::EINVAL
+    }
+
+    /// `.` and `..` are looked up, never made or removed; the kernel does not send them.
+    fn require_plain(&self, name: &Name<'_>) -> Result<()> {
+        if name.is_dot() || name.is_dot_dot() {
+            Err(self.bad_name())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn read(
+        &self,
+        agreed: &Agreed,
+        context: &Context<'_>,
+        node: NodeId,
+        arg: &ReadIn,
+        body: &mut [u8],
+    ) -> Result<Done> {
+        let size = arg.size.min(agreed.features.write_bytes_max);
+        let reply = ReadReply::new(limited(body, size));
+        let answer = self.fs.read(context, node, &read_args(arg), reply)?;
+        Ok(match answer.0 {
+            ReadSource::InPlace(length) => Done::Data {
+                body: length,
+                moved: length,
+            },
+            ReadSource::File {
+                file,
+                offset,
+                length,
+            } => Done::File {
+                file,
+                offset,
+                length,
+            },
+        })
+    }
+
+    fn write(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        arg: &WriteIn,
+        data: &[u8],
+        body: &mut [u8],
+    ) -> Result<Done> {
+        let source = WriteSource::from_bytes(data);
+        let written = self
+            .fs
+            .write(context, node, &write_args(arg), source)?
+            .min(data.len());
+        // A request is far below 4 GiB.
+        let body = put(
+            body,
+            &WriteOut {
+                size: written as u32,
+                padding: 0,
+            },
+        )?;
+        Ok(Done::Data {
+            body,
+            moved: written,
+        })
+    }
+
+    fn readdir(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        arg: &ReadIn,
+        plus: bool,
+        body: &mut [u8],
+    ) -> Result<Done> {
+        let mut sink = DirectorySink::new(limited(body, arg.size), plus);
+        let result = self
+            .fs
+            .readdir(context, node, FileHandle(arg.fh), arg.offset, &mut sink);
+        match result {
+            // Entries that were written may have been counted: they are given out, and the error
+            // comes back when the kernel asks for what follows them.
+            Err(errno) if sink.is_empty() => Err(errno),
+            _ => Ok(Done::Body(sink.used())),
+        }
+    }
+
+    fn getxattr(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        name: &CStr,
+        size: u32,
+        body: &mut [u8],
+    ) -> Result<Done> {
+        xattr_answer(size, body, |buffer| {
+            self.fs.getxattr(context, node, name, buffer)
+        })
+    }
+
+    fn setlk(&self, context: &Context<'_>, node: NodeId, arg: &LkIn, wait: bool) -> Result<Done> {
+        let lock = lock_args(arg);
+        if lock.start > lock.end && !lock.flock {
+            return Err(Errno::EINVAL);
+        }
+        empty(self.fs.setlk(context, node, &lock, wait))
+    }
+
+    fn ioctl(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        arg: &IoctlIn,
+        input: &[u8],
+        body: &mut [u8],
+    ) -> Result<Done> {
+        // Unrestricted ioctls, which read and write the client's memory at will, exist for
+        // character devices only.
+        if IoctlFlags::from_bits_retain(arg.flags).contains(IoctlFlags::UNRESTRICTED) {
+            return Err(Errno::ENOTTY);
+        }
+        let (head, rest) = body.split_at_mut(size_of::<IoctlOut>());
+        let room = input.len().max(arg.out_size as usize);
+        let data = rest.get_mut(..room).ok_or(Errno::EINVAL)?;
+        data.fill(0);
+        data[..input.len()].copy_from_slice(input);
+        let handle = FileHandle(arg.fh);
+        let (result, output) = self
+            .fs
+            .ioctl(context, node, handle, arg.cmd, data, input.len())?;
+        let output = output.min(arg.out_size as usize);
+        put(
+            head,
+            &IoctlOut {
+                result,
+                ..IoctlOut::default()
+            },
+        )?;
+        Ok(Done::Body(size_of::<IoctlOut>() + output))
+    }
+
+    fn poll(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        arg: &PollIn,
+        body: &mut [u8],
+    ) -> Result<Done> {
+        let wakes = PollFlags::from_bits_retain(arg.flags).contains(PollFlags::SCHEDULE_NOTIFY);
+        let context = context.with_poll_handle(wakes.then_some(PollHandle(arg.kh)));
+        let revents = self
+            .fs
+            .poll(&context, node, FileHandle(arg.fh), arg.events)?;
+        put(
+            body,
+            &PollOut {
+                revents,
+                padding: 0,
+            },
+        )
+        .map(Done::Body)
+    }
+}
+
+/// The answer to a question for extended attributes: their size when no room was offered, else
+/// what `get` writes.
+fn xattr_answer(
+    size: u32,
+    body: &mut [u8],
+    get: impl FnOnce(&mut [u8]) -> Result<usize>,
+) -> Result<Done> {
+    if size == 0 {
+        let size = u32::try_from(get(&mut [])?).map_err(|_| Errno::E2BIG)?;
+        return put(body, &GetxattrOut { size, padding: 0 }).map(Done::Body);
+    }
+    let buffer = limited(body, size);
+    let room = buffer.len();
+    let length = get(buffer)?;
+    if length > room {
+        Err(Errno::ERANGE)
+    } else {
+        Ok(Done::Body(length))
+    }
+}

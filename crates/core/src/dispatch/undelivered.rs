@@ -1,0 +1,79 @@
+//! Taking back what an answer gave, when the answer could not be delivered.
+//!
+//! A reply that the kernel does not take (ENOENT: the request was aborted meanwhile) leaves its
+//! lookups uncounted and its open file unknown there. The file system must not keep them for ever.
+
+use super::Dispatcher;
+use crate::attributes::ReleaseArgs;
+use crate::context::Context;
+use crate::file_system::FileSystem;
+use crate::metrics::bump;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use thrufs_abi::layout::{EntryOut, OpenOut};
+use thrufs_abi::reply::DirectoryEntries;
+use thrufs_abi::{FileHandle, NodeId, Opcode, Payload, Reply, Request};
+use zerocopy::FromBytes;
+
+impl<F: FileSystem> Dispatcher<F> {
+    /// Undoes what `reply`, the answer to `request`, would have made the kernel count.
+    pub fn undelivered(&self, request: &[u8], reply: &[u8]) {
+        bump(&self.metrics.events.replies_refused);
+        let undo = AssertUnwindSafe(|| self.take_back(request, reply));
+        if catch_unwind(undo).is_err() {
+            bump(&self.metrics.events.panics);
+            tracing::error!("the file system panicked while an answer was taken back");
+        }
+    }
+
+    fn take_back(&self, request: &[u8], reply: &[u8]) -> Option<()> {
+        let agreed = self.agreed.get()?;
+        let request = Request::parse(request, agreed.dialect, Payload::Inline).ok()?;
+        let reply = Reply::parse(reply).filter(|reply| reply.error == 0)?;
+        let node = request.header.nodeid;
+        match request.header.opcode {
+            Opcode::Lookup | Opcode::Mknod | Opcode::Mkdir | Opcode::Symlink | Opcode::Link => {
+                self.forget_entry(reply.structure()?);
+            }
+            Opcode::Create | Opcode::Tmpfile => {
+                let entry: EntryOut = reply.structure()?;
+                let (opened, _) =
+                    OpenOut::read_from_prefix(reply.body.get(size_of::<EntryOut>()..)?).ok()?;
+                self.release(&request, NodeId(entry.nodeid), &opened, false);
+                self.forget_entry(entry);
+            }
+            Opcode::Readdirplus => {
+                DirectoryEntries::new(reply.body, true)
+                    .filter_map(|entry| entry.entry)
+                    .for_each(|entry| self.forget_entry(entry));
+            }
+            Opcode::Open => self.release(&request, node, &reply.structure()?, false),
+            Opcode::Opendir => self.release(&request, node, &reply.structure()?, true),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn forget_entry(&self, entry: EntryOut) {
+        if entry.nodeid != 0 {
+            self.fs.forget(NodeId(entry.nodeid), 1);
+        }
+    }
+
+    fn release(&self, request: &Request<'_>, node: NodeId, opened: &OpenOut, directory: bool) {
+        // Nobody reads requests meanwhile on this thread, but it has happened before it: at worst
+        // a release is late.
+        let context = Context::new(&request.header, &request.extensions, &self.interrupts, true);
+        let handle = FileHandle(opened.fh);
+        let args = ReleaseArgs {
+            handle,
+            flags: 0,
+            flush: None,
+            flock_unlock: None,
+        };
+        if directory {
+            self.fs.releasedir(&context, node, &args);
+        } else {
+            self.fs.release(&context, node, &args);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Error numbers: the only error a file system speaks to its clients.
+
+use std::fmt;
+use std::io;
+use std::num::NonZeroU16;
+
+/// An error number as Linux defines it (`errno(3)`), never zero.
+///
+/// The reply to a failed request carries its negative value. Numbers outside 1..=511 are never
+/// sent (the kernel treats them as a protocol violation); [`Errno::from_raw`] folds them to `EIO`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(NonZeroU16);
+
+/// What file system methods return.
+pub type Result<T> = std::result::Result<T, Errno>;
+
+const LARGEST_SENDABLE: i32 = 511;
+
+macro_rules! errnos {
+    ($($name:ident)*) => {
+        impl Errno {
+            $(
+                #[doc = concat!("`", stringify!($name), "`, see `errno(3)`.")]
+                pub const $name: Errno = Errno::constant(libc::$name);
+            )*
+        }
+
+        const NAMES: &[(Errno, &str)] = &[$((Errno::$name, stringify!($name)),)*];
+    };
+}
+
+errnos! {
+    EPERM ENOENT EINTR EIO ENXIO E2BIG EBADF EAGAIN ENOMEM EACCES EFAULT EBUSY EEXIST EXDEV ENODEV
+    ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE
+    ERANGE EDEADLK ENAMETOOLONG ENOLCK ENOSYS ENOTEMPTY ELOOP ENODATA EPROTO EOVERFLOW EOPNOTSUPP
+    ESTALE EDQUOT ECANCELED ENOTCONN ETIMEDOUT
+}
+
+impl Errno {
+    /// Not an answer: "run this call again on a thread that may sleep".
+    ///
+    /// A method returns it, before it has changed anything, when it would have to wait and
+    /// [`Context::may_block`](crate::Context::may_block) is false. The transport then calls the
+    /// same method again with a context that may block. It never reaches a client: returned from a
+    /// call that already may block, it is reported as `EIO`.
+    pub const DEFER: Errno = Errno::constant(u16::MAX as i32);
+
+    const fn constant(number: i32) -> Errno {
+        match NonZeroU16::new(number as u16) {
+            Some(number) => Errno(number),
+            None => panic!("an error number is never zero"),
+        }
+    }
+
+    /// The error with this number (positive). Numbers that may not be sent become `EIO`.
+    pub const fn from_raw(number: i32) -> Errno {
+        if number >= 1 && number <= LARGEST_SENDABLE {
+            Errno::constant(number)
+        } else {
+            Errno::EIO
+        }
+    }
+
+    /// The positive number.
+    pub const fn raw(self) -> i32 {
+        self.0.get() as i32
+    }
+
+    /// The last error of the calling thread's C library, as `io::Error::last_os_error` sees it.
+    pub fn last() -> Errno {
+        Errno::from(io::Error::last_os_error())
+    }
+
+    fn name(self) -> Option<&'static str> {
+        if self == Errno::DEFER {
+            return Some("DEFER");
+        }
+        NAMES
+            .iter()
+            .find(|(errno, _)| *errno == self)
+            .map(|(_, name)| *name)
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "errno {}", self.raw()),
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&io::Error::from_raw_os_error(self.raw()), f)
+    }
+}
+
+impl std::error::Error for Errno {}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Errno {
+        Errno::from_raw(errno.raw_os_error())
+    }
+}
+
+impl From<io::Error> for Errno {
+    fn from(error: io::Error) -> Errno {
+        error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+    }
+}
+
+impl From<Errno> for io::Error {
+    fn from(errno: Errno) -> io::Error {
+        io::Error::from_raw_os_error(errno.raw())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_may_not_be_sent_become_eio() {
+        for number in [0, -2, 512, 4095, 65535, i32::MAX, i32::MIN] {
+            assert_eq!(Errno::from_raw(number), Errno::EIO, "{number}");
+        }
+        assert_eq!(Errno::from_raw(libc::ENOENT), Errno::ENOENT);
+        assert_eq!(Errno::from(io::Error::other("no number")), Errno::EIO);
+    }
+
+    #[test]
+    fn names_are_printed() {
+        assert_eq!(
+            format!("{:?} {:?}", Errno::ESTALE, Errno::from_raw(300)),
+            "ESTALE errno 300"
+        );
+    }
+}

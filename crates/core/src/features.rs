@@ -1,0 +1,263 @@
+//! What kernel and file system agree on at INIT: asked for once, kept in one value.
+
+use std::fmt;
+use thrufs_abi::InitFlags;
+
+/// The agreement of one connection.
+#[derive(Clone, Debug)]
+pub struct Features {
+    /// Minor version of protocol 7 that both speak.
+    pub minor: u32,
+    /// The capabilities in force.
+    pub flags: InitFlags,
+    /// Most bytes of data in one WRITE (and, by `max_pages`, in one READ).
+    pub write_bytes_max: u32,
+    /// Most bytes that the kernel reads ahead in one request.
+    pub readahead_bytes_max: u32,
+    /// Most requests without a waiting caller (readahead, RELEASE, asynchronous direct I/O).
+    pub background_requests_max: u16,
+    /// What was asked for and not given.
+    pub refused: Vec<Refusal>,
+}
+
+/// A capability that was asked for and is not in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The capability, by its name in the kernel's header.
+    pub what: InitFlags,
+    /// Why not, and what can be done about it.
+    pub why: &'static str,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.what, self.why)
+    }
+}
+
+/// What the kernel offers, and what the file system makes of it in
+/// [`FileSystem::init`](crate::FileSystem::init).
+#[derive(Debug)]
+pub struct Negotiation {
+    minor: u32,
+    offered: InitFlags,
+    wanted: InitFlags,
+    write_bytes_max: u32,
+    readahead_bytes_max: u32,
+    background_requests_max: u16,
+    time_granularity_ns: u32,
+    stack_depth_max: u32,
+}
+
+/// What every file system gains from and none can be harmed by.
+const ALWAYS: InitFlags = InitFlags::ASYNC_READ
+    .union(InitFlags::BIG_WRITES)
+    .union(InitFlags::MAX_PAGES)
+    .union(InitFlags::PARALLEL_DIROPS)
+    .union(InitFlags::ASYNC_DIO)
+    .union(InitFlags::ABORT_ERROR)
+    .union(InitFlags::INIT_EXT);
+
+/// 1 MiB: what `fs.fuse.max_pages_limit` allows unless it was raised.
+pub(crate) const DATA_BYTES_MAX_DEFAULT: u32 = 1 << 20;
+
+/// Largest request data that buffers are made for, whatever the kernel would allow.
+pub(crate) const DATA_BYTES_MAX: u32 = 16 << 20;
+
+impl Negotiation {
+    /// Starts from what the kernel said. `readahead_bytes_max` is the most it will read ahead.
+    pub fn new(minor: u32, offered: InitFlags, readahead_bytes_max: u32) -> Negotiation {
+        Negotiation {
+            minor,
+            offered,
+            wanted: ALWAYS & offered,
+            write_bytes_max: DATA_BYTES_MAX_DEFAULT,
+            readahead_bytes_max,
+            background_requests_max: 256,
+            time_granularity_ns: 1,
+            stack_depth_max: 0,
+        }
+    }
+
+    /// Minor version of protocol 7 that will be spoken.
+    pub fn minor(&self) -> u32 {
+        self.minor
+    }
+
+    /// Whether the kernel offers all of these.
+    pub fn offers(&self, flags: InitFlags) -> bool {
+        self.offered.contains(flags)
+    }
+
+    /// Asks for capabilities. Those not offered end up in [`Features::refused`].
+    pub fn want(&mut self, flags: InitFlags) {
+        self.wanted |= flags;
+    }
+
+    /// Takes back what was asked for, by the core or before.
+    pub fn forgo(&mut self, flags: InitFlags) {
+        self.wanted -= flags;
+    }
+
+    /// Most bytes in one READ or WRITE: rounded down to pages, between 4 KiB and 16 MiB; the
+    /// kernel caps it by `fs.fuse.max_pages_limit` (1 MiB unless raised).
+    pub fn set_write_bytes_max(&mut self, bytes: u32) {
+        self.write_bytes_max = bytes.clamp(4096, DATA_BYTES_MAX) & !4095;
+    }
+
+    /// Most bytes to read ahead; the kernel never reads ahead more than it said at first.
+    pub fn set_readahead_bytes_max(&mut self, bytes: u32) {
+        self.readahead_bytes_max = self.readahead_bytes_max.min(bytes);
+    }
+
+    /// Most requests in flight that nobody waits for.
+    pub fn set_background_requests_max(&mut self, requests: u16) {
+        self.background_requests_max = requests.max(1);
+    }
+
+    /// Granularity of time stamps in nanoseconds (1 to 1,000,000,000).
+    pub fn set_time_granularity_ns(&mut self, nanoseconds: u32) {
+        self.time_granularity_ns = nanoseconds.clamp(1, 1_000_000_000);
+    }
+
+    /// How deep file systems may be stacked beneath passthrough (1 or 2); see `PASSTHROUGH`.
+    pub fn set_stack_depth_max(&mut self, depth: u32) {
+        self.stack_depth_max = depth.min(2);
+    }
+
+    pub(crate) fn time_granularity_ns(&self) -> u32 {
+        self.time_granularity_ns
+    }
+
+    pub(crate) fn stack_depth_max(&self) -> u32 {
+        self.stack_depth_max
+    }
+
+    /// Settles what is in force.
+    pub(crate) fn settle(&self) -> Features {
+        let mut refused = Vec::new();
+        let mut flags = self.wanted;
+        for (rule, why) in CONFLICTS {
+            if let Some(dropped) = rule(flags, self) {
+                let dropped = dropped & flags;
+                if !dropped.is_empty() {
+                    flags -= dropped;
+                    refused.push(Refusal { what: dropped, why });
+                }
+            }
+        }
+        let missing = flags - self.offered;
+        for what in missing.iter() {
+            refused.push(Refusal {
+                what,
+                why: not_offered(what),
+            });
+        }
+        Features {
+            minor: self.minor,
+            flags: flags & self.offered,
+            write_bytes_max: self.write_bytes_max,
+            readahead_bytes_max: self.readahead_bytes_max,
+            background_requests_max: self.background_requests_max,
+            refused,
+        }
+    }
+}
+
+type Rule = fn(InitFlags, &Negotiation) -> Option<InitFlags>;
+
+/// Combinations that the kernel refuses or silently turns off: what gives way, and why.
+const CONFLICTS: &[(Rule, &str)] = &[
+    (
+        |flags, _| {
+            flags
+                .contains(InitFlags::PASSTHROUGH | InitFlags::WRITEBACK_CACHE)
+                .then_some(InitFlags::PASSTHROUGH)
+        },
+        "the kernel has no passthrough together with the writeback cache; turn writeback off",
+    ),
+    (
+        |flags, n| {
+            (flags.contains(InitFlags::PASSTHROUGH) && n.stack_depth_max == 0)
+                .then_some(InitFlags::PASSTHROUGH)
+        },
+        "passthrough needs a stack depth of 1 or 2",
+    ),
+    (
+        |flags, _| {
+            flags
+                .contains(InitFlags::EXPORT_SUPPORT | InitFlags::NO_EXPORT_SUPPORT)
+                .then_some(InitFlags::NO_EXPORT_SUPPORT)
+        },
+        "file handles are either exported or not",
+    ),
+    (
+        |flags, _| {
+            flags
+                .contains(InitFlags::AUTO_INVAL_DATA | InitFlags::EXPLICIT_INVAL_DATA)
+                .then_some(InitFlags::EXPLICIT_INVAL_DATA)
+        },
+        "automatic invalidation of cached data was asked for as well, and the kernel prefers it",
+    ),
+    (
+        |flags, _| {
+            flags
+                .contains(InitFlags::HANDLE_KILLPRIV | InitFlags::HANDLE_KILLPRIV_V2)
+                .then_some(InitFlags::HANDLE_KILLPRIV)
+        },
+        "the second version of it was asked for as well",
+    ),
+];
+
+fn not_offered(what: InitFlags) -> &'static str {
+    if what == InitFlags::OVER_IO_URING {
+        "the kernel does not offer it; write Y to /sys/module/fuse/parameters/enable_uring (6.14)"
+    } else if what == InitFlags::PASSTHROUGH {
+        "the kernel does not offer it; it needs Linux 6.9 with CONFIG_FUSE_PASSTHROUGH"
+    } else if what == InitFlags::HANDLE_KILLPRIV_V2 {
+        "the kernel does not offer it; small writes will cost a GETXATTR each (needs Linux 5.12)"
+    } else {
+        "the kernel does not offer it"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_offered_is_refused_with_a_reason() {
+        let mut negotiation = Negotiation::new(45, InitFlags::ASYNC_READ, 131_072);
+        negotiation.want(InitFlags::HANDLE_KILLPRIV_V2);
+        let features = negotiation.settle();
+        assert_eq!(features.flags, InitFlags::ASYNC_READ);
+        assert_eq!(features.refused.len(), 1);
+        assert!(features.refused[0].to_string().contains("GETXATTR"));
+    }
+
+    #[test]
+    fn passthrough_gives_way_to_writeback() {
+        let mut negotiation = Negotiation::new(45, InitFlags::all(), 0);
+        negotiation.set_stack_depth_max(1);
+        negotiation.want(InitFlags::PASSTHROUGH | InitFlags::WRITEBACK_CACHE);
+        let features = negotiation.settle();
+        assert!(!features.flags.contains(InitFlags::PASSTHROUGH));
+        assert!(features.flags.contains(InitFlags::WRITEBACK_CACHE));
+        assert!(
+            features
+                .refused
+                .iter()
+                .any(|r| r.what == InitFlags::PASSTHROUGH)
+        );
+    }
+
+    #[test]
+    fn sizes_are_clamped_to_pages() {
+        let mut negotiation = Negotiation::new(45, InitFlags::empty(), 131_072);
+        negotiation.set_write_bytes_max(5000);
+        negotiation.set_readahead_bytes_max(1 << 30);
+        let features = negotiation.settle();
+        assert_eq!(features.write_bytes_max, 4096);
+        assert_eq!(features.readahead_bytes_max, 131_072);
+    }
+}

@@ -1,0 +1,573 @@
+//! The manual of a file system: what it is asked, and what its answers mean.
+
+use crate::attributes::{
+    Attributes, CopyArgs, Entry, ExtendedAttributes, FileSystemStatistics, LockArgs, NewNode,
+    OpenArgs, Opened, ReadArgs, ReleaseArgs, SetAttr, WriteArgs,
+};
+use crate::context::Context;
+use crate::data::{ReadAnswer, ReadReply, WriteSource};
+use crate::directory::DirectorySink;
+use crate::errno::{Errno, Result};
+use crate::features::{Features, Negotiation};
+use crate::notify::Notifier;
+use std::ffi::CStr;
+use thrufs_abi::{FileHandle, LockOwner, Name, NodeId};
+
+/// A file system.
+///
+/// One value serves all requests of a connection, from several threads at once. Every method has
+/// a default, so that a file system writes those it has: most answer `ENOSYS`, which the kernel
+/// remembers for the whole connection where it can do without the operation (OPEN, FLUSH, FSYNC,
+/// ACCESS, xattrs, locks, ...), and never asks again.
+///
+/// **Nodes.** The kernel names inodes by [`NodeId`]. The root is [`NodeId::ROOT`] and needs no
+/// lookup. Any other comes into being when an answer carries it in an [`Entry`]; each such answer
+/// raises its lookup count by one, and [`forget`](Self::forget) lowers it. At zero, the kernel
+/// will not name it again, and the number may be used for another inode, with another generation.
+/// A node outlives its names: after unlink it goes on being used as long as somebody has it open.
+///
+/// **Names** are one component: never empty, never with a slash; `.` and `..` appear in
+/// [`lookup`](Self::lookup) alone, and only when `EXPORT_SUPPORT` was agreed on.
+///
+/// **Permissions.** On a mount with `default_permissions` the kernel has checked modes and ACLs
+/// before it asks. Without it, the file system must check for itself, [`access`](Self::access)
+/// included.
+///
+/// **Waiting.** A thread that other requests wait for must not sleep: see
+/// [`Context::may_block`]. Where it would have to, a method returns [`Errno::DEFER`] before it has
+/// changed anything, and is called again where it may.
+///
+/// **Ordering.** The kernel sends requests of one caller in order, and those of several callers at
+/// once. FORGET and RELEASE come late: after the calls that caused them have returned.
+#[allow(unused_variables)]
+pub trait FileSystem: Send + Sync + 'static {
+    /// Called once, before anything else: say which capabilities to ask for.
+    ///
+    /// # Errors
+    ///
+    /// Refuses the mount.
+    fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
+        Ok(())
+    }
+
+    /// Called once the kernel has the answer to INIT: what is in force, and the way to tell the
+    /// kernel of changes that it cannot see. Requests may already be arriving on other threads.
+    fn started(&self, features: &Features, notifier: Notifier) {}
+
+    /// Called once, when the connection has ended (unmounted or aborted) and no other method runs
+    /// or will run.
+    fn destroy(&self) {}
+
+    /// Finds `name` in `parent` and counts a lookup of the node found.
+    ///
+    /// `Ok` of [`Entry::negative`] lets the kernel cache the absence; `ENOENT` does not.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `ENOTDIR`, `ESTALE` (the kernel then looks up the path anew), ...
+    fn lookup(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry>;
+
+    /// Takes back `count` lookups of `node`. Nobody waits for this and there is no answer.
+    fn forget(&self, node: NodeId, count: u64) {}
+
+    /// The attributes of a node; `handle` is there when asked by `fstat(2)`.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` when the node is gone, ...
+    fn getattr(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: Option<FileHandle>,
+    ) -> Result<Attributes>;
+
+    /// Attributes that only `statx(2)` shows, above all the time of birth. `mask` has the
+    /// `STATX_*` bits wanted, `flags` the `AT_STATX_*` synchronisation bits.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSYS` makes the kernel do with [`getattr`](Self::getattr) for good.
+    fn statx(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: Option<FileHandle>,
+        flags: u32,
+        mask: u32,
+    ) -> Result<ExtendedAttributes> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Changes attributes and returns the new ones. See [`SetAttr`] for the request that names no
+    /// attribute at all.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM`, `EACCES`, `EROFS`, `EFBIG`, ...
+    fn setattr(&self, context: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Writes the target of a symbolic link to `buffer` (without a NUL) and returns its length.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when `node` is no symbolic link, `ENAMETOOLONG` when it does not fit.
+    fn readlink(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Makes a symbolic link and counts a lookup of it.
+    ///
+    /// # Errors
+    ///
+    /// As `symlink(2)`.
+    fn symlink(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        target: &CStr,
+    ) -> Result<Entry> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Makes a file, device node, fifo or socket and counts a lookup of it.
+    ///
+    /// # Errors
+    ///
+    /// As `mknod(2)`.
+    fn mknod(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+    ) -> Result<Entry> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Makes a directory and counts a lookup of it.
+    ///
+    /// # Errors
+    ///
+    /// As `mkdir(2)`.
+    fn mkdir(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+    ) -> Result<Entry> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Removes a name that is no directory. Lookup counts do not change.
+    ///
+    /// # Errors
+    ///
+    /// As `unlink(2)`.
+    fn unlink(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// As `rmdir(2)`.
+    fn rmdir(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Renames; `flags` are those of `renameat2(2)`.
+    ///
+    /// # Errors
+    ///
+    /// As `renameat2(2)`; `EINVAL` for flags that are not known.
+    fn rename(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new_parent: NodeId,
+        new_name: Name<'_>,
+        flags: u32,
+    ) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Gives `node` another name and counts a lookup of it.
+    ///
+    /// # Errors
+    ///
+    /// As `link(2)`.
+    fn link(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        new_parent: NodeId,
+        new_name: Name<'_>,
+    ) -> Result<Entry> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)`. `ENOSYS` (the default) means that files need no open: the kernel never asks
+    /// again, sends no RELEASE, and every request carries handle 0.
+    fn open(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Makes a file and opens it; counts a lookup. `O_EXCL` may be among the flags.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)`. `ENOSYS` (the default) makes the kernel use [`mknod`](Self::mknod) and
+    /// [`open`](Self::open).
+    fn create(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Makes a file without a name in `parent`'s file system (`O_TMPFILE`) and opens it; counts a
+    /// lookup.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)`.
+    fn tmpfile(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        new: &NewNode,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Reads; see [`ReadReply`] for the ways to answer. Fewer bytes than asked mean the end of the
+    /// file.
+    ///
+    /// # Errors
+    ///
+    /// As `read(2)`.
+    fn read(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &ReadArgs,
+        reply: ReadReply<'_>,
+    ) -> Result<ReadAnswer> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Writes, and returns the bytes written.
+    ///
+    /// # Errors
+    ///
+    /// As `write(2)`.
+    fn write(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &WriteArgs,
+        data: WriteSource<'_>,
+    ) -> Result<usize> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// A descriptor of an open file was closed; `owner` gives up its POSIX locks on the file. Comes
+    /// once per close, so perhaps often for one open.
+    ///
+    /// # Errors
+    ///
+    /// What `close(2)` is to return. `ENOSYS` (the default) ends FLUSH for the connection.
+    fn flush(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        owner: LockOwner,
+    ) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// The last descriptor of an open file is gone. Nobody waits.
+    fn release(&self, context: &Context<'_>, node: NodeId, args: &ReleaseArgs) {}
+
+    /// Brings a file to stable storage; with `data_only` just what is needed to read it back.
+    ///
+    /// # Errors
+    ///
+    /// As `fsync(2)`.
+    fn fsync(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        data_only: bool,
+    ) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Opens a directory.
+    ///
+    /// # Errors
+    ///
+    /// As `open(2)`; `ENOSYS` (the default) as for [`open`](Self::open).
+    fn opendir(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Lists a directory from `offset` on, 0 or what an entry before gave as its `next_offset`,
+    /// until the sink is full. An answer without entries is the end.
+    ///
+    /// # Errors
+    ///
+    /// As `readdir(3)`.
+    fn readdir(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        sink: &mut DirectorySink<'_>,
+    ) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// The last descriptor of an open directory is gone.
+    fn releasedir(&self, context: &Context<'_>, node: NodeId, args: &ReleaseArgs) {}
+
+    /// Brings a directory to stable storage.
+    ///
+    /// # Errors
+    ///
+    /// As `fsync(2)`.
+    fn fsyncdir(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        data_only: bool,
+    ) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Figures of the file system that holds `node`.
+    ///
+    /// # Errors
+    ///
+    /// As `statfs(2)`.
+    fn statfs(&self, context: &Context<'_>, node: NodeId) -> Result<FileSystemStatistics> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Brings the whole file system to stable storage (`syncfs(2)`; sent over virtio-fs only).
+    ///
+    /// # Errors
+    ///
+    /// As `syncfs(2)`.
+    fn syncfs(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Sets an extended attribute. `flags` are `XATTR_CREATE` or `XATTR_REPLACE`;
+    /// `clear_set_group_id` comes with an ACL set by somebody who is not in the file's group.
+    ///
+    /// # Errors
+    ///
+    /// As `setxattr(2)`.
+    fn setxattr(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        name: &CStr,
+        value: &[u8],
+        flags: u32,
+        clear_set_group_id: bool,
+    ) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Writes an extended attribute's value to `buffer` and returns its length; an empty buffer
+    /// asks for the length alone.
+    ///
+    /// # Errors
+    ///
+    /// As `getxattr(2)`: `ENODATA`, `ERANGE` when the buffer is too small, ...
+    fn getxattr(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        name: &CStr,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Writes the names of all extended attributes to `buffer`, each ended by a NUL, and returns
+    /// their length; an empty buffer asks for the length alone.
+    ///
+    /// # Errors
+    ///
+    /// As `listxattr(2)`.
+    fn listxattr(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    ///
+    /// As `removexattr(2)`.
+    fn removexattr(&self, context: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// May the caller do this (`access(2)`)? Not asked with `default_permissions`.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES` for no.
+    fn access(&self, context: &Context<'_>, node: NodeId, mask: u32) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// A lock that would stand in the way of this one, or `None`.
+    ///
+    /// # Errors
+    ///
+    /// As `fcntl(2)`.
+    fn getlk(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        lock: &LockArgs,
+    ) -> Result<Option<LockArgs>> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Sets or drops a lock; with `wait`, sleeps until it can be had (see
+    /// [`Context::interruptible`]).
+    ///
+    /// # Errors
+    ///
+    /// As `fcntl(2)` and `flock(2)`: `EAGAIN`, `EINTR`, `EDEADLK`, `ENOLCK`, ...
+    fn setlk(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        lock: &LockArgs,
+        wait: bool,
+    ) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// `fallocate(2)`, with its mode bits.
+    ///
+    /// # Errors
+    ///
+    /// As `fallocate(2)`. `ENOSYS` becomes `EOPNOTSUPP`, for good.
+    fn fallocate(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: u32,
+    ) -> Result<()> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// `lseek(2)` for `SEEK_DATA` and `SEEK_HOLE`; the kernel does the others itself.
+    ///
+    /// # Errors
+    ///
+    /// As `lseek(2)`: `ENXIO` past the end, ...
+    fn lseek(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        whence: u32,
+    ) -> Result<u64> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Copies between two open files, and returns the bytes copied.
+    ///
+    /// # Errors
+    ///
+    /// As `copy_file_range(2)`. `ENOSYS`, `EXDEV` and `EOPNOTSUPP` make the kernel copy by itself.
+    fn copy_file_range(&self, context: &Context<'_>, node: NodeId, copy: &CopyArgs) -> Result<u64> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// An ioctl whose argument is encoded in `command` (restricted mode). `data` holds the input
+    /// of `input_length` bytes and takes the output; returns the ioctl's result and the length of
+    /// the output.
+    ///
+    /// # Errors
+    ///
+    /// As `ioctl(2)`: `ENOTTY` for one that is not known.
+    fn ioctl(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        command: u32,
+        data: &mut [u8],
+        input_length: usize,
+    ) -> Result<(i32, usize)> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Which of `events` (`poll(2)`) are ready. `ENOSYS` (the default) means "always", for good.
+    ///
+    /// # Errors
+    ///
+    /// Any.
+    fn poll(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        events: u32,
+    ) -> Result<u32> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Where block `block` of a file lies on the device, for `swapon` and boot loaders on mounts
+    /// of block devices.
+    ///
+    /// # Errors
+    ///
+    /// Any.
+    fn bmap(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        block: u64,
+        block_bytes: u32,
+    ) -> Result<u64> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// Data that [`Notifier::retrieve`] asked for: what the kernel's page cache has of `node` at
+    /// `offset`.
+    fn retrieved(&self, node: NodeId, cookie: thrufs_abi::Unique, offset: u64, data: &[u8]) {}
+}

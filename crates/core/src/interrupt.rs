@@ -1,0 +1,325 @@
+//! Ending a wait when the client that asked for it was signalled.
+//!
+//! The kernel sends INTERRUPT with the number of the request that nobody wants any more. Only
+//! requests that sleep until somebody else acts can use that: they register here for as long as
+//! they sleep ([`Context::interruptible`](crate::Context::interruptible)); all others never touch
+//! this module.
+//!
+//! Two races decide its shape:
+//!
+//! * **The signal comes before the system call.** A signal only ends the call that a thread is in.
+//!   One that arrives between the registration and the call is lost, so it is sent again every
+//!   10 ms until the waiter has left the registry. Signals are sent under the registry's lock, and
+//!   a waiter leaves under it: nobody is signalled who has left.
+//! * **INTERRUPT comes before the registration.** Another thread may read it first. Numbers that
+//!   are not registered are remembered, the newest 64 of them, and [`Interrupts::run`] looks there
+//!   first. The kernel never uses a number again on one connection, so one that is remembered in
+//!   vain (its request was answered at once) can do no harm and falls out at the other end.
+
+use crate::errno::{Errno, Result};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use thrufs_abi::Unique;
+use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
+
+/// How many interrupts without a waiter are remembered.
+const EARLY_MAX: usize = 64;
+
+/// How long after a signal the next one follows, while the waiter still waits.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+
+thread_local! {
+    static THREAD: ThreadId = current_thread_id();
+}
+
+/// Tells a wait whether it was interrupted.
+#[derive(Clone, Debug)]
+pub struct InterruptToken {
+    set: Arc<AtomicBool>,
+}
+
+impl InterruptToken {
+    /// Whether an INTERRUPT for the request arrived, or the server is shutting down.
+    pub fn is_set(&self) -> bool {
+        self.set.load(Ordering::Acquire)
+    }
+}
+
+/// The requests of one connection that wait and may be interrupted.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupts {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    registry: Mutex<Registry>,
+    left: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Registry {
+    waiters: Vec<Waiter>,
+    early: VecDeque<Unique>,
+    /// Set for good at shutdown: whoever comes to wait is sent away.
+    stopped: bool,
+    /// A thread is repeating signals.
+    retrying: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    unique: Unique,
+    thread: ThreadId,
+    token: InterruptToken,
+}
+
+impl Registry {
+    /// Signals every waiter whose token is set; whether there is one.
+    fn signal(&self) -> bool {
+        let mut any = false;
+        for waiter in self.waiters.iter().filter(|waiter| waiter.token.is_set()) {
+            any = true;
+            // Fails when no handler was installed: the wait then has to look at its token.
+            let _ = interrupt_thread(waiter.thread);
+        }
+        any
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Signals at intervals until every interrupted waiter has left.
+    fn retry(&self) {
+        let mut registry = self.lock();
+        while registry.signal() {
+            let waited = self.left.wait_timeout(registry, RETRY_INTERVAL);
+            registry = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        registry.retrying = false;
+    }
+}
+
+/// Takes a waiter off the registry, however its wait ends.
+struct Registration<'a> {
+    shared: &'a Shared,
+    unique: Unique,
+}
+
+impl Drop for Registration<'_> {
+    fn drop(&mut self) {
+        let mut registry = self.shared.lock();
+        registry
+            .waiters
+            .retain(|waiter| waiter.unique != self.unique);
+        drop(registry);
+        self.shared.left.notify_all();
+    }
+}
+
+impl Interrupts {
+    /// Runs `wait` registered under `unique`.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR` when the interrupt was there first or the server is shutting down; else what `wait`
+    /// returns.
+    pub(crate) fn run<T>(
+        &self,
+        unique: Unique,
+        wait: impl FnOnce(&InterruptToken) -> Result<T>,
+    ) -> Result<T> {
+        let token = InterruptToken {
+            set: Arc::new(AtomicBool::new(false)),
+        };
+        let thread = THREAD.with(|thread| *thread);
+        let mut registry = self.shared.lock();
+        if let Some(early) = registry.early.iter().position(|&early| early == unique) {
+            registry.early.remove(early);
+            return Err(Errno::EINTR);
+        }
+        if registry.stopped {
+            return Err(Errno::EINTR);
+        }
+        registry.waiters.push(Waiter {
+            unique,
+            thread,
+            token: token.clone(),
+        });
+        drop(registry);
+        let _registration = Registration {
+            shared: &self.shared,
+            unique,
+        };
+        wait(&token)
+    }
+
+    /// An INTERRUPT for `unique` arrived.
+    pub(crate) fn interrupt(&self, unique: Unique) {
+        let mut registry = self.shared.lock();
+        match registry
+            .waiters
+            .iter()
+            .find(|waiter| waiter.unique == unique)
+        {
+            Some(waiter) => {
+                waiter.token.set.store(true, Ordering::Release);
+                self.signal_until_gone(registry);
+            }
+            None => {
+                if registry.early.len() == EARLY_MAX {
+                    registry.early.pop_front();
+                }
+                registry.early.push_back(unique);
+            }
+        }
+    }
+
+    /// Interrupts everybody who waits, and from now on everybody who comes to wait.
+    pub(crate) fn stop(&self) {
+        let mut registry = self.shared.lock();
+        registry.stopped = true;
+        for waiter in &registry.waiters {
+            waiter.token.set.store(true, Ordering::Release);
+        }
+        self.signal_until_gone(registry);
+    }
+
+    /// How many requests wait at the moment.
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.lock().waiters.len()
+    }
+
+    fn signal_until_gone(&self, mut registry: MutexGuard<'_, Registry>) {
+        if !registry.signal() || registry.retrying {
+            return;
+        }
+        registry.retrying = true;
+        drop(registry);
+        let shared = Arc::clone(&self.shared);
+        let spawned = std::thread::Builder::new()
+            .name("thrufs-intr".to_owned())
+            .spawn(move || shared.retry());
+        if spawned.is_err() {
+            // No thread to be had. A moment's patience closes the race in nearly all cases, and
+            // the kernel repeats the INTERRUPT when the client is signalled again.
+            for _ in 0..5 {
+                std::thread::sleep(Duration::from_millis(1));
+                if !self.shared.lock().signal() {
+                    break;
+                }
+            }
+            self.shared.lock().retrying = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Instant;
+    use thrufs_sys::signal::install_interrupt_handler;
+
+    fn until_set(token: &InterruptToken) -> Result<()> {
+        let start = Instant::now();
+        while !token.is_set() {
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "never interrupted"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(Errno::EINTR)
+    }
+
+    #[test]
+    fn a_system_call_is_interrupted_whenever_the_interrupt_comes() {
+        install_interrupt_handler().unwrap();
+        for delay_us in [0, 50, 200, 1000] {
+            let interrupts = Interrupts::default();
+            let (reader, _writer) = rustix::pipe::pipe().unwrap();
+            let (tell, told) = mpsc::channel();
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    interrupts.run(Unique(8), |_| {
+                        tell.send(()).unwrap();
+                        // The signal may come right here, before the call: it must come again.
+                        std::thread::sleep(Duration::from_micros(300));
+                        rustix::io::read(&reader, &mut [0; 1]).map_err(Errno::from)
+                    })
+                });
+                told.recv().unwrap();
+                std::thread::sleep(Duration::from_micros(delay_us));
+                interrupts.interrupt(Unique(8));
+                assert_eq!(waiter.join().unwrap(), Err(Errno::EINTR));
+            });
+            assert_eq!(interrupts.waiting(), 0);
+        }
+    }
+
+    #[test]
+    fn an_interrupt_that_overtakes_its_request_counts_once() {
+        let interrupts = Interrupts::default();
+        interrupts.interrupt(Unique(4));
+        assert_eq!(interrupts.run(Unique(6), |_| Ok(())), Ok(()));
+        assert_eq!(interrupts.run(Unique(4), |_| Ok(())), Err(Errno::EINTR));
+        assert_eq!(interrupts.run(Unique(4), |_| Ok(())), Ok(()));
+    }
+
+    #[test]
+    fn early_interrupts_are_bounded() {
+        let interrupts = Interrupts::default();
+        for number in 0..1000 {
+            interrupts.interrupt(Unique(number * 2));
+        }
+        assert_eq!(interrupts.shared.lock().early.len(), EARLY_MAX);
+        assert_eq!(
+            interrupts.run(Unique(0), |_| Ok(())),
+            Ok(()),
+            "long forgotten"
+        );
+        assert_eq!(interrupts.run(Unique(1998), |_| Ok(())), Err(Errno::EINTR));
+    }
+
+    #[test]
+    fn shutdown_interrupts_all_and_admits_none() {
+        let interrupts = Interrupts::default();
+        let (tell, told) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let waiters: Vec<_> = (0..4)
+                .map(|number| {
+                    let (interrupts, tell) = (&interrupts, tell.clone());
+                    scope.spawn(move || {
+                        interrupts.run(Unique(number), |token| {
+                            tell.send(()).unwrap();
+                            until_set(token)
+                        })
+                    })
+                })
+                .collect();
+            for _ in 0..4 {
+                told.recv().unwrap();
+            }
+            assert_eq!(interrupts.waiting(), 4);
+            interrupts.stop();
+            for waiter in waiters {
+                assert_eq!(waiter.join().unwrap(), Err(Errno::EINTR));
+            }
+        });
+        assert_eq!(interrupts.run(Unique(9), |_| Ok(())), Err(Errno::EINTR));
+    }
+
+    #[test]
+    fn a_wait_that_panics_leaves_the_registry() {
+        let interrupts = Interrupts::default();
+        let wait = || interrupts.run::<()>(Unique(2), |_| panic!("in a test"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait)).is_err());
+        assert_eq!(interrupts.waiting(), 0);
+    }
+}

@@ -1,0 +1,225 @@
+//! Metrics at one moment, and as a table.
+
+use super::{Events, Latencies, Levels};
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use thrufs_abi::Opcode;
+
+/// What was counted of one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperationCounts {
+    /// Which one.
+    pub opcode: Opcode,
+    /// Requests that were answered with an error.
+    pub errors: u64,
+    /// Bytes of data that were read or written.
+    pub bytes: u64,
+    /// How long requests took in the server, from the read of the request to its answer.
+    pub latencies: Latencies,
+}
+
+impl OperationCounts {
+    pub(super) fn empty(opcode: Opcode) -> OperationCounts {
+        OperationCounts {
+            opcode,
+            errors: 0,
+            bytes: 0,
+            latencies: Latencies::EMPTY,
+        }
+    }
+
+    /// Requests that were served, errors included.
+    pub fn requests(&self) -> u64 {
+        self.latencies.count()
+    }
+}
+
+macro_rules! figures {
+    ($($(#[$doc:meta])* $name:ident from $group:ident: $label:literal,)*) => {
+        /// Metrics at one moment. Its `Display` is a table for people.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Snapshot {
+            operations: Vec<OperationCounts>,
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Snapshot {
+            pub(super) fn new(
+                operations: Vec<OperationCounts>,
+                events: &Events,
+                levels: &Levels,
+            ) -> Snapshot {
+                Snapshot {
+                    operations,
+                    $($name: figures!(@read $group events levels $name),)*
+                }
+            }
+
+            /// All figures that belong to no single operation, by name.
+            pub fn figures(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$(($label, self.$name),)*].into_iter()
+            }
+        }
+    };
+    (@read event $events:ident $levels:ident $name:ident) => {
+        $events.$name.load(Ordering::Relaxed)
+    };
+    (@read level $events:ident $levels:ident $name:ident) => {
+        $levels.$name.load(Ordering::Relaxed) as u64
+    };
+}
+
+figures! {
+    /// Threads that read requests now.
+    readers from level: "readers",
+    /// Threads that carry out requests which sleep, now.
+    blocked from level: "blocked",
+    /// Threads that wait for a lock, now.
+    lock_waiters from level: "waiting for locks",
+    /// Threads that wait to be needed, now.
+    standby from level: "standing by",
+    /// Notifications that wait to be sent, now.
+    notifications_queued from level: "notifications queued",
+    /// Messages that were no valid request.
+    malformed from event: "malformed requests",
+    /// Requests with an operation that is not known.
+    unknown from event: "unknown requests",
+    /// Requests that left the reading thread because they would sleep.
+    deferred from event: "deferred",
+    /// Requests that slept on a reading thread, because no other was to be had.
+    blocked_inline from event: "slept on a reader",
+    /// Readers that were found stuck in a request and replaced.
+    displaced from event: "readers replaced",
+    /// Blocking locks that were refused with ENOLCK, because too many waited.
+    lock_waiters_refused from event: "locks refused",
+    /// Panics caught in the file system.
+    panics from event: "panics",
+    /// Replies that the kernel did not take.
+    replies_refused from event: "replies not taken",
+    /// Notifications that the kernel took, or that found nothing to do.
+    notifications_sent from event: "notifications sent",
+    /// Notifications that the kernel refused.
+    notifications_failed from event: "notifications failed",
+    /// Notifications that were not queued, because the queue was full.
+    notifications_refused from event: "notifications not queued",
+    /// Interrupts that arrived.
+    interrupts from event: "interrupts",
+}
+
+impl Snapshot {
+    /// The operations that occurred, in the order of their numbers.
+    pub fn operations(&self) -> &[OperationCounts] {
+        &self.operations
+    }
+
+    /// The counts of one operation, if it occurred.
+    pub fn operation(&self, opcode: Opcode) -> Option<&OperationCounts> {
+        self.operations
+            .iter()
+            .find(|counts| counts.opcode == opcode)
+    }
+
+    /// All requests together.
+    pub fn requests(&self) -> u64 {
+        self.operations.iter().map(OperationCounts::requests).sum()
+    }
+
+    /// The operations since `earlier`, which was taken of the same connection; levels are as now.
+    #[must_use]
+    pub fn since(&self, earlier: &Snapshot) -> Snapshot {
+        let mut difference = self.clone();
+        for counts in &mut difference.operations {
+            if let Some(before) = earlier.operation(counts.opcode) {
+                counts.errors = counts.errors.saturating_sub(before.errors);
+                counts.bytes = counts.bytes.saturating_sub(before.bytes);
+                counts.latencies = counts.latencies.since(&before.latencies);
+            }
+        }
+        difference.operations.retain(|counts| counts.requests() > 0);
+        difference
+    }
+}
+
+/// A duration in three digits and a unit.
+struct Short(Duration);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let microseconds = self.0.as_secs_f64() * 1e6;
+        let (value, unit) = match microseconds {
+            value if value >= 1e6 => (value / 1e6, "s"),
+            value if value >= 1e3 => (value / 1e3, "ms"),
+            value => (value, "us"),
+        };
+        let decimals = if value < 10.0 { 1 } else { 0 };
+        f.pad(&format!("{value:.decimals$} {unit}"))
+    }
+}
+
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<20}{:>12}{:>10}{:>16}{:>9}{:>9}{:>9}{:>9}",
+            "operation", "requests", "errors", "bytes", "p50", "p90", "p99", "max"
+        )?;
+        for counts in &self.operations {
+            let time = |percentage| Short(counts.latencies.percentile(percentage));
+            writeln!(
+                f,
+                "{:<20}{:>12}{:>10}{:>16}{:>9}{:>9}{:>9}{:>9}",
+                counts.opcode.name(),
+                counts.requests(),
+                counts.errors,
+                counts.bytes,
+                time(50.0),
+                time(90.0),
+                time(99.0),
+                time(100.0),
+            )?;
+        }
+        for (name, value) in self.figures().filter(|(_, value)| *value > 0) {
+            writeln!(f, "{name:<24}{value:>8}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Metrics, bump};
+    use super::*;
+
+    #[test]
+    fn the_table_has_a_line_for_each_operation_and_each_figure_above_zero() {
+        let metrics = Metrics::default();
+        metrics.record(Opcode::Write, Duration::from_micros(3), false, 512);
+        metrics.record(Opcode::Write, Duration::from_millis(3), true, 0);
+        bump(&metrics.events.malformed);
+        metrics.levels.readers.store(2, Ordering::Relaxed);
+        let text = metrics.snapshot().to_string();
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[1][..4], ["WRITE", "2", "1", "512"]);
+        assert!(lines[1][4].starts_with("3."), "{text}");
+        assert_eq!(lines[2], ["readers", "2"]);
+        assert_eq!(lines[3], ["malformed", "requests", "1"]);
+        assert_eq!(lines.len(), 4);
+    }
+
+    #[test]
+    fn differences() {
+        let metrics = Metrics::default();
+        metrics.record(Opcode::Write, Duration::from_micros(3), false, 512);
+        let before = metrics.snapshot();
+        assert_eq!(metrics.snapshot().since(&before).requests(), 0);
+        metrics.record(Opcode::Write, Duration::from_micros(3), false, 100);
+        metrics.record(Opcode::Read, Duration::from_micros(3), true, 0);
+        let since = metrics.snapshot().since(&before);
+        assert_eq!(since.operation(Opcode::Write).unwrap().bytes, 100);
+        assert_eq!(since.operation(Opcode::Read).unwrap().errors, 1);
+    }
+}

@@ -1,0 +1,263 @@
+//! Putting a FUSE file system into the tree, and taking it out.
+//!
+//! As root: [`mount`] by the mount API (Linux 5.2), given an open `/dev/fuse`. As an ordinary user:
+//! [`mount_unprivileged`] by the set-user-id program `fusermount3`, which hands the open device
+//! back. Either way the kernel has sent INIT, or will, and waits for its answer; with
+//! `FUSE_DEV_IOC_SYNC_INIT` (see [`open_device`]) the mount call itself waits for it, so that it
+//! must be answered by another thread or process.
+
+mod helper;
+
+pub use helper::{mount_unprivileged, unmount_unprivileged};
+
+use rustix::fs::{CWD, FileType};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount as unmount_call,
+};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use thrufs_sys::fuse_dev;
+
+/// How a file system is mounted.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What `/proc/mounts` shows as the source.
+    pub source: String,
+    /// What it shows behind `fuse.` as the type.
+    pub subtype: Option<String>,
+    /// `ro`, `nosuid`, `nodev`, `noexec`, the family of `atime`, `nosymfollow`.
+    pub attributes: MountAttrFlags,
+    /// Others than the user who mounts may use it.
+    pub allow_other: bool,
+    /// The kernel checks permissions by mode and ACL.
+    pub default_permissions: bool,
+    /// Most bytes in one READ; the kernel's own limit when none.
+    pub read_bytes_max: Option<u32>,
+}
+
+impl MountOptions {
+    /// With permissions checked by the kernel, and for the mounting user alone.
+    pub fn new(source: impl Into<String>) -> MountOptions {
+        MountOptions {
+            source: source.into(),
+            subtype: None,
+            attributes: MountAttrFlags::empty(),
+            allow_other: false,
+            default_permissions: true,
+            read_bytes_max: None,
+        }
+    }
+
+    /// Whether nothing may be written.
+    pub fn is_read_only(&self) -> bool {
+        self.attributes.contains(MountAttrFlags::MOUNT_ATTR_RDONLY)
+    }
+}
+
+/// Why a file system could not be mounted or unmounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// There is no FUSE.
+    #[error("cannot open /dev/fuse: {0}; is FUSE in this kernel (try `modprobe fuse`)?")]
+    Device(#[source] io::Error),
+    /// The mount point cannot be used.
+    #[error("cannot use the mount point {path}: {source}")]
+    Target {
+        /// The mount point.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// A directory cannot be mounted on a file.
+    #[error("the mount point {0} is not a directory")]
+    NotADirectory(PathBuf),
+    /// This user may not mount.
+    #[error(
+        "not permitted to mount on {0}: that needs CAP_SYS_ADMIN; an ordinary user mounts through \
+         fusermount3 (package fuse3)"
+    )]
+    NotPermitted(PathBuf),
+    /// The kernel refused.
+    #[error("the kernel refused to mount on {path} ({step}): {source}{log}")]
+    Kernel {
+        /// The mount point.
+        path: PathBuf,
+        /// What it was told when it did.
+        step: &'static str,
+        /// Its error.
+        source: io::Error,
+        /// Its own words, if it had any.
+        log: String,
+    },
+    /// The set-user-id helper is missing.
+    #[error("fusermount3 was not found: install the package fuse3, or mount as root")]
+    NoHelper,
+    /// The helper refused.
+    #[error("fusermount3 failed: {0}")]
+    Helper(String),
+    /// The helper could not be run.
+    #[error("cannot run fusermount3: {0}")]
+    HelperRun(#[source] io::Error),
+    /// Unmounting failed.
+    #[error("cannot unmount {path}: {source}{hint}")]
+    Unmount {
+        /// The mount point.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+        /// What can be done about it.
+        hint: &'static str,
+    },
+}
+
+/// Opens `/dev/fuse` for one mount, and says whether the mount call will wait for INIT to be
+/// answered (`FUSE_DEV_IOC_SYNC_INIT`, Linux 6.18).
+///
+/// # Errors
+///
+/// [`MountError::Device`].
+pub fn open_device() -> Result<(OwnedFd, bool), MountError> {
+    let device = fuse_dev::open().map_err(|errno| MountError::Device(errno.into()))?;
+    let waits = fuse_dev::sync_init(device.as_fd()).is_ok();
+    Ok((device, waits))
+}
+
+/// Mounts the file system served through `device` on `target`. Needs CAP_SYS_ADMIN.
+///
+/// # Errors
+///
+/// See [`MountError`].
+pub fn mount(device: impl AsFd, target: &Path, options: &MountOptions) -> Result<(), MountError> {
+    check_target(target)?;
+    let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| match errno {
+        Errno::PERM => MountError::NotPermitted(target.into()),
+        other => kernel_error(target, "fsopen", other, String::new()),
+    })?;
+    let number = device.as_fd().as_raw_fd().to_string();
+    configure(&context, &number, options)
+        .and_then(|()| fsconfig_create(&context).map_err(|errno| ("create", errno)))
+        .map_err(|(step, errno)| kernel_error(target, step, errno, messages(&context)))?;
+    let attributes = options.attributes;
+    let mounted = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+        .map_err(|errno| kernel_error(target, "fsmount", errno, messages(&context)))?;
+    move_mount(
+        mounted,
+        "",
+        CWD,
+        target,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )
+    .map_err(|errno| kernel_error(target, "move_mount", errno, String::new()))
+}
+
+fn check_target(target: &Path) -> Result<(), MountError> {
+    let stat = rustix::fs::stat(target).map_err(|errno| {
+        let source = if errno == Errno::NOTCONN {
+            io::Error::other("a dead FUSE mount lies here (its server is gone): unmount it first")
+        } else {
+            errno.into()
+        };
+        MountError::Target {
+            path: target.into(),
+            source,
+        }
+    })?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Ok(()),
+        _ => Err(MountError::NotADirectory(target.into())),
+    }
+}
+
+fn configure(
+    context: &OwnedFd,
+    device: &str,
+    options: &MountOptions,
+) -> Result<(), (&'static str, Errno)> {
+    let set = |key: &'static str, value: &str| {
+        fsconfig_set_string(context, key, value).map_err(|errno| (key, errno))
+    };
+    let flag = |key: &'static str| fsconfig_set_flag(context, key).map_err(|errno| (key, errno));
+    set("source", &options.source)?;
+    if let Some(subtype) = &options.subtype {
+        set("subtype", subtype)?;
+    }
+    set("fd", device)?;
+    set("rootmode", "40000")?;
+    set("user_id", &rustix::process::getuid().as_raw().to_string())?;
+    set("group_id", &rustix::process::getgid().as_raw().to_string())?;
+    if options.default_permissions {
+        flag("default_permissions")?;
+    }
+    if options.allow_other {
+        flag("allow_other")?;
+    }
+    if let Some(bytes) = options.read_bytes_max {
+        set("max_read", &bytes.to_string())?;
+    }
+    if options.is_read_only() {
+        flag("ro")?;
+    }
+    Ok(())
+}
+
+fn kernel_error(path: &Path, step: &'static str, errno: Errno, log: String) -> MountError {
+    MountError::Kernel {
+        path: path.into(),
+        step,
+        source: errno.into(),
+        log,
+    }
+}
+
+/// What the kernel has written about a mount that it refused (`fsopen(2)`): lines that start with
+/// their level.
+fn messages(context: &OwnedFd) -> String {
+    const LINES_MAX: usize = 16;
+    let mut log = String::new();
+    let mut line = [0; 512];
+    for _ in 0..LINES_MAX {
+        match rustix::io::read(context, &mut line) {
+            Ok(length) if length > 0 => {
+                log.push_str("; ");
+                log.push_str(String::from_utf8_lossy(&line[..length]).trim());
+            }
+            _ => break,
+        }
+    }
+    log
+}
+
+/// Takes away the mount on `target`; with `lazy`, even when it is in use: from the tree at once, for
+/// good when its last user is done.
+///
+/// # Errors
+///
+/// [`MountError::Unmount`]; EBUSY when it is in use.
+pub fn unmount(target: &Path, lazy: bool) -> Result<(), MountError> {
+    let flags = if lazy {
+        UnmountFlags::DETACH
+    } else {
+        UnmountFlags::empty()
+    };
+    unmount_call(target, flags | UnmountFlags::NOFOLLOW)
+        .map_err(|errno| unmount_error(target, errno.into()))
+}
+
+fn unmount_error(path: &Path, source: io::Error) -> MountError {
+    let hint = match source.raw_os_error() {
+        Some(libc::EBUSY) => {
+            "; programs have files open there or work there (see `fuser -m`), or unmount lazily"
+        }
+        Some(libc::EINVAL) => "; nothing is mounted there",
+        Some(libc::EPERM) => "; that needs CAP_SYS_ADMIN, or fusermount3 for one's own mounts",
+        _ => "",
+    };
+    MountError::Unmount {
+        path: path.into(),
+        source,
+        hint,
+    }
+}

@@ -1,0 +1,171 @@
+//! Mounting as an ordinary user: `fusermount3`.
+//!
+//! The helper is set-user-id. It checks that the user may mount there, opens the device, mounts, and
+//! sends the device back over the socket whose number it finds in `_FUSE_COMMFD`.
+
+use super::{MountError, MountOptions, check_target};
+use rustix::mount::MountAttrFlags;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+    recvmsg, socketpair,
+};
+use std::ffi::OsString;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn helper() -> Result<PathBuf, MountError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let fixed = ["/usr/bin", "/bin", "/usr/local/bin", "/sbin", "/usr/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(fixed)
+        .map(|directory| directory.join("fusermount3"))
+        .find(|candidate| candidate.is_file())
+        .ok_or(MountError::NoHelper)
+}
+
+fn option_list(options: &MountOptions) -> OsString {
+    // A comma or a backslash in a value is escaped by a backslash.
+    let escape = |value: &str| value.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = vec![format!("fsname={}", escape(&options.source))];
+    if let Some(subtype) = &options.subtype {
+        list.push(format!("subtype={}", escape(subtype)));
+    }
+    let words = [
+        (options.is_read_only(), "ro"),
+        (
+            options
+                .attributes
+                .contains(MountAttrFlags::MOUNT_ATTR_NOEXEC),
+            "noexec",
+        ),
+        (
+            options
+                .attributes
+                .contains(MountAttrFlags::MOUNT_ATTR_NOATIME),
+            "noatime",
+        ),
+        (options.allow_other, "allow_other"),
+        (options.default_permissions, "default_permissions"),
+    ];
+    list.extend(
+        words
+            .iter()
+            .filter(|(given, _)| *given)
+            .map(|(_, word)| (*word).to_owned()),
+    );
+    if let Some(bytes) = options.read_bytes_max {
+        list.push(format!("max_read={bytes}"));
+    }
+    list.join(",").into()
+}
+
+/// Mounts on `target` through `fusermount3` and returns the device. The helper always adds `nosuid`
+/// and `nodev`.
+///
+/// # Errors
+///
+/// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's words, and those of the mount
+/// point.
+pub fn mount_unprivileged(target: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    check_target(target)?;
+    let helper = helper()?;
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|errno| MountError::HelperRun(errno.into()))?;
+    // A second descriptor without close-on-exec, for the helper alone: any other program that is
+    // started in this moment would inherit it too, for as long as it takes to start this one.
+    let inherited =
+        rustix::io::dup(&theirs).map_err(|errno| MountError::HelperRun(errno.into()))?;
+    drop(theirs);
+    let child = Command::new(helper)
+        .arg("-o")
+        .arg(option_list(options))
+        .arg("--")
+        .arg(target)
+        .env("_FUSE_COMMFD", inherited.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(MountError::HelperRun)?;
+    drop(inherited);
+    let device = receive_descriptor(&ours);
+    let output = child.wait_with_output().map_err(MountError::HelperRun)?;
+    match device {
+        Ok(Some(device)) if output.status.success() => Ok(device),
+        Err(error) if output.status.success() => Err(MountError::HelperRun(error)),
+        _ => Err(MountError::Helper(words(&output))),
+    }
+}
+
+fn words(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim();
+    let said = said.strip_prefix("fusermount3: ").unwrap_or(said);
+    if said.contains("user_allow_other") {
+        format!("{said} (add the line user_allow_other to /etc/fuse.conf, or drop allow_other)")
+    } else if said.is_empty() {
+        output.status.to_string()
+    } else {
+        said.to_owned()
+    }
+}
+
+fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    Ok(ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    }))
+}
+
+/// Takes away one's own mount on `target` through `fusermount3`.
+///
+/// # Errors
+///
+/// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's words.
+pub fn unmount_unprivileged(target: &Path, lazy: bool) -> Result<(), MountError> {
+    let mut command = Command::new(helper()?);
+    command.arg("-u");
+    if lazy {
+        command.arg("-z");
+    }
+    let output = command
+        .arg("--")
+        .arg(target)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(MountError::HelperRun)?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(MountError::Helper(words(&output)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_with_commas_are_escaped() {
+        let mut options = MountOptions::new("a,b\\c");
+        options.subtype = Some("thrufs".into());
+        options.allow_other = true;
+        assert_eq!(
+            option_list(&options).to_str(),
+            Some("fsname=a\\,b\\\\c,subtype=thrufs,allow_other,default_permissions")
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Mounting and serving in one call, for programs that are a file system and nothing else.
+
+use crate::file_system::FileSystem;
+use crate::mount::{MountError, MountOptions, open_device};
+use crate::session::{End, Session, SessionConfig, SessionError, SessionHandle};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+/// Why [`mount`] failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MountFailure {
+    /// Mounting failed.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// The session did not start.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// A file system that is mounted and served by threads of this process, until it is dropped or
+/// unmounted.
+#[derive(Debug)]
+pub struct MountedSession {
+    target: PathBuf,
+    handle: SessionHandle,
+    server: Option<JoinHandle<Result<End, SessionError>>>,
+    unprivileged: bool,
+}
+
+/// Mounts `fs` on `target` and serves it. Returns once the mount answers.
+///
+/// Root mounts by the mount API; any other user through `fusermount3`.
+///
+/// # Errors
+///
+/// See [`MountFailure`]. Nothing is left mounted then.
+pub fn mount<F: FileSystem>(
+    fs: F,
+    target: impl AsRef<Path>,
+    options: &MountOptions,
+    config: SessionConfig,
+) -> Result<MountedSession, MountFailure> {
+    // Relative to where the process is now, not to where it will be when it unmounts.
+    let target = std::path::absolute(target.as_ref()).map_err(|source| MountError::Target {
+        path: target.as_ref().to_owned(),
+        source,
+    })?;
+    let unprivileged = !rustix::process::geteuid().is_root();
+    let session = if unprivileged {
+        let device = crate::mount::mount_unprivileged(&target, options)?;
+        let session = Session::new(fs, device, config)?;
+        session.handshake().inspect_err(|_| {
+            let _ = crate::mount::unmount_unprivileged(&target, true);
+        })?;
+        session
+    } else {
+        mount_and_greet(fs, &target, options, config)?
+    };
+    let handle = session.handle();
+    let server = std::thread::Builder::new()
+        .name("thrufs-session".to_owned())
+        .spawn(move || session.run())
+        .map_err(SessionError::Start)
+        .inspect_err(|_| drop(unmount(&target, unprivileged, true)))?;
+    Ok(MountedSession {
+        target,
+        handle,
+        server: Some(server),
+        unprivileged,
+    })
+}
+
+/// Mounts on this thread while another answers INIT, which the mount may be waiting for.
+fn mount_and_greet<F: FileSystem>(
+    fs: F,
+    target: &Path,
+    options: &MountOptions,
+    config: SessionConfig,
+) -> Result<Session<F>, MountFailure> {
+    let (device, _waits) = open_device()?;
+    let session = Session::new(fs, device, config)?;
+    std::thread::scope(|scope| {
+        let greeting = scope.spawn(|| session.handshake().map(drop));
+        let mounted = crate::mount::mount(session.device(), target, options);
+        if mounted.is_err() {
+            session.handle().shutdown();
+        }
+        let greeted = greeting.join().unwrap_or_else(|_| {
+            Err(SessionError::Start(io::Error::other(
+                "the file system panicked when it started",
+            )))
+        });
+        match (mounted, greeted) {
+            (Ok(()), Ok(())) => Ok(()),
+            // A mount that waited for INIT fails because INIT did: the reason is on that side.
+            (_, Err(error @ SessionError::Init(_))) => {
+                let _ = crate::mount::unmount(target, true);
+                Err(MountFailure::Session(error))
+            }
+            (Err(error), _) => Err(error.into()),
+            (Ok(()), Err(error)) => {
+                let _ = crate::mount::unmount(target, true);
+                Err(error.into())
+            }
+        }
+    })?;
+    Ok(session)
+}
+
+fn unmount(target: &Path, unprivileged: bool, lazy: bool) -> Result<(), MountError> {
+    if unprivileged {
+        crate::mount::unmount_unprivileged(target, lazy)
+    } else {
+        crate::mount::unmount(target, lazy)
+    }
+}
+
+impl MountedSession {
+    /// A handle on the session.
+    pub fn handle(&self) -> SessionHandle {
+        self.handle.clone()
+    }
+
+    /// Where it is mounted.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Waits until somebody unmounts it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run`].
+    pub fn join(mut self) -> Result<End, SessionError> {
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Result<End, SessionError> {
+        match self.server.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(SessionError::Start(io::Error::other(
+                "the session's thread panicked",
+            ))),
+            None => Err(SessionError::Misuse),
+        }
+    }
+
+    /// Unmounts and waits for the end.
+    ///
+    /// # Errors
+    ///
+    /// [`MountFailure::Mount`] when it is in use: it then goes on being served, until dropped.
+    pub fn unmount(mut self) -> Result<End, MountFailure> {
+        unmount(&self.target, self.unprivileged, false)?;
+        Ok(self.wait()?)
+    }
+}
+
+impl Drop for MountedSession {
+    fn drop(&mut self) {
+        let Some(server) = &self.server else { return };
+        if !server.is_finished()
+            && let Err(error) = unmount(&self.target, self.unprivileged, false)
+        {
+            tracing::debug!(%error, "in use: unmounting lazily");
+            let _ = unmount(&self.target, self.unprivileged, true);
+            // Whoever uses it still gets ENOTCONN from now on.
+            self.handle.shutdown();
+        }
+        let _ = self.wait();
+    }
+}

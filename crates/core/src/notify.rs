@@ -1,0 +1,405 @@
+//! Telling the kernel what it cannot see: changes beneath, and data for its cache.
+//!
+//! A notification takes locks in the kernel: those of an inode or of a directory's inode, which a
+//! client may hold while it waits for the answer to a request. A thread that answers requests and
+//! sends a notification itself can therefore wait for its own answer, for ever. So notifications
+//! are queued here, and one thread that does nothing else writes them, in order.
+//!
+//! The queue is bounded. When it is full, [`Notifier`]'s methods fail with `EAGAIN` and it is up to
+//! the caller to be content with less, for instance with one
+//! [`increment_epoch`](Notifier::increment_epoch) for a thousand changed names.
+
+use crate::errno::{Errno, Result};
+use crate::metrics::{Metrics, bump};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use thrufs_abi::{NodeId, Notification, NotifyCode, Unique};
+
+/// Names somebody who waits in `poll(2)`, for [`Notifier::poll_wakeup`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PollHandle(pub(crate) u64);
+
+/// Most nodes in one message of PRUNE; longer lists become several.
+const PRUNE_NODES_MAX: usize = 512;
+
+/// Sends notifications to one connection. Clones share the queue.
+///
+/// All methods but [`flush`](Self::flush) return at once, with `EAGAIN` when the queue is full and
+/// with `ENOTCONN` once the connection has ended. What the kernel makes of a notification is seen
+/// in the counters alone; that it had nothing cached is success.
+#[derive(Clone, Debug)]
+pub struct Notifier {
+    queue: Arc<Queue>,
+}
+
+/// The messages that wait to be written.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    messages_max: usize,
+    next_cookie: AtomicU64,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    messages: VecDeque<Message>,
+    /// Messages ever queued, and ever done with.
+    queued: u64,
+    done: u64,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Message {
+    code: NotifyCode,
+    bytes: Vec<u8>,
+}
+
+thread_local! {
+    static SERVES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the calling thread as one that answers requests.
+pub(crate) fn mark_serving_thread() {
+    SERVES.set(true);
+}
+
+impl Notifier {
+    pub(crate) fn new(queue: Arc<Queue>) -> Notifier {
+        Notifier { queue }
+    }
+
+    /// A notifier whose messages nobody reads; [`pending`](Self::pending) counts them. For tests
+    /// of file systems without a kernel.
+    pub fn disconnected() -> Notifier {
+        Notifier {
+            queue: Arc::new(Queue::new(1 << 16, Arc::default())),
+        }
+    }
+
+    /// The attributes of `node` have changed, and its data from `offset` on: `length` bytes, 0 for
+    /// all. With a negative `offset` the data stand.
+    ///
+    /// # Errors
+    ///
+    /// As all methods.
+    pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> Result<()> {
+        self.queue.push(&Notification::InvalInode {
+            node,
+            off: offset,
+            len: length,
+        })
+    }
+
+    /// `name` in `parent` leads elsewhere now, or nowhere. With `expire_only`, the kernel looks it
+    /// up again when next it is used, and leaves mounts on it alone (7.38).
+    ///
+    /// # Errors
+    ///
+    /// As all methods; `ENAMETOOLONG`.
+    pub fn inval_entry(&self, parent: NodeId, name: &[u8], expire_only: bool) -> Result<()> {
+        check_name(name)?;
+        self.queue.push(&Notification::InvalEntry {
+            parent,
+            name,
+            expire_only,
+        })
+    }
+
+    /// `name` in `parent`, which led to `child`, was removed. In contrast to
+    /// [`inval_entry`](Self::inval_entry), watchers in the kernel are told of it.
+    ///
+    /// # Errors
+    ///
+    /// As all methods; `ENAMETOOLONG`.
+    pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> Result<()> {
+        check_name(name)?;
+        self.queue.push(&Notification::Delete {
+            parent,
+            child,
+            name,
+        })
+    }
+
+    /// Puts data into the page cache of `node`, from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// As all methods.
+    pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<()> {
+        self.queue.push(&Notification::Store { node, offset, data })
+    }
+
+    /// Asks for what the page cache has of `node` from `offset` on, at most `size` bytes. The
+    /// answer comes to [`FileSystem::retrieved`](crate::FileSystem::retrieved) with the cookie that
+    /// is returned here; none comes when the kernel does not know the node.
+    ///
+    /// # Errors
+    ///
+    /// As all methods.
+    pub fn retrieve(&self, node: NodeId, offset: u64, size: u32) -> Result<Unique> {
+        let unique = Unique(self.queue.next_cookie.fetch_add(2, Ordering::Relaxed));
+        self.queue.push(&Notification::Retrieve {
+            unique,
+            node,
+            offset,
+            size,
+        })?;
+        Ok(unique)
+    }
+
+    /// Has the kernel send again all requests that it sent and that were not answered (7.39): for a
+    /// server that has taken over from one that died.
+    ///
+    /// # Errors
+    ///
+    /// As all methods.
+    pub fn resend(&self) -> Result<()> {
+        self.queue.push(&Notification::Resend)
+    }
+
+    /// Makes every name and every cached listing stale, at little cost (7.44): each is looked up
+    /// again when next it is used.
+    ///
+    /// # Errors
+    ///
+    /// As all methods.
+    pub fn increment_epoch(&self) -> Result<()> {
+        self.queue.push(&Notification::IncEpoch)
+    }
+
+    /// Asks the kernel to forget these nodes, those that nobody uses (7.45).
+    ///
+    /// # Errors
+    ///
+    /// As all methods; of a long list a part may have been queued then.
+    pub fn prune(&self, nodes: &[NodeId]) -> Result<()> {
+        nodes
+            .chunks(PRUNE_NODES_MAX)
+            .try_for_each(|nodes| self.queue.push(&Notification::Prune { nodes }))
+    }
+
+    /// Wakes whoever polls with this handle, which [`Context::poll_handle`] gave.
+    ///
+    /// # Errors
+    ///
+    /// As all methods.
+    ///
+    /// [`Context::poll_handle`]: crate::Context::poll_handle
+    pub fn poll_wakeup(&self, handle: PollHandle) -> Result<()> {
+        self.queue.push(&Notification::Poll { kh: handle.0 })
+    }
+
+    /// Waits until everything that was queued so far was written to the kernel.
+    ///
+    /// # Errors
+    ///
+    /// `EDEADLK` on a thread that answers requests: the kernel may be waiting for that answer.
+    /// `ENOTCONN` when the connection ends first.
+    pub fn flush(&self) -> Result<()> {
+        if SERVES.get() {
+            return Err(Errno::EDEADLK);
+        }
+        let mut state = self.queue.lock();
+        let target = state.queued;
+        while state.done < target {
+            if state.closed {
+                return Err(Errno::ENOTCONN);
+            }
+            let waited = self.queue.changed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    /// How many notifications wait to be written.
+    pub fn pending(&self) -> usize {
+        self.queue.lock().messages.len()
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > thrufs_abi::NAME_BYTES_MAX {
+        Err(Errno::ENAMETOOLONG)
+    } else {
+        Ok(())
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(messages_max: usize, metrics: Arc<Metrics>) -> Queue {
+        Queue {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            messages_max,
+            next_cookie: AtomicU64::new(2),
+            metrics,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, notification: &Notification<'_>) -> Result<()> {
+        let bytes = notification.encode().ok_or(Errno::EINVAL)?;
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Errno::ENOTCONN);
+        }
+        if state.messages.len() >= self.messages_max {
+            bump(&self.metrics.events.notifications_refused);
+            return Err(Errno::EAGAIN);
+        }
+        state.messages.push_back(Message {
+            code: notification.code(),
+            bytes,
+        });
+        state.queued += 1;
+        self.note_length(&state);
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn note_length(&self, state: &State) {
+        let queued = &self.metrics.levels.notifications_queued;
+        queued.store(state.messages.len(), Ordering::Relaxed);
+    }
+
+    /// No more messages: ends [`write_all`](Self::write_all) and whoever waits.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.messages.clear();
+        self.note_length(&state);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The notifying thread's whole life: writes messages to `device` until the queue is closed.
+    pub(crate) fn write_all(&self, device: BorrowedFd<'_>) {
+        while let Some(message) = self.next() {
+            self.write(device, &message);
+            self.lock().done += 1;
+            self.changed.notify_all();
+        }
+    }
+
+    fn next(&self) -> Option<Message> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(message) = state.messages.pop_front() {
+                self.note_length(&state);
+                return Some(message);
+            }
+            let waited = self.changed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn write(&self, device: BorrowedFd<'_>, message: &Message) {
+        loop {
+            match rustix::io::write(device, &message.bytes) {
+                Err(rustix::io::Errno::INTR) => {}
+                // Nothing of the kind is cached, or the connection has just ended.
+                Ok(_) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) => {
+                    return bump(&self.metrics.events.notifications_sent);
+                }
+                Err(error) => {
+                    bump(&self.metrics.events.notifications_failed);
+                    let code = message.code;
+                    return tracing::debug!(?code, %error, "the kernel refused a notification");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_full_queue_refuses_and_counts() {
+        let metrics = Arc::<Metrics>::default();
+        let notifier = Notifier::new(Arc::new(Queue::new(2, Arc::clone(&metrics))));
+        notifier.increment_epoch().unwrap();
+        notifier.inval_inode(NodeId(1), -1, 0).unwrap();
+        assert_eq!(notifier.resend(), Err(Errno::EAGAIN));
+        let snapshot = metrics.snapshot();
+        assert_eq!(
+            (
+                snapshot.notifications_refused,
+                snapshot.notifications_queued
+            ),
+            (1, 2)
+        );
+        assert_eq!(notifier.pending(), 2);
+    }
+
+    #[test]
+    fn flush_waits_for_the_writer_and_not_on_a_serving_thread() {
+        let queue = Arc::new(Queue::new(100, Arc::default()));
+        let notifier = Notifier::new(Arc::clone(&queue));
+        let null = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/null")
+            .unwrap();
+        for number in 0..50 {
+            notifier
+                .inval_entry(NodeId(number), b"name", false)
+                .unwrap();
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| queue.write_all(null.as_fd()));
+            notifier.flush().unwrap();
+            assert_eq!(notifier.pending(), 0);
+            let serving = scope.spawn(|| {
+                mark_serving_thread();
+                notifier.flush()
+            });
+            assert_eq!(serving.join().unwrap(), Err(Errno::EDEADLK));
+            queue.close();
+        });
+        assert_eq!(notifier.increment_epoch(), Err(Errno::ENOTCONN));
+        assert_eq!(queue.metrics.snapshot().notifications_sent, 50);
+    }
+
+    #[test]
+    fn closing_ends_a_flush() {
+        let queue = Arc::new(Queue::new(100, Arc::default()));
+        let notifier = Notifier::new(Arc::clone(&queue));
+        notifier.increment_epoch().unwrap();
+        std::thread::scope(|scope| {
+            let flushing = scope.spawn(|| notifier.flush());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            queue.close();
+            assert_eq!(flushing.join().unwrap(), Err(Errno::ENOTCONN));
+        });
+    }
+
+    #[test]
+    fn long_lists_are_pruned_in_parts() {
+        let notifier = Notifier::disconnected();
+        notifier
+            .prune(&vec![NodeId(5); PRUNE_NODES_MAX + 1])
+            .unwrap();
+        assert_eq!(notifier.pending(), 2);
+        notifier.prune(&[]).unwrap();
+        assert_eq!(notifier.pending(), 2);
+        assert_eq!(
+            notifier.inval_entry(NodeId(1), &[b'x'; 5000], true),
+            Err(Errno::ENAMETOOLONG)
+        );
+    }
+}

@@ -1,0 +1,297 @@
+//! A session: one connection to the kernel from INIT to its end.
+//!
+//! ```text
+//! Session::new ──► handshake ──► run ─────────────────────► End
+//!                  (answers      (serves until unmounted
+//!                   INIT)         or shut down)
+//! ```
+//!
+//! The device may be mounted before or after [`Session::handshake`] is called. Where mounting
+//! itself waits for the answer to INIT (see [`mount::open_device`](crate::mount::open_device)), the
+//! two must be on different threads or in different processes. [`crate::mount()`] does all of it.
+//!
+//! The end comes in a fixed order: no more requests are read; whoever waits for a lock is
+//! interrupted; requests in progress are given [`SessionConfig::drain_timeout`] to end and are
+//! answered; the device is closed; [`FileSystem::destroy`] is called. A session that ends while it is
+//! still mounted leaves a mount that answers `ENOTCONN`: unmount first.
+
+pub(crate) mod control;
+mod handshake;
+
+pub use control::End;
+
+use crate::dispatch::{Dispatcher, InitFailure};
+use crate::features::Features;
+use crate::file_system::FileSystem;
+use crate::metrics::{Metrics, Snapshot};
+use crate::notify::{Notifier, Queue};
+use crate::transport::dev::Dev;
+use crate::transport::{Connection, Transport};
+use control::Control;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use thrufs_sys::signal::install_interrupt_handler;
+
+/// The threads that read requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Threads {
+    /// How many; the number of CPUs that the process may use when none is given.
+    pub readers: Option<NonZeroUsize>,
+    /// Bind each to a CPU of its own.
+    pub pin: bool,
+}
+
+impl Threads {
+    pub(crate) fn count(self) -> usize {
+        let given = self
+            .readers
+            .or_else(|| std::thread::available_parallelism().ok());
+        given.map_or(1, NonZeroUsize::get)
+    }
+}
+
+/// How a session is served. Every number is a bound with a counter in
+/// [`Snapshot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// The threads that read requests.
+    pub threads: Threads,
+    /// Most requests that may sleep at once, away from the readers. Beyond, readers sleep.
+    pub blocked_max: usize,
+    /// Most requests that may wait for a lock at once. Beyond, they get `ENOLCK`.
+    pub lock_waiters_max: usize,
+    /// Most notifications that wait to be sent.
+    pub notifications_max: usize,
+    /// How long the end waits for requests in progress.
+    pub drain_timeout: Duration,
+}
+
+impl Default for SessionConfig {
+    fn default() -> SessionConfig {
+        SessionConfig {
+            threads: Threads::default(),
+            blocked_max: 64,
+            lock_waiters_max: 128,
+            notifications_max: 8192,
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why a session could not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// INIT was not agreed on.
+    #[error(transparent)]
+    Init(#[from] InitFailure),
+    /// The device failed.
+    #[error("/dev/fuse failed: {0}")]
+    Device(#[source] io::Error),
+    /// Threads, memory or signals could not be set up.
+    #[error("cannot start serving: {0}")]
+    Start(#[source] io::Error),
+    /// The kernel unmounted or the server shut down before INIT was answered.
+    #[error("the session ended before it began")]
+    Ended,
+    /// INIT was not answered yet, or twice.
+    #[error("a session is served once, after its handshake")]
+    Misuse,
+    /// Requests were still in progress when the time for their end was over. The file system's
+    /// `destroy` was not called; the process should end.
+    #[error("{0} threads are still busy with requests that do not end")]
+    Stuck(usize),
+}
+
+/// One connection to the kernel.
+#[derive(Debug)]
+pub struct Session<F> {
+    connection: Arc<Connection<F>>,
+    handle: SessionHandle,
+    queue: Arc<Queue>,
+    began: AtomicBool,
+}
+
+/// Watches and ends a session from any thread. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct SessionHandle {
+    control: Arc<Control>,
+    metrics: Arc<Metrics>,
+    notifier: Notifier,
+    features: Arc<OnceLock<Features>>,
+}
+
+impl SessionHandle {
+    /// The way to tell the kernel of changes.
+    pub fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    /// What was counted so far.
+    pub fn metrics(&self) -> Snapshot {
+        self.metrics.snapshot()
+    }
+
+    /// What was agreed on; `None` before INIT.
+    pub fn features(&self) -> Option<&Features> {
+        self.features.get()
+    }
+
+    /// Ends the session: [`Session::run`] returns when requests in progress have ended, or after
+    /// [`SessionConfig::drain_timeout`]. Returns at once.
+    pub fn shutdown(&self) {
+        self.control.stop(End::ShutDown);
+    }
+
+    /// Whether the session has ended or is about to.
+    pub fn is_ending(&self) -> bool {
+        self.control.is_stopping()
+    }
+}
+
+impl<F: FileSystem> Session<F> {
+    /// A session on `device`, an open `/dev/fuse`.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Start`] when the signal that ends waits has another use in this process.
+    pub fn new(fs: F, device: OwnedFd, config: SessionConfig) -> Result<Session<F>, SessionError> {
+        Session::with_shared(Arc::new(fs), device, config)
+    }
+
+    /// The same for a file system that the caller keeps too.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_shared(
+        fs: Arc<F>,
+        device: OwnedFd,
+        config: SessionConfig,
+    ) -> Result<Session<F>, SessionError> {
+        install_interrupt_handler().map_err(|errno| SessionError::Start(errno.into()))?;
+        let dispatcher = Dispatcher::new(fs);
+        let metrics = Arc::clone(dispatcher.metrics());
+        let queue = Arc::new(Queue::new(config.notifications_max, Arc::clone(&metrics)));
+        let control = Arc::<Control>::default();
+        let handle = SessionHandle {
+            control: Arc::clone(&control),
+            metrics,
+            notifier: Notifier::new(Arc::clone(&queue)),
+            features: Arc::default(),
+        };
+        let connection = Arc::new(Connection {
+            dispatcher,
+            device,
+            config,
+            control,
+        });
+        Ok(Session {
+            connection,
+            handle,
+            queue,
+            began: AtomicBool::new(false),
+        })
+    }
+
+    /// The file system.
+    pub fn file_system(&self) -> &Arc<F> {
+        self.connection.dispatcher.file_system()
+    }
+
+    /// The device, for mounting it and for registering backing files.
+    pub fn device(&self) -> BorrowedFd<'_> {
+        self.connection.device.as_fd()
+    }
+
+    /// A handle on this session.
+    pub fn handle(&self) -> SessionHandle {
+        self.handle.clone()
+    }
+
+    /// Waits for INIT, answers it, and calls [`FileSystem::started`].
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Init`] when there is no agreement (the kernel was told), [`Ended`] after
+    /// [`SessionHandle::shutdown`], [`Device`], [`Misuse`] when called twice.
+    ///
+    /// [`Ended`]: SessionError::Ended
+    /// [`Device`]: SessionError::Device
+    /// [`Misuse`]: SessionError::Misuse
+    pub fn handshake(&self) -> Result<&Features, SessionError> {
+        if self.began.swap(true, Ordering::SeqCst) {
+            return Err(SessionError::Misuse);
+        }
+        handshake::answer_init(&self.connection)?;
+        let features = self
+            .connection
+            .dispatcher
+            .features()
+            .ok_or(SessionError::Misuse)?;
+        for refusal in &features.refused {
+            tracing::info!(%refusal, "not in force");
+        }
+        let _ = self.handle.features.set(features.clone());
+        self.file_system().started(features, self.handle.notifier());
+        Ok(features)
+    }
+
+    /// Serves until the file system is unmounted or [`SessionHandle::shutdown`] is called, then
+    /// ends the session as the module's documentation says.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Start`] when no thread could be started, [`SessionError::Device`] when the
+    /// device failed, [`SessionError::Stuck`] when requests did not end,
+    /// [`SessionError::Misuse`] before the handshake.
+    pub fn run(self) -> Result<End, SessionError> {
+        let connection = &self.connection;
+        if connection.dispatcher.features().is_none() {
+            return Err(SessionError::Misuse);
+        }
+        let control = Arc::clone(&connection.control);
+        let started = self.start();
+        if let Err(error) = &started {
+            control.stop(End::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
+        }
+        let end = control.wait_for_end();
+        tracing::debug!(?end, "the session ends");
+        self.queue.close();
+        connection.dispatcher.interrupts().stop();
+        let deadline = Instant::now() + connection.config.drain_timeout;
+        let left = control.drain(deadline, || {
+            if let Ok(transport) = &started {
+                transport.wake();
+            }
+        });
+        let transport = started.map_err(SessionError::Start)?;
+        if left > 0 {
+            return Err(SessionError::Stuck(left));
+        }
+        drop(transport);
+        self.file_system().destroy();
+        match end {
+            End::Failed(error) => Err(SessionError::Device(io::Error::from_raw_os_error(error))),
+            end => Ok(end),
+        }
+    }
+
+    fn start(&self) -> io::Result<Dev> {
+        let (queue, connection) = (Arc::clone(&self.queue), Arc::clone(&self.connection));
+        let count = connection.control.thread();
+        std::thread::Builder::new()
+            .name("thrufs-notify".to_owned())
+            .spawn(move || {
+                crate::transport::dev::confine_signals();
+                queue.write_all(connection.device.as_fd());
+                // The connection first: whoever sees no thread left may rely on that.
+                drop(connection);
+                drop(count);
+            })?;
+        Dev::start(&self.connection)
+    }
+}

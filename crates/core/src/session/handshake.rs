@@ -1,0 +1,91 @@
+//! Reading INIT and answering it.
+
+use super::SessionError;
+use crate::dispatch::Outcome;
+use crate::file_system::FileSystem;
+use crate::transport::Connection;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
+
+/// The smallest buffer that the kernel reads into (`FUSE_MIN_READ_BUFFER`).
+const REQUEST_BYTES: usize = 8192;
+const REPLY_BYTES: usize = 4096;
+
+/// How long between two looks at a device that is not mounted yet, on kernels where reading it
+/// does not wait for that.
+const MOUNT_POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Answers INIT; more than once only where a kernel of a newer major version asks again.
+pub(super) fn answer_init<F: FileSystem>(
+    connection: &Arc<Connection<F>>,
+) -> Result<(), SessionError> {
+    let _watch = Watch::start(connection, current_thread_id())?;
+    let mut request = vec![0; REQUEST_BYTES];
+    let mut reply = vec![0; REPLY_BYTES];
+    let dispatcher = &connection.dispatcher;
+    while dispatcher.features().is_none() {
+        let length = read_request(connection, &mut request)?;
+        let outcome = dispatcher.dispatch(&request[..length], &mut reply, true);
+        if let Outcome::Reply(length) = outcome {
+            rustix::io::write(&connection.device, &reply[..length])
+                .map_err(|errno| SessionError::Device(errno.into()))?;
+        }
+        if let Some(failure) = dispatcher.init_failure() {
+            return Err(failure.into());
+        }
+    }
+    Ok(())
+}
+
+fn read_request<F>(connection: &Connection<F>, request: &mut [u8]) -> Result<usize, SessionError> {
+    loop {
+        if connection.control.is_stopping() {
+            return Err(SessionError::Ended);
+        }
+        match rustix::io::read(&connection.device, &mut *request) {
+            Ok(length) => return Ok(length),
+            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
+            // Not mounted yet.
+            Err(Errno::PERM) => std::thread::sleep(MOUNT_POLL_INTERVAL),
+            Err(Errno::NODEV | Errno::CONNABORTED) => return Err(SessionError::Ended),
+            Err(errno) => return Err(SessionError::Device(errno.into())),
+        }
+    }
+}
+
+/// Interrupts the thread that waits for INIT when the session is shut down: it sleeps in a read
+/// that only a signal or a mount ends.
+struct Watch(Arc<AtomicBool>);
+
+impl Watch {
+    fn start<F: FileSystem>(
+        connection: &Arc<Connection<F>>,
+        thread: ThreadId,
+    ) -> Result<Watch, SessionError> {
+        let done = Arc::new(AtomicBool::new(false));
+        let (watched, control) = (Arc::clone(&done), Arc::clone(&connection.control));
+        std::thread::Builder::new()
+            .name("thrufs-init".to_owned())
+            .spawn(move || {
+                const INTERVAL: Duration = Duration::from_millis(20);
+                while !watched.load(Ordering::Acquire) {
+                    std::thread::park_timeout(INTERVAL);
+                    if control.is_stopping() && !watched.load(Ordering::Acquire) {
+                        // At worst the thread has just left its read: a signal harms nothing else.
+                        let _ = interrupt_thread(thread);
+                    }
+                }
+            })
+            .map_err(SessionError::Start)?;
+        Ok(Watch(done))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,234 @@
+//! The `/dev/fuse` transport.
+//!
+//! Each thread has a seat: a descriptor of its own, cloned from the session's, and two buffers. A
+//! reader reads a request into its seat, has it dispatched, writes the reply to the descriptor that
+//! the request came from (the kernel looks for it there) and reads again: two system calls per
+//! request, no queue, no hand-over, no memory that another thread writes to.
+//!
+//! **Who sleeps.** A request that would sleep does not move to another thread; the *role* of
+//! reader does ([`crew`]). The thread with the request gives its role to one that stands by, carries
+//! the request out where it lies, answers it, and becomes a reader again if one is missing.
+//!
+//! **Who gets stuck.** Requests that nobody expected to sleep, and that do, are found by the
+//! [`steward`], which takes the role from a thread that has had it for milliseconds without reading.
+//!
+//! **Memory.** Buffers are address space until they are touched. A seat that stands by gives back
+//! what lies beyond the first pages.
+
+mod crew;
+mod seat;
+mod steward;
+
+use super::{Connection, Transport};
+use crate::dispatch::{Outcome, Wait};
+use crate::errno::Errno;
+use crate::file_system::FileSystem;
+use crate::metrics::bump;
+use crate::notify::mark_serving_thread;
+use crate::session::End;
+use crew::{Aside, Crew, Member, Next};
+use seat::Seat;
+use std::io;
+use std::sync::Arc;
+use thrufs_sys::signal::{block, interrupt_signal, unblock};
+
+/// The threads of a session on `/dev/fuse`.
+#[derive(Debug)]
+pub(crate) struct Dev {
+    crew: Arc<Crew>,
+}
+
+impl Transport for Dev {
+    fn start<F: FileSystem>(connection: &Arc<Connection<F>>) -> io::Result<Dev> {
+        let (config, metrics) = (connection.config, connection.dispatcher.metrics());
+        let spawner = {
+            let connection = Arc::clone(connection);
+            Box::new(move |crew: &Arc<Crew>, member: &Arc<Member>| spawn(&connection, crew, member))
+        };
+        let control = Arc::clone(&connection.control);
+        let crew = Arc::new(Crew::new(config, control, Arc::clone(metrics), spawner));
+        steward::start(&crew)?;
+        crew.start().inspect_err(|_| {
+            // The steward is there already and has nobody to look after.
+            connection.control.stop(End::Failed(libc::EAGAIN));
+            crew.wake();
+        })?;
+        Ok(Dev { crew })
+    }
+
+    fn wake(&self) {
+        self.crew.wake();
+    }
+}
+
+/// Leaves the calling thread with no signal but the one that ends a wait: signals for the process
+/// are for the program's own threads.
+pub(crate) fn confine_signals() {
+    let ours = interrupt_signal();
+    // Faults stay deliverable, or they would end the process without a word. 32 and 33 are the C
+    // library's.
+    let faults = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+    ];
+    let others: Vec<i32> = (1..=31)
+        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+        .filter(|signal| *signal != ours && !faults.contains(signal))
+        .filter(|signal| ![libc::SIGKILL, libc::SIGSTOP, libc::SIGABRT].contains(signal))
+        .collect();
+    let confined = block(&others).and_then(|_before| unblock(&[ours]));
+    if let Err(error) = confined {
+        tracing::debug!(%error, "cannot set a thread's signal mask");
+    }
+}
+
+/// Starts a thread for `member`, which is a reader from its first moment.
+fn spawn<F: FileSystem>(
+    connection: &Arc<Connection<F>>,
+    crew: &Arc<Crew>,
+    member: &Arc<Member>,
+) -> io::Result<()> {
+    // What can fail is done before anybody relies on the thread.
+    let data_bytes_max = connection
+        .dispatcher
+        .features()
+        .map_or(crate::features::DATA_BYTES_MAX_DEFAULT, |features| {
+            features.write_bytes_max
+        });
+    let seat = Seat::new(connection, data_bytes_max)?;
+    let count = connection.control.thread();
+    let (connection, crew, member) = (Arc::clone(connection), Arc::clone(crew), Arc::clone(member));
+    std::thread::Builder::new()
+        .name(format!("thrufs-{}", member.number()))
+        .spawn(move || {
+            confine_signals();
+            mark_serving_thread();
+            member.begin();
+            // Last, also when this thread panics: whoever sees no thread left may rely on that.
+            let _count = count;
+            let leaving = Leaving {
+                connection,
+                crew,
+                member,
+            };
+            let (connection, crew, member) = (&leaving.connection, &leaving.crew, &leaving.member);
+            Worker {
+                connection,
+                crew,
+                member,
+                seat,
+            }
+            .serve();
+        })?;
+    Ok(())
+}
+
+/// Takes a member off the roster at the end of its thread.
+struct Leaving<F> {
+    connection: Arc<Connection<F>>,
+    crew: Arc<Crew>,
+    member: Arc<Member>,
+}
+
+impl<F> Drop for Leaving<F> {
+    fn drop(&mut self) {
+        self.crew.leave(&self.member);
+    }
+}
+
+/// One thread at its work.
+struct Worker<'a, F> {
+    connection: &'a Connection<F>,
+    crew: &'a Arc<Crew>,
+    member: &'a Arc<Member>,
+    seat: Seat,
+}
+
+impl<F: FileSystem> Worker<'_, F> {
+    fn serve(&mut self) {
+        while !self.connection.control.is_stopping() {
+            let length = match self.seat.read() {
+                Ok(length) => length,
+                Err(errno) => match self.read_failed(errno) {
+                    Some(end) => return self.connection.control.stop(end),
+                    None => continue,
+                },
+            };
+            self.member.take_up(self.crew);
+            self.carry_out(length);
+            if self.member.put_down() {
+                continue;
+            }
+            match self.crew.rejoin(self.member, || self.seat.release_memory()) {
+                Next::Read => {}
+                Next::Leave => return,
+            }
+        }
+    }
+
+    /// What an error of reading means: nothing, or the end of the session.
+    fn read_failed(&self, errno: rustix::io::Errno) -> Option<End> {
+        use rustix::io::Errno;
+        match errno {
+            // A signal; another reader was quicker; the request was withdrawn.
+            Errno::INTR | Errno::AGAIN | Errno::NOENT => None,
+            Errno::NODEV | Errno::CONNABORTED => Some(End::Unmounted),
+            other => Some(End::Failed(other.raw_os_error())),
+        }
+    }
+
+    /// Carries out the request of `length` bytes in the seat, and answers it.
+    fn carry_out(&mut self, length: usize) {
+        let dispatcher = &self.connection.dispatcher;
+        let (request, reply) = self.seat.buffers(length);
+        match dispatcher.dispatch(request, reply, false) {
+            Outcome::Reply(reply) => self.send(length, reply),
+            Outcome::Silent => {}
+            Outcome::File(file_reply) => {
+                let mut result = file_reply.read_into(reply, false);
+                if result == Err(Errno::DEFER) {
+                    bump(&dispatcher.metrics().events.deferred);
+                    // Refused or not: the bytes have to be waited for.
+                    let _ = self.crew.stand_aside(self.member, Wait::Io);
+                    result = file_reply.read_into(reply, true);
+                }
+                let reply = dispatcher.finish_file_reply(&file_reply, reply, result);
+                self.send(length, reply);
+            }
+            Outcome::Defer(wait) => self.carry_out_aside(length, wait),
+        }
+    }
+
+    /// Carries out again what was deferred, having given the reader's role away.
+    fn carry_out_aside(&mut self, length: usize, wait: Wait) {
+        let dispatcher = &self.connection.dispatcher;
+        let aside = self.crew.stand_aside(self.member, wait);
+        let (request, reply) = self.seat.buffers(length);
+        let reply = if aside == Aside::Refused && wait == Wait::Lock {
+            // The last reader must not wait for a lock, whose holder may need it to let go.
+            bump(&dispatcher.metrics().events.lock_waiters_refused);
+            dispatcher.refuse(request, reply, Errno::ENOLCK)
+        } else {
+            dispatcher.answer(request, reply)
+        };
+        if reply > 0 {
+            self.send(length, reply);
+        }
+    }
+
+    fn send(&self, request: usize, reply: usize) {
+        let Err(errno) = self.seat.write(reply) else {
+            return;
+        };
+        let (request, reply) = self.seat.request_and_reply(request, reply);
+        self.connection.dispatcher.undelivered(request, reply);
+        use rustix::io::Errno;
+        // An aborted request and an ended connection are all in a day's work.
+        if !matches!(errno, Errno::NOENT | Errno::NODEV) {
+            tracing::warn!(error = %errno, "the kernel did not take a reply");
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! Who reads: leaders and followers.
+//!
+//! A member is at any time one of these:
+//!
+//! ```text
+//!            read(2)                      gives its role away, or
+//!   idle ◄───────────► busy reader ───────the steward takes it───────► away
+//!    ▲                                                                   │ done: answered
+//!    │ called                          enough readers                    ▼
+//!    └────────────── standing by ◄────────────────────────────────── rejoins
+//!    ▲                                  one is missing                   │
+//!    └───────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Readers are kept at a fixed number while members come and go. Two rules keep hand-overs rare:
+//! whoever goes away calls a reader in only when no other reader is idle (the steward sees to it
+//! later if that was too sparing), and whoever comes back takes the first place that is free. A
+//! member that goes away to wait for a lock, which may be for ever, is always replaced.
+//!
+//! **Who may touch what.** The roster, and every change of the reader's role, belong to the lock,
+//! with one exception: a member's `word`. It says whether the member has the role and whether it is
+//! busy, with a number that grows by each request. The member itself writes it before and after
+//! each request, without the lock; those who hold the lock take the role away by clearing its bit,
+//! which the member finds out when it puts its request down. So a request costs two atomic
+//! operations on a cache line of the member's own, and no lock.
+
+use crate::dispatch::Wait;
+use crate::metrics::{Metrics, bump};
+use crate::session::SessionConfig;
+use crate::session::control::Control;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
+
+/// The member reads requests.
+const READER: u64 = 1;
+/// The member has a request in hand.
+const BUSY: u64 = 2;
+/// Added to the word by every request.
+const ONE_REQUEST: u64 = 4;
+
+/// How long a member stands by before its memory goes back.
+const KEEP_MEMORY: Duration = Duration::from_secs(1);
+/// How long, after that, before it leaves.
+const KEEP_THREAD: Duration = Duration::from_secs(9);
+/// This many stand by for ever, so that the next request that sleeps need not wait for a thread.
+const STANDBY_KEPT: usize = 2;
+
+/// One thread of the crew.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Member {
+    word: AtomicU64,
+    /// The word when the steward last looked; touched by nobody else.
+    seen: AtomicU64,
+    number: usize,
+    /// What the member is away for, a `Wait` and one more; changed under the roster's lock.
+    away: AtomicU8,
+    thread: OnceLock<(Thread, ThreadId)>,
+}
+
+const HERE: u8 = 0;
+const AWAY_IO: u8 = 1;
+const AWAY_LOCK: u8 = 2;
+
+impl Member {
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Called once, by the thread itself.
+    pub(super) fn begin(&self) {
+        let _ = self
+            .thread
+            .set((std::thread::current(), current_thread_id()));
+    }
+
+    /// A request was read.
+    pub(super) fn take_up(&self, crew: &Crew) {
+        let word = self.word.load(Ordering::Relaxed);
+        // Ordered before the look at `armed`: the steward lowers that flag first and looks at the
+        // words after, so that one of the two sees the other.
+        self.word
+            .swap((word + ONE_REQUEST) | BUSY, Ordering::SeqCst);
+        if !crew.armed.load(Ordering::SeqCst) {
+            crew.arm();
+        }
+    }
+
+    /// The request was answered. False when the role of reader was taken or given away meanwhile.
+    pub(super) fn put_down(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        word & READER != 0
+            && self
+                .word
+                .compare_exchange(word, word & !BUSY, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    fn is_reader(&self) -> bool {
+        self.word.load(Ordering::SeqCst) & READER != 0
+    }
+
+    /// Gives the member, which is not busy, the role. Under the roster's lock.
+    fn make_reader(&self) {
+        let word = self.word.load(Ordering::Relaxed) & !BUSY;
+        self.word.store(word | READER, Ordering::SeqCst);
+    }
+}
+
+/// Whether a member may carry out a request that sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aside {
+    /// Its role as reader is in other hands.
+    Given,
+    /// It is needed as a reader, or too many sleep already.
+    Refused,
+}
+
+/// What a member does after its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Read,
+    Leave,
+}
+
+type Spawner = Box<dyn Fn(&Arc<Crew>, &Arc<Member>) -> io::Result<()> + Send + Sync>;
+
+/// All members, and the rules by which they change places.
+pub(super) struct Crew {
+    config: SessionConfig,
+    readers_wanted: usize,
+    control: Arc<Control>,
+    metrics: Arc<Metrics>,
+    spawner: Spawner,
+    roster: Mutex<Roster>,
+    armed: AtomicBool,
+    steward: OnceLock<Thread>,
+}
+
+#[derive(Debug, Default)]
+struct Roster {
+    members: Vec<Arc<Member>>,
+    standby: Vec<Arc<Member>>,
+    readers: usize,
+    away_io: usize,
+    away_lock: usize,
+    numbers: usize,
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crew")
+            .field("roster", &self.roster)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Crew {
+    pub(super) fn new(
+        config: SessionConfig,
+        control: Arc<Control>,
+        metrics: Arc<Metrics>,
+        spawner: Spawner,
+    ) -> Crew {
+        Crew {
+            config,
+            readers_wanted: config.threads.count().max(1),
+            control,
+            metrics,
+            spawner,
+            roster: Mutex::default(),
+            armed: AtomicBool::new(false),
+            steward: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the readers; fails when not even one could be.
+    pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
+        let mut roster = self.lock();
+        while roster.readers < self.readers_wanted {
+            match self.spawn_reader(&mut roster) {
+                Ok(()) => {}
+                Err(error) if roster.readers == 0 => return Err(error),
+                Err(error) => {
+                    let (readers, wanted) = (roster.readers, self.readers_wanted);
+                    tracing::warn!(%error, readers, wanted, "fewer readers than wanted");
+                    break;
+                }
+            }
+        }
+        self.note(&roster);
+        Ok(())
+    }
+
+    fn spawn_reader(self: &Arc<Self>, roster: &mut Roster) -> io::Result<()> {
+        let member = Arc::new(Member {
+            word: AtomicU64::new(READER),
+            seen: AtomicU64::new(0),
+            number: roster.numbers,
+            away: AtomicU8::new(HERE),
+            thread: OnceLock::new(),
+        });
+        (self.spawner)(self, &member)?;
+        roster.numbers += 1;
+        roster.readers += 1;
+        roster.members.push(member);
+        Ok(())
+    }
+
+    /// Puts in one more reader: one that stands by, or a new one. False when none is to be had.
+    fn call_reader(self: &Arc<Self>, roster: &mut Roster) -> bool {
+        if let Some(member) = roster.standby.pop() {
+            member.make_reader();
+            roster.readers += 1;
+            if let Some((thread, _)) = member.thread.get() {
+                thread.unpark();
+            }
+            return true;
+        }
+        match self.spawn_reader(roster) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!(%error, "no further thread");
+                false
+            }
+        }
+    }
+
+    /// `member` is about to sleep: takes its role as reader away, unless it must not.
+    pub(super) fn stand_aside(self: &Arc<Self>, member: &Arc<Member>, wait: Wait) -> Aside {
+        let mut roster = self.lock();
+        let room = match wait {
+            Wait::Io => roster.away_io < self.config.blocked_max,
+            Wait::Lock => roster.away_lock < self.config.lock_waiters_max,
+        };
+        if !member.is_reader() {
+            // The steward was quicker: counted among those who sleep already.
+            return match wait {
+                Wait::Io => Aside::Given,
+                Wait::Lock if !room => Aside::Refused,
+                Wait::Lock => {
+                    roster.count_back(member);
+                    roster.count_away(member, wait);
+                    self.note(&roster);
+                    Aside::Given
+                }
+            };
+        }
+        let idle = |other: &Arc<Member>| {
+            !Arc::ptr_eq(other, member)
+                && other.word.load(Ordering::SeqCst) & (READER | BUSY) == READER
+        };
+        let needed = wait == Wait::Lock || !roster.members.iter().any(idle);
+        let replaced = room && (!needed || self.call_reader(&mut roster) || roster.readers > 1);
+        if !replaced {
+            if wait == Wait::Io {
+                bump(&self.metrics.events.blocked_inline);
+            }
+            return Aside::Refused;
+        }
+        member.word.fetch_and(!READER, Ordering::SeqCst);
+        roster.readers -= 1;
+        roster.count_away(member, wait);
+        self.note(&roster);
+        Aside::Given
+    }
+
+    /// `member` has answered a request away from the readers. Comes back when it is one again, or
+    /// shall leave. `release_memory` is called when it has stood by for a while.
+    pub(super) fn rejoin(&self, member: &Arc<Member>, mut release_memory: impl FnMut()) -> Next {
+        let mut roster = self.lock();
+        roster.count_back(member);
+        if self.control.is_stopping() {
+            return Next::Leave;
+        }
+        if roster.readers < self.readers_wanted {
+            member.make_reader();
+            roster.readers += 1;
+            self.note(&roster);
+            return Next::Read;
+        }
+        member.word.fetch_and(!BUSY, Ordering::SeqCst);
+        roster.standby.push(Arc::clone(member));
+        self.note(&roster);
+        drop(roster);
+        if let Some(next) = self.stand_by(member, Some(KEEP_MEMORY)) {
+            return next;
+        }
+        release_memory();
+        if let Some(next) = self.stand_by(member, Some(KEEP_THREAD)) {
+            return next;
+        }
+        let mut roster = self.lock();
+        if !member.is_reader() && roster.standby.len() > STANDBY_KEPT {
+            roster.remove_from_standby(member);
+            self.note(&roster);
+            return Next::Leave;
+        }
+        drop(roster);
+        self.stand_by(member, None).unwrap_or(Next::Leave)
+    }
+
+    /// Sleeps until called (then a reader), dismissed, or the time is over.
+    fn stand_by(&self, member: &Arc<Member>, timeout: Option<Duration>) -> Option<Next> {
+        let start = std::time::Instant::now();
+        loop {
+            match timeout {
+                Some(timeout) => {
+                    let left = timeout.checked_sub(start.elapsed())?;
+                    std::thread::park_timeout(left);
+                }
+                None => std::thread::park(),
+            }
+            let roster = self.lock();
+            if self.control.is_stopping() {
+                return Some(Next::Leave);
+            }
+            if member.is_reader() {
+                self.note(&roster);
+                return Some(Next::Read);
+            }
+        }
+    }
+
+    /// The thread of `member` is at its end.
+    pub(super) fn leave(&self, member: &Arc<Member>) {
+        let mut roster = self.lock();
+        roster.count_back(member);
+        roster.remove_from_standby(member);
+        roster.members.retain(|other| !Arc::ptr_eq(other, member));
+        if member.is_reader() {
+            roster.readers -= 1;
+        }
+        self.note(&roster);
+    }
+
+    /// Wakes everybody who sleeps in a read or stands by.
+    pub(super) fn wake(&self) {
+        let roster = self.lock();
+        for member in &roster.members {
+            let Some((thread, id)) = member.thread.get() else {
+                continue;
+            };
+            thread.unpark();
+            // Those who are busy are left in peace: a signal would end the call they are in.
+            if member.word.load(Ordering::SeqCst) & (READER | BUSY) == READER {
+                let _ = interrupt_thread(*id);
+            }
+        }
+        drop(roster);
+        self.wake_steward();
+    }
+
+    fn note(&self, roster: &Roster) {
+        let levels = &self.metrics.levels;
+        levels.readers.store(roster.readers, Ordering::Relaxed);
+        levels.blocked.store(roster.away_io, Ordering::Relaxed);
+        levels
+            .lock_waiters
+            .store(roster.away_lock, Ordering::Relaxed);
+        levels
+            .standby
+            .store(roster.standby.len(), Ordering::Relaxed);
+    }
+}
+
+/// What the steward does; its own thread is in [`super::steward`].
+impl Crew {
+    pub(super) fn set_steward(&self, thread: Thread) {
+        let _ = self.steward.set(thread);
+    }
+
+    fn wake_steward(&self) {
+        if let Some(steward) = self.steward.get() {
+            steward.unpark();
+        }
+    }
+
+    #[cold]
+    fn arm(&self) {
+        if !self.armed.swap(true, Ordering::SeqCst) {
+            self.wake_steward();
+        }
+    }
+
+    pub(super) fn is_armed(&self) -> bool {
+        self.armed.load(Ordering::SeqCst)
+    }
+
+    /// Lets the steward sleep. False when somebody is busy: it must not.
+    pub(super) fn disarm(&self) -> bool {
+        self.armed.store(false, Ordering::SeqCst);
+        let busy = |member: &Arc<Member>| {
+            member.word.load(Ordering::SeqCst) & (READER | BUSY) == READER | BUSY
+        };
+        let busy = self.lock().members.iter().any(busy);
+        if busy {
+            self.armed.store(true, Ordering::SeqCst);
+        }
+        !busy
+    }
+
+    /// Sees to it that somebody reads. True when there was reason to worry: a reader that has not
+    /// moved since the last look, or none that is idle where some are missing.
+    pub(super) fn look_after(self: &Arc<Self>) -> bool {
+        let mut roster = self.lock();
+        let (mut idle, mut moving, mut stuck) = (false, false, None);
+        for member in &roster.members {
+            let word = member.word.load(Ordering::SeqCst);
+            let before = member.seen.swap(word, Ordering::Relaxed);
+            match word & (READER | BUSY) {
+                READER => idle = true,
+                state if state & READER == 0 => {}
+                _ if before == word => stuck = Some((Arc::clone(member), word)),
+                _ => moving = true,
+            }
+        }
+        let worry = stuck.is_some();
+        if idle || self.control.is_stopping() {
+            return worry;
+        }
+        match stuck {
+            Some((member, word)) if !moving => self.displace(&mut roster, &member, word),
+            _ if roster.readers < self.readers_wanted => {
+                self.call_reader(&mut roster);
+            }
+            _ => return worry,
+        }
+        self.note(&roster);
+        true
+    }
+
+    /// Takes the role from a member that is stuck in the request it had at `word`, and gives it to
+    /// another.
+    fn displace(self: &Arc<Self>, roster: &mut Roster, member: &Arc<Member>, word: u64) {
+        if roster.away_io >= self.config.blocked_max {
+            return;
+        }
+        let taken =
+            member
+                .word
+                .compare_exchange(word, word & !READER, Ordering::SeqCst, Ordering::Relaxed);
+        if taken.is_ok() {
+            bump(&self.metrics.events.displaced);
+            roster.readers -= 1;
+            roster.count_away(member, Wait::Io);
+            // If there is no other, the member comes back as a reader when it is done.
+            self.call_reader(roster);
+        }
+    }
+}
+
+impl Roster {
+    fn count_away(&mut self, member: &Member, wait: Wait) {
+        let away = match wait {
+            Wait::Io => {
+                self.away_io += 1;
+                AWAY_IO
+            }
+            Wait::Lock => {
+                self.away_lock += 1;
+                AWAY_LOCK
+            }
+        };
+        member.away.store(away, Ordering::Relaxed);
+    }
+
+    fn count_back(&mut self, member: &Member) {
+        match member.away.swap(HERE, Ordering::Relaxed) {
+            AWAY_IO => self.away_io -= 1,
+            AWAY_LOCK => self.away_lock -= 1,
+            _ => {}
+        }
+    }
+
+    fn remove_from_standby(&mut self, member: &Arc<Member>) {
+        self.standby.retain(|other| !Arc::ptr_eq(other, member));
+    }
+}

@@ -1,0 +1,112 @@
+//! What one thread needs to serve: a channel to the kernel and two buffers.
+
+use crate::reply::HEADER_BYTES;
+use crate::transport::Connection;
+use rustix::io::Result;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use thrufs_abi::layout::{InHeader, WriteIn};
+use thrufs_sys::buffer::PageBuffer;
+use thrufs_sys::fuse_dev::clone_channel;
+
+const PAGE: usize = 4096;
+
+/// What stands before the data of a WRITE.
+const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();
+
+/// Requests are read so that the data of a WRITE start on a page, and replies laid out so that the
+/// data of a READ do: copies from page to page are the cheapest.
+const REQUEST_START: usize = PAGE - WRITE_HEAD_BYTES;
+const REPLY_START: usize = PAGE - HEADER_BYTES;
+
+/// The smallest buffer that the kernel reads into (`FUSE_MIN_READ_BUFFER`), and with an attribute
+/// of 64 KiB, its name and what stands before it, the largest request without data.
+const REQUEST_BYTES_MIN: usize = 80 << 10;
+/// The largest reply without data: an extended attribute.
+const BODY_BYTES_MIN: usize = 64 << 10;
+
+/// Memory that a seat keeps when it stands by.
+const KEPT_BYTES: usize = 4 * PAGE;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Seat {
+    channel: Channel,
+    request: PageBuffer,
+    reply: PageBuffer,
+}
+
+#[derive(Debug)]
+enum Channel {
+    /// Cloned from the session's device: its own list of requests in progress, its own lock.
+    Own(OwnedFd),
+    /// The session's own, where cloning failed.
+    Shared(OwnedFd),
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Channel::Own(descriptor) | Channel::Shared(descriptor) => descriptor.as_fd(),
+        }
+    }
+}
+
+impl Seat {
+    /// A seat for requests and replies with at most `data_bytes_max` bytes of data.
+    pub(super) fn new<F>(connection: &Connection<F>, data_bytes_max: u32) -> io::Result<Seat> {
+        let device = connection.device.as_fd();
+        let channel = match clone_channel(device) {
+            Ok(channel) => Channel::Own(channel),
+            // Without /dev/fuse in reach (a confined process) or without descriptors.
+            Err(_) => Channel::Shared(rustix::io::fcntl_dupfd_cloexec(device, 3)?),
+        };
+        let data = data_bytes_max as usize;
+        let request = REQUEST_START + REQUEST_BYTES_MIN.max(WRITE_HEAD_BYTES + data);
+        let reply = REPLY_START + HEADER_BYTES + BODY_BYTES_MIN.max(data);
+        Ok(Seat {
+            channel,
+            request: PageBuffer::new(request)?,
+            reply: PageBuffer::new(reply)?,
+        })
+    }
+
+    /// Waits for a request; returns its length.
+    pub(super) fn read(&mut self) -> Result<usize> {
+        rustix::io::read(&self.channel, &mut self.request[REQUEST_START..])
+    }
+
+    /// The request of `length` bytes, and the room for its reply.
+    pub(super) fn buffers(&mut self, length: usize) -> (&[u8], &mut [u8]) {
+        let request = &self.request[REQUEST_START..REQUEST_START + length];
+        (request, &mut self.reply[REPLY_START..])
+    }
+
+    /// The request and the reply, of these lengths.
+    pub(super) fn request_and_reply(&self, request: usize, reply: usize) -> (&[u8], &[u8]) {
+        (
+            &self.request[REQUEST_START..REQUEST_START + request],
+            &self.reply[REPLY_START..REPLY_START + reply],
+        )
+    }
+
+    /// Sends the first `length` bytes of the reply.
+    pub(super) fn write(&self, length: usize) -> Result<()> {
+        let reply = &self.reply[REPLY_START..REPLY_START + length];
+        loop {
+            match rustix::io::write(&self.channel, reply) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => return result.map(drop),
+            }
+        }
+    }
+
+    /// Gives back the memory that large requests have left behind.
+    pub(super) fn release_memory(&mut self) {
+        for buffer in [&mut self.request, &mut self.reply] {
+            let end = buffer.len();
+            // Advice that is not taken costs memory and nothing else.
+            let _ = buffer.release(KEPT_BYTES.min(end)..end);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Attributes as clients see them, and changing them.
+
+use crate::host::{BASIC, Host};
+use crate::inode::Inode;
+use rustix::fs::{AtFlags, Gid, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use thrufs::{
+    Attributes, Context, Entry, Errno, ExtendedAttributes, FileSystemStatistics, Result, SetAttr,
+    SetTime, Timestamp,
+};
+use thrufs_abi::layout::{Attr, Statx as WireStatx, SxTime};
+use thrufs_abi::{FileHandle, Generation, NodeId};
+use thrufs_sys::{attr, xattr};
+
+/// Bits of statx(2) that exist on the wire (up to `STATX_BTIME`).
+const WIRE_STATX_MASK: u32 = 0xfff;
+
+/// A device number as the wire has it (`new_encode_dev` of the kernel).
+pub(crate) fn encode_device(major: u32, minor: u32) -> u32 {
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+/// The major and minor number in a device number of the wire.
+pub(crate) fn decode_device(device: u32) -> (u32, u32) {
+    (
+        (device & 0xf_ff00) >> 8,
+        (device & 0xff) | ((device >> 12) & 0xf_ff00),
+    )
+}
+
+fn stat_fd(fd: impl AsFd, mask: StatxFlags) -> Result<Statx> {
+    Ok(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask)?)
+}
+
+/// A number that differs when the content may differ.
+pub(crate) fn content_version(stat: &Statx) -> u64 {
+    let mut version = stat.stx_size;
+    for time in [&stat.stx_mtime, &stat.stx_ctime] {
+        for word in [time.tv_sec as u64, u64::from(time.tv_nsec)] {
+            version = (version.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+    // 0 stands for "never cached".
+    version.max(1)
+}
+
+impl Host {
+    pub(crate) fn attr(&self, inode: &Inode, stat: &Statx) -> Attr {
+        Attr {
+            ino: inode.mount().client_ino(stat.stx_ino),
+            size: stat.stx_size,
+            blocks: stat.stx_blocks,
+            atime: stat.stx_atime.tv_sec as u64,
+            mtime: stat.stx_mtime.tv_sec as u64,
+            ctime: stat.stx_ctime.tv_sec as u64,
+            atimensec: stat.stx_atime.tv_nsec,
+            mtimensec: stat.stx_mtime.tv_nsec,
+            ctimensec: stat.stx_ctime.tv_nsec,
+            mode: u32::from(stat.stx_mode),
+            nlink: stat.stx_nlink,
+            uid: self.config.uid_map.to_client(stat.stx_uid),
+            gid: self.config.gid_map.to_client(stat.stx_gid),
+            rdev: encode_device(stat.stx_rdev_major, stat.stx_rdev_minor),
+            blksize: stat.stx_blksize,
+            flags: 0,
+        }
+    }
+
+    pub(crate) fn entry(&self, inode: &Inode, stat: &Statx) -> Entry {
+        Entry {
+            node: inode.node(),
+            // Node ids are never used twice, so that the generation has nothing to add.
+            generation: Generation(0),
+            attr: self.attr(inode, stat),
+            entry_timeout: self.config.entry_timeout(),
+            attr_timeout: self.config.attr_timeout(),
+        }
+    }
+
+    fn attributes(&self, inode: &Inode, stat: &Statx) -> Attributes {
+        Attributes {
+            attr: self.attr(inode, stat),
+            timeout: self.config.attr_timeout(),
+        }
+    }
+
+    pub(crate) fn getattr(&self, node: NodeId, _handle: Option<FileHandle>) -> Result<Attributes> {
+        let inode = self.nodes.get(node)?;
+        let descriptor = self.descriptor(&inode)?;
+        let stat = stat_fd(descriptor.as_fd(), BASIC)?;
+        Ok(self.attributes(&inode, &stat))
+    }
+
+    pub(crate) fn statx(&self, node: NodeId, flags: u32, mask: u32) -> Result<ExtendedAttributes> {
+        let inode = self.nodes.get(node)?;
+        let descriptor = self.descriptor(&inode)?;
+        let sync = AtFlags::from_bits_retain(flags & libc::AT_STATX_SYNC_TYPE as u32);
+        let mask = StatxFlags::from_bits_retain(mask & WIRE_STATX_MASK) | BASIC;
+        let stat = rustix::fs::statx(descriptor.as_fd(), c"", AtFlags::EMPTY_PATH | sync, mask)?;
+        let statx = self.wire_statx(&inode, &stat);
+        Ok(ExtendedAttributes {
+            statx,
+            timeout: self.config.attr_timeout(),
+        })
+    }
+
+    fn wire_statx(&self, inode: &Inode, stat: &Statx) -> WireStatx {
+        let time = |time: &StatxTimestamp| SxTime {
+            tv_sec: time.tv_sec,
+            tv_nsec: time.tv_nsec,
+            ..SxTime::default()
+        };
+        WireStatx {
+            mask: stat.stx_mask & WIRE_STATX_MASK,
+            blksize: stat.stx_blksize,
+            attributes: stat.stx_attributes.bits(),
+            attributes_mask: stat.stx_attributes_mask.bits(),
+            nlink: stat.stx_nlink,
+            uid: self.config.uid_map.to_client(stat.stx_uid),
+            gid: self.config.gid_map.to_client(stat.stx_gid),
+            mode: stat.stx_mode,
+            ino: inode.mount().client_ino(stat.stx_ino),
+            size: stat.stx_size,
+            blocks: stat.stx_blocks,
+            atime: time(&stat.stx_atime),
+            btime: time(&stat.stx_btime),
+            ctime: time(&stat.stx_ctime),
+            mtime: time(&stat.stx_mtime),
+            rdev_major: stat.stx_rdev_major,
+            rdev_minor: stat.stx_rdev_minor,
+            dev_major: stat.stx_dev_major,
+            dev_minor: stat.stx_dev_minor,
+            ..WireStatx::default()
+        }
+    }
+
+    pub(crate) fn setattr(&self, node: NodeId, set: &SetAttr) -> Result<Attributes> {
+        self.writable()?;
+        let inode = self.nodes.get(node)?;
+        let descriptor = self.descriptor(&inode)?;
+        let fd = descriptor.as_fd();
+        if inode.mount().is_remote() {
+            self.credentials.as_server()?;
+        }
+        self.change(&inode, fd, set)?;
+        let stat = stat_fd(fd, BASIC)?;
+        Ok(self.attributes(&inode, &stat))
+    }
+
+    fn change(&self, inode: &Arc<Inode>, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<()> {
+        let mut changed = false;
+        if set.uid.is_some() || set.gid.is_some() {
+            self.change_owner(fd, set)?;
+            changed = true;
+        }
+        if let Some(mode) = set.mode {
+            // The kernel took out the bits that the caller may not set.
+            self.credentials.keep_set_ids(true)?;
+            attr::chmod(fd, mode & 0o7777)?;
+            changed = true;
+        }
+        if let Some(size) = set.size {
+            self.credentials.keep_set_ids(!set.kill_suidgid)?;
+            self.change_size(inode, fd, set.handle, size)?;
+            changed = true;
+        }
+        if set.atime.is_some() || set.mtime.is_some() {
+            change_times(fd, set)?;
+            changed = true;
+        }
+        // The kernel keeps ctime itself under writeback and sends it; the lower file system has
+        // its own, which nobody can set.
+        if !changed && set.ctime.is_none() {
+            kill_set_ids(fd)?;
+        }
+        Ok(())
+    }
+
+    fn change_owner(&self, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<()> {
+        let uid = set
+            .uid
+            .map(|id| self.config.uid_map.to_host(id).ok_or(Errno::EPERM));
+        let gid = set
+            .gid
+            .map(|id| self.config.gid_map.to_host(id).ok_or(Errno::EPERM));
+        let uid = uid.transpose()?.map(Uid::from_raw);
+        let gid = gid.transpose()?.map(Gid::from_raw);
+        // The lower file system drops set-id bits and capabilities by itself on a change of owner.
+        Ok(rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
+    }
+
+    fn change_size(
+        &self,
+        inode: &Arc<Inode>,
+        fd: BorrowedFd<'_>,
+        handle: Option<FileHandle>,
+        size: u64,
+    ) -> Result<()> {
+        if !inode.is_regular() {
+            return Err(if inode.is_directory() {
+                Errno::EISDIR
+            } else {
+                Errno::EINVAL
+            });
+        }
+        let open = handle.and_then(|handle| self.files.get(handle.0));
+        match open.filter(|file| file.is_writable()) {
+            Some(file) => {
+                file.mark_written();
+                Ok(rustix::fs::ftruncate(file.lower(), size)?)
+            }
+            None => Ok(attr::truncate(fd, size)?),
+        }
+    }
+
+    pub(crate) fn readlink(&self, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
+        let inode = self.nodes.get(node)?;
+        if !inode.is_symbolic_link() {
+            return Err(Errno::EINVAL);
+        }
+        let descriptor = self.descriptor(&inode)?;
+        let length = rustix::fs::readlinkat_raw(descriptor.as_fd(), c"", &mut *buffer)?;
+        Ok(length)
+    }
+
+    pub(crate) fn statfs(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+    ) -> Result<FileSystemStatistics> {
+        let inode = self.nodes.get(node)?;
+        if inode.mount().is_remote() {
+            context.require_blocking()?;
+        }
+        let descriptor = self.descriptor(&inode)?;
+        let stat = rustix::fs::fstatfs(descriptor.as_fd())?;
+        Ok(FileSystemStatistics {
+            blocks: stat.f_blocks,
+            bfree: stat.f_bfree,
+            bavail: stat.f_bavail,
+            files: stat.f_files,
+            ffree: stat.f_ffree,
+            bsize: stat.f_bsize as u32,
+            namelen: stat.f_namelen as u32,
+            frsize: stat.f_frsize as u32,
+            ..FileSystemStatistics::default()
+        })
+    }
+
+    /// Refuses changes to a tree that is served read-only.
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.config.read_only {
+            Err(Errno::EROFS)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Drops set-user-id, set-group-id (where the group may execute) and file capabilities.
+fn kill_set_ids(fd: BorrowedFd<'_>) -> Result<()> {
+    let mode = u32::from(stat_fd(fd, StatxFlags::MODE)?.stx_mode);
+    let mut without = mode & !libc::S_ISUID;
+    if mode & libc::S_IXGRP != 0 {
+        without &= !libc::S_ISGID;
+    }
+    if without != mode {
+        attr::chmod(fd, without & 0o7777)?;
+    }
+    match xattr::remove(fd, c"security.capability") {
+        Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn change_times(fd: BorrowedFd<'_>, set: &SetAttr) -> Result<()> {
+    let times = Timestamps {
+        last_access: timespec(set.atime),
+        last_modification: timespec(set.mtime),
+    };
+    Ok(rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
+}
+
+fn timespec(time: Option<SetTime>) -> Timespec {
+    match time {
+        None => Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_OMIT,
+        },
+        Some(SetTime::Now) => Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_NOW,
+        },
+        Some(SetTime::At(Timestamp {
+            seconds,
+            nanoseconds,
+        })) => Timespec {
+            tv_sec: seconds,
+            tv_nsec: i64::from(nanoseconds),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_survive_the_wire() {
+        for (major, minor) in [(0, 0), (8, 1), (4095, 1_048_575), (1, 256), (259, 70_000)] {
+            assert_eq!(decode_device(encode_device(major, minor)), (major, minor));
+        }
+        assert_eq!(encode_device(8, 1), 0x801, "as old device numbers");
+    }
+}

@@ -1,0 +1,266 @@
+//! How a directory is served.
+
+use std::time::Duration;
+
+/// For how long the kernel may answer from what it was told before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CacheMode {
+    /// Nothing is cached, neither names nor attributes nor data: every change beneath is seen at
+    /// once. Slowest.
+    Never,
+    /// Names and attributes for one second; data as long as the file beneath is unchanged, which
+    /// is checked at every open (close-to-open).
+    #[default]
+    Auto,
+    /// Everything, until the kernel needs the memory. For trees that nobody else changes.
+    Always,
+}
+
+impl CacheMode {
+    /// How long names and attributes are believed when nothing else is said.
+    pub fn default_timeout(self) -> Duration {
+        match self {
+            CacheMode::Never => Duration::ZERO,
+            CacheMode::Auto => Duration::from_secs(1),
+            CacheMode::Always => Duration::from_secs(86_400),
+        }
+    }
+}
+
+/// Where file locks are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Locks {
+    /// In the client's kernel: the users of this mount lock against each other. No round trips.
+    #[default]
+    Local,
+    /// On the files beneath: against everybody who uses the tree.
+    Shared,
+}
+
+/// One range of an [`IdMap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRange {
+    /// First id as clients see it.
+    pub client: u32,
+    /// First id as it is on the host.
+    pub host: u32,
+    /// How many ids.
+    pub count: u32,
+}
+
+/// Which ids clients see for those on the host, and the other way round.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum IdMap {
+    /// The same.
+    #[default]
+    Identity,
+    /// Clients see this one id everywhere, and whatever they create belongs to the server. They
+    /// cannot change owners.
+    Squash(u32),
+    /// Ids in ranges; those outside them appear as 65534 and cannot be given to a file.
+    Ranges(Vec<IdRange>),
+}
+
+/// What an id outside all ranges looks like: the kernel's overflow id.
+pub(crate) const OVERFLOW_ID: u32 = 65_534;
+
+impl IdMap {
+    /// The id that clients see for `host`.
+    pub fn to_client(&self, host: u32) -> u32 {
+        match self {
+            IdMap::Identity => host,
+            IdMap::Squash(id) => *id,
+            IdMap::Ranges(ranges) => ranges
+                .iter()
+                .find_map(|r| shift(host, r.host, r.client, r.count))
+                .unwrap_or(OVERFLOW_ID),
+        }
+    }
+
+    /// The id on the host for a client's; `None` when there is none.
+    pub fn to_host(&self, client: u32) -> Option<u32> {
+        match self {
+            IdMap::Identity => Some(client),
+            IdMap::Squash(_) => None,
+            IdMap::Ranges(ranges) => ranges
+                .iter()
+                .find_map(|r| shift(client, r.client, r.host, r.count)),
+        }
+    }
+
+    /// Whether ids are the same on both sides.
+    pub fn is_identity(&self) -> bool {
+        *self == IdMap::Identity
+    }
+}
+
+fn shift(id: u32, from: u32, to: u32, count: u32) -> Option<u32> {
+    let offset = id.checked_sub(from)?;
+    if offset < count {
+        to.checked_add(offset)
+    } else {
+        None
+    }
+}
+
+/// Everything that can be chosen about a served directory.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Cache mode; the timeouts follow from it unless they are given.
+    pub cache: CacheMode,
+    /// How long a name is believed.
+    pub entry_timeout: Option<Duration>,
+    /// How long attributes are believed.
+    pub attr_timeout: Option<Duration>,
+    /// How long the absence of a name is believed.
+    pub negative_timeout: Option<Duration>,
+    /// Let the kernel keep written data and write it later. Changes beneath to files that are
+    /// open here can be lost then.
+    pub writeback: bool,
+    /// Serve extended attributes.
+    pub xattr: bool,
+    /// Serve POSIX ACLs, and have the kernel honour them. Needs `xattr`.
+    pub acl: bool,
+    /// Where locks are kept.
+    pub locks: Locks,
+    /// Let file handles (`name_to_handle_at(2)`, NFS) stay valid after the kernel has forgotten
+    /// the inode, as long as it is among the last [`exported_nodes_max`](Self::exported_nodes_max).
+    pub export: bool,
+    /// How many forgotten nodes stay known for `export`.
+    pub exported_nodes_max: usize,
+    /// Refuse every change.
+    pub read_only: bool,
+    /// User ids.
+    pub uid_map: IdMap,
+    /// Group ids.
+    pub gid_map: IdMap,
+    /// Most bytes in one READ or WRITE.
+    pub max_write: Option<u32>,
+    /// Most requests in flight that nobody waits for.
+    pub max_background: Option<u16>,
+    /// Most bytes to read ahead.
+    pub max_readahead: Option<u32>,
+    /// Most descriptors kept for inodes that are not open; half of `RLIMIT_NOFILE` unless given.
+    pub descriptor_budget: Option<usize>,
+    /// Whether others than the mount's owner may use it (for [`Config::check`]).
+    pub allow_other: bool,
+    /// Whether the kernel checks permissions (for [`Config::check`]).
+    pub default_permissions: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            cache: CacheMode::default(),
+            entry_timeout: None,
+            attr_timeout: None,
+            negative_timeout: None,
+            writeback: false,
+            xattr: true,
+            acl: true,
+            locks: Locks::default(),
+            export: false,
+            exported_nodes_max: 65_536,
+            read_only: false,
+            uid_map: IdMap::default(),
+            gid_map: IdMap::default(),
+            max_write: None,
+            max_background: None,
+            max_readahead: None,
+            descriptor_budget: None,
+            allow_other: false,
+            default_permissions: true,
+        }
+    }
+}
+
+/// Choices that do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The kernel would let others read what they may not.
+    #[error(
+        "allow_other without default_permissions needs timeouts of 0: a cached entry is handed to \
+         callers who may not search its directory; add default_permissions or cache=never"
+    )]
+    UncheckedSharing,
+    /// Written data cannot be kept where nothing may be kept.
+    #[error(
+        "writeback keeps written data in the cache, cache=never forbids that: drop one of them"
+    )]
+    WritebackWithoutCache,
+    /// ACLs are extended attributes.
+    #[error("acl needs xattr: drop noxattr, or add noacl")]
+    AclWithoutXattr,
+}
+
+impl Config {
+    /// Tells whether the choices go together.
+    ///
+    /// # Errors
+    ///
+    /// The first pair that does not.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let cached = !self.entry_timeout().is_zero() || !self.attr_timeout().is_zero();
+        if self.allow_other && !self.default_permissions && cached {
+            return Err(ConfigError::UncheckedSharing);
+        }
+        if self.writeback && self.cache == CacheMode::Never {
+            return Err(ConfigError::WritebackWithoutCache);
+        }
+        if self.acl && !self.xattr {
+            return Err(ConfigError::AclWithoutXattr);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn entry_timeout(&self) -> Duration {
+        self.entry_timeout.unwrap_or(self.cache.default_timeout())
+    }
+
+    pub(crate) fn attr_timeout(&self) -> Duration {
+        self.attr_timeout.unwrap_or(self.cache.default_timeout())
+    }
+
+    pub(crate) fn negative_timeout(&self) -> Duration {
+        self.negative_timeout
+            .unwrap_or(self.cache.default_timeout())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_map_both_ways_and_nothing_else() {
+        let map = IdMap::Ranges(vec![IdRange {
+            client: 0,
+            host: 100_000,
+            count: 1000,
+        }]);
+        assert_eq!(map.to_client(100_007), 7);
+        assert_eq!(map.to_host(7), Some(100_007));
+        assert_eq!(map.to_client(5), OVERFLOW_ID);
+        assert_eq!(map.to_host(1000), None);
+        let edge = IdMap::Ranges(vec![IdRange {
+            client: 10,
+            host: u32::MAX,
+            count: 5,
+        }]);
+        assert_eq!(edge.to_host(11), None, "no wrap-around");
+    }
+
+    #[test]
+    fn unchecked_sharing_is_refused_only_with_caches() {
+        let mut config = Config {
+            allow_other: true,
+            default_permissions: false,
+            ..Config::default()
+        };
+        assert_eq!(config.check(), Err(ConfigError::UncheckedSharing));
+        config.cache = CacheMode::Never;
+        assert_eq!(config.check(), Ok(()));
+        config.writeback = true;
+        assert_eq!(config.check(), Err(ConfigError::WritebackWithoutCache));
+    }
+}

@@ -1,0 +1,274 @@
+//! Making, naming and removing.
+
+use crate::attributes::decode_device;
+use crate::files::lower_flags;
+use crate::host::Host;
+use crate::inode::{Inode, Place};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use thrufs::{Context, Entry, Errno, NewNode, OpenArgs, Opened, Result};
+use thrufs_abi::{Name, NodeId};
+
+/// `.` and `..` are no names to make or remove; the kernel never sends them here.
+fn component<'a>(name: Name<'a>) -> Result<&'a CStr> {
+    if name.is_dot() || name.is_dot_dot() {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(name.as_cstr())
+    }
+}
+
+impl Host {
+    fn creation_parent(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        umask: u32,
+    ) -> Result<Arc<Inode>> {
+        self.writable()?;
+        let parent = self.nodes.get(parent)?;
+        let config = &self.config;
+        self.credentials
+            .create_as(context, umask, &config.uid_map, &config.gid_map)?;
+        Ok(parent)
+    }
+
+    fn created(&self, parent: &Arc<Inode>, fd: BorrowedFd<'_>, name: &CStr) -> Result<Entry> {
+        let (inode, stat) = self.look_up_at(parent, fd, name)?;
+        Ok(self.entry(&inode, &stat))
+    }
+
+    pub(crate) fn mkdir(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+    ) -> Result<Entry> {
+        let name = component(name)?;
+        let parent = self.creation_parent(context, parent, new.umask)?;
+        let descriptor = self.descriptor(&parent)?;
+        let fd = descriptor.as_fd();
+        rustix::fs::mkdirat(fd, name, Mode::from_raw_mode(new.mode & 0o7777))?;
+        self.created(&parent, fd, name)
+    }
+
+    pub(crate) fn mknod(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+    ) -> Result<Entry> {
+        let name = component(name)?;
+        let parent = self.creation_parent(context, parent, new.umask)?;
+        let descriptor = self.descriptor(&parent)?;
+        let fd = descriptor.as_fd();
+        let (major, minor) = decode_device(new.rdev);
+        let file_type = match FileType::from_raw_mode(new.mode) {
+            FileType::Unknown if new.mode & libc::S_IFMT == 0 => FileType::RegularFile,
+            FileType::Unknown | FileType::Directory | FileType::Symlink => {
+                return Err(Errno::EINVAL);
+            }
+            other => other,
+        };
+        let mode = Mode::from_raw_mode(new.mode & 0o7777);
+        rustix::fs::mknodat(fd, name, file_type, mode, rustix::fs::makedev(major, minor))?;
+        self.created(&parent, fd, name)
+    }
+
+    pub(crate) fn symlink(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        target: &CStr,
+    ) -> Result<Entry> {
+        let name = component(name)?;
+        let parent = self.creation_parent(context, parent, 0)?;
+        let descriptor = self.descriptor(&parent)?;
+        let fd = descriptor.as_fd();
+        rustix::fs::symlinkat(target, fd, name)?;
+        self.created(&parent, fd, name)
+    }
+
+    pub(crate) fn create(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
+        let name = component(name)?;
+        let parent = self.creation_parent(context, parent, new.umask)?;
+        let descriptor = self.descriptor(&parent)?;
+        // Always exclusive: the kernel has checked that the caller may create here, not that it
+        // may open what somebody else has made under this name in the meantime.
+        let flags = OFlags::from_bits_retain(lower_flags(args.flags, self.config.writeback))
+            | OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC;
+        let flags = flags - OFlags::TRUNC;
+        let mode = Mode::from_raw_mode(new.mode & 0o7777);
+        let opened =
+            self.with_room(|| Ok(rustix::fs::openat(descriptor.as_fd(), name, flags, mode)?));
+        let fd = match opened {
+            Ok(fd) => fd,
+            // ESTALE makes the kernel look the name up anew and open what it finds, with checks.
+            Err(Errno::EEXIST) if args.flags & libc::O_EXCL as u32 == 0 => {
+                return Err(Errno::ESTALE);
+            }
+            Err(error) => return Err(error),
+        };
+        let (inode, stat) = self.look_up_opened(&parent, Some(name), fd.as_fd())?;
+        let entry = self.entry(&inode, &stat);
+        match self.enter_file(&inode, fd, args.flags, Some(&stat)) {
+            Ok(opened) => Ok((entry, opened)),
+            Err(error) => {
+                self.nodes.forget(inode.node(), 1);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn tmpfile(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        new: &NewNode,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
+        let parent = self.creation_parent(context, parent, new.umask)?;
+        let descriptor = self.descriptor(&parent)?;
+        // O_EXCL has a meaning here: the file can never be given a name.
+        let flags = OFlags::from_bits_retain(
+            lower_flags(args.flags, self.config.writeback) | (args.flags & libc::O_EXCL as u32),
+        );
+        let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(new.mode & 0o7777);
+        let fd =
+            self.with_room(|| Ok(rustix::fs::openat(descriptor.as_fd(), c".", flags, mode)?))?;
+        let (inode, stat) = self.look_up_opened(&parent, None, fd.as_fd())?;
+        let entry = self.entry(&inode, &stat);
+        match self.enter_file(&inode, fd, args.flags, Some(&stat)) {
+            Ok(opened) => Ok((entry, opened)),
+            Err(error) => {
+                self.nodes.forget(inode.node(), 1);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn link(&self, node: NodeId, parent: NodeId, name: Name<'_>) -> Result<Entry> {
+        self.writable()?;
+        let name = component(name)?;
+        let inode = self.nodes.get(node)?;
+        let parent = self.nodes.get(parent)?;
+        let descriptor = self.descriptor(&inode)?;
+        let parent_fd = self.descriptor(&parent)?;
+        let parent_fd = parent_fd.as_fd();
+        let linked = rustix::fs::linkat(
+            descriptor.as_fd(),
+            c"",
+            parent_fd,
+            name,
+            AtFlags::EMPTY_PATH,
+        );
+        match linked {
+            Ok(()) => {}
+            // Without CAP_DAC_READ_SEARCH a descriptor can only be named by way of /proc.
+            Err(rustix::io::Errno::NOENT) if !self.credentials.switches() => {
+                link_by_proc(descriptor.as_fd(), parent_fd, name)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let (linked, stat) = self.look_up_at(&parent, parent_fd, name)?;
+        Ok(self.entry(&linked, &stat))
+    }
+
+    pub(crate) fn unlink(&self, parent: NodeId, name: Name<'_>, directory: bool) -> Result<()> {
+        self.writable()?;
+        let name = component(name)?;
+        let parent = self.nodes.get(parent)?;
+        let descriptor = self.descriptor(&parent)?;
+        let victim = self.hold_if_unfindable(&parent, descriptor.as_fd(), name);
+        let flags = if directory {
+            AtFlags::REMOVEDIR
+        } else {
+            AtFlags::empty()
+        };
+        rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?;
+        if let Some(victim) = victim {
+            victim.set_place(None);
+        }
+        Ok(())
+    }
+
+    /// For mounts without file handles: the inode behind a name that is about to go, made to hold
+    /// its descriptor, since nothing else will lead to it. `None` where that is not needed.
+    fn hold_if_unfindable(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Option<Arc<Inode>> {
+        if parent.mount().has_handles() {
+            return None;
+        }
+        let (fd, stat) = self.open_component(parent_fd, name).ok()?;
+        let identity = crate::host::numbered(parent.mount().index(), &stat);
+        let inode = self.nodes.find(&identity)?;
+        self.descriptors.keep(&inode, fd);
+        Some(inode)
+    }
+
+    pub(crate) fn rename(
+        &self,
+        parent: NodeId,
+        name: Name<'_>,
+        new_parent: NodeId,
+        new_name: Name<'_>,
+        flags: u32,
+    ) -> Result<()> {
+        self.writable()?;
+        let (name, new_name) = (component(name)?, component(new_name)?);
+        let from = self.nodes.get(parent)?;
+        let to = self.nodes.get(new_parent)?;
+        let from_descriptor = self.descriptor(&from)?;
+        let to_descriptor = self.descriptor(&to)?;
+        let (from_fd, to_fd) = (from_descriptor.as_fd(), to_descriptor.as_fd());
+        let moved = self.hold_if_unfindable(&from, from_fd, name);
+        let replaced = self.hold_if_unfindable(&to, to_fd, new_name);
+        let flags = RenameFlags::from_bits_retain(flags);
+        rustix::fs::renameat_with(from_fd, name, to_fd, new_name, flags)?;
+        let place = |parent: &Arc<Inode>, name: &CStr| {
+            Some(Box::new(Place {
+                parent: Arc::clone(parent),
+                name: name.to_owned(),
+            }))
+        };
+        if let Some(replaced) = replaced {
+            let exchanged = flags.contains(RenameFlags::EXCHANGE);
+            replaced.set_place(if exchanged { place(&from, name) } else { None });
+        }
+        if let Some(moved) = moved {
+            moved.set_place(place(&to, new_name));
+        }
+        Ok(())
+    }
+}
+
+fn link_by_proc(fd: BorrowedFd<'_>, parent_fd: BorrowedFd<'_>, name: &CStr) -> Result<()> {
+    let from = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    Ok(rustix::fs::linkat(
+        CWD,
+        from,
+        parent_fd,
+        name,
+        AtFlags::SYMLINK_FOLLOW,
+    )?)
+}

@@ -1,0 +1,168 @@
+//! As whom a thread acts on the lower file system.
+//!
+//! The kernel has checked permissions before it asks (`default_permissions`), so a serving thread
+//! keeps its capabilities, whoever the caller is; it takes on the caller's file-system ids only so
+//! that what is created belongs to the caller and counts against the caller's quota. For that, the
+//! thread runs with `SECBIT_NO_SETUID_FIXUP` (changing ids leaves capabilities alone), a umask of
+//! its own, and without `CAP_SYS_RESOURCE` (which would ignore quotas).
+//!
+//! `CAP_FSETID` is what makes the lower file system keep set-user-id and set-group-id bits when a
+//! file is written or truncated. A request whose caller lacks it says so (KILLPRIV_V2); the thread
+//! then puts it down, and the lower file system clears the bits itself, atomically with the change.
+//!
+//! All of it belongs to one thread (raw system calls; the C library would change every thread) and
+//! is changed only when it differs from what the thread did last.
+
+use crate::config::IdMap;
+use std::cell::Cell;
+use thrufs::{Context, Errno, Result};
+use thrufs_sys::cred::{self, Capabilities};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Acting {
+    uid: u32,
+    gid: u32,
+    umask: u32,
+    keeps_set_ids: bool,
+    /// What the thread may do while it keeps set-id bits.
+    capabilities: Capabilities,
+}
+
+thread_local! {
+    /// What the calling thread acts as; nothing before it first served a request.
+    static ACTING: Cell<Option<Acting>> = const { Cell::new(None) };
+}
+
+/// The rules by which threads of one server change who they are.
+pub(crate) struct Credentials {
+    /// Whether this process may act as others at all.
+    switches: bool,
+    server_uid: u32,
+    server_gid: u32,
+    effective: Capabilities,
+}
+
+impl Credentials {
+    /// Looks at what this process may do. To be called before serving threads are started: they
+    /// inherit the thread's `SECBIT_NO_SETUID_FIXUP`.
+    pub(crate) fn of_this_process() -> Result<Credentials> {
+        let mut effective = cred::thread_effective()?;
+        let may_act = effective.contains(Capabilities::SETUID | Capabilities::SETGID);
+        let switches = may_act && cred::keep_capabilities_on_setuid().is_ok();
+        if !may_act {
+            tracing::info!(
+                "serving as an ordinary user: whatever is created belongs to the server's user"
+            );
+        } else if !switches {
+            tracing::warn!(
+                "cannot keep capabilities while acting as callers (needs CAP_SETPCAP at start): \
+                 whatever is created belongs to the server's user"
+            );
+        }
+        effective.remove(Capabilities::SYS_RESOURCE);
+        Ok(Credentials {
+            switches,
+            server_uid: rustix::process::geteuid().as_raw(),
+            server_gid: rustix::process::getegid().as_raw(),
+            effective,
+        })
+    }
+
+    /// Whether files are created as their callers.
+    pub(crate) fn switches(&self) -> bool {
+        self.switches
+    }
+
+    fn prepare_thread(&self) -> Result<Acting> {
+        cred::unshare_fs_attributes()?;
+        cred::set_umask(0);
+        if self.switches {
+            cred::keep_capabilities_on_setuid()?;
+        }
+        // The process may have given up more since this value was made.
+        let capabilities = self.effective & cred::thread_permitted()?;
+        cred::set_thread_effective(capabilities)?;
+        let acting = Acting {
+            uid: cred::current_fsuid(),
+            gid: cred::current_fsgid(),
+            umask: 0,
+            keeps_set_ids: capabilities.contains(Capabilities::FSETID),
+            capabilities,
+        };
+        ACTING.set(Some(acting));
+        Ok(acting)
+    }
+
+    fn acting(&self) -> Result<Acting> {
+        match ACTING.get() {
+            Some(acting) => Ok(acting),
+            None => self.prepare_thread(),
+        }
+    }
+
+    fn become_owner(&self, uid: u32, gid: u32) -> Result<()> {
+        let mut acting = self.acting()?;
+        if !self.switches || (acting.uid == uid && acting.gid == gid) {
+            return Ok(());
+        }
+        if acting.gid != gid {
+            cred::set_fsgid(gid)?;
+            acting.gid = gid;
+            ACTING.set(Some(acting));
+        }
+        if acting.uid != uid {
+            cred::set_fsuid(uid)?;
+            acting.uid = uid;
+            ACTING.set(Some(acting));
+        }
+        Ok(())
+    }
+
+    /// Creates as the caller, under this umask.
+    pub(crate) fn create_as(
+        &self,
+        context: &Context<'_>,
+        umask: u32,
+        uids: &IdMap,
+        gids: &IdMap,
+    ) -> Result<()> {
+        let uid = owner(context.uid(), uids, self.server_uid)?;
+        let gid = owner(context.gid(), gids, self.server_gid)?;
+        self.become_owner(uid, gid)?;
+        let mut acting = self.acting()?;
+        let umask = umask & 0o777;
+        if acting.umask != umask {
+            cred::set_umask(umask);
+            acting.umask = umask;
+            ACTING.set(Some(acting));
+        }
+        Ok(())
+    }
+
+    /// Acts as the server itself, where the lower file system looks at who asks.
+    pub(crate) fn as_server(&self) -> Result<()> {
+        self.become_owner(self.server_uid, self.server_gid)
+    }
+
+    /// Sets whether changes to files leave their set-id bits alone.
+    pub(crate) fn keep_set_ids(&self, keep: bool) -> Result<()> {
+        let mut acting = self.acting()?;
+        let mut wanted = acting.capabilities;
+        if acting.keeps_set_ids == keep || !wanted.contains(Capabilities::FSETID) {
+            return Ok(());
+        }
+        wanted.set(Capabilities::FSETID, keep);
+        cred::set_thread_effective(wanted)?;
+        acting.keeps_set_ids = keep;
+        ACTING.set(Some(acting));
+        Ok(())
+    }
+}
+
+fn owner(caller: Option<u32>, map: &IdMap, server: u32) -> Result<u32> {
+    match (caller, map) {
+        (None, _) | (_, IdMap::Squash(_)) => Ok(server),
+        // As the kernel answers for an id that the file system cannot hold.
+        (Some(id), map) => map.to_host(id).ok_or(Errno::EOVERFLOW),
+    }
+}

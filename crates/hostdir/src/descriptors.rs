@@ -1,0 +1,146 @@
+//! The descriptors of inodes: a cache under a budget.
+//!
+//! An inode is found again by its file handle (or its place), so a descriptor only saves the two
+//! calls that this takes. A clock hand goes round a ring of at most `budget` inodes and takes the
+//! descriptor of the first one that was not used since its last visit. The ring holds weak
+//! references: a forgotten inode closes its descriptor by itself and leaves an empty place.
+
+use crate::inode::Inode;
+use parking_lot::Mutex;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+pub(crate) struct Descriptors {
+    ring: Mutex<Ring>,
+    budget: usize,
+    evictions: AtomicU64,
+}
+
+struct Ring {
+    members: Vec<Weak<Inode>>,
+    hand: usize,
+}
+
+impl Descriptors {
+    /// A cache of at most `budget` descriptors, at least 16.
+    pub(crate) fn new(budget: usize) -> Descriptors {
+        Descriptors {
+            ring: Mutex::new(Ring {
+                members: Vec::new(),
+                hand: 0,
+            }),
+            budget: budget.max(16),
+            evictions: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets the inode keep `fd`, at the cost of another's when the budget is used up.
+    pub(crate) fn keep(&self, inode: &Arc<Inode>, fd: OwnedFd) -> Arc<OwnedFd> {
+        let (fd, ours) = inode.keep_descriptor(fd);
+        if ours {
+            let evicted = self.enter(inode);
+            // Closed here, outside the lock: close(2) can take its time.
+            drop(evicted);
+        }
+        fd
+    }
+
+    fn enter(&self, inode: &Arc<Inode>) -> Option<Arc<OwnedFd>> {
+        let mut ring = self.ring.lock();
+        if ring.members.len() < self.budget {
+            ring.members.push(Arc::downgrade(inode));
+            return None;
+        }
+        let evicted = ring.make_room();
+        let hand = ring.hand;
+        match evicted {
+            Some(evicted) => {
+                ring.members[hand] = Arc::downgrade(inode);
+                ring.step();
+                evicted.inspect(|_| {
+                    self.evictions.fetch_add(1, Ordering::Relaxed);
+                })
+            }
+            // Nothing can be found again without its descriptor: the ring grows, and the limit of
+            // the process is the bound.
+            None => {
+                ring.members.push(Arc::downgrade(inode));
+                None
+            }
+        }
+    }
+
+    /// Takes back up to `count` descriptors: the process has run into its limit.
+    pub(crate) fn shrink(&self, count: usize) {
+        let mut taken = Vec::new();
+        let mut ring = self.ring.lock();
+        for _ in 0..count {
+            let Some(evicted) = ring.make_room() else {
+                break;
+            };
+            let hand = ring.hand;
+            ring.members.swap_remove(hand);
+            taken.extend(evicted);
+            if ring.members.is_empty() {
+                break;
+            }
+        }
+        drop(ring);
+        self.evictions
+            .fetch_add(taken.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Lets go of every descriptor on the lower mount with this number.
+    pub(crate) fn release_mount(&self, mount: u32) {
+        let members: Vec<_> = self.ring.lock().members.clone();
+        for inode in members.iter().filter_map(Weak::upgrade) {
+            if inode.identity().mount() == mount {
+                inode.drop_descriptor();
+            }
+        }
+    }
+
+    /// How many descriptors are kept (those of forgotten inodes may still be counted).
+    pub(crate) fn len(&self) -> usize {
+        self.ring.lock().members.len()
+    }
+
+    /// How many descriptors were taken back so far.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+}
+
+impl Ring {
+    fn step(&mut self) {
+        self.hand = if self.hand + 1 >= self.members.len() {
+            0
+        } else {
+            self.hand + 1
+        };
+    }
+
+    /// Moves the hand to a place that is free, or becomes so by taking the descriptor there.
+    /// `None` when two rounds found none.
+    fn make_room(&mut self) -> Option<Option<Arc<OwnedFd>>> {
+        for _ in 0..self.members.len() * 2 {
+            if self.hand >= self.members.len() {
+                self.hand = 0;
+            }
+            match self.members[self.hand].upgrade() {
+                None => return Some(None),
+                Some(inode) => {
+                    if let Some(fd) = inode.give_up_descriptor() {
+                        return Some(Some(fd));
+                    }
+                    if inode.cached_descriptor_is_gone() {
+                        return Some(None);
+                    }
+                }
+            }
+            self.step();
+        }
+        None
+    }
+}

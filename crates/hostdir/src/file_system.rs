@@ -1,0 +1,366 @@
+//! The doors: what the kernel asks, and which room answers.
+
+use crate::config::{CacheMode, Locks};
+use crate::files::sync;
+use crate::host::HostDir;
+use std::ffi::CStr;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use thrufs::{
+    Attributes, Context, CopyArgs, DirectorySink, Entry, ExtendedAttributes, Features, FileSystem,
+    FileSystemStatistics, LockArgs, Negotiation, NewNode, Notifier, OpenArgs, Opened, ReadAnswer,
+    ReadArgs, ReadReply, ReleaseArgs, Result, SetAttr, WriteArgs, WriteSource,
+};
+use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
+
+impl FileSystem for HostDir {
+    fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
+        let config = &self.host.config;
+        negotiation.want(
+            InitFlags::ATOMIC_O_TRUNC
+                | InitFlags::DO_READDIRPLUS
+                | InitFlags::READDIRPLUS_AUTO
+                | InitFlags::HANDLE_KILLPRIV_V2
+                | InitFlags::SETXATTR_EXT
+                | InitFlags::HAS_EXPIRE_ONLY,
+        );
+        negotiation.want(if config.export {
+            InitFlags::EXPORT_SUPPORT
+        } else {
+            InitFlags::NO_EXPORT_SUPPORT
+        });
+        if config.acl {
+            negotiation.want(InitFlags::POSIX_ACL | InitFlags::DONT_MASK);
+        }
+        if config.locks == Locks::Shared {
+            negotiation.want(InitFlags::POSIX_LOCKS | InitFlags::FLOCK_LOCKS);
+        }
+        if config.writeback {
+            negotiation.want(InitFlags::WRITEBACK_CACHE);
+        }
+        match config.cache {
+            CacheMode::Never => negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP),
+            CacheMode::Auto => negotiation.want(InitFlags::AUTO_INVAL_DATA),
+            CacheMode::Always => {
+                negotiation.want(InitFlags::EXPLICIT_INVAL_DATA | InitFlags::CACHE_SYMLINKS);
+            }
+        }
+        if let Some(bytes) = config.max_write {
+            negotiation.set_write_bytes_max(bytes);
+        }
+        if let Some(bytes) = config.max_readahead {
+            negotiation.set_readahead_bytes_max(bytes);
+        }
+        if let Some(requests) = config.max_background {
+            negotiation.set_background_requests_max(requests);
+        }
+        Ok(())
+    }
+
+    fn started(&self, features: &Features, _notifier: Notifier) {
+        // Where the kernel keeps neither locks nor written data for us to settle, a close needs no
+        // request of its own.
+        let flags = features.flags;
+        let nothing_to_settle =
+            !flags.intersects(InitFlags::POSIX_LOCKS | InitFlags::WRITEBACK_CACHE);
+        self.host
+            .may_skip_flush
+            .store(nothing_to_settle, Ordering::Relaxed);
+        crate::housekeeping::start(&self.host);
+    }
+
+    fn lookup(&self, _: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
+        self.host.lookup(parent, name)
+    }
+
+    fn forget(&self, node: NodeId, count: u64) {
+        self.host.nodes.forget(node, count);
+    }
+
+    fn getattr(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        handle: Option<FileHandle>,
+    ) -> Result<Attributes> {
+        self.host.getattr(node, handle)
+    }
+
+    fn statx(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: Option<FileHandle>,
+        flags: u32,
+        mask: u32,
+    ) -> Result<ExtendedAttributes> {
+        self.host.statx(node, flags, mask)
+    }
+
+    fn setattr(&self, _: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
+        self.host.setattr(node, set)
+    }
+
+    fn readlink(&self, _: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
+        self.host.readlink(node, buffer)
+    }
+
+    fn symlink(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        target: &CStr,
+    ) -> Result<Entry> {
+        self.host.symlink(context, parent, name, target)
+    }
+
+    fn mknod(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+    ) -> Result<Entry> {
+        self.host.mknod(context, parent, name, new)
+    }
+
+    fn mkdir(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+    ) -> Result<Entry> {
+        self.host.mkdir(context, parent, name, new)
+    }
+
+    fn unlink(&self, _: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
+        self.host.unlink(parent, name, false)
+    }
+
+    fn rmdir(&self, _: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
+        self.host.unlink(parent, name, true)
+    }
+
+    fn rename(
+        &self,
+        _: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new_parent: NodeId,
+        new_name: Name<'_>,
+        flags: u32,
+    ) -> Result<()> {
+        self.host.rename(parent, name, new_parent, new_name, flags)
+    }
+
+    fn link(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        new_parent: NodeId,
+        new_name: Name<'_>,
+    ) -> Result<Entry> {
+        self.host.link(node, new_parent, new_name)
+    }
+
+    fn open(&self, _: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
+        self.host.open_file(node, args)
+    }
+
+    fn create(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
+        self.host.create(context, parent, name, new, args)
+    }
+
+    fn tmpfile(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        new: &NewNode,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
+        self.host.tmpfile(context, parent, new, args)
+    }
+
+    fn read(
+        &self,
+        _: &Context<'_>,
+        _: NodeId,
+        args: &ReadArgs,
+        reply: ReadReply<'_>,
+    ) -> Result<ReadAnswer> {
+        self.host.read(args, reply)
+    }
+
+    fn write(
+        &self,
+        _: &Context<'_>,
+        _: NodeId,
+        args: &WriteArgs,
+        data: WriteSource<'_>,
+    ) -> Result<usize> {
+        self.host.write(args, data)
+    }
+
+    fn flush(
+        &self,
+        context: &Context<'_>,
+        _: NodeId,
+        handle: FileHandle,
+        owner: LockOwner,
+    ) -> Result<()> {
+        self.host.flush(context, handle, owner)
+    }
+
+    fn release(&self, _: &Context<'_>, _: NodeId, args: &ReleaseArgs) {
+        self.host.release_file(args);
+    }
+
+    fn fsync(
+        &self,
+        context: &Context<'_>,
+        _: NodeId,
+        handle: FileHandle,
+        data_only: bool,
+    ) -> Result<()> {
+        self.host.fsync(context, handle, data_only)
+    }
+
+    fn opendir(&self, _: &Context<'_>, node: NodeId, _: &OpenArgs) -> Result<Opened> {
+        self.host.open_directory(node)
+    }
+
+    fn readdir(
+        &self,
+        context: &Context<'_>,
+        _: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        sink: &mut DirectorySink<'_>,
+    ) -> Result<()> {
+        self.host.readdir(context, handle, offset, sink)
+    }
+
+    fn releasedir(&self, _: &Context<'_>, _: NodeId, args: &ReleaseArgs) {
+        self.host.release_directory(args);
+    }
+
+    fn fsyncdir(
+        &self,
+        context: &Context<'_>,
+        _: NodeId,
+        handle: FileHandle,
+        data_only: bool,
+    ) -> Result<()> {
+        self.host.fsync_directory(context, handle, data_only)
+    }
+
+    fn statfs(&self, context: &Context<'_>, node: NodeId) -> Result<FileSystemStatistics> {
+        self.host.statfs(context, node)
+    }
+
+    fn syncfs(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
+        context.require_blocking()?;
+        let inode = self.host.nodes.get(node)?;
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK;
+        let fd = if inode.is_directory() || inode.is_regular() {
+            self.host.open_inode(&inode, flags)?
+        } else {
+            self.host.open_inode(&self.host.root, flags)?
+        };
+        rustix::fs::syncfs(&fd)?;
+        sync(fd.as_fd(), false)
+    }
+
+    fn setxattr(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        name: &CStr,
+        value: &[u8],
+        flags: u32,
+        clear_set_group_id: bool,
+    ) -> Result<()> {
+        self.host
+            .setxattr(node, name, value, flags, clear_set_group_id)
+    }
+
+    fn getxattr(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        name: &CStr,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        self.host.getxattr(node, name, buffer)
+    }
+
+    fn listxattr(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
+        self.host.listxattr(context, node, buffer)
+    }
+
+    fn removexattr(&self, _: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
+        self.host.removexattr(node, name)
+    }
+
+    fn getlk(&self, _: &Context<'_>, node: NodeId, lock: &LockArgs) -> Result<Option<LockArgs>> {
+        self.host.getlk(node, lock)
+    }
+
+    fn setlk(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        lock: &LockArgs,
+        wait: bool,
+    ) -> Result<()> {
+        self.host.setlk(context, node, lock, wait)
+    }
+
+    fn fallocate(
+        &self,
+        context: &Context<'_>,
+        _: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: u32,
+    ) -> Result<()> {
+        self.host.fallocate(context, handle, offset, length, mode)
+    }
+
+    fn lseek(
+        &self,
+        _: &Context<'_>,
+        _: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        whence: u32,
+    ) -> Result<u64> {
+        self.host.lseek(handle, offset, whence)
+    }
+
+    fn copy_file_range(&self, context: &Context<'_>, _: NodeId, copy: &CopyArgs) -> Result<u64> {
+        self.host.copy_file_range(context, copy)
+    }
+
+    fn ioctl(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        command: u32,
+        data: &mut [u8],
+        _: usize,
+    ) -> Result<(i32, usize)> {
+        self.host.ioctl(node, handle, command, data)
+    }
+}

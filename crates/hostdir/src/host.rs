@@ -1,0 +1,487 @@
+//! A served directory: what it is made of, and how inodes are reached.
+
+use crate::config::{Config, ConfigError};
+use crate::credentials::Credentials;
+use crate::descriptors::Descriptors;
+use crate::directories::OpenDirectory;
+use crate::files::OpenFile;
+use crate::identity::Identity;
+use crate::inode::{Descriptor, Inode};
+use crate::mounts::Mounts;
+use crate::nodes::{NewInode, Nodes};
+use crate::slots::Slots;
+use crate::statistics::Statistics;
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::process::{Resource, getrlimit};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use thrufs::{Errno, Result};
+use thrufs_abi::NodeId;
+use thrufs_sys::handle::{self, FileHandleBuf};
+use thrufs_sys::proc_fd;
+
+/// Why a directory cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The source cannot be opened.
+    #[error("cannot open the directory {path} to serve it: {source}")]
+    Source {
+        /// The path as it was given.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The source is not a directory.
+    #[error("{0} is not a directory: only directories can be served")]
+    NotADirectory(PathBuf),
+    /// A choice that contradicts another.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The system refused something that serving needs.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// What every stat for a client asks for.
+pub(crate) const BASIC: StatxFlags = StatxFlags::BASIC_STATS;
+
+/// Most attempts to see a name, its handle and its attributes in one piece while others keep
+/// replacing the file.
+const ATTEMPTS_MAX: usize = 16;
+
+/// Most levels that are climbed to find an inode without a file handle again.
+const CLIMB_MAX: usize = 4096;
+
+/// A file system that serves a directory of the host.
+///
+/// One value serves one mount or share, through its implementation of [`thrufs::FileSystem`].
+pub struct HostDir {
+    pub(crate) host: Arc<Host>,
+}
+
+/// What a [`HostDir`] is made of; shared with its housekeeper alone.
+pub(crate) struct Host {
+    pub(crate) config: Config,
+    pub(crate) nodes: Nodes,
+    pub(crate) mounts: Mounts,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) credentials: Credentials,
+    pub(crate) files: Slots<OpenFile>,
+    pub(crate) directories: Slots<OpenDirectory>,
+    pub(crate) locks: crate::locks::LockOwners,
+    pub(crate) root: Arc<Inode>,
+    /// Whether close(2) may go without a FLUSH; settled at INIT.
+    pub(crate) may_skip_flush: AtomicBool,
+}
+
+fn system(what: &'static str) -> impl Fn(Errno) -> SetupError {
+    move |errno| SetupError::System {
+        what,
+        source: errno.into(),
+    }
+}
+
+impl HostDir {
+    /// Serves the directory at `source`. Symbolic links in the path are followed, once, now.
+    ///
+    /// # Errors
+    ///
+    /// See [`SetupError`].
+    pub fn open(source: &Path, config: Config) -> std::result::Result<HostDir, SetupError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(source, flags, Mode::empty()).map_err(|errno| {
+            if errno == rustix::io::Errno::NOTDIR && source.exists() {
+                SetupError::NotADirectory(source.into())
+            } else {
+                SetupError::Source {
+                    path: source.into(),
+                    source: errno.into(),
+                }
+            }
+        })?;
+        HostDir::from_fd(fd, config)
+    }
+
+    /// Serves the directory that `source` is, opened for reading (not `O_PATH`).
+    ///
+    /// # Errors
+    ///
+    /// See [`SetupError`].
+    pub fn from_fd(source: OwnedFd, config: Config) -> std::result::Result<HostDir, SetupError> {
+        config.check()?;
+        proc_fd::prepare().map_err(|errno| SetupError::System {
+            what: "open /proc/self/fd (is /proc mounted?)",
+            source: errno.into(),
+        })?;
+        let credentials =
+            Credentials::of_this_process().map_err(system("read this process's capabilities"))?;
+        let root_fd = rustix::io::fcntl_dupfd_cloexec(&source, 3)
+            .map_err(|errno| system("duplicate the source's descriptor")(errno.into()))?;
+        let (mounts, mount) =
+            Mounts::of_source(source).map_err(system("look at the source's mount"))?;
+        let nodes = Nodes::new(if config.export {
+            config.exported_nodes_max
+        } else {
+            0
+        });
+        let identity = root_identity(&mount, root_fd.as_fd()).map_err(system("stat the source"))?;
+        let new = NewInode {
+            identity,
+            mount: &mount,
+            file_type: libc::S_IFDIR,
+            place: None,
+        };
+        let (root, _) = nodes.look_up(new).map_err(system("number the root"))?;
+        debug_assert_eq!(root.node(), NodeId::ROOT);
+        // Kept for good: the ring that takes descriptors back does not know it.
+        root.keep_descriptor(root_fd);
+        let budget = config.descriptor_budget.unwrap_or_else(default_budget);
+        let host = Host {
+            nodes,
+            mounts,
+            descriptors: Descriptors::new(budget),
+            credentials,
+            files: Slots::starting_at(1),
+            directories: Slots::starting_at(1),
+            locks: crate::locks::LockOwners::default(),
+            root,
+            may_skip_flush: AtomicBool::new(false),
+            config,
+        };
+        Ok(HostDir {
+            host: Arc::new(host),
+        })
+    }
+
+    /// What is in the tables at the moment.
+    pub fn statistics(&self) -> Statistics {
+        let host = &self.host;
+        Statistics {
+            inodes: host.nodes.len(),
+            descriptors: host.descriptors.len() + 1,
+            descriptors_evicted: host.descriptors.evictions(),
+            open_files: host.files.len(),
+            open_directories: host.directories.len(),
+            mounts: host.mounts.len(),
+            lock_owners: host.locks.len(),
+        }
+    }
+}
+
+impl Host {
+    /// A descriptor of the inode for `*at` calls.
+    pub(crate) fn descriptor(&self, inode: &Arc<Inode>) -> Result<Descriptor> {
+        self.descriptor_within(inode, CLIMB_MAX)
+    }
+
+    fn descriptor_within(&self, inode: &Arc<Inode>, climb: usize) -> Result<Descriptor> {
+        if let Some(fd) = inode.cached_descriptor() {
+            return Ok(Descriptor::Cached(fd));
+        }
+        let opened = match inode.identity().handle() {
+            Some((kind, bytes)) => {
+                let anchor = self.anchor(inode)?;
+                let flags = libc::O_PATH | libc::O_NOFOLLOW;
+                self.with_room(|| {
+                    Ok(handle::open_by_handle_parts(
+                        anchor.as_fd(),
+                        kind,
+                        bytes,
+                        flags,
+                    )?)
+                })
+            }
+            None => self.walk_again(inode, climb),
+        };
+        match opened {
+            Ok(fd) => Ok(Descriptor::Cached(self.descriptors.keep(inode, fd))),
+            Err(error) => match inode.opened() {
+                // Its last name is gone, but somebody has it open.
+                Some(file) => Ok(Descriptor::Opened(file)),
+                None => Err(error),
+            },
+        }
+    }
+
+    fn anchor(&self, inode: &Arc<Inode>) -> Result<Arc<OwnedFd>> {
+        self.mounts
+            .anchor(inode.mount(), |parent| self.descriptor(parent))
+    }
+
+    /// Finds an inode without a file handle where it was last seen.
+    fn walk_again(&self, inode: &Arc<Inode>, climb: usize) -> Result<OwnedFd> {
+        let (parent, name) = inode.place().ok_or(Errno::ESTALE)?;
+        let climb = climb.checked_sub(1).ok_or(Errno::ELOOP)?;
+        let parent = self.descriptor_within(&parent, climb)?;
+        let (fd, stat) = self.open_component(&parent, &name)?;
+        let identity = numbered(inode.identity().mount(), &stat);
+        if identity == *inode.identity() && stat.stx_mnt_id == inode.mount().id() {
+            Ok(fd)
+        } else {
+            Err(Errno::ESTALE)
+        }
+    }
+
+    /// One component, held by an `O_PATH` descriptor, and what it is.
+    pub(crate) fn open_component(
+        &self,
+        parent: impl AsFd,
+        name: &std::ffi::CStr,
+    ) -> Result<(OwnedFd, Statx)> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..ATTEMPTS_MAX {
+            let parent = parent.as_fd();
+            let opened = self.with_room(|| {
+                Ok(rustix::fs::openat2(
+                    parent,
+                    name,
+                    flags,
+                    Mode::empty(),
+                    resolve,
+                )?)
+            });
+            match opened {
+                Ok(fd) => {
+                    let mask = BASIC | StatxFlags::BTIME | crate::mounts::mount_id_mask();
+                    let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, mask)?;
+                    return Ok((fd, stat));
+                }
+                // A rename somewhere made the kernel unsure whether the walk stayed beneath.
+                Err(Errno::EAGAIN) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Opens the inode for I/O, with the `open(2)` flags given.
+    pub(crate) fn open_inode(&self, inode: &Arc<Inode>, flags: i32) -> Result<OwnedFd> {
+        if inode.mount().is_remote() {
+            self.credentials.as_server()?;
+        }
+        let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY;
+        if let Some((kind, bytes)) = inode.identity().handle() {
+            let anchor = self.anchor(inode)?;
+            let opened = self.with_room(|| {
+                Ok(handle::open_by_handle_parts(
+                    anchor.as_fd(),
+                    kind,
+                    bytes,
+                    flags,
+                )?)
+            });
+            match opened {
+                Err(Errno::ESTALE) => {}
+                other => return other,
+            }
+        }
+        let descriptor = self.descriptor(inode)?;
+        self.reopen(descriptor.as_fd(), flags)
+    }
+
+    /// Opens again what a descriptor stands for.
+    pub(crate) fn reopen(&self, fd: impl AsFd, flags: i32) -> Result<OwnedFd> {
+        let flags = OFlags::from_bits_retain((flags & !libc::O_NOFOLLOW) as u32);
+        self.with_room(|| Ok(proc_fd::reopen(fd.as_fd(), flags)?))
+    }
+
+    /// Tries `open` again after taking descriptors back from inodes, should the process have none
+    /// left.
+    pub(crate) fn with_room<T>(&self, mut open: impl FnMut() -> Result<T>) -> Result<T> {
+        match open() {
+            Err(Errno::EMFILE) => {
+                self.descriptors.shrink(64);
+                open()
+            }
+            result => result,
+        }
+    }
+
+    /// Finds `name` in `parent` and counts a lookup of it.
+    pub(crate) fn look_up(
+        &self,
+        parent: &Arc<Inode>,
+        name: &std::ffi::CStr,
+    ) -> Result<(Arc<Inode>, Statx)> {
+        let parent_fd = self.descriptor(parent)?;
+        self.look_up_at(parent, parent_fd.as_fd(), name)
+    }
+
+    pub(crate) fn look_up_at(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: impl AsFd,
+        name: &std::ffi::CStr,
+    ) -> Result<(Arc<Inode>, Statx)> {
+        let parent_fd = parent_fd.as_fd();
+        if !parent.mount().has_handles() {
+            return self.look_up_numbered(parent, parent_fd, name);
+        }
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let mut buffer = FileHandleBuf::default();
+        for _ in 0..ATTEMPTS_MAX {
+            let mount_id = match handle::name_to_handle(parent_fd, name, 0, &mut buffer) {
+                Ok(id) => id,
+                Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::OVERFLOW) => {
+                    return self.look_up_numbered(parent, parent_fd, name);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let stat = rustix::fs::statx(parent_fd, name, flags, BASIC)?;
+            let mount = if mount_id == parent.mount().id() {
+                Arc::clone(parent.mount())
+            } else {
+                match self.mounts.enter(mount_id, parent, parent_fd, name) {
+                    Err(Errno::ESTALE) => continue,
+                    entered => entered?,
+                }
+            };
+            if !mount.has_handles() {
+                return self.look_up_numbered(parent, parent_fd, name);
+            }
+            // Handle and attributes were read one after the other: they must be of one file.
+            let together = match mount.handle_is_of(&buffer, stat.stx_ino) {
+                Some(answer) => answer,
+                None => {
+                    let mut again = FileHandleBuf::default();
+                    let id = handle::name_to_handle(parent_fd, name, 0, &mut again)?;
+                    id == mount_id && again.bytes() == buffer.bytes()
+                }
+            };
+            if together {
+                let identity = Identity::by_handle(mount.index(), &buffer);
+                return self.enter_node(identity, &mount, stat, None);
+            }
+        }
+        Err(Errno::ESTALE)
+    }
+
+    fn look_up_numbered(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: impl AsFd,
+        name: &std::ffi::CStr,
+    ) -> Result<(Arc<Inode>, Statx)> {
+        let parent_fd = parent_fd.as_fd();
+        let (fd, stat) = self.open_component(parent_fd, name)?;
+        let mount = if stat.stx_mnt_id == parent.mount().id() {
+            Arc::clone(parent.mount())
+        } else {
+            self.mounts
+                .enter(stat.stx_mnt_id, parent, parent_fd, name)?
+        };
+        let identity = if mount.has_handles() {
+            let mut buffer = FileHandleBuf::default();
+            let flags = libc::AT_EMPTY_PATH as u32;
+            handle::name_to_handle(&fd, c"", flags, &mut buffer)?;
+            return self.enter_node(
+                Identity::by_handle(mount.index(), &buffer),
+                &mount,
+                stat,
+                Some((fd, None)),
+            );
+        } else {
+            numbered(mount.index(), &stat)
+        };
+        let place = crate::inode::Place {
+            parent: Arc::clone(parent),
+            name: name.to_owned(),
+        };
+        self.enter_node(identity, &mount, stat, Some((fd, Some(Box::new(place)))))
+    }
+
+    /// Counts a lookup of the file that an open descriptor stands for, found as `name` in `parent`
+    /// (or nowhere, for a file without a name).
+    pub(crate) fn look_up_opened(
+        &self,
+        parent: &Arc<Inode>,
+        name: Option<&std::ffi::CStr>,
+        fd: impl AsFd,
+    ) -> Result<(Arc<Inode>, Statx)> {
+        let mount = parent.mount();
+        let mask = BASIC | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(fd.as_fd(), c"", AtFlags::EMPTY_PATH, mask)?;
+        if mount.has_handles() {
+            let mut buffer = FileHandleBuf::default();
+            let flags = libc::AT_EMPTY_PATH as u32;
+            handle::name_to_handle(fd.as_fd(), c"", flags, &mut buffer)?;
+            return self.enter_node(
+                Identity::by_handle(mount.index(), &buffer),
+                mount,
+                stat,
+                None,
+            );
+        }
+        let place = name.map(|name| {
+            Box::new(crate::inode::Place {
+                parent: Arc::clone(parent),
+                name: name.to_owned(),
+            })
+        });
+        let path_fd = self.reopen(fd.as_fd(), libc::O_PATH)?;
+        self.enter_node(
+            numbered(mount.index(), &stat),
+            mount,
+            stat,
+            Some((path_fd, place)),
+        )
+    }
+
+    fn enter_node(
+        &self,
+        identity: Identity,
+        mount: &Arc<crate::mounts::LowerMount>,
+        stat: Statx,
+        held: Option<(OwnedFd, Option<Box<crate::inode::Place>>)>,
+    ) -> Result<(Arc<Inode>, Statx)> {
+        let (fd, place) = held.map_or((None, None), |(fd, place)| (Some(fd), place));
+        let file_type = u32::from(stat.stx_mode) & libc::S_IFMT;
+        let (inode, is_new) = self.nodes.look_up(NewInode {
+            identity,
+            mount,
+            file_type,
+            place,
+        })?;
+        if let Some(fd) = fd.filter(|_| is_new) {
+            self.descriptors.keep(&inode, fd);
+        }
+        Ok((inode, stat))
+    }
+}
+
+/// The identity of an inode without a file handle.
+pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
+    Identity::by_number(
+        mount,
+        stat.stx_ino,
+        (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
+    )
+}
+
+fn root_identity(mount: &crate::mounts::LowerMount, fd: impl AsFd) -> Result<Identity> {
+    let fd = fd.as_fd();
+    if mount.has_handles() {
+        let mut buffer = FileHandleBuf::default();
+        handle::name_to_handle(fd, c"", libc::AT_EMPTY_PATH as u32, &mut buffer)?;
+        return Ok(Identity::by_handle(mount.index(), &buffer));
+    }
+    let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, BASIC | StatxFlags::BTIME)?;
+    Ok(numbered(mount.index(), &stat))
+}
+
+/// Half of what the process may open; the other half is for clients' open files.
+fn default_budget() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(65_536);
+    (usize::try_from(limit).unwrap_or(65_536) / 2)
+        .saturating_sub(32)
+        .clamp(16, 16_384)
+}

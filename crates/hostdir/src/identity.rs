@@ -1,0 +1,95 @@
+//! What makes an inode that inode.
+
+use thrufs_sys::handle::FileHandleBuf;
+
+/// Where the number stands for mounts whose inodes have no file handle: these are told apart by
+/// inode number and time of birth.
+const KIND_NUMBER_AND_BIRTH: i32 = i32::MIN;
+
+/// Room for the handles of ext4 (8 bytes), tmpfs (12), XFS (12) and btrfs (20) without a heap
+/// allocation.
+const INLINE_BYTES: usize = 20;
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Bytes {
+    Inline(u8, [u8; INLINE_BYTES]),
+    Heap(Box<[u8]>),
+}
+
+/// The mount that an inode is seen through, by its number in the table of lower mounts, and its
+/// file handle there. A handle has a generation within, so that an inode number that was freed and
+/// given to another file makes another identity.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    mount: u32,
+    kind: i32,
+    bytes: Bytes,
+}
+
+impl Identity {
+    fn new(mount: u32, kind: i32, bytes: &[u8]) -> Identity {
+        let bytes = if bytes.len() <= INLINE_BYTES {
+            let mut inline = [0; INLINE_BYTES];
+            inline[..bytes.len()].copy_from_slice(bytes);
+            Bytes::Inline(bytes.len() as u8, inline)
+        } else {
+            Bytes::Heap(bytes.into())
+        };
+        Identity { mount, kind, bytes }
+    }
+
+    /// By file handle.
+    pub(crate) fn by_handle(mount: u32, handle: &FileHandleBuf) -> Identity {
+        Identity::new(mount, handle.kind(), handle.bytes())
+    }
+
+    /// By inode number and time of birth.
+    pub(crate) fn by_number(mount: u32, ino: u64, birth: (i64, u32)) -> Identity {
+        let mut bytes = [0; INLINE_BYTES];
+        bytes[..8].copy_from_slice(&ino.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&birth.0.to_ne_bytes());
+        bytes[16..20].copy_from_slice(&birth.1.to_ne_bytes());
+        Identity::new(mount, KIND_NUMBER_AND_BIRTH, &bytes)
+    }
+
+    /// The mount's number in the table of lower mounts.
+    pub(crate) fn mount(&self) -> u32 {
+        self.mount
+    }
+
+    /// The file handle, where there is one.
+    pub(crate) fn handle(&self) -> Option<(i32, &[u8])> {
+        let bytes = match &self.bytes {
+            Bytes::Inline(length, bytes) => &bytes[..usize::from(*length)],
+            Bytes::Heap(bytes) => bytes,
+        };
+        (self.kind != KIND_NUMBER_AND_BIRTH).then_some((self.kind, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_stays_small() {
+        assert!(size_of::<Identity>() <= 32, "{}", size_of::<Identity>());
+    }
+
+    #[test]
+    fn numbers_and_handles_never_meet() {
+        let by_number = Identity::by_number(0, 5, (7, 9));
+        assert!(by_number.handle().is_none());
+        assert!(by_number == Identity::by_number(0, 5, (7, 9)));
+        assert!(by_number != Identity::by_number(0, 5, (7, 10)));
+        assert!(by_number != Identity::by_number(1, 5, (7, 9)));
+    }
+
+    #[test]
+    fn long_handles_are_kept_whole() {
+        let bytes: Vec<u8> = (0..100).collect();
+        let handle = FileHandleBuf::from_parts(3, &bytes).expect("fits");
+        let identity = Identity::by_handle(2, &handle);
+        assert_eq!(identity.handle(), Some((3, &bytes[..])));
+    }
+}

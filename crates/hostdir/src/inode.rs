@@ -1,0 +1,216 @@
+//! One inode that the kernel knows.
+
+use crate::identity::Identity;
+use crate::mounts::LowerMount;
+use parking_lot::Mutex;
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use thrufs::LowerFile;
+use thrufs_abi::NodeId;
+
+/// Where an inode without a file handle was last seen.
+pub(crate) struct Place {
+    pub(crate) parent: Arc<Inode>,
+    pub(crate) name: CString,
+}
+
+/// See the module. Shared by everybody who works on the inode at the moment; the table of nodes
+/// holds it until the kernel forgets it.
+pub(crate) struct Inode {
+    node: NodeId,
+    identity: Identity,
+    mount: Arc<LowerMount>,
+    /// `S_IFMT` bits.
+    file_type: u32,
+    lookups: AtomicU64,
+    /// An `O_PATH` descriptor, as long as the budget allows.
+    descriptor: Mutex<Option<Arc<OwnedFd>>>,
+    /// Set whenever the descriptor is used; the clock that takes descriptors back clears it.
+    recently_used: AtomicBool,
+    /// In the queue of forgotten nodes that stay known for `export`.
+    pub(crate) dormant: AtomicBool,
+    /// What the file was like when the kernel last cached its data; 0 for never.
+    cached_version: AtomicU64,
+    /// The file as some client has it open: the way to an inode whose last name is gone.
+    opened: Mutex<Weak<LowerFile>>,
+    place: Mutex<Option<Box<Place>>>,
+}
+
+/// A descriptor good for `*at` calls with `AT_EMPTY_PATH`, kept alive while it is used.
+pub(crate) enum Descriptor {
+    /// The inode's own `O_PATH` descriptor.
+    Cached(Arc<OwnedFd>),
+    /// A client's open file.
+    Opened(Arc<LowerFile>),
+}
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Descriptor::Cached(fd) => fd.as_fd(),
+            Descriptor::Opened(file) => file.as_fd(),
+        }
+    }
+}
+
+impl Inode {
+    pub(crate) fn new(
+        node: NodeId,
+        identity: Identity,
+        mount: Arc<LowerMount>,
+        file_type: u32,
+        place: Option<Box<Place>>,
+    ) -> Inode {
+        mount.node_added();
+        Inode {
+            node,
+            identity,
+            mount,
+            file_type,
+            lookups: AtomicU64::new(1),
+            descriptor: Mutex::new(None),
+            recently_used: AtomicBool::new(false),
+            dormant: AtomicBool::new(false),
+            cached_version: AtomicU64::new(0),
+            opened: Mutex::new(Weak::new()),
+            place: Mutex::new(place),
+        }
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn mount(&self) -> &Arc<LowerMount> {
+        &self.mount
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.file_type == libc::S_IFDIR
+    }
+
+    pub(crate) fn is_regular(&self) -> bool {
+        self.file_type == libc::S_IFREG
+    }
+
+    pub(crate) fn is_symbolic_link(&self) -> bool {
+        self.file_type == libc::S_IFLNK
+    }
+
+    pub(crate) fn lookups(&self) -> u64 {
+        self.lookups.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn add_lookup(&self) {
+        self.lookups.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes back lookups and returns how many are left; a client that forgets more than it was
+    /// told of ends at zero.
+    pub(crate) fn take_lookups(&self, count: u64) -> u64 {
+        let before = self
+            .lookups
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+                Some(n.saturating_sub(count))
+            })
+            .unwrap_or(0);
+        before.saturating_sub(count)
+    }
+
+    pub(crate) fn cached_descriptor(&self) -> Option<Arc<OwnedFd>> {
+        let fd = self.descriptor.lock().clone()?;
+        self.recently_used.store(true, Ordering::Relaxed);
+        Some(fd)
+    }
+
+    /// Keeps `fd` unless another thread was faster, and returns the one that is kept.
+    pub(crate) fn keep_descriptor(&self, fd: OwnedFd) -> (Arc<OwnedFd>, bool) {
+        let mut kept = self.descriptor.lock();
+        self.recently_used.store(true, Ordering::Relaxed);
+        if let Some(other) = &*kept {
+            return (Arc::clone(other), false);
+        }
+        let fd = Arc::new(fd);
+        *kept = Some(Arc::clone(&fd));
+        (fd, true)
+    }
+
+    /// Whether the inode can be found again without its descriptor.
+    pub(crate) fn can_be_found_again(&self) -> bool {
+        self.identity.handle().is_some() || self.place.lock().is_some()
+    }
+
+    /// Takes the descriptor back if it was not used since the clock came by last.
+    pub(crate) fn give_up_descriptor(&self) -> Option<Arc<OwnedFd>> {
+        if self.recently_used.swap(false, Ordering::Relaxed) || !self.can_be_found_again() {
+            return None;
+        }
+        self.descriptor.lock().take()
+    }
+
+    /// Whether there is no descriptor, without counting as a use.
+    pub(crate) fn cached_descriptor_is_gone(&self) -> bool {
+        self.descriptor.lock().is_none()
+    }
+
+    /// Takes the descriptor back, recently used or not.
+    pub(crate) fn drop_descriptor(&self) {
+        if self.can_be_found_again() {
+            self.descriptor.lock().take();
+        }
+    }
+
+    pub(crate) fn set_opened(&self, file: &Arc<LowerFile>) {
+        *self.opened.lock() = Arc::downgrade(file);
+    }
+
+    pub(crate) fn opened(&self) -> Option<Arc<LowerFile>> {
+        self.opened.lock().upgrade()
+    }
+
+    pub(crate) fn place(&self) -> Option<(Arc<Inode>, CString)> {
+        self.place
+            .lock()
+            .as_ref()
+            .map(|place| (Arc::clone(&place.parent), place.name.clone()))
+    }
+
+    pub(crate) fn set_place(&self, place: Option<Box<Place>>) {
+        // The old place may hold the last reference to a parent: let go of it outside the lock.
+        let old = std::mem::replace(&mut *self.place.lock(), place);
+        drop(old);
+    }
+
+    /// Whether the kernel's cached data are of this version; remembers it for the next time.
+    pub(crate) fn same_version_as_cached(&self, version: u64) -> bool {
+        self.cached_version.swap(version, Ordering::Relaxed) == version
+    }
+
+    pub(crate) fn set_cached_version(&self, version: u64) {
+        self.cached_version.store(version, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Inode {
+    fn drop(&mut self) {
+        self.mount.node_removed();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_fits_the_budget_of_300_bytes() {
+        // With the two counts of Arc, a slot in the table and an entry in the map.
+        let bytes = size_of::<Inode>() + 16 + 24 + 8;
+        assert!(bytes <= 200, "{bytes} bytes an inode");
+    }
+}

@@ -1,0 +1,322 @@
+//! The mounts that make up the served tree.
+//!
+//! A source is one mount, and whatever is mounted on directories in it. Each is met when a lookup
+//! walks into it, known by the kernel's id for the mount, and let go when no node of it is left or
+//! when it was idle for a while, so that it can be unmounted beneath.
+
+use crate::inode::Inode;
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+use thrufs::{Errno, NoWait, Result};
+use thrufs_sys::handle::{self, FileHandleBuf};
+
+/// `STATX_MNT_ID_UNIQUE` (Linux 6.8): the id that is never used twice.
+const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+
+const EXT_MAGIC: u64 = 0xef53;
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;
+const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+const XFS_MAGIC: u64 = 0x5846_5342;
+const BTRFS_MAGIC: u64 = 0x9123_683e;
+/// File systems whose close(2) reports errors, and which know callers by their ids: NFS, SMB, CIFS,
+/// Ceph, AFS, 9P, FUSE.
+const REMOTE_MAGICS: &[u64] = &[
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x00c3_6400,
+    0x5346_414f,
+    0x0102_1997,
+    0x6573_5546,
+];
+
+/// Where a handle shows the inode number, so that a handle and a stat taken one after the other
+/// can be seen to belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NumberInHandle {
+    /// First 4 bytes (ext2, ext3, ext4).
+    Low32,
+    /// First 8 bytes or first 4, by the handle's length (XFS, btrfs).
+    Start,
+    /// After a generation of 4 bytes: low and high half (tmpfs).
+    AfterGeneration,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// One mount beneath.
+pub(crate) struct LowerMount {
+    index: u32,
+    id: u64,
+    /// Some open directory of the mount: what file handles are opened against. Empty while the
+    /// mount is let go.
+    anchor: RwLock<Option<Arc<OwnedFd>>>,
+    has_handles: bool,
+    number_in_handle: NumberInHandle,
+    no_wait: NoWait,
+    is_remote: bool,
+    /// The directory it is mounted on, to find it again; none for the source's own mount.
+    mounted_on: Option<(Arc<Inode>, CString)>,
+    nodes: AtomicUsize,
+    open_files: AtomicUsize,
+    last_used_ms: AtomicU64,
+}
+
+impl LowerMount {
+    /// Its number in the table.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The kernel's id.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether its inodes have file handles that we may open.
+    pub(crate) fn has_handles(&self) -> bool {
+        self.has_handles
+    }
+
+    /// How reads of its files may be tried.
+    pub(crate) fn no_wait(&self) -> NoWait {
+        self.no_wait
+    }
+
+    /// Whether it lives in memory, so that nothing on it waits for a device.
+    pub(crate) fn is_memory(&self) -> bool {
+        self.no_wait == NoWait::Memory
+    }
+
+    /// Whether another machine or process serves it.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    pub(crate) fn node_added(&self) {
+        self.nodes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn node_removed(&self) {
+        self.nodes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn file_opened(&self) {
+        self.open_files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn file_closed(&self) {
+        self.open_files.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a handle and a stat are of one inode; `None` when this file system's handles do
+    /// not tell.
+    pub(crate) fn handle_is_of(&self, handle: &FileHandleBuf, ino: u64) -> Option<bool> {
+        let bytes = handle.bytes();
+        let word = |at: usize| -> Option<u64> {
+            let bytes = bytes.get(at..at + 4)?;
+            Some(u64::from(u32::from_ne_bytes(bytes.try_into().ok()?)))
+        };
+        let number = match self.number_in_handle {
+            NumberInHandle::Unknown => return None,
+            NumberInHandle::Low32 => return Some(word(0)? == ino & 0xffff_ffff),
+            NumberInHandle::AfterGeneration => word(4)? | word(8)? << 32,
+            NumberInHandle::Start if bytes.len() <= 8 => return Some(word(0)? == ino),
+            NumberInHandle::Start => word(0)? | word(4)? << 32,
+        };
+        Some(number == ino)
+    }
+
+    /// The inode number that clients see. Numbers of submounts are made different from those of
+    /// the source, since clients see one device: programs that recognise hard links by device and
+    /// number would otherwise take two files for one.
+    pub(crate) fn client_ino(&self, ino: u64) -> u64 {
+        if self.index == 0 {
+            return ino;
+        }
+        ino ^ (u64::from(self.index) << 48)
+    }
+}
+
+/// All lower mounts that are in use.
+pub(crate) struct Mounts {
+    list: RwLock<Vec<Arc<LowerMount>>>,
+    next_index: Mutex<u32>,
+    started: Instant,
+}
+
+impl Mounts {
+    /// Starts with the mount that `source`, an open directory, lies on.
+    pub(crate) fn of_source(source: OwnedFd) -> Result<(Mounts, Arc<LowerMount>)> {
+        let id = mount_id(source.as_fd(), c"")?;
+        let mount = Arc::new(probe(0, id, source, None)?);
+        let mounts = Mounts {
+            list: RwLock::new(vec![Arc::clone(&mount)]),
+            next_index: Mutex::new(1),
+            started: Instant::now(),
+        };
+        Ok((mounts, mount))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// The mount with the kernel's id `id`, met when walking to `name` in `parent`.
+    pub(crate) fn enter(
+        &self,
+        id: u64,
+        parent: &Arc<Inode>,
+        parent_fd: impl AsFd,
+        name: &CStr,
+    ) -> Result<Arc<LowerMount>> {
+        if let Some(known) = self.list.read().iter().find(|mount| mount.id == id) {
+            return Ok(Arc::clone(known));
+        }
+        let anchor = open_anchor(parent_fd.as_fd(), name)?;
+        if mount_id(anchor.as_fd(), c"")? != id {
+            // Mounted or unmounted in between: the caller looks again.
+            return Err(Errno::ESTALE);
+        }
+        let mut list = self.list.write();
+        if let Some(known) = list.iter().find(|mount| mount.id == id) {
+            return Ok(Arc::clone(known));
+        }
+        let index = {
+            let mut next = self.next_index.lock();
+            let index = *next;
+            *next = next.checked_add(1).ok_or(Errno::ENFILE)?;
+            index
+        };
+        let mounted_on = Some((Arc::clone(parent), name.to_owned()));
+        let mount = Arc::new(probe(index, id, anchor, mounted_on)?);
+        mount.last_used_ms.store(self.now_ms(), Ordering::Relaxed);
+        list.push(Arc::clone(&mount));
+        Ok(mount)
+    }
+
+    /// The directory against which the mount's file handles are opened.
+    pub(crate) fn anchor(
+        &self,
+        mount: &LowerMount,
+        parent_descriptor: impl FnOnce(&Arc<Inode>) -> Result<crate::inode::Descriptor>,
+    ) -> Result<Arc<OwnedFd>> {
+        if mount.index != 0 {
+            mount.last_used_ms.store(self.now_ms(), Ordering::Relaxed);
+        }
+        if let Some(anchor) = &*mount.anchor.read() {
+            return Ok(Arc::clone(anchor));
+        }
+        let (parent, name) = mount.mounted_on.as_ref().ok_or(Errno::ESTALE)?;
+        let parent = parent_descriptor(parent)?;
+        let fd = open_anchor(parent.as_fd(), name)?;
+        if mount_id(fd.as_fd(), c"")? != mount.id {
+            return Err(Errno::ESTALE);
+        }
+        let fd = Arc::new(fd);
+        *mount.anchor.write() = Some(Arc::clone(&fd));
+        Ok(fd)
+    }
+
+    /// Lets go of submounts without nodes, and returns the numbers of those that had no open file
+    /// and were not used for `idle_ms`: their descriptors are to be dropped.
+    pub(crate) fn sweep(&self, idle_ms: u64) -> Vec<u32> {
+        let now = self.now_ms();
+        let mut idle = Vec::new();
+        let mut list = self.list.write();
+        list.retain(|mount| mount.index == 0 || mount.nodes.load(Ordering::Relaxed) > 0);
+        for mount in list
+            .iter()
+            .filter(|mount| mount.index != 0 && mount.has_handles)
+        {
+            let unused = now.saturating_sub(mount.last_used_ms.load(Ordering::Relaxed));
+            if unused >= idle_ms && mount.open_files.load(Ordering::Relaxed) == 0 {
+                *mount.anchor.write() = None;
+                idle.push(mount.index);
+            }
+        }
+        idle
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.read().len()
+    }
+}
+
+/// The bits of statx(2) that ask for a mount id of the kind that file handles come with.
+pub(crate) fn mount_id_mask() -> StatxFlags {
+    if handle::mount_ids_are_unique() {
+        StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE)
+    } else {
+        StatxFlags::MNT_ID
+    }
+}
+
+fn mount_id(fd: impl AsFd, name: &CStr) -> Result<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    Ok(rustix::fs::statx(fd, name, flags, mount_id_mask())?.stx_mnt_id)
+}
+
+fn open_anchor(parent: impl AsFd, name: &CStr) -> Result<OwnedFd> {
+    // Read access, because open_by_handle_at(2) takes no O_PATH descriptor. A mount of a single
+    // file is no directory: O_NONBLOCK, should it be a fifo or a device.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(
+        parent,
+        name,
+        flags,
+        Mode::empty(),
+        resolve,
+    )?)
+}
+
+fn probe(
+    index: u32,
+    id: u64,
+    anchor: OwnedFd,
+    mounted_on: Option<(Arc<Inode>, CString)>,
+) -> Result<LowerMount> {
+    let magic = rustix::fs::fstatfs(&anchor)?.f_type as u64 & 0xffff_ffff;
+    let no_wait = match magic {
+        TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC => NoWait::Memory,
+        _ => NoWait::Supported,
+    };
+    let number_in_handle = match magic {
+        EXT_MAGIC => NumberInHandle::Low32,
+        TMPFS_MAGIC => NumberInHandle::AfterGeneration,
+        XFS_MAGIC | BTRFS_MAGIC => NumberInHandle::Start,
+        _ => NumberInHandle::Unknown,
+    };
+    Ok(LowerMount {
+        index,
+        id,
+        has_handles: handles_open(anchor.as_fd()),
+        anchor: RwLock::new(Some(Arc::new(anchor))),
+        number_in_handle,
+        no_wait,
+        is_remote: REMOTE_MAGICS.contains(&magic),
+        mounted_on,
+        nodes: AtomicUsize::new(0),
+        open_files: AtomicUsize::new(0),
+        last_used_ms: AtomicU64::new(0),
+    })
+}
+
+/// Whether inodes here have handles, and whether this process may open them.
+fn handles_open(anchor: impl AsFd) -> bool {
+    let mut buffer = FileHandleBuf::default();
+    let flags = libc::AT_EMPTY_PATH as u32;
+    if handle::name_to_handle(anchor.as_fd(), c"", flags, &mut buffer).is_err() {
+        return false;
+    }
+    handle::open_by_handle(anchor.as_fd(), &buffer, libc::O_PATH | libc::O_CLOEXEC).is_ok()
+}

@@ -1,0 +1,179 @@
+//! The inodes that the kernel knows: found by node id, and by identity.
+//!
+//! **Who may touch what.** The table of slots (node id → inode) has a lock per slot. The map from
+//! identity to slot is cut into shards, each under its own lock. A lookup raises an inode's count
+//! under its shard's lock; a forget that brings a count to zero takes the same lock, looks again,
+//! and only then removes the inode from both. So an inode found in the map has not been removed,
+//! and never is while it has lookups. A shard's lock is taken before a slot's, never after.
+
+use crate::identity::Identity;
+use crate::inode::{Inode, Place};
+use crate::mounts::LowerMount;
+use crate::slots::Slots;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use thrufs::{Errno, Result};
+use thrufs_abi::NodeId;
+
+const SHARDS: usize = 16;
+
+pub(crate) struct Nodes {
+    slots: Slots<Inode>,
+    shards: [Mutex<HashTable<u32>>; SHARDS],
+    hasher: DefaultHashBuilder,
+    /// Forgotten nodes that stay known, the longest forgotten first.
+    dormant: Mutex<VecDeque<NodeId>>,
+    dormant_max: usize,
+}
+
+/// What a new inode is made of.
+pub(crate) struct NewInode<'a> {
+    pub(crate) identity: Identity,
+    pub(crate) mount: &'a Arc<LowerMount>,
+    pub(crate) file_type: u32,
+    pub(crate) place: Option<Box<Place>>,
+}
+
+impl Nodes {
+    /// Keeps up to `dormant_max` forgotten nodes, so that their ids can be looked up again.
+    pub(crate) fn new(dormant_max: usize) -> Nodes {
+        Nodes {
+            slots: Slots::starting_at(NodeId::ROOT.0 as u32),
+            shards: std::array::from_fn(|_| Mutex::new(HashTable::new())),
+            hasher: DefaultHashBuilder::default(),
+            dormant: Mutex::new(VecDeque::new()),
+            dormant_max,
+        }
+    }
+
+    /// The inode with this node id.
+    pub(crate) fn get(&self, node: NodeId) -> Result<Arc<Inode>> {
+        self.slots.get(node.0).ok_or(Errno::ESTALE)
+    }
+
+    /// How many inodes are known, the dormant ones among them.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<HashTable<u32>> {
+        // The table uses the low and the top bits itself.
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+
+    /// The inode with this identity, a new one if there was none. Either way it has one lookup
+    /// more than before. The second value says whether it is new.
+    pub(crate) fn look_up(&self, new: NewInode<'_>) -> Result<(Arc<Inode>, bool)> {
+        let hash = self.hasher.hash_one(&new.identity);
+        let mut shard = self.shard(hash).lock();
+        let found = shard.find(hash, |&index| {
+            self.slots
+                .get_by_index(index)
+                .is_some_and(|inode| *inode.identity() == new.identity)
+        });
+        if let Some(inode) = found.and_then(|&index| self.slots.get_by_index(index)) {
+            inode.add_lookup();
+            drop(shard);
+            if new.place.is_some() {
+                inode.set_place(new.place);
+            }
+            return Ok((inode, false));
+        }
+        let inode = self
+            .slots
+            .insert_with(|id| {
+                let mount = Arc::clone(new.mount);
+                Inode::new(NodeId(id), new.identity, mount, new.file_type, new.place)
+            })
+            .map_err(|_| Errno::ENFILE)?;
+        shard.insert_unique(hash, inode.node().0 as u32, |&index| self.hash_at(index));
+        Ok((inode, true))
+    }
+
+    /// The inode with this identity, if it is known; its count stays.
+    pub(crate) fn find(&self, identity: &Identity) -> Option<Arc<Inode>> {
+        let hash = self.hasher.hash_one(identity);
+        let shard = self.shard(hash).lock();
+        let index = shard.find(hash, |&index| {
+            self.slots
+                .get_by_index(index)
+                .is_some_and(|inode| inode.identity() == identity)
+        })?;
+        self.slots.get_by_index(*index)
+    }
+
+    fn hash_at(&self, index: u32) -> u64 {
+        // Every index in a shard has its inode: both are removed under the shard's lock.
+        self.slots
+            .get_by_index(index)
+            .map_or(0, |inode| self.hasher.hash_one(inode.identity()))
+    }
+
+    /// Raises the count of a node found by its id, which may be dormant.
+    pub(crate) fn look_up_again(&self, node: NodeId) -> Result<Arc<Inode>> {
+        let inode = self.get(node)?;
+        let shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
+        if self.slots.get(node.0).is_none() {
+            return Err(Errno::ESTALE);
+        }
+        inode.add_lookup();
+        drop(shard);
+        Ok(inode)
+    }
+
+    /// Takes back `count` lookups.
+    pub(crate) fn forget(&self, node: NodeId, count: u64) {
+        let Some(inode) = self.slots.get(node.0) else {
+            return;
+        };
+        if node == NodeId::ROOT || inode.take_lookups(count) > 0 {
+            return;
+        }
+        if self.dormant_max > 0 {
+            self.fall_asleep(&inode);
+        } else {
+            self.remove_if_forgotten(&inode);
+        }
+    }
+
+    fn remove_if_forgotten(&self, inode: &Inode) {
+        let hash = self.hasher.hash_one(inode.identity());
+        let mut shard = self.shard(hash).lock();
+        if inode.lookups() > 0 {
+            return;
+        }
+        let index = inode.node().0 as u32;
+        // Somebody else may have removed it already, and the slot may have another inode by now.
+        let Some(removed) = self.slots.remove(inode.node().0) else {
+            return;
+        };
+        if let Ok(entry) = shard.find_entry(hash, |&other| other == index) {
+            entry.remove();
+        }
+        drop(shard);
+        // Its last reference may close a descriptor: after the lock.
+        drop(removed);
+    }
+
+    fn fall_asleep(&self, inode: &Arc<Inode>) {
+        inode.drop_descriptor();
+        let mut dormant = self.dormant.lock();
+        if !inode.dormant.swap(true, Ordering::Relaxed) {
+            dormant.push_back(inode.node());
+        }
+        let oldest = if dormant.len() > self.dormant_max {
+            dormant.pop_front()
+        } else {
+            None
+        };
+        drop(dormant);
+        if let Some(oldest) = oldest.and_then(|node| self.slots.get(node.0)) {
+            oldest.dormant.store(false, Ordering::Relaxed);
+            self.remove_if_forgotten(&oldest);
+        }
+    }
+}

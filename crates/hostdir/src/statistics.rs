@@ -1,0 +1,39 @@
+//! Figures of a served directory.
+
+use std::fmt;
+
+/// What is in the tables at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Inodes that the kernel knows, and forgotten ones kept for `export`.
+    pub inodes: usize,
+    /// Descriptors kept for inodes.
+    pub descriptors: usize,
+    /// Descriptors taken back because the budget was used up.
+    pub descriptors_evicted: u64,
+    /// Files that clients have open.
+    pub open_files: usize,
+    /// Directories that clients have open.
+    pub open_directories: usize,
+    /// Mounts beneath, the source's own among them.
+    pub mounts: usize,
+    /// Owners of shared POSIX locks.
+    pub lock_owners: usize,
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "inodes={} descriptors={} evicted={} open_files={} open_directories={} mounts={} \
+             lock_owners={}",
+            self.inodes,
+            self.descriptors,
+            self.descriptors_evicted,
+            self.open_files,
+            self.open_directories,
+            self.mounts,
+            self.lock_owners
+        )
+    }
+}

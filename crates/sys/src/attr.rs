@@ -1,0 +1,167 @@
+//! Mode and size by `O_PATH` descriptor.
+//!
+//! Owner and times need nothing here: `rustix::fs::chownat` and `utimensat` take an `O_PATH`
+//! descriptor with an empty path and `AtFlags::EMPTY_PATH`.
+//!
+//! # Safety
+//!
+//! Only NUL-terminated paths that live across the call are given to the kernel.
+
+#![allow(unsafe_code)]
+
+use crate::proc_fd::{Link, reopen};
+use crate::raw::{check, check_int};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, Result};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One number on every architecture that this crate compiles for (asm-generic and x86_64).
+const SYS_FCHMODAT2: libc::c_long = 452;
+
+/// Set once `fchmodat2` was answered ENOSYS (before Linux 6.6, or a filter older than it).
+static WITHOUT_FCHMODAT2: AtomicBool = AtomicBool::new(false);
+
+/// Sets the permission bits (07777) of the inode behind `descriptor`, which may be `O_PATH`. The
+/// kernel clears the set-group-id bit where the caller may not set it.
+///
+/// # Errors
+/// EOPNOTSUPP for a symbolic link, EPERM, EROFS.
+pub fn chmod(descriptor: impl AsFd, mode: u32) -> Result<()> {
+    let descriptor = descriptor.as_fd();
+    if !WITHOUT_FCHMODAT2.load(Ordering::Relaxed) {
+        // SAFETY: the empty path ends in NUL.
+        let answer = unsafe {
+            libc::syscall(
+                SYS_FCHMODAT2,
+                descriptor.as_raw_fd(),
+                c"".as_ptr(),
+                mode & 0o7777,
+                libc::AT_EMPTY_PATH,
+            )
+        };
+        match check(answer) {
+            Err(Errno::NOSYS) => WITHOUT_FCHMODAT2.store(true, Ordering::Relaxed),
+            answer => return answer.map(drop),
+        }
+    }
+    let link = Link::of(descriptor);
+    // SAFETY: the path ends in NUL.
+    let answer = unsafe { libc::chmod(link.absolute().as_ptr(), mode & 0o7777) };
+    check_int(answer).map(drop)
+}
+
+/// Sets the size, bytes, of the file behind `descriptor`, which may be `O_PATH`; write permission
+/// is checked as `truncate(2)` checks it. One system call, three where `/proc` is not mounted.
+///
+/// # Errors
+/// EISDIR, EINVAL for other than files and for sizes above `i64::MAX`, EFBIG, ETXTBSY, EACCES.
+pub fn truncate(descriptor: impl AsFd, length: u64) -> Result<()> {
+    let descriptor = descriptor.as_fd();
+    let signed = i64::try_from(length).map_err(|_| Errno::INVAL)?;
+    let link = Link::of(descriptor);
+    // SAFETY: the path ends in NUL.
+    let answer = unsafe { libc::truncate(link.absolute().as_ptr(), signed) };
+    match check_int(answer) {
+        // No `/proc` to be seen from here: there is no truncateat.
+        Err(Errno::NOENT) => {
+            let file = reopen(descriptor, OFlags::WRONLY | OFlags::NONBLOCK)?;
+            rustix::fs::ftruncate(file, length)
+        }
+        answer => answer.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_ground::{directories, is_root, open};
+    use rustix::fs::{AtFlags, StatxFlags, Timespec, Timestamps};
+    use std::os::fd::OwnedFd;
+
+    fn stat(descriptor: &OwnedFd) -> rustix::fs::Statx {
+        let mask = StatxFlags::BASIC_STATS;
+        rustix::fs::statx(descriptor, c"", AtFlags::EMPTY_PATH, mask).unwrap()
+    }
+
+    fn modes(place: &std::path::Path) {
+        let path = place.join("file");
+        drop(open(&path, OFlags::CREATE | OFlags::WRONLY));
+        let file = open(&path, OFlags::PATH);
+        for mode in [0o640, 0o4711, 0o1000, 0o177_7777] {
+            chmod(&file, mode).unwrap();
+            assert_eq!(u32::from(stat(&file).stx_mode) & 0o7777, mode & 0o7777);
+        }
+        let link = place.join("link");
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        assert_eq!(
+            chmod(open(&link, OFlags::PATH), 0o600),
+            Err(Errno::OPNOTSUPP)
+        );
+        std::fs::remove_file(link).unwrap();
+    }
+
+    #[test]
+    fn chmod_by_the_new_call_and_the_old() {
+        for place in directories() {
+            modes(place.path());
+            let before = WITHOUT_FCHMODAT2.swap(true, Ordering::Relaxed);
+            modes(place.path());
+            WITHOUT_FCHMODAT2.store(before, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn number_is_libc_s() {
+        #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+        assert_eq!(SYS_FCHMODAT2, libc::SYS_fchmodat2);
+    }
+
+    #[test]
+    fn truncate_by_path_descriptor() {
+        for place in directories() {
+            let path = place.path().join("file");
+            std::fs::write(&path, b"content").unwrap();
+            let file = open(&path, OFlags::PATH);
+            truncate(&file, 3).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), b"con");
+            truncate(&file, 1 << 20).unwrap();
+            assert_eq!(stat(&file).stx_size, 1 << 20);
+            assert_eq!(truncate(&file, u64::MAX), Err(Errno::INVAL));
+            assert_eq!(
+                truncate(open(place.path(), OFlags::PATH), 0),
+                Err(Errno::ISDIR)
+            );
+        }
+    }
+
+    /// What this module leaves to `rustix`, on the descriptors that matter.
+    #[test]
+    fn rustix_sets_owner_and_times_of_a_link_by_path_descriptor() {
+        if !is_root() {
+            return;
+        }
+        for place in directories() {
+            let link = place.path().join("link");
+            std::os::unix::fs::symlink("nowhere", &link).unwrap();
+            let link = open(&link, OFlags::PATH);
+            let owner = Some(rustix::fs::Uid::from_raw(4242));
+            rustix::fs::chownat(&link, c"", owner, None, AtFlags::EMPTY_PATH).unwrap();
+            let when = Timespec {
+                tv_sec: 1_000_000,
+                tv_nsec: 5,
+            };
+            let times = Timestamps {
+                last_access: when,
+                last_modification: when,
+            };
+            rustix::fs::utimensat(&link, c"", &times, AtFlags::EMPTY_PATH).unwrap();
+            let stat = stat(&link);
+            assert_eq!((stat.stx_uid, stat.stx_gid), (4242, 0));
+            assert_eq!(
+                (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+                (1_000_000, 5)
+            );
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! Credentials of one thread.
+//!
+//! The kernel keeps credentials per thread; the C library makes them the whole process's by
+//! signalling every thread. A server that acts for many callers at once needs the kernel's way, so
+//! everything here is a raw system call and touches the calling thread alone. A thread started
+//! afterwards inherits what its creator had then.
+//!
+//! # Safety
+//!
+//! Credentials decide what calls are allowed, not what memory means. The one pointer passed is a
+//! slice of group ids with its length. `unshare` is called with flags that touch the working
+//! directory, root, umask and mounts, never the descriptor table (which I/O safety rests on).
+
+#![allow(unsafe_code)]
+
+use crate::raw::check;
+use rustix::fs::Mode;
+use rustix::io::{Errno, Result};
+use rustix::process::Signal;
+use rustix::thread::{CapabilitiesSecureBits, UnshareFlags};
+
+/// A set of capabilities, 64 bits with a named constant for each (`Capabilities::FSETID`, ...).
+pub use rustix::thread::CapabilitySet as Capabilities;
+
+/// "Nobody": what −1 is as an id. The kernel's calls take it for "no change" and never for an id.
+const NO_ID: u32 = u32::MAX;
+
+/// Sets the file-system user id of the calling thread: who its file operations act as. One system
+/// call; a refusal (no CAP_SETUID) is **silent**, as `setfsuid(2)` has it: [`set_fsuid_checked`]
+/// asks. Leaving or reaching id zero takes or gives capabilities, unless
+/// [`keep_capabilities_on_setuid`] was called.
+///
+/// # Errors
+/// EINVAL for `u32::MAX`.
+pub fn set_fsuid(uid: u32) -> Result<()> {
+    if uid == NO_ID {
+        return Err(Errno::INVAL);
+    }
+    swap_fsuid(uid);
+    Ok(())
+}
+
+/// Sets the file-system group id of the calling thread, as [`set_fsuid`] does the user id.
+///
+/// # Errors
+/// EINVAL for `u32::MAX`.
+pub fn set_fsgid(gid: u32) -> Result<()> {
+    if gid == NO_ID {
+        return Err(Errno::INVAL);
+    }
+    swap_fsgid(gid);
+    Ok(())
+}
+
+/// As [`set_fsuid`], with a second call to see whether it took.
+///
+/// # Errors
+/// EPERM when the kernel refused, EINVAL for `u32::MAX`.
+pub fn set_fsuid_checked(uid: u32) -> Result<()> {
+    set_fsuid(uid)?;
+    if current_fsuid() == uid {
+        Ok(())
+    } else {
+        Err(Errno::PERM)
+    }
+}
+
+/// As [`set_fsgid`], with a second call to see whether it took.
+///
+/// # Errors
+/// EPERM when the kernel refused, EINVAL for `u32::MAX`.
+pub fn set_fsgid_checked(gid: u32) -> Result<()> {
+    set_fsgid(gid)?;
+    if current_fsgid() == gid {
+        Ok(())
+    } else {
+        Err(Errno::PERM)
+    }
+}
+
+/// The file-system user id of the calling thread.
+#[must_use]
+pub fn current_fsuid() -> u32 {
+    swap_fsuid(NO_ID)
+}
+
+/// The file-system group id of the calling thread.
+#[must_use]
+pub fn current_fsgid() -> u32 {
+    swap_fsgid(NO_ID)
+}
+
+/// Gives the id from before. There is no error: −1 as an id changes nothing.
+fn swap_fsuid(uid: u32) -> u32 {
+    // SAFETY: takes and gives numbers only.
+    let before = unsafe { libc::syscall(libc::SYS_setfsuid, uid) };
+    before as u32
+}
+
+fn swap_fsgid(gid: u32) -> u32 {
+    // SAFETY: takes and gives numbers only.
+    let before = unsafe { libc::syscall(libc::SYS_setfsgid, gid) };
+    before as u32
+}
+
+/// Sets the supplementary groups of the calling thread.
+///
+/// # Errors
+/// EPERM without CAP_SETGID, EINVAL above 65,536 groups or for an id without mapping.
+pub fn set_groups(groups: &[u32]) -> Result<()> {
+    // SAFETY: pointer and count of one slice, which is only read.
+    let answer = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+    check(answer).map(drop)
+}
+
+/// Makes the calling thread's capabilities independent of its user ids (SECBIT_NO_SETUID_FIXUP, not
+/// locked): acting as another file-system user then keeps CAP_DAC_OVERRIDE and the rest of the
+/// file-system capabilities, which setfsuid otherwise takes away.
+///
+/// # Errors
+/// EPERM without CAP_SETPCAP.
+pub fn keep_capabilities_on_setuid() -> Result<()> {
+    let bits = rustix::thread::capabilities_secure_bits()?;
+    if bits.contains(CapabilitiesSecureBits::NO_SETUID_FIXUP) {
+        return Ok(());
+    }
+    let bits = bits | CapabilitiesSecureBits::NO_SETUID_FIXUP;
+    rustix::thread::set_capabilities_secure_bits(bits)
+}
+
+/// The effective capabilities of the calling thread.
+///
+/// # Errors
+/// None that a running kernel is known to give.
+pub fn thread_effective() -> Result<Capabilities> {
+    Ok(rustix::thread::capabilities(None)?.effective)
+}
+
+/// The permitted capabilities of the calling thread: those it may make effective.
+///
+/// # Errors
+/// None that a running kernel is known to give.
+pub fn thread_permitted() -> Result<Capabilities> {
+    Ok(rustix::thread::capabilities(None)?.permitted)
+}
+
+/// Makes exactly `wanted` effective for the calling thread; its permitted and inheritable sets stay,
+/// so what is put down can be taken up again. Two system calls.
+///
+/// # Errors
+/// EPERM when `wanted` is not within the permitted set.
+pub fn set_thread_effective(wanted: Capabilities) -> Result<()> {
+    let mut sets = rustix::thread::capabilities(None)?;
+    sets.effective = wanted;
+    rustix::thread::set_capabilities(None, sets)
+}
+
+/// Drops `unwanted` from every set of the calling thread (bounding, ambient, effective, permitted,
+/// inheritable), for good: not even a set-user-id program gives them back. Other threads keep
+/// theirs, so call it before starting any.
+///
+/// Everything that can be dropped is, even when something cannot; the first error is reported then.
+///
+/// # Errors
+/// EPERM when the bounding set cannot be changed (no CAP_SETPCAP).
+pub fn drop_from_all_sets(unwanted: Capabilities) -> Result<()> {
+    let mut outcome = Ok(());
+    // The bounding set first: it needs CAP_SETPCAP, which may be among the unwanted.
+    for number in 0..u64::BITS {
+        let one = Capabilities::from_bits_retain(1 << number);
+        // EINVAL: above the last capability that this kernel knows.
+        if unwanted.contains(one)
+            && let Ok(true) = rustix::thread::capability_is_in_bounding_set(one)
+        {
+            outcome = outcome.and(rustix::thread::remove_capability_from_bounding_set(one));
+        }
+    }
+    let lowered = rustix::thread::capabilities(None).and_then(|mut sets| {
+        sets.effective.remove(unwanted);
+        sets.permitted.remove(unwanted);
+        // The kernel lowers the ambient set with these two.
+        sets.inheritable.remove(unwanted);
+        rustix::thread::set_capabilities(None, sets)
+    });
+    outcome.and(lowered)
+}
+
+/// Gives the calling thread its own umask, working directory and root (`CLONE_FS`), which threads
+/// share otherwise.
+///
+/// # Errors
+/// ENOMEM; EPERM under a filter.
+pub fn unshare_fs_attributes() -> Result<()> {
+    // SAFETY: FS alone; the descriptor table stays shared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }
+}
+
+/// Moves the calling thread into a mount namespace of its own, a copy of the one it was in (and
+/// unshares as [`unshare_fs_attributes`] does). Mounts may still propagate: make them private or
+/// slaves next, with `rustix::mount::mount_change`.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN, ENOSPC at the limit of namespaces.
+pub fn unshare_mount_namespace() -> Result<()> {
+    // SAFETY: NEWNS implies FS; the descriptor table stays shared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }
+}
+
+/// Sets the umask (0777) and gives the one from before. It is the thread's own only after
+/// [`unshare_fs_attributes`].
+pub fn set_umask(mask: u32) -> u32 {
+    rustix::process::umask(Mode::from_raw_mode(mask & 0o777)).as_raw_mode()
+}
+
+/// Gives up, for the calling thread and what it executes, that programs raise privileges
+/// (`PR_SET_NO_NEW_PRIVS`). Cannot be undone.
+///
+/// # Errors
+/// None that a running kernel is known to give.
+pub fn no_new_privs() -> Result<()> {
+    rustix::thread::set_no_new_privs(true)
+}
+
+/// Has `signal` sent to this process when the *thread* that started it ends, or never (`None`).
+/// Set-user-id programs and changes of credentials clear it: set it after those. A parent that was
+/// gone before the call is not noticed: check `getppid` afterwards.
+///
+/// # Errors
+/// EINVAL for what is no signal.
+pub fn set_parent_death_signal(signal: Option<i32>) -> Result<()> {
+    let signal = match signal {
+        None => None,
+        Some(number) => Some(Signal::from_named_raw(number).ok_or(Errno::INVAL)?),
+    };
+    rustix::process::set_parent_process_death_signal(signal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_ground::{directory, in_a_thread, is_root, thread_status};
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::path::Path;
+
+    const CALLER: u32 = 54321;
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn ids_are_the_thread_s_own() {
+        if !is_root() {
+            return;
+        }
+        let place = directory();
+        set_mode(place.path(), 0o777);
+        let (there, here) = (place.path().join("there"), place.path().join("here"));
+        std::thread::scope(|scope| {
+            let (go, wait) = std::sync::mpsc::channel::<()>();
+            let (tell, told) = std::sync::mpsc::channel();
+            let there = &there;
+            scope.spawn(move || {
+                set_fsgid(CALLER + 1).unwrap();
+                set_fsuid(CALLER).unwrap();
+                tell.send(()).unwrap();
+                // Until the other thread has looked at its own ids.
+                wait.recv().unwrap();
+                std::fs::write(there, "").unwrap();
+                assert_eq!((current_fsuid(), current_fsgid()), (CALLER, CALLER + 1));
+            });
+            told.recv().unwrap();
+            assert_eq!((current_fsuid(), current_fsgid()), (0, 0));
+            std::fs::write(&here, "").unwrap();
+            go.send(()).unwrap();
+        });
+        let owner = |path| {
+            std::fs::metadata(path)
+                .map(|stat| (stat.uid(), stat.gid()))
+                .unwrap()
+        };
+        assert_eq!(owner(&there), (CALLER, CALLER + 1));
+        assert_eq!(owner(&here), (0, 0));
+    }
+
+    #[test]
+    fn nobody_is_refused() {
+        let before = (current_fsuid(), current_fsgid());
+        assert_eq!(set_fsuid(u32::MAX), Err(Errno::INVAL));
+        assert_eq!(set_fsgid(u32::MAX), Err(Errno::INVAL));
+        assert_eq!((current_fsuid(), current_fsgid()), before);
+    }
+
+    #[test]
+    fn a_refusal_is_seen_by_who_checks() {
+        if !is_root() {
+            return;
+        }
+        in_a_thread(|| {
+            set_fsuid_checked(CALLER).unwrap();
+            set_fsuid_checked(0).unwrap();
+            let unwanted = Capabilities::SETUID | Capabilities::SETGID;
+            set_thread_effective(thread_effective().unwrap() - unwanted).unwrap();
+            assert_eq!(set_fsuid(CALLER), Ok(()));
+            assert_eq!(set_fsuid_checked(CALLER), Err(Errno::PERM));
+            assert_eq!(set_fsgid_checked(CALLER), Err(Errno::PERM));
+            assert_eq!((current_fsuid(), current_fsgid()), (0, 0));
+        });
+    }
+
+    #[test]
+    fn capabilities_stay_when_told_to() {
+        if !is_root() {
+            return;
+        }
+        let place = directory();
+        let secret = place.path().join("secret");
+        std::fs::write(&secret, "secret").unwrap();
+        set_mode(&secret, 0);
+        in_a_thread(|| {
+            set_fsuid(CALLER).unwrap();
+            assert!(
+                !thread_effective()
+                    .unwrap()
+                    .contains(Capabilities::DAC_OVERRIDE)
+            );
+            assert!(std::fs::read(&secret).is_err());
+        });
+        in_a_thread(|| {
+            keep_capabilities_on_setuid().unwrap();
+            keep_capabilities_on_setuid().unwrap();
+            set_fsuid(CALLER).unwrap();
+            assert!(
+                thread_effective()
+                    .unwrap()
+                    .contains(Capabilities::DAC_OVERRIDE)
+            );
+            assert_eq!(std::fs::read(&secret).unwrap(), b"secret");
+        });
+        let bits = rustix::thread::capabilities_secure_bits().unwrap();
+        assert!(
+            !bits.contains(CapabilitiesSecureBits::NO_SETUID_FIXUP),
+            "another thread's"
+        );
+    }
+
+    #[test]
+    fn without_fsetid_a_write_clears_suid() {
+        if !is_root() {
+            return;
+        }
+        let place = directory();
+        let file = place.path().join("program");
+        std::fs::write(&file, "").unwrap();
+        set_mode(&file, 0o6777);
+        in_a_thread(|| {
+            std::fs::write(&file, "1").unwrap();
+            assert_eq!(mode(&file), 0o6777, "with FSETID they stay");
+            let all = thread_effective().unwrap();
+            set_thread_effective(all - Capabilities::FSETID).unwrap();
+            assert_eq!(thread_effective(), Ok(all - Capabilities::FSETID));
+            assert_eq!(
+                thread_permitted().map(|set| set.contains(Capabilities::FSETID)),
+                Ok(true)
+            );
+            std::fs::write(&file, "2").unwrap();
+            assert_eq!(mode(&file), 0o777);
+            set_thread_effective(all).unwrap();
+            set_mode(&file, 0o6777);
+            std::fs::write(&file, "3").unwrap();
+            assert_eq!(mode(&file), 0o6777, "taken up again");
+        });
+    }
+
+    #[test]
+    fn what_is_dropped_stays_dropped() {
+        if !is_root() {
+            return;
+        }
+        let before = thread_effective().unwrap();
+        in_a_thread(|| {
+            let unwanted = Capabilities::SYS_BOOT | Capabilities::SETPCAP;
+            drop_from_all_sets(unwanted).unwrap();
+            for set in ["CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb"] {
+                let bits = u64::from_str_radix(&thread_status(set), 16).unwrap();
+                assert_eq!(bits & unwanted.bits(), 0, "{set}");
+            }
+            assert_eq!(thread_effective(), Ok(before - unwanted));
+            assert_eq!(set_thread_effective(before), Err(Errno::PERM));
+            // SETPCAP is gone: the bounding set cannot change any more, the others can.
+            assert_eq!(drop_from_all_sets(Capabilities::MKNOD), Err(Errno::PERM));
+            assert_eq!(
+                thread_effective(),
+                Ok(before - unwanted - Capabilities::MKNOD)
+            );
+        });
+        in_a_thread(|| {
+            drop_from_all_sets(Capabilities::all()).unwrap();
+            assert_eq!(thread_effective(), Ok(Capabilities::empty()));
+        });
+        assert_eq!(thread_effective(), Ok(before));
+    }
+
+    #[test]
+    fn groups_are_the_thread_s_own() {
+        if !is_root() {
+            return;
+        }
+        let before = thread_status("Groups");
+        in_a_thread(|| {
+            set_groups(&[7, 70_000]).unwrap();
+            assert_eq!(thread_status("Groups"), "7 70000");
+            set_groups(&[]).unwrap();
+            assert_eq!(thread_status("Groups"), "");
+        });
+        assert_eq!(thread_status("Groups"), before);
+    }
+
+    #[test]
+    fn umask_is_the_thread_s_own_once_unshared() {
+        let before = thread_status("Umask");
+        in_a_thread(|| {
+            unshare_fs_attributes().unwrap();
+            let old = set_umask(0o7123);
+            assert_eq!(u32::from_str_radix(&before, 8), Ok(old));
+            assert_eq!(set_umask(0), 0o123);
+            assert_eq!(thread_status("Umask"), "0000");
+        });
+        assert_eq!(thread_status("Umask"), before);
+    }
+
+    #[test]
+    fn a_mount_namespace_of_its_own() {
+        if !is_root() {
+            return;
+        }
+        let namespace = || std::fs::read_link("/proc/thread-self/ns/mnt").unwrap();
+        let before = namespace();
+        in_a_thread(|| {
+            unshare_mount_namespace().unwrap();
+            assert_ne!(namespace(), before);
+        });
+        assert_eq!(namespace(), before);
+    }
+
+    #[test]
+    fn privileges_and_parents() {
+        in_a_thread(|| {
+            no_new_privs().unwrap();
+            assert_eq!(thread_status("NoNewPrivs"), "1");
+            set_parent_death_signal(Some(libc::SIGTERM)).unwrap();
+            let set = rustix::process::parent_process_death_signal();
+            assert_eq!(set, Ok(Some(Signal::TERM)));
+            set_parent_death_signal(None).unwrap();
+            assert_eq!(rustix::process::parent_process_death_signal(), Ok(None));
+            assert_eq!(set_parent_death_signal(Some(1000)), Err(Errno::INVAL));
+        });
+    }
+}

@@ -1,0 +1,182 @@
+//! Reading a directory in whole buffers.
+//!
+//! Unlike `rustix::fs::RawDir`, the buffer and the descriptor belong to the caller between calls: a
+//! server reads exactly as much as one request asked for, from the offset that it asked for.
+//!
+//! # Safety
+//!
+//! The kernel fills a slice by pointer and length. Its entries are then parsed as bytes, checked,
+//! without a single pointer cast.
+
+#![allow(unsafe_code)]
+
+use crate::raw::check;
+use rustix::io::Result;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Fills `buffer` with entries from the descriptor's offset on and gives the bytes filled, zero at
+/// the end; read them with [`DirEntries`]. One entry takes at most 280 bytes.
+///
+/// # Errors
+/// EINVAL when not even one entry fits, ENOTDIR, ENOENT for a directory that was removed.
+pub fn getdents64(directory: impl AsFd, buffer: &mut [u8]) -> Result<usize> {
+    let directory = directory.as_fd().as_raw_fd();
+    // The kernel counts in unsigned int.
+    let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+    // SAFETY: at most `room` bytes are written, and `buffer` has no fewer.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_getdents64, directory, buffer.as_mut_ptr(), room) };
+    check(answer)
+}
+
+/// One entry of a directory, `struct linux_dirent64`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// The inode number as the file system lists it (for a mount point: of what lies beneath).
+    pub ino: u64,
+    /// Where to seek to go on after this entry; opaque.
+    pub off: i64,
+    /// `DT_*`; zero where the file system does not say.
+    pub kind: u8,
+    /// The name, `.` and `..` among them.
+    pub name: &'a CStr,
+}
+
+/// The entries in the bytes that [`getdents64`] filled. Stops at the first malformed one, which a
+/// kernel does not produce.
+#[derive(Clone, Debug)]
+pub struct DirEntries<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> DirEntries<'a> {
+    /// Over `filled`, which must be the filled part alone.
+    #[must_use]
+    pub const fn new(filled: &'a [u8]) -> Self {
+        Self { rest: filled }
+    }
+}
+
+/// Bytes before the name: ino 8, off 8, reclen 2, type 1.
+const NAME_OFFSET: usize = 19;
+
+impl<'a> Iterator for DirEntries<'a> {
+    type Item = DirEntry<'a>;
+
+    fn next(&mut self) -> Option<DirEntry<'a>> {
+        let (ino, tail) = self.rest.split_first_chunk::<8>()?;
+        let (off, tail) = tail.split_first_chunk::<8>()?;
+        let (length, tail) = tail.split_first_chunk::<2>()?;
+        let kind = *tail.first()?;
+        let length = usize::from(u16::from_ne_bytes(*length));
+        let name = self.rest.get(NAME_OFFSET..length)?;
+        let name = CStr::from_bytes_until_nul(name).ok()?;
+        self.rest = &self.rest[length..];
+        Some(DirEntry {
+            ino: u64::from_ne_bytes(*ino),
+            off: i64::from_ne_bytes(*off),
+            kind,
+            name,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_ground::{directories, open};
+    use rustix::fs::{OFlags, SeekFrom};
+    use rustix::io::Errno;
+    use std::collections::BTreeMap;
+    use std::ffi::CString;
+    use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+
+    #[test]
+    fn all_names_through_small_buffers() {
+        for place in directories() {
+            let path = place.path();
+            for index in 0..200 {
+                std::fs::write(path.join(format!("{index}-{}", "x".repeat(index))), "").unwrap();
+            }
+            std::fs::create_dir(path.join("directory")).unwrap();
+            let directory = open(path, OFlags::DIRECTORY);
+            let mut found = BTreeMap::<CString, (u64, u8)>::new();
+            let mut buffer = [0; 600];
+            loop {
+                let filled = getdents64(&directory, &mut buffer).unwrap();
+                if filled == 0 {
+                    break;
+                }
+                for entry in DirEntries::new(&buffer[..filled]) {
+                    let before = found.insert(entry.name.to_owned(), (entry.ino, entry.kind));
+                    assert_eq!(before, None, "{:?} twice", entry.name);
+                }
+            }
+            assert_eq!(found.len(), 203);
+            for entry in std::fs::read_dir(path).unwrap() {
+                let entry = entry.unwrap();
+                let name = CString::new(entry.file_name().into_encoded_bytes()).unwrap();
+                let kind = if name.as_c_str() == c"directory" {
+                    libc::DT_DIR
+                } else {
+                    libc::DT_REG
+                };
+                assert_eq!(found[&name], (entry.ino(), kind));
+            }
+            assert_eq!(found[c"."].0, std::fs::metadata(path).unwrap().ino());
+        }
+    }
+
+    #[test]
+    fn going_on_from_an_offset() {
+        for place in directories() {
+            for index in 0..10 {
+                std::fs::write(place.path().join(index.to_string()), "").unwrap();
+            }
+            let directory = open(place.path(), OFlags::DIRECTORY);
+            let mut buffer = [0; 4096];
+            let filled = getdents64(&directory, &mut buffer).unwrap();
+            let all: Vec<_> = DirEntries::new(&buffer[..filled]).collect();
+            assert_eq!(all.len(), 12);
+            rustix::fs::seek(&directory, SeekFrom::Start(all[4].off.cast_unsigned())).unwrap();
+            let mut rest = [0; 4096];
+            let filled = getdents64(&directory, &mut rest).unwrap();
+            assert_eq!(
+                DirEntries::new(&rest[..filled]).collect::<Vec<_>>(),
+                all[5..]
+            );
+        }
+    }
+
+    #[test]
+    fn errors_are_the_kernel_s() {
+        let place = &directories()[0];
+        let directory = open(place.path(), OFlags::DIRECTORY);
+        assert_eq!(getdents64(&directory, &mut [0; 8]), Err(Errno::INVAL));
+        let file = open(place.path().join("file"), OFlags::CREATE | OFlags::RDONLY);
+        assert_eq!(getdents64(file, &mut [0; 512]), Err(Errno::NOTDIR));
+    }
+
+    #[test]
+    fn any_bytes_end() {
+        let directory = open("/", OFlags::DIRECTORY);
+        let mut buffer = [0; 4096];
+        let filled = getdents64(directory, &mut buffer).unwrap();
+        let all: Vec<_> = DirEntries::new(&buffer[..filled]).collect();
+        assert!(all.len() > 3);
+        for length in 0..filled {
+            let some: Vec<_> = DirEntries::new(&buffer[..length]).collect();
+            assert!(some.len() < all.len());
+            assert_eq!(some, all[..some.len()]);
+        }
+        // Lengths of zero, shorter than a header, and names without an end.
+        for byte in [0, 1, 20, 0xff] {
+            assert_eq!(DirEntries::new(&[byte; 300]).count(), 0);
+        }
+        let mut bytes = [0; 24 * 3];
+        bytes[16] = 24;
+        bytes[40] = 24;
+        assert_eq!(DirEntries::new(&bytes).count(), 2);
+    }
+}

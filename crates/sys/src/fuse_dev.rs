@@ -1,0 +1,240 @@
+//! `/dev/fuse`: opening it, cloning a channel of a session, registering backing files.
+//!
+//! The commands follow `linux/fuse.h`, section "Device ioctls".
+//!
+//! # Safety
+//!
+//! Each ioctl here reads at most one small structure that lives on the caller's stack for the
+//! length of the call, and writes no memory.
+
+#![allow(unsafe_code)]
+
+use crate::raw::check_int;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Result;
+use rustix::ioctl::{Opcode, opcode};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The ioctl type of FUSE devices, `FUSE_DEV_IOC_MAGIC`.
+const MAGIC: u8 = 229;
+
+/// `struct fuse_backing_map`.
+#[repr(C)]
+struct BackingMap {
+    fd: i32,
+    flags: u32,
+    padding: u64,
+}
+
+const CLONE: Opcode = opcode::read::<u32>(MAGIC, 0);
+const BACKING_OPEN: Opcode = opcode::write::<BackingMap>(MAGIC, 1);
+const BACKING_CLOSE: Opcode = opcode::write::<u32>(MAGIC, 2);
+const SYNC_INIT: Opcode = opcode::none(MAGIC, 3);
+
+/// Opens `/dev/fuse` for reading and writing, close-on-exec. The descriptor belongs to no session
+/// until it is given to a mount or to [`clone_channel`].
+///
+/// # Errors
+/// ENOENT or ENODEV without the FUSE module, EACCES or EPERM where the device is not ours to use.
+pub fn open() -> Result<OwnedFd> {
+    rustix::fs::open(c"/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Opens a further channel of the session behind `session` (`FUSE_DEV_IOC_CLONE`). It has its own
+/// list of requests being processed: a reply must go to the channel that its request came from.
+///
+/// # Errors
+/// EINVAL when `session` is not a FUSE device or not mounted yet, and those of [`open`].
+pub fn clone_channel(session: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let channel = open()?;
+    let session = session.as_raw_fd().cast_unsigned();
+    // SAFETY: CLONE reads one u32, which `session` is and stays for the length of the call.
+    let answer = unsafe {
+        libc::ioctl(
+            channel.as_raw_fd(),
+            CLONE as libc::Ioctl,
+            &raw const session,
+        )
+    };
+    check_int(answer)?;
+    Ok(channel)
+}
+
+/// Registers `file` as a backing file of the session behind `device` and gives its id, which is
+/// above zero. The kernel keeps the *path* and the calling thread's credentials, and opens the file
+/// again with them for each passthrough open; `file` may be `O_PATH` and may be closed at once.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN in the initial user namespace or without passthrough negotiated,
+/// EISDIR or EINVAL for what is no regular file, ELOOP when the file system beneath is stacked too
+/// deep.
+pub fn backing_open(device: impl AsFd, file: BorrowedFd<'_>) -> Result<i32> {
+    let map = BackingMap {
+        fd: file.as_raw_fd(),
+        flags: 0,
+        padding: 0,
+    };
+    let device = device.as_fd().as_raw_fd();
+    // SAFETY: BACKING_OPEN reads one fuse_backing_map, which `map` is.
+    let answer = unsafe { libc::ioctl(device, BACKING_OPEN as libc::Ioctl, &raw const map) };
+    check_int(answer)
+}
+
+/// Gives up a backing id. Files that are open through it keep their reference.
+///
+/// # Errors
+/// ENOENT for an id that is not registered; EPERM as [`backing_open`].
+pub fn backing_close(device: impl AsFd, id: i32) -> Result<()> {
+    let id = id.cast_unsigned();
+    let device = device.as_fd().as_raw_fd();
+    // SAFETY: BACKING_CLOSE reads one u32, which `id` is.
+    let answer = unsafe { libc::ioctl(device, BACKING_CLOSE as libc::Ioctl, &raw const id) };
+    check_int(answer).map(drop)
+}
+
+/// Asks, before the mount, that mounting wait for the reply to INIT and fail with it
+/// (`FUSE_DEV_IOC_SYNC_INIT`, Linux 6.18). INIT must then be answered by another thread than the
+/// one that mounts.
+///
+/// # Errors
+/// ENOTTY on a kernel that does not know it, EINVAL when the device is mounted already.
+pub fn sync_init(device: impl AsFd) -> Result<()> {
+    let device = device.as_fd().as_raw_fd();
+    // SAFETY: SYNC_INIT takes no argument.
+    let answer = unsafe { libc::ioctl(device, SYNC_INIT as libc::Ioctl, 0) };
+    check_int(answer).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_ground::{directory, is_root, skipped};
+    use rustix::io::Errno;
+    use rustix::mount::{MountFlags, UnmountFlags};
+    use tempfile::TempDir;
+
+    #[test]
+    fn numbers() {
+        // As include/uapi/linux/fuse.h gives them on x86_64 and asm-generic machines.
+        assert_eq!(CLONE, 0x8004_e500);
+        assert_eq!(BACKING_OPEN, 0x4010_e501);
+        assert_eq!(BACKING_CLOSE, 0x4004_e502);
+        assert_eq!(SYNC_INIT, 0xe503);
+    }
+
+    fn device() -> Option<OwnedFd> {
+        match open() {
+            Ok(device) => Some(device),
+            Err(error) => {
+                skipped(&format!("/dev/fuse: {error}"));
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_without_a_session() {
+        let (Some(device), Some(other)) = (device(), device()) else {
+            return;
+        };
+        assert!(clone_channel(device.as_fd()).is_err());
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(backing_open(&device, file.as_fd()), Err(Errno::PERM));
+        assert_eq!(backing_close(&device, 1), Err(Errno::PERM));
+        match sync_init(&other) {
+            Ok(()) => assert_eq!(sync_init(&other), Ok(()), "asking twice is asking"),
+            Err(error) => {
+                assert_eq!(error, Errno::NOTTY);
+                skipped("the part on SYNC_INIT: this kernel has none");
+            }
+        }
+    }
+
+    /// A session just far enough to try the device on: INIT is answered, nothing else.
+    struct Session {
+        device: OwnedFd,
+        place: TempDir,
+    }
+
+    impl Session {
+        fn new(device: OwnedFd) -> Self {
+            let place = directory();
+            let options = format!(
+                "fd={},rootmode=40000,user_id=0,group_id=0",
+                device.as_raw_fd()
+            );
+            let options = std::ffi::CString::new(options).unwrap();
+            let flags = MountFlags::NODEV | MountFlags::NOSUID;
+            rustix::mount::mount("test", place.path(), "fuse", flags, options.as_c_str()).unwrap();
+            let session = Self { device, place };
+            let mut request = [0_u32; 2048];
+            session.read_init(&mut request);
+            session.answer_init(&request);
+            session
+        }
+
+        fn read_init(&self, request: &mut [u32; 2048]) {
+            let mut bytes = [0; 8192];
+            let length = rustix::io::read(&self.device, &mut bytes).unwrap();
+            for (word, bytes) in request.iter_mut().zip(bytes[..length].chunks_exact(4)) {
+                *word = u32::from_ne_bytes(bytes.try_into().unwrap());
+            }
+            assert_eq!(request[1], 26, "FUSE_INIT");
+        }
+
+        fn answer_init(&self, request: &[u32; 2048]) {
+            let mut reply = [0_u32; 20];
+            reply[0] = 80;
+            reply[2..4].copy_from_slice(&request[2..4]);
+            // Version 7.40, then readahead, and INIT_EXT to have flags2 read.
+            reply[4..8].copy_from_slice(&[7, 40, 0, 1 << 30]);
+            reply[9] = 4096;
+            // flags2: PASSTHROUGH, then a stacking depth of 1.
+            reply[12..14].copy_from_slice(&[1 << 5, 1]);
+            let bytes: Vec<u8> = reply.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            assert_eq!(rustix::io::write(&self.device, &bytes), Ok(80));
+        }
+    }
+
+    impl Drop for Session {
+        fn drop(&mut self) {
+            let _ = rustix::mount::unmount(self.place.path(), UnmountFlags::DETACH);
+        }
+    }
+
+    #[test]
+    fn channels_and_backing_files_of_a_session() {
+        if !is_root() {
+            return;
+        }
+        let Some(device) = device() else { return };
+        let session = Session::new(device);
+        assert!(
+            matches!(sync_init(&session.device), Err(Errno::INVAL | Errno::NOTTY)),
+            "too late"
+        );
+        let channel = clone_channel(session.device.as_fd()).unwrap();
+        let flags = rustix::io::fcntl_getfd(&channel).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+
+        let place = directory();
+        let path = place.path().join("lower");
+        std::fs::write(&path, "").unwrap();
+        let lower = crate::test_ground::open(&path, OFlags::PATH);
+        let id = match backing_open(&session.device, lower.as_fd()) {
+            Err(Errno::PERM | Errno::NOTTY) => {
+                return skipped("the part on backing files: no passthrough here");
+            }
+            id => id.unwrap(),
+        };
+        assert!(id > 0);
+        let other = backing_open(&channel, lower.as_fd()).unwrap();
+        assert_ne!(other, id);
+        let directory = crate::test_ground::open(place.path(), OFlags::PATH);
+        assert_eq!(backing_open(&channel, directory.as_fd()), Err(Errno::ISDIR));
+        assert_eq!(backing_close(&channel, id), Ok(()));
+        assert_eq!(backing_close(&channel, id), Err(Errno::NOENT));
+        assert_eq!(backing_close(&session.device, other), Ok(()));
+        assert_eq!(backing_close(&session.device, -1), Err(Errno::INVAL));
+    }
+}

@@ -1,0 +1,485 @@
+//! File handles: naming an inode without holding a descriptor.
+//!
+//! A handle is what a file system gives for an inode; with a descriptor of its mount it opens that
+//! inode again, wherever it was moved, and gives ESTALE once it is gone. See `name_to_handle_at(2)`.
+//!
+//! # Safety
+//!
+//! [`FileHandleBuf`] has the layout of `struct file_handle` followed by room for the longest handle
+//! there is, and its length never passes that room: the kernel may read and write all of it.
+
+#![allow(unsafe_code)]
+
+use crate::raw::check;
+use rustix::fs::CWD;
+use rustix::io::{Errno, Result};
+use std::ffi::CStr;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+/// The longest handle the kernel gives, bytes (`MAX_HANDLE_SZ`).
+pub const MAX_HANDLE_SIZE: usize = 128;
+
+/// The name is empty and the descriptor itself is meant.
+pub const AT_EMPTY_PATH: u32 = 0x1000;
+/// Follow a symbolic link in the last place (the default is not to).
+pub const AT_SYMLINK_FOLLOW: u32 = 0x400;
+/// An identifier is enough: the handle need not be one that can be opened (Linux 6.5).
+pub const AT_HANDLE_FID: u32 = 0x200;
+/// Give the 64-bit mount id that is never reused (Linux 6.12). [`name_to_handle`] adds it itself.
+pub const AT_HANDLE_MNT_ID_UNIQUE: u32 = 0x001;
+
+/// Whether the kernel knows `AT_HANDLE_MNT_ID_UNIQUE`.
+static UNIQUE_IDS: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
+const UNIQUE: u8 = 1;
+const REUSED: u8 = 2;
+
+/// A file handle, held in place: 136 bytes, nothing on the heap.
+#[derive(Clone)]
+#[repr(C)]
+pub struct FileHandleBuf {
+    /// Room for, then length of the handle. Never above [`MAX_HANDLE_SIZE`].
+    handle_bytes: u32,
+    handle_type: i32,
+    bytes: [u8; MAX_HANDLE_SIZE],
+}
+
+impl FileHandleBuf {
+    /// An empty handle, to be filled by [`name_to_handle`].
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            handle_bytes: 0,
+            handle_type: 0,
+            bytes: [0; MAX_HANDLE_SIZE],
+        }
+    }
+
+    /// Puts a handle together again that was taken apart into [`kind`](Self::kind) and
+    /// [`bytes`](Self::bytes); nothing when it is longer than [`MAX_HANDLE_SIZE`].
+    #[must_use]
+    pub fn from_parts(kind: i32, bytes: &[u8]) -> Option<Self> {
+        let mut handle = Self::new();
+        handle.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        handle.handle_bytes = u32::try_from(bytes.len()).ok()?;
+        handle.handle_type = kind;
+        Some(handle)
+    }
+
+    /// The bytes of the handle, opaque.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.handle_bytes as usize]
+    }
+
+    /// The type of the handle, as the file system numbers its own.
+    #[must_use]
+    pub const fn kind(&self) -> i32 {
+        self.handle_type
+    }
+}
+
+impl Default for FileHandleBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartialEq for FileHandleBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.handle_type == other.handle_type && self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for FileHandleBuf {}
+
+impl Hash for FileHandleBuf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.handle_type.hash(state);
+        self.bytes().hash(state);
+    }
+}
+
+impl fmt::Debug for FileHandleBuf {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "FileHandleBuf({}:", self.handle_type)?;
+        for byte in self.bytes() {
+            write!(formatter, "{byte:02x}")?;
+        }
+        formatter.write_str(")")
+    }
+}
+
+/// Writes the handle of `name` in `directory` to `out` and gives the id of the mount it was found
+/// on: the 64-bit one that is never reused where the kernel has it (see [`mount_ids_are_unique`]),
+/// else the old one. `name` may be empty with [`AT_EMPTY_PATH`]; a symbolic link is not followed
+/// unless [`AT_SYMLINK_FOLLOW`] says so. One system call.
+///
+/// On an error `out` is an empty handle.
+///
+/// # Errors
+/// EOPNOTSUPP where the file system gives no handles (or none that open, without
+/// [`AT_HANDLE_FID`]), and those of a lookup.
+pub fn name_to_handle(
+    directory: impl AsFd,
+    name: &CStr,
+    flags: u32,
+    out: &mut FileHandleBuf,
+) -> Result<u64> {
+    let directory = directory.as_fd();
+    let flags = flags & !AT_HANDLE_MNT_ID_UNIQUE;
+    if UNIQUE_IDS.load(Ordering::Relaxed) != REUSED {
+        match unique(directory, name, flags, out) {
+            Err(Errno::INVAL) => {}
+            answer => {
+                if UNIQUE_IDS.load(Ordering::Relaxed) == UNKNOWN && answer.is_ok() {
+                    UNIQUE_IDS.store(UNIQUE, Ordering::Relaxed);
+                }
+                return answer;
+            }
+        }
+        let answer = reused(directory, name, flags, out);
+        // The same complaint without the flag: it was not the flag.
+        if answer.is_ok() && UNIQUE_IDS.load(Ordering::Relaxed) == UNKNOWN {
+            UNIQUE_IDS.store(REUSED, Ordering::Relaxed);
+        }
+        return answer;
+    }
+    reused(directory, name, flags, out)
+}
+
+/// Whether the mount ids of [`name_to_handle`] are those of `STATX_MNT_ID_UNIQUE` (Linux 6.12) and
+/// not the small ones of `STATX_MNT_ID`, which are reused. Asks the kernel the first time.
+#[must_use]
+pub fn mount_ids_are_unique() -> bool {
+    if UNIQUE_IDS.load(Ordering::Relaxed) == UNKNOWN {
+        // Flags are judged before the file system is asked: any other error means it was known.
+        let known = !matches!(
+            unique(CWD, c"/", 0, &mut FileHandleBuf::new()),
+            Err(Errno::INVAL | Errno::NOSYS)
+        );
+        UNIQUE_IDS.store(if known { UNIQUE } else { REUSED }, Ordering::Relaxed);
+    }
+    UNIQUE_IDS.load(Ordering::Relaxed) == UNIQUE
+}
+
+fn unique(
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    flags: u32,
+    out: &mut FileHandleBuf,
+) -> Result<u64> {
+    let mut mount_id = 0_u64;
+    let flags = flags | AT_HANDLE_MNT_ID_UNIQUE;
+    call(directory, name, flags, out, (&raw mut mount_id).cast())?;
+    Ok(mount_id)
+}
+
+fn reused(
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    flags: u32,
+    out: &mut FileHandleBuf,
+) -> Result<u64> {
+    let mut mount_id = 0_i32;
+    call(directory, name, flags, out, (&raw mut mount_id).cast())?;
+    Ok(u64::from(mount_id.cast_unsigned()))
+}
+
+/// `mount_id` must point at a u64 with `AT_HANDLE_MNT_ID_UNIQUE` among the flags, else at an i32;
+/// both callers above see to it.
+fn call(
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    flags: u32,
+    out: &mut FileHandleBuf,
+    mount_id: *mut libc::c_void,
+) -> Result<()> {
+    out.handle_bytes = MAX_HANDLE_SIZE as u32;
+    // SAFETY: `name` ends in NUL; `out` has room for the MAX_HANDLE_SIZE bytes that it announces;
+    // `mount_id` points at an integer of the width that the flags announce.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            &raw mut *out,
+            mount_id,
+            flags,
+        )
+    };
+    let answer = check(answer);
+    if answer.is_err() || out.handle_bytes as usize > MAX_HANDLE_SIZE {
+        out.handle_bytes = 0;
+    }
+    answer.map(drop)
+}
+
+/// How often an ENOMEM of `open_by_handle_at` is asked about again: first at once, giving way to
+/// other threads, then after pauses that double, a tenth of a second in all.
+///
+/// When the inode is gone and its number is, at this moment, being given to a new one, the kernel's
+/// `iget_locked` finds an inode still under creation (I_CREATING) and has no better word for it than
+/// "no inode", which ext4 and others report as ENOMEM (observed on Linux 6.18, with files made and
+/// removed in parallel). Once the new inode is complete its generation differs: ESTALE.
+const ENOMEM_RETRIES: u32 = 24;
+/// How many of these are without a pause: the new inode is complete within microseconds, unless who
+/// makes it was taken off the CPU.
+const ENOMEM_RETRIES_AT_ONCE: u32 = 16;
+/// The first pause.
+const ENOMEM_PAUSE: Duration = Duration::from_micros(400);
+
+/// Opens the inode that `handle` names; `mount` is any descriptor on its mount that is really open
+/// (an `O_PATH` one is refused). `flags` are those of `open(2)`, `O_PATH` among them; close-on-exec
+/// is added. Needs CAP_DAC_READ_SEARCH in the thread's effective set.
+///
+/// # Errors
+/// ESTALE when the inode is gone, EPERM without the capability, EBADF when `mount` is `O_PATH`,
+/// EINVAL for an empty handle, and those of `open(2)`.
+pub fn open_by_handle(
+    mount: BorrowedFd<'_>,
+    handle: &FileHandleBuf,
+    flags: i32,
+) -> Result<OwnedFd> {
+    let call = || {
+        // SAFETY: `handle` announces no more bytes than it has; the kernel only reads it.
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_open_by_handle_at,
+                mount.as_raw_fd(),
+                &raw const *handle,
+                flags | libc::O_CLOEXEC,
+            )
+        };
+        check(answer)
+    };
+    let mut answer = call();
+    for retry in 0..ENOMEM_RETRIES {
+        if answer != Err(Errno::NOMEM) {
+            break;
+        }
+        if retry < ENOMEM_RETRIES_AT_ONCE {
+            rustix::thread::sched_yield();
+        } else {
+            std::thread::sleep(ENOMEM_PAUSE * (1 << (retry - ENOMEM_RETRIES_AT_ONCE)));
+        }
+        answer = call();
+    }
+    let descriptor = answer? as i32;
+    // SAFETY: the kernel has just given this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// As [`open_by_handle`], for a handle kept as its two parts.
+///
+/// # Errors
+/// EINVAL when `bytes` is longer than a handle can be, and those of [`open_by_handle`].
+pub fn open_by_handle_parts(
+    mount: BorrowedFd<'_>,
+    kind: i32,
+    bytes: &[u8],
+    flags: i32,
+) -> Result<OwnedFd> {
+    let handle = FileHandleBuf::from_parts(kind, bytes).ok_or(Errno::INVAL)?;
+    open_by_handle(mount, &handle, flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_ground::{directories, is_root, open};
+    use rustix::fs::{AtFlags, OFlags, StatxFlags};
+
+    /// `STATX_MNT_ID_UNIQUE`.
+    const MNT_ID_UNIQUE: u32 = 0x4000;
+
+    fn inode(descriptor: impl AsFd) -> u64 {
+        let mask = StatxFlags::INO;
+        rustix::fs::statx(descriptor, c"", AtFlags::EMPTY_PATH, mask)
+            .unwrap()
+            .stx_ino
+    }
+
+    #[test]
+    fn layout_and_constants() {
+        assert_eq!(size_of::<FileHandleBuf>(), 8 + MAX_HANDLE_SIZE);
+        assert_eq!(MAX_HANDLE_SIZE, libc::MAX_HANDLE_SZ as usize);
+        assert_eq!(AT_EMPTY_PATH, libc::AT_EMPTY_PATH as u32);
+        assert_eq!(AT_SYMLINK_FOLLOW, libc::AT_SYMLINK_FOLLOW as u32);
+        assert_eq!(AT_HANDLE_FID, libc::AT_HANDLE_FID as u32);
+        assert_eq!(
+            AT_HANDLE_MNT_ID_UNIQUE,
+            libc::AT_HANDLE_MNT_ID_UNIQUE as u32
+        );
+    }
+
+    #[test]
+    fn parts() {
+        let handle = FileHandleBuf::from_parts(7, b"abc").unwrap();
+        assert_eq!((handle.kind(), handle.bytes()), (7, &b"abc"[..]));
+        assert_ne!(handle, FileHandleBuf::from_parts(8, b"abc").unwrap());
+        assert_ne!(handle, FileHandleBuf::from_parts(7, b"ab").unwrap());
+        assert!(FileHandleBuf::from_parts(0, &[1; MAX_HANDLE_SIZE]).is_some());
+        assert!(FileHandleBuf::from_parts(0, &[1; MAX_HANDLE_SIZE + 1]).is_none());
+    }
+
+    #[test]
+    fn a_handle_follows_the_inode_until_it_is_gone() {
+        if !is_root() {
+            return;
+        }
+        let _nobody_forks = crate::test_ground::FORKING.read().unwrap();
+        for place in directories() {
+            let path = place.path();
+            let mount = open(path, OFlags::DIRECTORY);
+            let ino = inode(open(path.join("a"), OFlags::CREATE | OFlags::WRONLY));
+            let mut handle = FileHandleBuf::new();
+            name_to_handle(&mount, c"a", 0, &mut handle).unwrap();
+            assert!(!handle.bytes().is_empty());
+
+            std::fs::rename(path.join("a"), path.join("b")).unwrap();
+            let found = open_by_handle(mount.as_fd(), &handle, libc::O_PATH).unwrap();
+            assert_eq!(inode(&found), ino);
+            let mut again = FileHandleBuf::new();
+            name_to_handle(&found, c"", AT_EMPTY_PATH, &mut again).unwrap();
+            assert_eq!(handle, again);
+
+            let (kind, bytes) = (handle.kind(), handle.bytes());
+            let readable = open_by_handle_parts(mount.as_fd(), kind, bytes, libc::O_RDONLY);
+            assert_eq!(inode(readable.unwrap()), ino);
+
+            std::fs::remove_file(path.join("b")).unwrap();
+            drop(found);
+            let gone = open_by_handle(mount.as_fd(), &handle, libc::O_PATH);
+            assert_eq!(gone.unwrap_err(), Errno::STALE, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn symbolic_links_are_named_themselves() {
+        for place in directories() {
+            let directory = open(place.path(), OFlags::DIRECTORY);
+            std::os::unix::fs::symlink("file", place.path().join("link")).unwrap();
+            let file = open(place.path().join("file"), OFlags::CREATE | OFlags::WRONLY);
+            let mut link = FileHandleBuf::new();
+            name_to_handle(&directory, c"link", 0, &mut link).unwrap();
+            let mut followed = FileHandleBuf::new();
+            name_to_handle(&directory, c"link", AT_SYMLINK_FOLLOW, &mut followed).unwrap();
+            let mut direct = FileHandleBuf::new();
+            name_to_handle(&file, c"", AT_EMPTY_PATH | AT_HANDLE_FID, &mut direct).unwrap();
+            assert_ne!(link, followed);
+            assert_eq!(followed, direct);
+        }
+    }
+
+    #[test]
+    fn mount_id_is_that_of_statx() {
+        let mask = if mount_ids_are_unique() {
+            MNT_ID_UNIQUE
+        } else {
+            StatxFlags::MNT_ID.bits()
+        };
+        let mask = StatxFlags::from_bits_retain(mask);
+        let mut ids = Vec::new();
+        for place in directories() {
+            let directory = open(place.path(), OFlags::DIRECTORY);
+            let mut handle = FileHandleBuf::new();
+            let id = name_to_handle(&directory, c"", AT_EMPTY_PATH, &mut handle).unwrap();
+            let stat = rustix::fs::statx(&directory, c"", AtFlags::EMPTY_PATH, mask).unwrap();
+            assert!(stat.stx_mask & mask.bits() != 0);
+            assert_eq!(stat.stx_mnt_id, id);
+
+            let mut other = FileHandleBuf::new();
+            let old = reused(directory.as_fd(), c"", AT_EMPTY_PATH, &mut other).unwrap();
+            let stat = rustix::fs::statx(&directory, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
+                .unwrap();
+            assert_eq!(stat.stx_mnt_id, old);
+            assert_eq!(handle, other);
+            ids.push(id);
+        }
+        ids.dedup();
+        assert_eq!(ids.len(), directories().len());
+    }
+
+    #[test]
+    fn wrong_flags_do_not_make_ids_forgotten() {
+        let before = mount_ids_are_unique();
+        let mut handle = FileHandleBuf::from_parts(1, b"old").unwrap();
+        let answer = name_to_handle(CWD, c"/", 0x4000_0000, &mut handle);
+        assert_eq!(answer, Err(Errno::INVAL));
+        assert_eq!(handle.bytes(), b"");
+        assert_eq!(mount_ids_are_unique(), before);
+    }
+
+    #[test]
+    fn handles_that_do_not_decode_are_refused() {
+        if !is_root() {
+            return;
+        }
+        let place = &directories()[0];
+        let mount = open(place.path(), OFlags::DIRECTORY);
+        let nonsense = FileHandleBuf::from_parts(1, &[0xff; 8]).unwrap();
+        assert!(open_by_handle(mount.as_fd(), &nonsense, libc::O_PATH).is_err());
+        let empty = FileHandleBuf::new();
+        assert_eq!(
+            open_by_handle(mount.as_fd(), &empty, libc::O_PATH).unwrap_err(),
+            Errno::INVAL
+        );
+    }
+
+    /// Regression: a handle of a removed file gave ENOMEM while its inode number was being reused.
+    #[test]
+    fn a_handle_is_stale_while_its_number_is_reused() {
+        if !is_root() {
+            return;
+        }
+        let _nobody_forks = crate::test_ground::FORKING.read().unwrap();
+        let place = &directories()[0];
+        let mount = open(place.path(), OFlags::DIRECTORY);
+        let path = place.path().join("file");
+        let make_and_remove = |name: &str, times: u32| {
+            let other = place.path().join(name);
+            for _ in 0..times {
+                drop(open(&other, OFlags::CREATE | OFlags::WRONLY));
+                std::fs::remove_file(&other).unwrap();
+            }
+        };
+        let mut wrong = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| make_and_remove("a", 20_000));
+            scope.spawn(|| make_and_remove("b", 20_000));
+            for _ in 0..2000 {
+                drop(open(&path, OFlags::CREATE | OFlags::WRONLY));
+                let mut handle = FileHandleBuf::new();
+                name_to_handle(&mount, c"file", 0, &mut handle).unwrap();
+                std::fs::remove_file(&path).unwrap();
+                for _ in 0..4 {
+                    match open_by_handle(mount.as_fd(), &handle, libc::O_PATH) {
+                        Err(Errno::STALE) => {}
+                        other => wrong.push(other.map(drop)),
+                    }
+                }
+            }
+        });
+        assert_eq!(wrong, []);
+    }
+
+    #[test]
+    fn the_mount_s_descriptor_must_be_open() {
+        if !is_root() {
+            return;
+        }
+        let place = &directories()[0];
+        let path_only = open(place.path(), OFlags::PATH);
+        let file = open(place.path().join("file"), OFlags::CREATE | OFlags::WRONLY);
+        let mut handle = FileHandleBuf::new();
+        name_to_handle(&path_only, c"", AT_EMPTY_PATH, &mut handle).unwrap();
+        assert!(open_by_handle(file.as_fd(), &handle, libc::O_PATH).is_ok());
+        let refused = open_by_handle(path_only.as_fd(), &handle, libc::O_PATH);
+        assert_eq!(refused.unwrap_err(), Errno::BADF);
+    }
+}

@@ -1,0 +1,149 @@
+//! The inode-flag ioctls that a client may send through, and no others.
+//!
+//! # Safety
+//!
+//! The kernel believes the command about the size of what the argument points at, so only commands
+//! from the list below are sent, each with a buffer of at least the size it can touch, aligned for
+//! the widest field.
+
+#![allow(unsafe_code)]
+
+use crate::raw::check_int;
+use rustix::io::{Errno, Result};
+use rustix::ioctl::opcode;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Reads the inode flags, `FS_*_FL`.
+pub const FS_IOC_GETFLAGS: u32 = opcode::read::<libc::c_long>(b'f', 1) as u32;
+/// Sets the inode flags.
+pub const FS_IOC_SETFLAGS: u32 = opcode::write::<libc::c_long>(b'f', 2) as u32;
+/// Reads the inode's generation.
+pub const FS_IOC_GETVERSION: u32 = opcode::read::<libc::c_long>(b'v', 1) as u32;
+/// Reads flags, extent size hint and project id: `struct fsxattr`.
+pub const FS_IOC_FSGETXATTR: u32 = opcode::read::<[u32; 7]>(b'X', 31) as u32;
+/// Sets what [`FS_IOC_FSGETXATTR`] reads.
+pub const FS_IOC_FSSETXATTR: u32 = opcode::write::<[u32; 7]>(b'X', 32) as u32;
+
+// What a 32-bit client sends for the first three; it means the same.
+const FS_IOC32_GETFLAGS: u32 = opcode::read::<i32>(b'f', 1) as u32;
+const FS_IOC32_SETFLAGS: u32 = opcode::write::<i32>(b'f', 2) as u32;
+const FS_IOC32_GETVERSION: u32 = opcode::read::<i32>(b'v', 1) as u32;
+
+/// Room for the largest argument, `struct fsxattr` (28 bytes), aligned for a `long`.
+#[repr(C, align(8))]
+struct Argument([u8; 32]);
+
+/// The native command for `command`, and whether its argument is the 28 bytes of `struct fsxattr`
+/// and not a number.
+fn allowed(command: u32) -> Option<(u32, bool)> {
+    match command {
+        FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => Some((FS_IOC_GETFLAGS, false)),
+        FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => Some((FS_IOC_SETFLAGS, false)),
+        FS_IOC_GETVERSION | FS_IOC32_GETVERSION => Some((FS_IOC_GETVERSION, false)),
+        FS_IOC_FSGETXATTR | FS_IOC_FSSETXATTR => Some((command, true)),
+        _ => None,
+    }
+}
+
+/// Sends `command` with `argument`, which is read and written in place, to the file behind
+/// `descriptor` (not `O_PATH`), and gives the call's own answer, which is zero for all of these.
+///
+/// The three commands on numbers are declared with a `long` and copied as an `int` (`fs/ioctl.c`);
+/// callers, and FUSE itself, come with either, so 4 and 8 bytes are both their size. The upper half
+/// of 8 bytes is left as it was.
+///
+/// # Errors
+/// ENOTTY for any other command and where the file system has none, EINVAL for an argument of
+/// another size, EPERM without the rights to the flags.
+pub fn file_ioctl(descriptor: impl AsFd, command: u32, argument: &mut [u8]) -> Result<i32> {
+    let (command, is_fsxattr) = allowed(command).ok_or(Errno::NOTTY)?;
+    let fits = if is_fsxattr {
+        argument.len() == 28
+    } else {
+        matches!(argument.len(), 4 | 8)
+    };
+    if !fits {
+        return Err(Errno::INVAL);
+    }
+    let mut aligned = Argument([0; 32]);
+    aligned.0[..argument.len()].copy_from_slice(argument);
+    let descriptor = descriptor.as_fd().as_raw_fd();
+    // SAFETY: the listed commands read and write at most 28 bytes at the pointer; there are 32.
+    let answer = unsafe { libc::ioctl(descriptor, command as libc::Ioctl, &raw mut aligned) };
+    let answer = check_int(answer)?;
+    let length = argument.len();
+    argument.copy_from_slice(&aligned.0[..length]);
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_ground::{directory, open, skipped};
+    use rustix::fs::OFlags;
+
+    const FS_NODUMP_FL: u32 = 0x40;
+
+    #[test]
+    fn numbers() {
+        // As include/uapi/linux/fs.h gives them on 64-bit machines.
+        assert_eq!(FS_IOC_GETFLAGS, 0x8008_6601);
+        assert_eq!(FS_IOC_SETFLAGS, 0x4008_6602);
+        assert_eq!(FS_IOC_GETVERSION, 0x8008_7601);
+        assert_eq!(FS_IOC_FSGETXATTR, 0x801c_581f);
+        assert_eq!(FS_IOC_FSSETXATTR, 0x401c_5820);
+        assert_eq!(FS_IOC32_GETFLAGS, 0x8004_6601);
+        assert_eq!(FS_IOC32_SETFLAGS, 0x4004_6602);
+        assert_eq!(FS_IOC32_GETVERSION, 0x8004_7601);
+    }
+
+    #[test]
+    fn flags_there_and_back() {
+        let place = directory();
+        let file = open(place.path().join("file"), OFlags::CREATE | OFlags::RDWR);
+        let mut four = [0; 4];
+        if let Err(error) = file_ioctl(&file, FS_IOC_GETFLAGS, &mut four) {
+            return skipped(&format!("no inode flags on this file system: {error}"));
+        }
+        let mut eight = [0xaa; 8];
+        file_ioctl(&file, FS_IOC_GETFLAGS, &mut eight).unwrap();
+        assert_eq!(eight[..4], four);
+        assert_eq!(eight[4..], [0xaa; 4]);
+
+        let flags = u32::from_ne_bytes(four) | FS_NODUMP_FL;
+        file_ioctl(&file, FS_IOC_SETFLAGS, &mut flags.to_ne_bytes()).unwrap();
+        file_ioctl(&file, FS_IOC32_GETFLAGS, &mut four).unwrap();
+        assert_eq!(u32::from_ne_bytes(four), flags);
+
+        let mut fsxattr = [0; 28];
+        file_ioctl(&file, FS_IOC_FSGETXATTR, &mut fsxattr).unwrap();
+        // FS_XFLAG_NODUMP
+        assert_eq!(fsxattr[0] & 0x80, 0x80);
+        fsxattr[0] &= !0x80;
+        file_ioctl(&file, FS_IOC_FSSETXATTR, &mut fsxattr).unwrap();
+        file_ioctl(&file, FS_IOC_GETFLAGS, &mut four).unwrap();
+        assert_eq!(u32::from_ne_bytes(four) & FS_NODUMP_FL, 0);
+    }
+
+    #[test]
+    fn nothing_else_is_sent() {
+        let place = directory();
+        let file = open(place.path().join("file"), OFlags::CREATE | OFlags::RDWR);
+        let fionread = libc::FIONREAD as u32;
+        assert_eq!(file_ioctl(&file, fionread, &mut [0; 4]), Err(Errno::NOTTY));
+        for length in [0, 3, 5, 28] {
+            let mut argument = vec![0; length];
+            assert_eq!(
+                file_ioctl(&file, FS_IOC_GETFLAGS, &mut argument),
+                Err(Errno::INVAL)
+            );
+        }
+        for length in [0, 8, 27, 29] {
+            let mut argument = vec![0; length];
+            assert_eq!(
+                file_ioctl(&file, FS_IOC_FSGETXATTR, &mut argument),
+                Err(Errno::INVAL)
+            );
+        }
+    }
+}

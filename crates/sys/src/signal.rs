@@ -1,0 +1,398 @@
+//! Signals: waking one thread out of a blocking call, and reading the process's signals from a
+//! descriptor.
+//!
+//! The waking signal is [`SIGRTMIN + 7`](interrupt_signal). Its handler does nothing and is installed
+//! without `SA_RESTART`, so that its arrival makes a sleeping system call of that thread return EINTR.
+//!
+//! **The race to know about:** a signal that arrives just before the thread enters its call
+//! interrupts nothing. Whoever interrupts must go on, at intervals, until the thread has said that
+//! it noticed.
+//!
+//! # Safety
+//!
+//! The handler touches nothing, so it is async-signal-safe whatever it interrupts. Masks and actions
+//! are plain structures on the stack, filled by libc's own initialisers before use.
+
+#![allow(unsafe_code)]
+
+use crate::raw::{check, check_int};
+use rustix::io::{Errno, Result};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Asks a process to end.
+pub const SIGTERM: i32 = libc::SIGTERM;
+/// Ctrl-C.
+pub const SIGINT: i32 = libc::SIGINT;
+/// The terminal went away, or by custom: reload.
+pub const SIGHUP: i32 = libc::SIGHUP;
+/// A child ended.
+pub const SIGCHLD: i32 = libc::SIGCHLD;
+/// By custom: say how you are.
+pub const SIGUSR1: i32 = libc::SIGUSR1;
+/// For the program's own use.
+pub const SIGUSR2: i32 = libc::SIGUSR2;
+/// Ctrl-\.
+pub const SIGQUIT: i32 = libc::SIGQUIT;
+
+/// The signal that [`interrupt_thread`] sends: `SIGRTMIN + 7`. It is computed because the C library
+/// keeps the first few real-time signals to itself.
+#[must_use]
+pub fn interrupt_signal() -> i32 {
+    libc::SIGRTMIN() + 7
+}
+
+/// Serialises looking at the action and setting it.
+static INSTALLING: Mutex<()> = Mutex::new(());
+/// Set once the handler is there: until then the signal would end the process.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn do_nothing(_signal: libc::c_int) {}
+
+/// Installs the empty handler of [`interrupt_signal`] for the process, and unblocks the signal in
+/// the calling thread; again and again is the same as once.
+///
+/// # Errors
+/// EBUSY when something else in the process has a handler for it (which stays as it is).
+pub fn install_interrupt_handler() -> Result<()> {
+    let _one_at_a_time = INSTALLING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let ours = do_nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    let mut current = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no new action; the current one is written to `current`.
+    let answer =
+        unsafe { libc::sigaction(interrupt_signal(), std::ptr::null(), current.as_mut_ptr()) };
+    check_int(answer)?;
+    // SAFETY: filled by the call above (and valid when all zero).
+    let mut action = unsafe { current.assume_init() };
+    if action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN {
+        action.sa_sigaction = ours;
+        // No SA_RESTART: sleeping calls shall return EINTR.
+        action.sa_flags = 0;
+        action.sa_mask = set_of(&[])?;
+        // SAFETY: `action` is complete, and its handler lives as long as the program.
+        let answer =
+            unsafe { libc::sigaction(interrupt_signal(), &raw const action, std::ptr::null_mut()) };
+        check_int(answer)?;
+    } else if action.sa_sigaction != ours {
+        return Err(Errno::BUSY);
+    }
+    INSTALLED.store(true, Ordering::Release);
+    unblock(&[interrupt_signal()])
+}
+
+/// A thread of this process, for [`interrupt_thread`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadId(i32);
+
+impl ThreadId {
+    /// The number that the kernel knows it by.
+    #[must_use]
+    pub const fn as_raw(self) -> i32 {
+        self.0
+    }
+}
+
+/// The calling thread. One system call: keep the answer.
+#[must_use]
+pub fn current_thread_id() -> ThreadId {
+    ThreadId(rustix::thread::gettid().as_raw_nonzero().get())
+}
+
+/// Sends [`interrupt_signal`] to one thread of this process: what it sleeps in returns EINTR. Harmless
+/// to a thread that is doing something else, or that ended and whose number another thread has now.
+///
+/// # Errors
+/// ESRCH when there is no such thread any more; EINVAL before [`install_interrupt_handler`], because
+/// the signal would end the process.
+pub fn interrupt_thread(thread: ThreadId) -> Result<()> {
+    if !INSTALLED.load(Ordering::Acquire) {
+        return Err(Errno::INVAL);
+    }
+    let process = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: takes numbers; the signal has a handler, so it ends nobody.
+    let answer = unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, interrupt_signal()) };
+    check(answer).map(drop)
+}
+
+/// A set of signals; EINVAL for a number that is none.
+fn set_of(signals: &[i32]) -> Result<libc::sigset_t> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: writes the whole set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: initialised by the call above.
+    let mut set = unsafe { set.assume_init() };
+    for &signal in signals {
+        // SAFETY: `set` is a set; numbers out of range are answered with EINVAL.
+        check_int(unsafe { libc::sigaddset(&raw mut set, signal) })?;
+    }
+    Ok(set)
+}
+
+/// Changes the calling thread's mask and gives the one from before.
+fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> Result<libc::sigset_t> {
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: reads one set and writes another.
+    let code = unsafe { libc::pthread_sigmask(how, &raw const *set, before.as_mut_ptr()) };
+    // pthread calls give the error itself instead of setting errno.
+    if code != 0 {
+        return Err(Errno::from_raw_os_error(code));
+    }
+    // SAFETY: written, since the call went well.
+    Ok(unsafe { before.assume_init() })
+}
+
+/// What a thread's signal mask was before [`block`].
+#[derive(Clone, Copy)]
+pub struct SignalMask(libc::sigset_t);
+
+impl SignalMask {
+    /// Gives the calling thread this mask again: for a child after `fork`, or at the end.
+    ///
+    /// # Errors
+    /// None that a running kernel is known to give.
+    pub fn restore(&self) -> Result<()> {
+        change_mask(libc::SIG_SETMASK, &self.0).map(drop)
+    }
+}
+
+impl std::fmt::Debug for SignalMask {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // SAFETY: reads the set; the numbers asked for are signals.
+        let blocked = |signal: &i32| unsafe { libc::sigismember(&raw const self.0, *signal) } == 1;
+        formatter
+            .debug_set()
+            .entries((1..=libc::SIGRTMAX()).filter(blocked))
+            .finish()
+    }
+}
+
+/// Blocks `signals` in the calling thread, and in the threads and children that it starts from then
+/// on (a child keeps the mask across `exec`: see [`unblock`]).
+///
+/// # Errors
+/// EINVAL for what is no signal.
+pub fn block(signals: &[i32]) -> Result<SignalMask> {
+    change_mask(libc::SIG_BLOCK, &set_of(signals)?).map(SignalMask)
+}
+
+/// Unblocks `signals` in the calling thread: the first thing in a child that inherited a mask.
+///
+/// # Errors
+/// EINVAL for what is no signal.
+pub fn unblock(signals: &[i32]) -> Result<()> {
+    change_mask(libc::SIG_UNBLOCK, &set_of(signals)?).map(drop)
+}
+
+/// A signal that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Which one, for instance [`SIGTERM`].
+    pub number: i32,
+    /// The process that sent it (for [`SIGCHLD`] the child); zero when the kernel did.
+    pub pid: i32,
+}
+
+/// Signals as a descriptor: readable when one is waiting.
+///
+/// Every thread that does not block them may still be given the signals, so open this before
+/// starting threads.
+#[derive(Debug)]
+pub struct SignalFd {
+    descriptor: OwnedFd,
+    before: SignalMask,
+}
+
+impl SignalFd {
+    /// Blocks `signals` in the calling thread and opens a descriptor that reads them, close-on-exec
+    /// and blocking. Several of one kind that arrive before they are read are one.
+    ///
+    /// # Errors
+    /// EINVAL for what is no signal, EMFILE, ENFILE.
+    pub fn block_and_open(signals: &[i32]) -> Result<Self> {
+        let set = set_of(signals)?;
+        let before = block(signals)?;
+        // SAFETY: reads one set.
+        let answer = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) };
+        let number = check_int(answer).inspect_err(|_| {
+            // The caller learns of the first error; the mask goes back as far as it will.
+            let _ = before.restore();
+        })?;
+        // SAFETY: the kernel has just given this descriptor to us alone.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+        Ok(Self { descriptor, before })
+    }
+
+    /// Waits for the next signal.
+    ///
+    /// # Errors
+    /// EINTR when another signal was handled meanwhile; EAGAIN when the descriptor was made
+    /// non-blocking and none is waiting.
+    pub fn read(&self) -> Result<Signal> {
+        let mut bytes = [0_u8; size_of::<libc::signalfd_siginfo>()];
+        let length = rustix::io::read(&self.descriptor, &mut bytes)?;
+        // The kernel writes whole records only.
+        if length != bytes.len() {
+            return Err(Errno::IO);
+        }
+        // `struct signalfd_siginfo`: signo, errno, code, pid, ...
+        let field = |index: usize| {
+            let bytes = bytes[index * 4..].first_chunk::<4>();
+            i32::from_ne_bytes(*bytes.expect("the record is 128 bytes"))
+        };
+        Ok(Signal {
+            number: field(0),
+            pid: field(3),
+        })
+    }
+
+    /// Gives the calling thread the mask it had before. Signals that wait are then delivered as
+    /// their action says.
+    ///
+    /// # Errors
+    /// None that a running kernel is known to give.
+    pub fn restore_mask(&self) -> Result<()> {
+        self.before.restore()
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl AsRawFd for SignalFd {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_ground::in_a_thread;
+
+    /// Sent to the calling thread alone, and waiting there when this returns.
+    fn to_this_thread(signal: i32) {
+        // SAFETY: the tests send what they blocked.
+        assert_eq!(unsafe { libc::raise(signal) }, 0);
+    }
+
+    #[test]
+    fn the_interrupt_wakes_a_sleeping_thread() {
+        install_interrupt_handler().unwrap();
+        install_interrupt_handler().unwrap();
+        let (reader, _writer) = rustix::pipe::pipe().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                tell.send(current_thread_id()).unwrap();
+                rustix::io::read(&reader, &mut [0; 1])
+            });
+            let thread = told.recv().unwrap();
+            assert_ne!(thread, current_thread_id());
+            while !sleeper.is_finished() {
+                let _ = interrupt_thread(thread);
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            assert_eq!(sleeper.join().unwrap(), Err(Errno::INTR));
+        });
+    }
+
+    #[test]
+    fn a_thread_that_ended_is_not_found() {
+        install_interrupt_handler().unwrap();
+        let thread = in_a_thread(current_thread_id);
+        // The kernel lets go of the number shortly after the thread was joined, and might use it
+        // again for a thread of another test: hence the patience.
+        let gone = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            interrupt_thread(thread) == Err(Errno::SRCH)
+        });
+        assert!(gone);
+    }
+
+    /// Needs a process of its own, in which nothing has installed the handler.
+    #[test]
+    fn a_foreign_handler_is_left_alone() {
+        const INSIDE: &str = "THRUFS_SYS_TEST_FOREIGN_HANDLER";
+        extern "C" fn foreign(_signal: libc::c_int) {}
+        if std::env::var_os(INSIDE).is_none() {
+            let _alone = crate::test_ground::FORKING.write().unwrap();
+            let test = "signal::tests::a_foreign_handler_is_left_alone";
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            let output = command
+                .args(["--exact", test])
+                .env(INSIDE, "1")
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(
+                output.status.success() && text.contains("1 passed"),
+                "{text}"
+            );
+            return;
+        }
+        assert_eq!(interrupt_thread(current_thread_id()), Err(Errno::INVAL));
+        let handler = foreign as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // SAFETY: the handler does nothing.
+        unsafe { libc::signal(interrupt_signal(), handler) };
+        assert_eq!(install_interrupt_handler(), Err(Errno::BUSY));
+        assert_eq!(interrupt_thread(current_thread_id()), Err(Errno::INVAL));
+        // SAFETY: as above.
+        let still = unsafe { libc::signal(interrupt_signal(), libc::SIG_DFL) };
+        assert_eq!(still, handler);
+        install_interrupt_handler().unwrap();
+    }
+
+    #[test]
+    fn signals_are_read() {
+        in_a_thread(|| {
+            let signals = SignalFd::block_and_open(&[SIGUSR1, SIGHUP]).unwrap();
+            to_this_thread(SIGHUP);
+            let pid = rustix::process::getpid().as_raw_nonzero().get();
+            assert_eq!(
+                signals.read(),
+                Ok(Signal {
+                    number: SIGHUP,
+                    pid
+                })
+            );
+            to_this_thread(SIGUSR1);
+            assert_eq!(signals.read().map(|signal| signal.number), Ok(SIGUSR1));
+            let flags = rustix::fs::fcntl_getfl(&signals).unwrap();
+            rustix::fs::fcntl_setfl(&signals, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
+            assert_eq!(signals.read(), Err(Errno::AGAIN));
+        });
+    }
+
+    #[test]
+    fn masks_come_and_go() {
+        in_a_thread(|| {
+            let blocked = |signal: i32| {
+                let mask = crate::test_ground::thread_status("SigBlk");
+                u64::from_str_radix(&mask, 16).unwrap() >> (signal - 1) & 1 == 1
+            };
+            let outer = block(&[SIGUSR2]).unwrap();
+            let signals = SignalFd::block_and_open(&[SIGTERM]).unwrap();
+            assert!(blocked(SIGTERM) && blocked(SIGUSR2));
+            signals.restore_mask().unwrap();
+            assert!(!blocked(SIGTERM) && blocked(SIGUSR2));
+            unblock(&[SIGUSR2]).unwrap();
+            assert!(!blocked(SIGUSR2));
+            let inner = block(&[SIGUSR2]).unwrap();
+            assert!(!format!("{inner:?}").contains(&SIGUSR2.to_string()));
+            outer.restore().unwrap();
+            assert!(!blocked(SIGUSR2));
+        });
+        assert_eq!(block(&[0]).err(), Some(Errno::INVAL));
+        assert_eq!(
+            SignalFd::block_and_open(&[SIGTERM, 65]).err(),
+            Some(Errno::INVAL)
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! What the tests of this crate stand on: places on known file systems, and skipping aloud.
+
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::RwLock;
+use tempfile::TempDir;
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+/// Written by tests that start a process, read by those that need their descriptors to be closed
+/// when they close them: until it executes, a child holds a copy of every one.
+pub(crate) static FORKING: RwLock<()> = RwLock::new(());
+
+/// Says on the real stderr, past the test runner's capture, that something was not tested.
+pub(crate) fn skipped(why: &str) {
+    let test = std::thread::current().name().unwrap_or("?").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+}
+
+/// Whether the test runs as root; says so when it does not.
+pub(crate) fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        skipped("needs root");
+    }
+    root
+}
+
+/// A new directory on the file system for temporary files.
+pub(crate) fn directory() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("thrufs-sys-")
+        .tempdir()
+        .unwrap()
+}
+
+/// A new directory on a tmpfs and one where temporary files live (often ext4): the two families of
+/// behaviour.
+pub(crate) fn directories() -> Vec<TempDir> {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    let mut places = vec![directory()];
+    let shm = Path::new("/dev/shm");
+    if rustix::fs::statfs(shm).is_ok_and(|stat| stat.f_type == TMPFS_MAGIC) {
+        let place = tempfile::Builder::new()
+            .prefix("thrufs-sys-")
+            .tempdir_in(shm);
+        places.push(place.unwrap());
+    } else {
+        skipped("the part on tmpfs: no tmpfs at /dev/shm");
+    }
+    places
+}
+
+/// Opens `path` without following a link in the last place; creates with mode 0666.
+pub(crate) fn open(path: impl AsRef<Path>, flags: OFlags) -> OwnedFd {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::openat(CWD, path.as_ref(), flags, Mode::from_raw_mode(0o666)).unwrap()
+}
+
+/// Runs `work` in a thread of its own, so that what it does to its credentials ends with it.
+pub(crate) fn in_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// The value of `field` in the calling thread's `/proc/thread-self/status`.
+pub(crate) fn thread_status(field: &str) -> String {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(&format!("{field}:")))
+        .unwrap();
+    line[field.len() + 1..].trim().to_owned()
+}

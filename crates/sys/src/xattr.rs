@@ -1,0 +1,361 @@
+//! Extended attributes by descriptor, `O_PATH` and symbolic links included.
+//!
+//! `fgetxattr` and its kin refuse `O_PATH` descriptors, and so does `getxattrat` with
+//! `AT_EMPTY_PATH` (observed on Linux 6.18: EBADF). What works on every kind of inode is the
+//! descriptor's link in `/proc/self/fd`: with `getxattrat` (Linux 6.13) relative to the kept
+//! descriptor of [`proc_fd`](crate::proc_fd), so that it also works where `/proc` is not mounted;
+//! on older kernels by the absolute path. One system call either way. On a descriptor that is really
+//! open, `rustix::fs::fgetxattr` takes a third of the time: use it where there is one.
+//!
+//! Sizes are bytes. An empty buffer asks for the size, as in `getxattr(2)`.
+//!
+//! # Safety
+//!
+//! Values and lists are given with pointer and length of one slice; the kernel writes no more than
+//! the length it was told.
+
+#![allow(unsafe_code)]
+
+use crate::proc_fd::{Link, directory};
+use crate::raw::{check, check_int};
+use rustix::io::{Errno, Result};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// `setxattr`: fail with EEXIST when the attribute is there.
+pub const CREATE: u32 = 1;
+/// `setxattr`: fail with ENODATA when it is not.
+pub const REPLACE: u32 = 2;
+
+// One number on every architecture that this crate compiles for (asm-generic and x86_64).
+const SYS_SETXATTRAT: libc::c_long = 463;
+const SYS_GETXATTRAT: libc::c_long = 464;
+const SYS_LISTXATTRAT: libc::c_long = 465;
+const SYS_REMOVEXATTRAT: libc::c_long = 466;
+
+/// Set once `*xattrat` was answered ENOSYS (before Linux 6.13, or a filter older than it).
+static WITHOUT_AT: AtomicBool = AtomicBool::new(false);
+
+/// `struct xattr_args` of `linux/xattr.h`.
+#[repr(C, align(8))]
+struct XattrArgs {
+    value: u64,
+    size: u32,
+    flags: u32,
+}
+
+impl XattrArgs {
+    const SIZE: usize = size_of::<Self>();
+
+    fn new(value: *const u8, length: usize, flags: u32) -> Result<Self> {
+        let size = u32::try_from(length).map_err(|_| Errno::TOOBIG)?;
+        Ok(Self {
+            value: value.expose_provenance() as u64,
+            size,
+            flags,
+        })
+    }
+}
+
+/// Calls `modern`; `old` when the kernel does not know it, now and, by `without`, from then on.
+fn either<T>(
+    without: &AtomicBool,
+    modern: impl FnOnce() -> Result<T>,
+    old: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if !without.load(Ordering::Relaxed) {
+        match modern() {
+            Err(Errno::NOSYS) => without.store(true, Ordering::Relaxed),
+            answer => return answer,
+        }
+    }
+    old()
+}
+
+/// Reads attribute `name` into `value` and gives its size; with an empty `value` only the size.
+///
+/// # Errors
+/// ENODATA when it is not there, ERANGE when `value` is too small, EOPNOTSUPP, EPERM, EACCES.
+pub fn get(descriptor: impl AsFd, name: &CStr, value: &mut [u8]) -> Result<usize> {
+    let link = Link::of(descriptor.as_fd());
+    // The kernel never gives more than XATTR_SIZE_MAX (64 KiB).
+    let room = value.len().min(u32::MAX as usize);
+    let value = value.as_mut_ptr();
+    let modern = || {
+        let args = XattrArgs::new(value, room, 0)?;
+        // SAFETY: path and name end in NUL; `args` names the `room` bytes of the caller's slice.
+        let answer = unsafe {
+            libc::syscall(
+                SYS_GETXATTRAT,
+                directory()?.as_raw_fd(),
+                link.in_directory().as_ptr(),
+                0_u32,
+                name.as_ptr(),
+                &raw const args,
+                XattrArgs::SIZE,
+            )
+        };
+        check(answer)
+    };
+    let old = || {
+        let path = link.absolute().as_ptr();
+        // SAFETY: as above; the length is that of the slice.
+        let answer = unsafe { libc::getxattr(path, name.as_ptr(), value.cast(), room) };
+        check(answer as libc::c_long)
+    };
+    either(&WITHOUT_AT, modern, old)
+}
+
+/// Sets attribute `name` to `value`; `flags` are zero, [`CREATE`] or [`REPLACE`].
+///
+/// # Errors
+/// EEXIST and ENODATA by `flags`, ENOSPC, EDQUOT, EOPNOTSUPP, EPERM, EACCES, E2BIG.
+pub fn set(descriptor: impl AsFd, name: &CStr, value: &[u8], flags: u32) -> Result<()> {
+    let link = Link::of(descriptor.as_fd());
+    let modern = || {
+        let args = XattrArgs::new(value.as_ptr(), value.len(), flags)?;
+        // SAFETY: path and name end in NUL; `args` names the bytes of `value`, which are only read.
+        let answer = unsafe {
+            libc::syscall(
+                SYS_SETXATTRAT,
+                directory()?.as_raw_fd(),
+                link.in_directory().as_ptr(),
+                0_u32,
+                name.as_ptr(),
+                &raw const args,
+                XattrArgs::SIZE,
+            )
+        };
+        check(answer).map(drop)
+    };
+    let old = || {
+        let path = link.absolute().as_ptr();
+        let flags = flags.cast_signed();
+        // SAFETY: as above; pointer and length are those of `value`.
+        let answer = unsafe {
+            libc::setxattr(
+                path,
+                name.as_ptr(),
+                value.as_ptr().cast(),
+                value.len(),
+                flags,
+            )
+        };
+        check_int(answer).map(drop)
+    };
+    either(&WITHOUT_AT, modern, old)
+}
+
+/// Writes the names, each ending in NUL, into `names` and gives their size; with an empty `names`
+/// only the size. What is listed depends on the calling thread's capabilities: `trusted.*` shows
+/// only with CAP_SYS_ADMIN.
+///
+/// # Errors
+/// ERANGE when `names` is too small, EOPNOTSUPP, EACCES.
+pub fn list(descriptor: impl AsFd, names: &mut [u8]) -> Result<usize> {
+    let link = Link::of(descriptor.as_fd());
+    let room = names.len();
+    let names = names.as_mut_ptr();
+    let modern = || {
+        // SAFETY: the path ends in NUL; pointer and length are those of the caller's slice.
+        let answer = unsafe {
+            libc::syscall(
+                SYS_LISTXATTRAT,
+                directory()?.as_raw_fd(),
+                link.in_directory().as_ptr(),
+                0_u32,
+                names,
+                room,
+            )
+        };
+        check(answer)
+    };
+    let old = || {
+        // SAFETY: as above.
+        let answer = unsafe { libc::listxattr(link.absolute().as_ptr(), names.cast(), room) };
+        check(answer as libc::c_long)
+    };
+    either(&WITHOUT_AT, modern, old)
+}
+
+/// Removes attribute `name`.
+///
+/// # Errors
+/// ENODATA when it is not there, EOPNOTSUPP, EPERM, EACCES.
+pub fn remove(descriptor: impl AsFd, name: &CStr) -> Result<()> {
+    let link = Link::of(descriptor.as_fd());
+    let modern = || {
+        // SAFETY: path and name end in NUL.
+        let answer = unsafe {
+            libc::syscall(
+                SYS_REMOVEXATTRAT,
+                directory()?.as_raw_fd(),
+                link.in_directory().as_ptr(),
+                0_u32,
+                name.as_ptr(),
+            )
+        };
+        check(answer).map(drop)
+    };
+    let old = || {
+        // SAFETY: as above.
+        let answer = unsafe { libc::removexattr(link.absolute().as_ptr(), name.as_ptr()) };
+        check_int(answer).map(drop)
+    };
+    either(&WITHOUT_AT, modern, old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_ground::{directories, in_a_thread, is_root, open, skipped};
+    use rustix::fs::OFlags;
+    use std::os::fd::BorrowedFd;
+
+    /// Held by who forces the old calls, and by who cannot do with them.
+    static FORCING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    fn names(descriptor: BorrowedFd<'_>) -> Vec<Vec<u8>> {
+        let mut buffer = [0; 4096];
+        let length = list(descriptor, &mut buffer).unwrap();
+        assert_eq!(list(descriptor, &mut []), Ok(length));
+        let names = buffer[..length]
+            .split_inclusive(|&byte| byte == 0)
+            .map(<[u8]>::to_vec);
+        // A security module may add its own.
+        names
+            .filter(|name| !name.starts_with(b"security."))
+            .collect()
+    }
+
+    fn all_four(descriptor: BorrowedFd<'_>, name: &CStr) {
+        assert_eq!(get(descriptor, name, &mut []), Err(Errno::NODATA));
+        assert_eq!(set(descriptor, name, b"none", REPLACE), Err(Errno::NODATA));
+        set(descriptor, name, b"first", CREATE).unwrap();
+        assert_eq!(set(descriptor, name, b"second", CREATE), Err(Errno::EXIST));
+        set(descriptor, name, b"second", 0).unwrap();
+        let mut value = [0xaa; 16];
+        assert_eq!(get(descriptor, name, &mut []), Ok(6));
+        assert_eq!(get(descriptor, name, &mut value[..5]), Err(Errno::RANGE));
+        assert_eq!(get(descriptor, name, &mut value), Ok(6));
+        assert_eq!(&value[..7], b"second\xaa");
+        assert_eq!(names(descriptor), [name.to_bytes_with_nul()]);
+        assert_eq!(list(descriptor, &mut [0; 3]), Err(Errno::RANGE));
+        set(descriptor, name, b"", REPLACE).unwrap();
+        assert_eq!(get(descriptor, name, &mut value), Ok(0));
+        remove(descriptor, name).unwrap();
+        assert_eq!(remove(descriptor, name), Err(Errno::NODATA));
+        assert!(names(descriptor).is_empty());
+    }
+
+    fn every_kind_of_descriptor() {
+        let root = is_root();
+        for place in directories() {
+            let file = place.path().join("file");
+            all_four(
+                open(&file, OFlags::CREATE | OFlags::RDWR).as_fd(),
+                c"user.test",
+            );
+            all_four(open(&file, OFlags::PATH).as_fd(), c"user.test");
+            all_four(open(place.path(), OFlags::PATH).as_fd(), c"user.test");
+            let link = place.path().join("link");
+            std::os::unix::fs::symlink("file", &link).unwrap();
+            let link = open(&link, OFlags::PATH);
+            assert_eq!(
+                set(&link, c"user.test", b"", 0),
+                Err(Errno::PERM),
+                "a link has no user.*"
+            );
+            if root {
+                all_four(link.as_fd(), c"trusted.test");
+                all_four(open(&file, OFlags::PATH).as_fd(), c"trusted.test");
+            }
+        }
+    }
+
+    #[test]
+    fn by_the_new_calls_and_the_old() {
+        let _alone = FORCING.lock().unwrap();
+        let mut buffer = [0; 64];
+        let known = get(open("/", OFlags::PATH), c"user.none", &mut buffer);
+        assert!(known.is_err());
+        if WITHOUT_AT.load(Ordering::Relaxed) {
+            skipped("the part on getxattrat: this kernel has none");
+        }
+        every_kind_of_descriptor();
+        let before = WITHOUT_AT.swap(true, Ordering::Relaxed);
+        every_kind_of_descriptor();
+        WITHOUT_AT.store(before, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn enosys_is_remembered_and_other_errors_are_answers() {
+        let without = AtomicBool::new(false);
+        assert_eq!(
+            either::<()>(&without, || Err(Errno::PERM), || Ok(())),
+            Err(Errno::PERM)
+        );
+        assert!(!without.load(Ordering::Relaxed));
+        assert_eq!(either(&without, || Err(Errno::NOSYS), || Ok(5)), Ok(5));
+        assert!(without.load(Ordering::Relaxed));
+        assert_eq!(either(&without, || panic!("asked again"), || Ok(6)), Ok(6));
+    }
+
+    /// A thread that acts as another user still finds its own descriptors below `/proc`, although
+    /// the change of user made the process undumpable and those files root's.
+    #[test]
+    fn works_as_another_user() {
+        const CALLER: u32 = 54321;
+        if !is_root() {
+            return;
+        }
+        let place = crate::test_ground::directory();
+        let path = place.path().join("file");
+        std::fs::write(&path, b"content").unwrap();
+        std::os::unix::fs::chown(&path, Some(CALLER), None).unwrap();
+        let file = open(&path, OFlags::PATH);
+        in_a_thread(|| {
+            crate::cred::set_fsuid(CALLER).unwrap();
+            set(&file, c"user.test", b"mine", 0).unwrap();
+            assert_eq!(get(&file, c"user.test", &mut [0; 8]), Ok(4));
+            crate::attr::chmod(&file, 0o600).unwrap();
+            crate::attr::truncate(&file, 2).unwrap();
+            crate::proc_fd::reopen(file.as_fd(), OFlags::RDWR).unwrap();
+        });
+        in_a_thread(|| {
+            crate::cred::set_fsuid(CALLER + 1).unwrap();
+            assert_eq!(get(&file, c"user.test", &mut [0; 8]), Err(Errno::ACCESS));
+            assert_eq!(crate::attr::truncate(&file, 0), Err(Errno::ACCESS));
+        });
+    }
+
+    #[test]
+    fn works_where_proc_is_hidden() {
+        use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+        if !is_root() {
+            return;
+        }
+        let _alone = FORCING.lock().unwrap();
+        crate::proc_fd::prepare().unwrap();
+        let place = crate::test_ground::directory();
+        let path = place.path().join("file");
+        std::fs::write(&path, b"content").unwrap();
+        let file = open(&path, OFlags::PATH);
+        in_a_thread(|| {
+            crate::cred::unshare_mount_namespace().unwrap();
+            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+            mount_change("/", private).unwrap();
+            mount("none", "/proc", "tmpfs", MountFlags::empty(), c"").unwrap();
+            assert!(!std::path::Path::new("/proc/self").exists());
+            crate::attr::truncate(&file, 3).unwrap();
+            let again = crate::proc_fd::reopen(file.as_fd(), OFlags::RDONLY).unwrap();
+            let mut content = [0; 16];
+            assert_eq!(rustix::io::read(again, &mut content), Ok(3));
+            if !WITHOUT_AT.load(Ordering::Relaxed) {
+                set(&file, c"user.hidden", b"yes", 0).unwrap();
+                assert_eq!(get(&file, c"user.hidden", &mut content), Ok(3));
+            }
+        });
+    }
+}
