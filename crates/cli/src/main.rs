@@ -1,2 +1,149 @@
-//! The `thrufs` command.
-fn main() {}
+//! The command `thrufs`: serves a directory through FUSE.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `options`, `config` | the table of options, and what a list of them means |
+//! | `command_line`, `mount_helper` | reading arguments, of people and of mount(8) |
+//! | `manual` | the manual pages |
+//! | `launch`, `unmount` | the commands |
+//! | `supervisor`, `worker` | the two processes of a server |
+//! | `process`, `channel` | starting them, and what they say to each other |
+//! | `task`, `waiting` | calls and descriptors that are waited for until a moment |
+//! | `mounting`, `mount_table` | the mount itself |
+//! | `confinement`, `log`, `error` | what the worker gives up; where messages go |
+//!
+//! ```text
+//! thrufs mount ──starts──► supervisor ──starts──► worker
+//!  (returns when            (holds /dev/fuse,      (parses and serves,
+//!   the mount answers)       mounts, unmounts)      confined)
+//! ```
+//!
+//! With `-f`, the first of them is the supervisor itself.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod channel;
+mod command_line;
+mod config;
+mod confinement;
+mod error;
+mod launch;
+mod log;
+mod manual;
+mod mount_helper;
+mod mount_table;
+mod mounting;
+mod options;
+mod process;
+mod supervisor;
+mod task;
+mod unmount;
+mod waiting;
+mod worker;
+
+use command_line::{CommandLineError, Purpose, Request};
+use error::CommandError;
+use process::Role;
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The exit code of a command line that is wrong.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    match arguments
+        .get(1)
+        .and_then(|first| Role::from_argument(first))
+    {
+        Some(Role::Supervisor) => return supervisor::main(),
+        Some(Role::Worker) => return worker::main(),
+        None => {}
+    }
+    if arguments
+        .first()
+        .is_some_and(|program| mount_helper::is_helper(program))
+    {
+        return mount_as_helper(arguments);
+    }
+    let outcome = command_line::parse(arguments)
+        .map_err(CommandError::from)
+        .and_then(carry_out);
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(CommandError::CommandLine(CommandLineError::Clap(error))) => {
+            // Help and version come this way too, with success.
+            let _ = error.print();
+            if error.use_stderr() {
+                USAGE.into()
+            } else {
+                ExitCode::SUCCESS
+            }
+        }
+        Err(error) => {
+            eprintln!("thrufs: {error}");
+            if error.is_usage() {
+                USAGE.into()
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn carry_out(request: Request) -> Result<(), CommandError> {
+    match request {
+        Request::Mount(arguments) => launch::plan(arguments)?.carry_out(),
+        Request::Unmount { mountpoints, lazy } => unmount_all(&mountpoints, lazy),
+        Request::Completions(shell) => {
+            let mut script = Vec::new();
+            let mut command = command_line::command(Purpose::Completion);
+            clap_complete::generate(shell, &mut command, "thrufs", &mut script);
+            // A reader that has enough (`| head`) is no failure.
+            let _ = std::io::stdout().write_all(&script);
+            Ok(())
+        }
+        Request::Man(directory) => manual::write_pages(&directory)
+            .map_err(|(path, source)| CommandError::Write { path, source }),
+    }
+}
+
+/// Unmounts what can be, and fails with the last of the errors.
+fn unmount_all(mountpoints: &[std::path::PathBuf], lazy: bool) -> Result<(), CommandError> {
+    let mut failed = None;
+    for mountpoint in mountpoints {
+        if let Err(error) = unmount::unmount(mountpoint, lazy)
+            && let Some(earlier) = failed.replace(error)
+        {
+            eprintln!("thrufs: {earlier}");
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn mount_as_helper(arguments: Vec<OsString>) -> ExitCode {
+    let outcome = mount_helper::parse(arguments.into_iter().skip(1))
+        .map_err(CommandError::from)
+        .and_then(|helper| {
+            for option in &helper.left_out {
+                eprintln!("mount.thrufs: left out the unknown option `{option}`");
+            }
+            let plan = launch::plan(helper.mount)?;
+            if helper.verbose {
+                eprintln!("mount.thrufs: {plan}");
+            }
+            if helper.fake {
+                Ok(())
+            } else {
+                plan.carry_out()
+            }
+        });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mount.thrufs: {error}");
+            error.helper_code().into()
+        }
+    }
+}

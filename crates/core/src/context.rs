@@ -122,7 +122,8 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     ///
-    /// `EINTR` when the request was interrupted before or during `wait`; else what `wait` returns.
+    /// `EINTR` when the request was interrupted before or during `wait`, `ENOTCONN` when the session
+    /// is ending; else what `wait` returns.
     pub fn interruptible<T>(&self, wait: impl FnOnce(&InterruptToken) -> Result<T>) -> Result<T> {
         self.interrupts.run(self.unique, wait)
     }

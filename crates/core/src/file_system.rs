@@ -365,13 +365,19 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Figures of the file system that holds `node`.
+    /// Figures of the file system that holds `node`; by default of one whose size nobody knows, as
+    /// `df(1)` shows `/proc`.
     ///
     /// # Errors
     ///
     /// As `statfs(2)`.
     fn statfs(&self, context: &Context<'_>, node: NodeId) -> Result<FileSystemStatistics> {
-        Err(Errno::ENOSYS)
+        Ok(FileSystemStatistics {
+            bsize: 4096,
+            frsize: 4096,
+            namelen: 255,
+            ..FileSystemStatistics::default()
+        })
     }
 
     /// Brings the whole file system to stable storage (`syncfs(2)`; sent over virtio-fs only).

@@ -18,7 +18,7 @@
 
 use crate::errno::{Errno, Result};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thrufs_abi::Unique;
@@ -37,13 +37,21 @@ thread_local! {
 /// Tells a wait whether it was interrupted.
 #[derive(Clone, Debug)]
 pub struct InterruptToken {
-    set: Arc<AtomicBool>,
+    by: Arc<AtomicU8>,
 }
+
+const NOBODY: u8 = 0;
+const SHUTDOWN: u8 = 1;
+const CLIENT: u8 = 2;
 
 impl InterruptToken {
     /// Whether an INTERRUPT for the request arrived, or the server is shutting down.
     pub fn is_set(&self) -> bool {
-        self.set.load(Ordering::Acquire)
+        self.by.load(Ordering::Acquire) != NOBODY
+    }
+
+    fn set(&self, by: u8) {
+        self.by.store(by, Ordering::Release);
     }
 }
 
@@ -127,15 +135,15 @@ impl Interrupts {
     ///
     /// # Errors
     ///
-    /// `EINTR` when the interrupt was there first or the server is shutting down; else what `wait`
-    /// returns.
+    /// `EINTR` when the interrupt was there first, `ENOTCONN` when the server is shutting down; else
+    /// what `wait` returns.
     pub(crate) fn run<T>(
         &self,
         unique: Unique,
         wait: impl FnOnce(&InterruptToken) -> Result<T>,
     ) -> Result<T> {
         let token = InterruptToken {
-            set: Arc::new(AtomicBool::new(false)),
+            by: Arc::new(AtomicU8::new(NOBODY)),
         };
         let thread = THREAD.with(|thread| *thread);
         let mut registry = self.shared.lock();
@@ -144,7 +152,7 @@ impl Interrupts {
             return Err(Errno::EINTR);
         }
         if registry.stopped {
-            return Err(Errno::EINTR);
+            return Err(Errno::ENOTCONN);
         }
         registry.waiters.push(Waiter {
             unique,
@@ -156,7 +164,15 @@ impl Interrupts {
             shared: &self.shared,
             unique,
         };
-        wait(&token)
+        let result = wait(&token);
+        // EINTR for a client that was not signalled would reach it as "restart this call", a number
+        // that no program has heard of. What it will hear next is ENOTCONN anyway.
+        match result {
+            Err(Errno::EINTR) if token.by.load(Ordering::Acquire) == SHUTDOWN => {
+                Err(Errno::ENOTCONN)
+            }
+            result => result,
+        }
     }
 
     /// An INTERRUPT for `unique` arrived.
@@ -168,7 +184,7 @@ impl Interrupts {
             .find(|waiter| waiter.unique == unique)
         {
             Some(waiter) => {
-                waiter.token.set.store(true, Ordering::Release);
+                waiter.token.set(CLIENT);
                 self.signal_until_gone(registry);
             }
             None => {
@@ -185,12 +201,13 @@ impl Interrupts {
         let mut registry = self.shared.lock();
         registry.stopped = true;
         for waiter in &registry.waiters {
-            waiter.token.set.store(true, Ordering::Release);
+            waiter.token.set(SHUTDOWN);
         }
         self.signal_until_gone(registry);
     }
 
     /// How many requests wait at the moment.
+    #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.shared.lock().waiters.len()
     }
@@ -309,10 +326,10 @@ mod tests {
             assert_eq!(interrupts.waiting(), 4);
             interrupts.stop();
             for waiter in waiters {
-                assert_eq!(waiter.join().unwrap(), Err(Errno::EINTR));
+                assert_eq!(waiter.join().unwrap(), Err(Errno::ENOTCONN));
             }
         });
-        assert_eq!(interrupts.run(Unique(9), |_| Ok(())), Err(Errno::EINTR));
+        assert_eq!(interrupts.run(Unique(9), |_| Ok(())), Err(Errno::ENOTCONN));
     }
 
     #[test]

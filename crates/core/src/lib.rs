@@ -1,4 +1,48 @@
-//! Under construction.
+//! File systems in user space, at the speed of the kernel's FUSE protocol.
+//!
+//! Write a type that implements [`FileSystem`], and [`mount`](fn@mount) it. Thrufs reads the kernel's
+//! requests, calls one typed method for each, and writes the answer; it negotiates capabilities,
+//! keeps requests that sleep from holding up others, tells the kernel of changes beneath, counts
+//! and times what it does, and ends in order.
+//!
+//! # A whole file system
+//!
+//! ```no_run
+#![doc = include_str!("../examples/memory.rs")]
+//! ```
+//!
+//! # The parts
+//!
+//! | part | what it is for |
+//! |---|---|
+//! | [`FileSystem`] | the methods, and what their answers mean to the kernel: the manual |
+//! | [`Context`] | who asks; whether the thread may sleep; waiting so that the client's signal ends it |
+//! | [`Negotiation`], [`Features`] | capabilities: asked for in `init`, in force from `started` on |
+//! | [`ReadReply`], [`WriteSource`], [`LowerFile`] | data: in place, or *this file, this offset* |
+//! | [`Notifier`] | telling the kernel what changed behind its back |
+//! | [`mount`](fn@mount), [`MountedSession`] | mounting and serving in one call |
+//! | [`Session`], [`mod@mount`] | the same in steps, for programs that mount in another process |
+//! | [`Snapshot`] | counts and latencies of each operation, as a value or a table |
+//! | [`Dispatcher`] | requests without a kernel: for other transports, tests and fuzzers |
+//!
+//! # Errors
+//!
+//! A method fails with an [`Errno`], and that is what the client gets. `ENOSYS`, the default of most
+//! methods, has the kernel do without the operation for good where it can. [`Errno::DEFER`] is no
+//! answer but a request to be called again where sleeping is allowed.
+//!
+//! # Who may sleep
+//!
+//! There is a reader thread for each CPU. A method that is called on one should not sleep for long:
+//! it looks at [`Context::may_block`], or calls [`Context::require_blocking`] first. Reads that are
+//! answered with a [`LowerFile`] are taken care of: they are tried without sleeping first. A method
+//! that sleeps on a reader all the same is not the end: when all readers are stuck for milliseconds,
+//! others are put in. The bounds are in [`SessionConfig`].
+//!
+//! # Versions
+//!
+//! Protocol 7.31 (Linux 5.4) to 7.45 (Linux 6.18). 64-bit little-endian Linux only.
+
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -246,6 +246,17 @@ pub fn unmount(target: &Path, lazy: bool) -> Result<(), MountError> {
         .map_err(|errno| unmount_error(target, errno.into()))
 }
 
+/// Takes away the mount on `target` together with its connection: requests in progress, answered or
+/// not, end with an error. For a server that cannot end otherwise.
+///
+/// # Errors
+///
+/// [`MountError::Unmount`].
+pub fn unmount_by_force(target: &Path) -> Result<(), MountError> {
+    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    unmount_call(target, flags).map_err(|errno| unmount_error(target, errno.into()))
+}
+
 fn unmount_error(path: &Path, source: io::Error) -> MountError {
     let hint = match source.raw_os_error() {
         Some(libc::EBUSY) => {

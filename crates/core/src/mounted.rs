@@ -137,12 +137,37 @@ impl MountedSession {
     }
 
     fn wait(&mut self) -> Result<End, SessionError> {
-        match self.server.take().map(JoinHandle::join) {
+        let result = match self.server.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
             Some(Err(_)) => Err(SessionError::Start(io::Error::other(
                 "the session's thread panicked",
             ))),
-            None => Err(SessionError::Misuse),
+            None => return Err(SessionError::Misuse),
+        };
+        self.clean_up(&result);
+        result
+    }
+
+    /// Leaves no mount behind that nobody serves.
+    fn clean_up(&self, result: &Result<End, SessionError>) {
+        let unmounted = match result {
+            Ok(End::Unmounted) => return,
+            // The connection is alive and nobody reads from it: not even an error would come.
+            Err(SessionError::Stuck(_)) if !self.unprivileged => {
+                crate::mount::unmount_by_force(&self.target)
+            }
+            Err(SessionError::Stuck(_)) => unmount(&self.target, self.unprivileged, true),
+            // The device is closed. Whoever has mounted something else here by now is left alone:
+            // that answers. (Attributes of a dead mount may still be cached, figures are not.)
+            _ => match rustix::fs::statfs(&self.target) {
+                Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED) => {
+                    unmount(&self.target, self.unprivileged, true)
+                }
+                _ => return,
+            },
+        };
+        if let Err(error) = unmounted {
+            tracing::warn!(%error, "a dead mount is left");
         }
     }
 
@@ -150,7 +175,8 @@ impl MountedSession {
     ///
     /// # Errors
     ///
-    /// [`MountFailure::Mount`] when it is in use: it then goes on being served, until dropped.
+    /// [`MountFailure::Mount`] when it is in use; it is then unmounted lazily and its users get
+    /// `ENOTCONN`, as when it is dropped.
     pub fn unmount(mut self) -> Result<End, MountFailure> {
         unmount(&self.target, self.unprivileged, false)?;
         Ok(self.wait()?)

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The file system was unmounted, or its connection aborted.
+    /// The file system was unmounted.
     Unmounted,
+    /// The connection was aborted (`/sys/fs/fuse/connections/*/abort`); the mount is still there
+    /// and answers `ENOTCONN`.
+    Aborted,
     /// [`SessionHandle::shutdown`](super::SessionHandle::shutdown) was called.
     ShutDown,
     /// Reading from the device failed for another reason: this error number.
@@ -44,10 +47,6 @@ impl Control {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn end(&self) -> Option<End> {
-        self.lock().end
     }
 
     /// Counts a thread, for as long as the value lives.

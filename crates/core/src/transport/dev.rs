@@ -27,6 +27,7 @@ use crate::metrics::bump;
 use crate::notify::mark_serving_thread;
 use crate::session::End;
 use crew::{Aside, Crew, Member, Next};
+use rustix::thread::CpuSet;
 use seat::Seat;
 use std::io;
 use std::sync::Arc;
@@ -106,6 +107,9 @@ fn spawn<F: FileSystem>(
         .spawn(move || {
             confine_signals();
             mark_serving_thread();
+            if connection.config.threads.pin {
+                pin_to_cpu(member.number());
+            }
             member.begin();
             // Last, also when this thread panics: whoever sees no thread left may rely on that.
             let _count = count;
@@ -124,6 +128,22 @@ fn spawn<F: FileSystem>(
             .serve();
         })?;
     Ok(())
+}
+
+/// Binds the calling thread to one of the CPUs that it may use, the same for the same number.
+fn pin_to_cpu(number: usize) {
+    let allowed = rustix::thread::sched_getaffinity(None);
+    let pinned = allowed.and_then(|allowed| {
+        let cpus: Vec<usize> = (0..CpuSet::MAX_CPU)
+            .filter(|cpu| allowed.is_set(*cpu))
+            .collect();
+        let mut one = CpuSet::new();
+        one.set(cpus[number % cpus.len().max(1)]);
+        rustix::thread::sched_setaffinity(None, &one)
+    });
+    if let Err(error) = pinned {
+        tracing::debug!(%error, "cannot bind a reader to a CPU");
+    }
 }
 
 /// Takes a member off the roster at the end of its thread.
@@ -175,7 +195,8 @@ impl<F: FileSystem> Worker<'_, F> {
         match errno {
             // A signal; another reader was quicker; the request was withdrawn.
             Errno::INTR | Errno::AGAIN | Errno::NOENT => None,
-            Errno::NODEV | Errno::CONNABORTED => Some(End::Unmounted),
+            Errno::NODEV => Some(End::Unmounted),
+            Errno::CONNABORTED => Some(End::Aborted),
             other => Some(End::Failed(other.raw_os_error())),
         }
     }

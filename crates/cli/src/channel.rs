@@ -1,0 +1,273 @@
+//! What launcher, supervisor and worker say to each other: packets on a socket, some with
+//! descriptors.
+//!
+//! The process that is started finds its end as standard input, which needs no agreement on numbers
+//! and no unsafe code. That an end is closed is news too: its process is gone.
+
+use crate::config::MountConfig;
+use crate::options::{self, Setting};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+    sendmsg, socketpair,
+};
+use std::ffi::OsString;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// Longest packet: two paths and a long list of options.
+const PACKET_BYTES_MAX: usize = 128 * 1024;
+
+/// Most descriptors that one packet brings: the device, the source, the tree the source is in.
+const DESCRIPTORS_MAX: usize = 3;
+
+/// One packet.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Serve this: the first packet to whoever is started.
+    Serve(Box<MountConfig>, Vec<OwnedFd>),
+    /// INIT is answered (from the worker); the mount stands (from the supervisor).
+    Ready,
+    /// It cannot be: why.
+    Failed(String),
+    /// The worker was sent this signal.
+    Signalled(i32),
+    /// End now.
+    Stop,
+    /// Log your figures.
+    Statistics,
+    /// The mount stands, leave the terminal.
+    Background,
+}
+
+impl Message {
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Message::Serve(config, _) => encode_config(config),
+            Message::Ready => b"ready".to_vec(),
+            Message::Failed(why) => [b"failed\0", why.as_bytes()].concat(),
+            Message::Signalled(number) => format!("signal\0{number}").into_bytes(),
+            Message::Stop => b"stop".to_vec(),
+            Message::Statistics => b"statistics".to_vec(),
+            Message::Background => b"background".to_vec(),
+        }
+    }
+
+    fn decode(bytes: &[u8], descriptors: Vec<OwnedFd>) -> Option<Message> {
+        let mut fields = bytes.split(|byte| *byte == 0);
+        Some(match fields.next()? {
+            b"serve" => Message::Serve(Box::new(decode_config(fields)?), descriptors),
+            b"ready" => Message::Ready,
+            b"failed" => {
+                let text = String::from_utf8_lossy(bytes.get(7..)?);
+                Message::Failed(text.into_owned())
+            }
+            b"signal" => {
+                Message::Signalled(std::str::from_utf8(fields.next()?).ok()?.parse().ok()?)
+            }
+            b"stop" => Message::Stop,
+            b"statistics" => Message::Statistics,
+            b"background" => Message::Background,
+            _ => return None,
+        })
+    }
+}
+
+/// Paths and settings, none of which can hold a NUL.
+fn encode_config(config: &MountConfig) -> Vec<u8> {
+    let mut bytes = b"serve".to_vec();
+    let mut add = |field: &[u8]| {
+        bytes.push(0);
+        bytes.extend_from_slice(field);
+    };
+    add(config.source.as_os_str().as_bytes());
+    add(config.mountpoint.as_os_str().as_bytes());
+    for setting in &config.settings {
+        add(setting.to_string().as_bytes());
+    }
+    bytes
+}
+
+fn decode_config<'a>(mut fields: impl Iterator<Item = &'a [u8]>) -> Option<MountConfig> {
+    let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+    let source = path(fields.next()?);
+    let mountpoint = path(fields.next()?);
+    let settings: Option<Vec<Setting>> = fields
+        .map(|field| {
+            let text = std::str::from_utf8(field).ok()?;
+            let (name, value) = match text.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (text, None),
+            };
+            options::setting(options::find(name)?, value).ok()
+        })
+        .collect();
+    MountConfig::resolve(source, mountpoint, &settings?).ok()
+}
+
+/// One end of the socket.
+#[derive(Debug)]
+pub(crate) struct Channel(OwnedFd);
+
+impl Channel {
+    /// Two ends: ours, and one for the process to be started.
+    pub(crate) fn pair() -> io::Result<(Channel, OwnedFd)> {
+        let kind = SocketType::SEQPACKET;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+        Ok((Channel(ours), theirs))
+    }
+
+    /// The end that this process was started with; standard input is empty afterwards.
+    pub(crate) fn of_this_process() -> io::Result<Channel> {
+        let ours = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
+        let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::stdio::dup2_stdin(null)?;
+        Ok(Channel(ours))
+    }
+
+    /// The same end once more.
+    ///
+    /// # Errors
+    ///
+    /// No descriptors.
+    pub(crate) fn try_clone(&self) -> io::Result<Channel> {
+        self.0.try_clone().map(Channel)
+    }
+
+    /// Sends one packet.
+    ///
+    /// # Errors
+    ///
+    /// EPIPE when the other process is gone.
+    pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
+        let bytes = message.encode();
+        let borrowed: Vec<BorrowedFd<'_>> = match message {
+            Message::Serve(_, descriptors) => descriptors.iter().map(AsFd::as_fd).collect(),
+            _ => Vec::new(),
+        };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !borrowed.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&borrowed)) {
+            return Err(io::Error::other("too many descriptors for one packet"));
+        }
+        sendmsg(
+            &self.0,
+            &[IoSlice::new(&bytes)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        )?;
+        Ok(())
+    }
+
+    /// Waits for a packet; `None` when the other end is closed.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` for what is no packet of ours.
+    pub(crate) fn receive(&self) -> io::Result<Option<Message>> {
+        let mut bytes = vec![0; PACKET_BYTES_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let received = loop {
+            match recvmsg(&self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNRESET) => return Ok(None),
+                other => break other?,
+            }
+        };
+        if received.bytes == 0 {
+            return Ok(None);
+        }
+        let descriptors = ancillary
+            .drain()
+            .filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        let whole = !received
+            .flags
+            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        let message = Message::decode(&bytes[..received.bytes], descriptors);
+        message.filter(|_| whole).map(Some).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "a packet that no thrufs sends")
+        })
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Channel, Channel) {
+        let (ours, theirs) = Channel::pair().unwrap();
+        (ours, Channel(theirs))
+    }
+
+    #[test]
+    fn a_configuration_arrives_whole_with_its_descriptors() {
+        let (ours, theirs) = pair();
+        let settings = options::parse("ro,fsname=a\\,b=c,uidmap=0:1:2").unwrap();
+        let source = PathBuf::from(OsString::from_vec(b"/not\xffutf8, really".to_vec()));
+        let config = MountConfig::resolve(source, "/mnt".into(), &settings).unwrap();
+        let shown = format!("{config:?}");
+        let file = OwnedFd::from(std::fs::File::open("/").unwrap());
+        ours.send(&Message::Serve(Box::new(config), vec![file]))
+            .unwrap();
+        let Some(Message::Serve(config, descriptors)) = theirs.receive().unwrap() else {
+            panic!("something else arrived");
+        };
+        assert_eq!(format!("{config:?}"), shown);
+        let stat = rustix::fs::fstat(&descriptors[0]).unwrap();
+        assert_eq!(stat.st_ino, rustix::fs::stat("/").unwrap().st_ino);
+        let flags = rustix::io::fcntl_getfd(&descriptors[0]).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+
+    #[test]
+    fn words_arrive_and_the_end_is_noticed() {
+        let (ours, theirs) = pair();
+        ours.send(&Message::Failed("because\nof this".into()))
+            .unwrap();
+        ours.send(&Message::Signalled(15)).unwrap();
+        ours.send(&Message::Ready).unwrap();
+        let text = |message| format!("{message:?}");
+        assert_eq!(
+            text(theirs.receive().unwrap().unwrap()),
+            "Failed(\"because\\nof this\")"
+        );
+        assert_eq!(text(theirs.receive().unwrap().unwrap()), "Signalled(15)");
+        assert_eq!(text(theirs.receive().unwrap().unwrap()), "Ready");
+        drop(ours);
+        assert!(theirs.receive().unwrap().is_none());
+        assert!(theirs.send(&Message::Stop).is_err());
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        let (ours, theirs) = pair();
+        for garbage in [
+            &b"nonsense"[..],
+            b"serve",
+            b"serve\0/a",
+            b"serve\0/a\0/b\0nope",
+            b"signal\0x",
+        ] {
+            rustix::net::send(&ours, garbage, SendFlags::empty()).unwrap();
+            assert!(theirs.receive().is_err(), "{garbage:?}");
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! The command line: what clap is told about it, and the requests that come out.
+
+use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Value};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Mount(MountArguments),
+    Unmount {
+        mountpoints: Vec<PathBuf>,
+        lazy: bool,
+    },
+    Completions(clap_complete::Shell),
+    Man(PathBuf),
+}
+
+/// `thrufs mount`, as it was given.
+#[derive(Debug)]
+pub(crate) struct MountArguments {
+    pub(crate) source: PathBuf,
+    pub(crate) mountpoint: PathBuf,
+    pub(crate) settings: Vec<Setting>,
+}
+
+/// Why there is no request.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommandLineError {
+    /// Clap's own, which knows how to print itself; help and version come this way too.
+    #[error(transparent)]
+    Clap(#[from] clap::Error),
+    #[error(transparent)]
+    Option(#[from] OptionError),
+}
+
+/// Whether the command is described for parsing, or for a shell to complete it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Parsing,
+    Completion,
+}
+
+/// The whole command.
+pub(crate) fn command(purpose: Purpose) -> Command {
+    Command::new("thrufs")
+        .about("Serve a directory through FUSE")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(mount_command(purpose))
+        .subcommand(
+            Command::new("unmount")
+                .visible_alias("umount")
+                .about("Unmount what thrufs mounted, and wait until its server has ended")
+                .arg(
+                    Arg::new("lazy")
+                        .short('l')
+                        .long("lazy")
+                        .action(ArgAction::SetTrue)
+                        .help("Unmount although it is in use; its users keep what they have open"),
+                )
+                .arg(
+                    path("MOUNTPOINT")
+                        .num_args(1..)
+                        .required(true)
+                        .help("Where something is mounted"),
+                ),
+        )
+        .subcommand(
+            Command::new("completions")
+                .about("Print the completions for a shell")
+                .arg(
+                    Arg::new("SHELL")
+                        .required(true)
+                        .value_parser(value_parser!(clap_complete::Shell))
+                        .help("The shell"),
+                ),
+        )
+        .subcommand(
+            Command::new("man")
+                .about("Write the manual pages")
+                .arg(path("DIR").default_value(".").help("Where to write them")),
+        )
+}
+
+fn path(name: &'static str) -> Arg {
+    Arg::new(name)
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(clap::ValueHint::AnyPath)
+}
+
+fn mount_command(purpose: Purpose) -> Command {
+    let mut list = Arg::new("options")
+        .short('o')
+        .value_name("OPT[,OPT…]")
+        .action(ArgAction::Append)
+        .value_parser(value_parser!(OsString))
+        .help("Options, as mount(8) takes them: each flag below, with _ for -, and some more");
+    if purpose == Purpose::Completion {
+        list = list
+            .value_parser(PossibleValuesParser::new(list_words()))
+            .value_delimiter(',');
+    }
+    let directory = |name, help| {
+        Arg::new(name)
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+            .value_hint(clap::ValueHint::DirPath)
+            .help(help)
+    };
+    let mut command = Command::new("mount")
+        .about("Mount a directory somewhere else, served by thrufs")
+        .args_override_self(false)
+        .arg(list)
+        .arg(directory("SOURCE", "The directory to serve"))
+        .arg(directory("MOUNTPOINT", "The directory to mount it on"))
+        .after_help(list_only_help());
+    for group in Group::ALL {
+        for option in OPTIONS
+            .iter()
+            .filter(|o| o.group == group && o.form != Form::List)
+        {
+            command = command.arg(flag(option));
+        }
+    }
+    command
+}
+
+/// One row of the table as a flag.
+fn flag(option: &'static MountOption) -> Arg {
+    let mut arg = Arg::new(option.name)
+        .long(option.flag())
+        .help_heading(option.group.title())
+        .help(sentence(option.help, option.default));
+    if !option.long.is_empty() {
+        let short = sentence(option.help, option.default);
+        arg = arg.long_help(format!("{short}\n{}", option.long));
+    }
+    if option.name.contains('_') {
+        arg = arg.alias(option.name);
+    }
+    if option.id == options::OptionId::Foreground {
+        arg = arg.short('f');
+    }
+    match option.value {
+        // Given twice is given once; where it counts is the last place.
+        Value::None | Value::Any => arg.action(ArgAction::SetTrue).overrides_with(option.name),
+        Value::Choice(words) => arg
+            .action(ArgAction::Append)
+            .value_name(option.value.placeholder())
+            .value_parser(PossibleValuesParser::new(words)),
+        kind => arg
+            .action(ArgAction::Append)
+            .value_name(kind.placeholder())
+            .value_parser(value_parser!(OsString)),
+    }
+}
+
+fn sentence(help: &str, default: &str) -> String {
+    let mut characters = help.chars();
+    let first = characters
+        .next()
+        .map(char::to_uppercase)
+        .into_iter()
+        .flatten();
+    let mut text: String = first.chain(characters).collect();
+    match default {
+        "" => {}
+        "on" => text.push_str(" [the default]"),
+        other => text.push_str(&format!(" [default: {other}]")),
+    }
+    text
+}
+
+/// What can stand in a list after `-o`, for a shell to complete.
+fn list_words() -> Vec<String> {
+    let mut words = Vec::new();
+    for option in OPTIONS.iter().filter(|option| option.form != Form::Flag) {
+        match option.value {
+            _ if option.name.ends_with('*') => {}
+            Value::None | Value::Any => words.push(option.name.to_owned()),
+            Value::Choice(values) => {
+                words.extend(
+                    values
+                        .iter()
+                        .map(|value| format!("{}={value}", option.name)),
+                );
+            }
+            _ => words.push(format!("{}=", option.name)),
+        }
+    }
+    words
+}
+
+fn list_only_help() -> String {
+    let names: Vec<&str> = OPTIONS
+        .iter()
+        .filter(|option| option.form == Form::List)
+        .map(|o| o.name)
+        .collect();
+    format!(
+        "{}, after -o alone:\n  {}",
+        Group::Mount.title(),
+        names.join(", ")
+    )
+}
+
+/// Makes a request of the arguments, the program's name first.
+///
+/// # Errors
+///
+/// What is wrong with them; also when it is help or the version that is asked for.
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<Request, CommandLineError> {
+    let mut matches = command(Purpose::Parsing).try_get_matches_from(arguments)?;
+    let (name, mut matches) = matches
+        .remove_subcommand()
+        .expect("clap requires a subcommand");
+    Ok(match name.as_str() {
+        "mount" => Request::Mount(MountArguments {
+            settings: settings(&matches)?,
+            source: required(&mut matches, "SOURCE"),
+            mountpoint: required(&mut matches, "MOUNTPOINT"),
+        }),
+        "unmount" => Request::Unmount {
+            lazy: matches.get_flag("lazy"),
+            mountpoints: matches
+                .remove_many("MOUNTPOINT")
+                .into_iter()
+                .flatten()
+                .collect(),
+        },
+        "completions" => Request::Completions(required(&mut matches, "SHELL")),
+        "man" => Request::Man(required(&mut matches, "DIR")),
+        other => unreachable!("clap knows no subcommand {other}"),
+    })
+}
+
+fn required<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> T {
+    matches
+        .remove_one(name)
+        .expect("clap requires it or has a default")
+}
+
+/// All settings in the order of the command line, wherever they were written.
+fn settings(matches: &ArgMatches) -> Result<Vec<Setting>, OptionError> {
+    let mut found: Vec<(usize, Vec<Setting>)> = Vec::new();
+    for (index, list) in occurrences(matches, "options") {
+        found.push((index, options::parse(text(list)?)?));
+    }
+    for option in OPTIONS.iter().filter(|option| option.form != Form::List) {
+        match option.value {
+            Value::None | Value::Any => {
+                if matches.get_flag(option.name) {
+                    let last = matches.indices_of(option.name).and_then(Iterator::last);
+                    let setting = options::setting(option, None)?;
+                    found.push((last.unwrap_or_default(), vec![setting]));
+                }
+            }
+            Value::Choice(_) => {
+                let values = matches
+                    .get_many::<String>(option.name)
+                    .into_iter()
+                    .flatten();
+                let indices = matches.indices_of(option.name).into_iter().flatten();
+                for (index, value) in indices.zip(values) {
+                    found.push((index, vec![options::setting(option, Some(value))?]));
+                }
+            }
+            _ => {
+                for (index, value) in occurrences(matches, option.name) {
+                    found.push((index, vec![options::setting(option, Some(text(value)?))?]));
+                }
+            }
+        }
+    }
+    found.sort_by_key(|(index, _)| *index);
+    Ok(found
+        .into_iter()
+        .flat_map(|(_, settings)| settings)
+        .collect())
+}
+
+fn occurrences<'a>(
+    matches: &'a ArgMatches,
+    name: &str,
+) -> impl Iterator<Item = (usize, &'a OsString)> {
+    let indices = matches.indices_of(name).into_iter().flatten();
+    indices.zip(matches.get_many::<OsString>(name).into_iter().flatten())
+}
+
+fn text(value: &OsString) -> Result<&str, OptionError> {
+    value
+        .to_str()
+        .ok_or_else(|| OptionError::NotText(value.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(arguments: &str) -> Result<MountArguments, CommandLineError> {
+        let words = ["thrufs", "mount"]
+            .into_iter()
+            .chain(arguments.split_whitespace());
+        match parse(words.map(OsString::from))? {
+            Request::Mount(arguments) => Ok(arguments),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn shown(arguments: &str) -> String {
+        let settings = mount(arguments).unwrap().settings;
+        settings
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    #[test]
+    fn clap_finds_no_fault() {
+        command(Purpose::Parsing).debug_assert();
+        command(Purpose::Completion).debug_assert();
+    }
+
+    #[test]
+    fn flags_and_lists_are_one_sequence() {
+        assert_eq!(
+            shown("--cache=never -o ro,cache=auto --rw -f s m --cache always -o noatime"),
+            "cache=never ro cache=auto rw foreground cache=always noatime"
+        );
+        assert_eq!(
+            shown("--ro s m -o rw --ro"),
+            "rw ro",
+            "the last place of a switch counts"
+        );
+        assert_eq!(
+            shown("--allow-other --attr_timeout=3 s m"),
+            "allow_other attr_timeout=3"
+        );
+        assert_eq!(
+            shown("--uidmap 0:1:1 s m --uidmap=1:2:1"),
+            "uidmap=0:1:1 uidmap=1:2:1"
+        );
+    }
+
+    #[test]
+    fn every_flag_of_the_table_is_a_flag() {
+        for option in OPTIONS.iter().filter(|option| option.form != Form::List) {
+            let value = match option.value {
+                Value::None | Value::Any => "",
+                Value::Choice(words) => words[0],
+                Value::Seconds | Value::Bytes | Value::User | Value::Group => "5",
+                Value::Count(least, _) => &least.to_string(),
+                Value::Range => "0:1:2",
+                Value::Text | Value::Path => "x",
+            };
+            let flag = match value {
+                "" => format!("--{}", option.flag()),
+                value => format!("--{}={value}", option.flag()),
+            };
+            let settings = mount(&format!("{flag} s m")).unwrap().settings;
+            assert_eq!(settings.len(), 1);
+            assert_eq!(settings[0].option.name, option.name);
+            if option.form == Form::Both {
+                assert_eq!(options::parse(&settings[0].to_string()).unwrap(), settings);
+            }
+        }
+    }
+
+    #[test]
+    fn help_has_every_option() {
+        let mut command = command(Purpose::Parsing);
+        let mount = command.find_subcommand_mut("mount").unwrap();
+        for help in [
+            mount.render_help().to_string(),
+            mount.render_long_help().to_string(),
+        ] {
+            for option in OPTIONS {
+                let name = match option.form {
+                    Form::List => option.name.to_owned(),
+                    _ => format!("--{}", option.flag()),
+                };
+                assert!(help.contains(&name), "{name} is missing in\n{help}");
+            }
+            for group in Group::ALL {
+                assert!(help.contains(group.title()));
+            }
+        }
+    }
+
+    #[test]
+    fn bad_values_of_flags_are_told_too() {
+        let error = mount("--threads=0 s m").unwrap_err().to_string();
+        assert!(
+            error.contains("`threads`") && error.contains("between 1"),
+            "{error}"
+        );
+        let error = mount("--alow-other s m").unwrap_err().to_string();
+        assert!(error.contains("--allow-other"), "{error}");
+    }
+}

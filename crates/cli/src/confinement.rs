@@ -1,0 +1,108 @@
+//! What the worker gives up before it looks at the first request.
+//!
+//! As root: every capability that serving a directory does not need, new privileges, and the tree:
+//! the process moves to a mount namespace of its own that holds `/dev/fuse` and nothing else.
+//! What is served is reached by descriptors that were opened before, and they lead to the tree as the
+//! host has it, mounts that come and go included.
+//!
+//! An ordinary user's worker keeps its view: it has no privilege to begin with, and without its
+//! supervisor it must still be able to run the set-user-id program that unmounts.
+
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, pivot_root, setrlimit};
+use rustix::thread::CapabilitySet;
+use std::io;
+use std::path::Path;
+use thrufs_sys::cred;
+
+/// What serving needs: to act as the caller, to reach every file, to keep owners, modes, devices,
+/// attributes and leases as they are, `trusted.*` and unmounting.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETFCAP)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::LINUX_IMMUTABLE)
+    .union(CapabilitySet::LEASE);
+
+/// Raises the soft limit on descriptors to the hard one.
+pub(crate) fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if limit.current != limit.maximum && setrlimit(Resource::Nofile, raised).is_err() {
+        tracing::debug!("the limit on descriptors stays {:?}", limit.current);
+    }
+}
+
+/// Drops the capabilities that serving does not need, for good.
+///
+/// # Errors
+///
+/// None that a root process is known to get.
+pub(crate) fn drop_privileges() -> io::Result<()> {
+    // The bit that says so can be set with a capability that goes, and the file system relies on it.
+    cred::keep_capabilities_on_setuid()?;
+    // Setting the bounding set needs one of those that go: it goes in the same call, last.
+    cred::drop_from_all_sets(CapabilitySet::all().difference(KEPT))?;
+    cred::no_new_privs()?;
+    Ok(())
+}
+
+/// Moves the calling thread, and the threads that it starts from now on, to an empty tree. Where
+/// that cannot be had (on the initial RAM disk, under a container's filter), the old one stays.
+pub(crate) fn leave_the_tree() {
+    match try_to_leave() {
+        Ok(()) => tracing::debug!("the worker is confined to an empty tree"),
+        Err((step, error)) => tracing::info!("the worker sees the whole tree: {step}: {error}"),
+    }
+}
+
+fn try_to_leave() -> Result<(), (&'static str, io::Error)> {
+    let tell = |step| move |errno: rustix::io::Errno| (step, io::Error::from(errno));
+    let file = |step| move |error: io::Error| (step, error);
+    let place = ["/run", "/tmp", "/mnt", "/dev"]
+        .map(Path::new)
+        .into_iter()
+        .find(|p| p.is_dir());
+    let place = place.ok_or_else(|| ("find a place", io::ErrorKind::NotFound.into()))?;
+    cred::unshare_mount_namespace().map_err(tell("unshare"))?;
+    // Nothing of what follows may reach the host, and nothing of the host is wanted here.
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(tell("make private"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
+    // The device is opened once more for each thread; a bind mount keeps its own flags.
+    let device = rustix::mount::open_tree(
+        rustix::fs::CWD,
+        "/dev/fuse",
+        rustix::mount::OpenTreeFlags::OPEN_TREE_CLONE
+            | rustix::mount::OpenTreeFlags::OPEN_TREE_CLOEXEC,
+    )
+    .map_err(tell("clone /dev/fuse"))?;
+    mount("tmpfs", place, "tmpfs", flags, c"size=64k,mode=755").map_err(tell("mount a tmpfs"))?;
+    std::fs::create_dir(place.join("dev")).map_err(file("mkdir /dev"))?;
+    std::fs::write(place.join("dev/fuse"), "").map_err(file("make /dev/fuse"))?;
+    rustix::mount::move_mount(
+        device,
+        "",
+        rustix::fs::CWD,
+        place.join("dev/fuse"),
+        rustix::mount::MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )
+    .map_err(tell("bind /dev/fuse"))?;
+    std::env::set_current_dir(place).map_err(file("enter it"))?;
+    // With both the same, the old root ends up on top of the new one (pivot_root(2), NOTES).
+    pivot_root(".", ".").map_err(tell("pivot_root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(tell("leave the old root"))?;
+    std::env::set_current_dir("/").map_err(file("enter the new root"))?;
+    Ok(())
+}

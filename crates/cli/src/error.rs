@@ -1,0 +1,121 @@
+//! What can go wrong for the one who runs the command, with what can be done about it.
+//!
+//! Every error is printed once, in `main`; its text carries that of its cause.
+
+use crate::command_line::CommandLineError;
+use crate::mount_helper::HelperError;
+use crate::options::OptionError;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+use thrufs::MountError;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommandError {
+    #[error(transparent)]
+    CommandLine(#[from] CommandLineError),
+    #[error(transparent)]
+    Helper(#[from] HelperError),
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    #[error(
+        "bad value `{directives}` for option `log`: {problem}; say error, warn, info, debug or trace"
+    )]
+    Log { directives: String, problem: String },
+    #[error("cannot append to the log file {path}: {source}")]
+    LogFile { path: PathBuf, source: io::Error },
+    #[error("the source {0} does not exist")]
+    SourceMissing(PathBuf),
+    #[error("the source {0} is not a directory: thrufs serves directories, not single files")]
+    SourceNotDirectory(PathBuf),
+    #[error("cannot open the source {path}: {source}")]
+    Source { path: PathBuf, source: io::Error },
+    #[error("the mount point {0} does not exist: make the directory first (mkdir)")]
+    MountPointMissing(PathBuf),
+    #[error("the mount point {0} is not a directory")]
+    MountPointNotDirectory(PathBuf),
+    #[error(
+        "a dead FUSE mount lies on {0} (its server is gone): take it away first, with \
+         `umount -l` or `fusermount3 -uz`"
+    )]
+    MountPointDead(PathBuf),
+    #[error("cannot use the mount point {path}: {source}")]
+    MountPoint { path: PathBuf, source: io::Error },
+    #[error(
+        "the mount point {mountpoint} is inside the source {source_path}, so that the mount would \
+         contain itself: root can do that, others mount elsewhere or on the source itself"
+    )]
+    Recursive {
+        source_path: PathBuf,
+        mountpoint: PathBuf,
+    },
+    #[error("only root may use the option `{0}`; drop it, or mount as root")]
+    RootOnly(&'static str),
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    #[error("{0}")]
+    Server(String),
+    #[error("the server ended before it was ready; run it with -f --log=debug to see why")]
+    ServerGone,
+    #[error("the server died ({0}); the mount was taken away")]
+    ServerDied(String),
+    #[error("{mountpoint} did not answer within {seconds} s; the mount was given up", seconds = .0.as_secs(), mountpoint = .1.display())]
+    NoAnswer(Duration, PathBuf),
+    #[error("interrupted before it was mounted")]
+    Interrupted,
+    #[error("cannot {what}: {source}")]
+    System {
+        what: &'static str,
+        source: io::Error,
+    },
+    #[error("{0} is not mounted")]
+    NotMounted(PathBuf),
+    #[error("{path} is a mount of type {kind}, not of thrufs: use `{tool} {path}`", path = .path.display())]
+    NotThrufs {
+        path: PathBuf,
+        kind: String,
+        tool: &'static str,
+    },
+    #[error("{path} is in use: see `fuser -vm {path}` for who uses it, or unmount with --lazy", path = .0.display())]
+    InUse(PathBuf),
+    #[error("{path} is unmounted, but its server has not ended within {seconds} s (process {pid})",
+        path = .path.display(), seconds = .waited.as_secs())]
+    StillRunning {
+        path: PathBuf,
+        pid: i32,
+        waited: Duration,
+    },
+    #[error("cannot write {path}: {source}")]
+    Write { path: PathBuf, source: io::Error },
+}
+
+/// Attaches what was tried to an error of the system.
+pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> CommandError {
+    move |error| CommandError::System {
+        what,
+        source: error.into(),
+    }
+}
+
+impl CommandError {
+    /// Whether it is the command line that is wrong, and not the world.
+    pub(crate) fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            CommandError::CommandLine(_)
+                | CommandError::Helper(_)
+                | CommandError::Option(_)
+                | CommandError::Log { .. }
+        )
+    }
+
+    /// As mount(8) counts: 1 for usage, 2 for the system, 32 for a mount that failed.
+    pub(crate) fn helper_code(&self) -> u8 {
+        match self {
+            error if error.is_usage() => 1,
+            CommandError::System { .. } | CommandError::Mount(MountError::Device(_)) => 2,
+            _ => 32,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `thrufs mount`, as its user sees it: look at what was given, start the server, come back when the
+//! mount answers.
+
+use crate::channel::Message;
+use crate::command_line::MountArguments;
+use crate::config::MountConfig;
+use crate::error::{CommandError, system};
+use crate::log;
+use crate::mounting;
+use crate::options::{OptionId, Setting};
+use crate::process::{Process, Role};
+use crate::supervisor;
+use crate::task::Task;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountAttrFlags, MountPropagationFlags, OpenTreeFlags, open_tree};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a fresh mount may take for its first answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A mount that was looked at and can be made.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    config: MountConfig,
+    /// The source, opened; and the tree it is in where that is kept apart from the host's.
+    descriptors: Vec<OwnedFd>,
+}
+
+/// Looks at everything that can be looked at before mounting.
+///
+/// # Errors
+///
+/// What is wrong with it, and what to do about it.
+pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
+    let MountArguments {
+        source,
+        mountpoint,
+        mut settings,
+    } = arguments;
+    make_absolute(&mut settings)?;
+    // Options first: what is wrong with them is wrong wherever they are used.
+    let checked = MountConfig::resolve(source.clone(), mountpoint.clone(), &settings)?;
+    log::filter(&checked)?;
+    let privileged = mounting::is_privileged();
+    if !privileged && checked.attributes.suid {
+        return Err(CommandError::RootOnly("suid"));
+    }
+    if !privileged && checked.attributes.dev {
+        return Err(CommandError::RootOnly("dev"));
+    }
+    let directory = open_source(&source)?;
+    let source = std::fs::canonicalize(&source).map_err(|error| CommandError::Source {
+        path: source,
+        source: error,
+    })?;
+    let mountpoint = look_at_mountpoint(&mountpoint)?;
+    let descriptors = if mountpoint != source && mountpoint.starts_with(&source) {
+        if !privileged {
+            return Err(CommandError::Recursive {
+                source_path: source,
+                mountpoint,
+            });
+        }
+        apart(&source)?
+    } else {
+        vec![directory]
+    };
+    let config = MountConfig::resolve(source, mountpoint, &settings)?;
+    Ok(Plan {
+        config,
+        descriptors,
+    })
+}
+
+/// The server works in the root directory, so paths in settings are made absolute.
+fn make_absolute(settings: &mut [Setting]) -> Result<(), CommandError> {
+    for setting in settings
+        .iter_mut()
+        .filter(|s| s.option.id == OptionId::LogFile)
+    {
+        if let Some(path) = &mut setting.value {
+            let absolute = std::path::absolute(&*path).map_err(system("find the log file"))?;
+            *path = absolute.to_string_lossy().into_owned();
+        }
+    }
+    Ok(())
+}
+
+fn open_source(path: &Path) -> Result<OwnedFd, CommandError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NOENT => CommandError::SourceMissing(path.into()),
+        Errno::NOTDIR => CommandError::SourceNotDirectory(path.into()),
+        other => CommandError::Source {
+            path: path.into(),
+            source: other.into(),
+        },
+    })
+}
+
+/// Opens the source in a copy of the tree as it is now, in which the mount to be made will not
+/// appear: a mount point within the source would be found in the mount again, and in that again.
+fn apart(source: &Path) -> Result<Vec<OwnedFd>, CommandError> {
+    // AT_RECURSIVE, which rustix has not among these.
+    let recursive = OpenTreeFlags::from_bits_retain(thrufs_sys::mount::AT_RECURSIVE);
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
+    let tree = open_tree(CWD, source, flags).map_err(system("copy the tree of the source"))?;
+    thrufs_sys::mount::mount_setattr(
+        &tree,
+        c"",
+        thrufs_sys::mount::AT_EMPTY_PATH | thrufs_sys::mount::AT_RECURSIVE,
+        MountAttrFlags::empty(),
+        MountAttrFlags::empty(),
+        MountPropagationFlags::PRIVATE,
+    )
+    .map_err(system("keep the copied tree apart"))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory =
+        rustix::fs::openat(&tree, ".", flags, Mode::empty()).map_err(system("open the source"))?;
+    Ok(vec![directory, tree])
+}
+
+fn look_at_mountpoint(path: &Path) -> Result<PathBuf, CommandError> {
+    let wrong = |error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => CommandError::MountPointMissing(path.into()),
+        Some(Errno::NOTDIR) => CommandError::MountPointNotDirectory(path.into()),
+        Some(Errno::NOTCONN) => CommandError::MountPointDead(path.into()),
+        _ => CommandError::MountPoint {
+            path: path.into(),
+            source: error,
+        },
+    };
+    let canonical = std::fs::canonicalize(path).map_err(wrong)?;
+    let metadata = std::fs::metadata(&canonical).map_err(wrong)?;
+    if !metadata.is_dir() {
+        return Err(CommandError::MountPointNotDirectory(path.into()));
+    }
+    Ok(canonical)
+}
+
+impl Plan {
+    /// Mounts, and serves until the end in the foreground, or returns once the mount answers.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be mounted, or how it ended.
+    pub(crate) fn carry_out(self) -> Result<(), CommandError> {
+        if self.config.foreground {
+            return supervisor::run(self.config, self.descriptors, None);
+        }
+        let mut supervisor =
+            Process::start(Role::Supervisor, &self.config).map_err(system("start the server"))?;
+        let config = Box::new(self.config.clone());
+        supervisor
+            .channel
+            .send(&Message::Serve(config, self.descriptors))
+            .map_err(system("speak to the server"))?;
+        match supervisor
+            .channel
+            .receive()
+            .map_err(system("hear from the server"))?
+        {
+            Some(Message::Ready) => wait_for_answer(&self.config.mountpoint, &mut supervisor),
+            Some(Message::Failed(why)) => {
+                let _ = supervisor.wait();
+                Err(CommandError::Server(why))
+            }
+            _ => {
+                let _ = supervisor.wait();
+                Err(CommandError::ServerGone)
+            }
+        }
+    }
+}
+
+/// Asks the mount itself, from here: a thread of the server that waited for its own answer could
+/// wait for ever.
+fn wait_for_answer(mountpoint: &Path, supervisor: &mut Process) -> Result<(), CommandError> {
+    let path = mountpoint.to_owned();
+    let asking =
+        Task::start(move || rustix::fs::statvfs(&path)).map_err(system("start a thread"))?;
+    let answered = asking.is_done_within(ANSWER_TIMEOUT);
+    let answer = if answered { asking.finish() } else { None };
+    match answer {
+        Some(Ok(_)) => Ok(()),
+        Some(Err(errno)) => {
+            let _ = supervisor.channel.send(&Message::Stop);
+            let _ = supervisor.wait();
+            Err(CommandError::MountPoint {
+                path: mountpoint.into(),
+                source: errno.into(),
+            })
+        }
+        None => {
+            let _ = supervisor.channel.send(&Message::Stop);
+            Err(CommandError::NoAnswer(ANSWER_TIMEOUT, mountpoint.into()))
+        }
+    }
+}
+
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let config = &self.config;
+        write!(
+            f,
+            "{} on {}",
+            config.source.display(),
+            config.mountpoint.display()
+        )?;
+        let settings: Vec<String> = config.settings.iter().map(ToString::to_string).collect();
+        write!(f, " ({})", settings.join(","))
+    }
+}

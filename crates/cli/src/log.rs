@@ -1,0 +1,112 @@
+//! Where the log goes.
+//!
+//! Until the mount stands, standard error. Afterwards, in the background: the file that was asked
+//! for; else standard error if that is the journal's; else nowhere.
+
+use crate::config::MountConfig;
+use crate::error::{CommandError, system};
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use tracing_subscriber::EnvFilter;
+
+/// What is logged when neither option nor environment says it.
+const DEFAULT: &str = "info";
+
+/// The variable that says what to log.
+const VARIABLE: &str = "THRUFS_LOG";
+
+/// What to log, checked.
+///
+/// # Errors
+///
+/// Directives that cannot be.
+pub(crate) fn filter(config: &MountConfig) -> Result<EnvFilter, CommandError> {
+    let from_environment = || {
+        std::env::var(VARIABLE)
+            .ok()
+            .filter(|value| !value.is_empty())
+    };
+    let directives = config
+        .log
+        .clone()
+        .or_else(from_environment)
+        .unwrap_or(DEFAULT.to_owned());
+    EnvFilter::try_new(&directives).map_err(|error| CommandError::Log {
+        directives,
+        problem: error.to_string(),
+    })
+}
+
+/// The log of one process.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: Option<OwnedFd>,
+}
+
+impl Log {
+    /// Begins to log to standard error, or in the foreground at once to the file.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be opened, directives that cannot be.
+    pub(crate) fn begin(config: &MountConfig) -> Result<Log, CommandError> {
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(filter(config)?)
+            .with_writer(std::io::stderr)
+            .with_ansi(false)
+            .with_target(false)
+            .finish();
+        // The only other logger there could be is one that was begun earlier in this process.
+        let _ = tracing::subscriber::set_global_default(subscriber);
+        let log = Log {
+            file: open(config)?,
+        };
+        if config.foreground
+            && let Some(file) = &log.file
+        {
+            rustix::stdio::dup2_stderr(file).map_err(system("redirect the log"))?;
+        }
+        Ok(log)
+    }
+
+    /// Leaves the terminal: standard output and error belong to whoever waits for the mount.
+    ///
+    /// # Errors
+    ///
+    /// When `/dev/null` cannot be opened.
+    pub(crate) fn leave_the_terminal(&self) -> Result<(), CommandError> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let null = rustix::fs::open("/dev/null", flags, Mode::empty())
+            .map_err(system("open /dev/null"))?;
+        rustix::stdio::dup2_stdout(&null).map_err(system("leave the terminal"))?;
+        let log = match &self.file {
+            Some(file) => file.as_fd(),
+            None if is_journal() => return Ok(()),
+            None => null.as_fd(),
+        };
+        rustix::stdio::dup2_stderr(log).map_err(system("leave the terminal"))
+    }
+}
+
+fn open(config: &MountConfig) -> Result<Option<OwnedFd>, CommandError> {
+    let Some(path) = &config.log_file else {
+        return Ok(None);
+    };
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o640)).map_err(|errno| {
+        CommandError::LogFile {
+            path: path.clone(),
+            source: errno.into(),
+        }
+    })?;
+    Ok(Some(file))
+}
+
+/// Whether standard error goes to systemd's journal (systemd.exec(5), `JOURNAL_STREAM`).
+fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    let stat = rustix::fs::fstat(std::io::stderr().as_fd());
+    stat.is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}

@@ -1,0 +1,298 @@
+//! The manual pages, from the table of options.
+
+mod roff;
+
+use crate::options::{FOREIGN, Form, Group, MountOption, OPTIONS, Value};
+use roff::Page;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Every page: its file name and its text.
+pub(crate) fn pages() -> Vec<(&'static str, String)> {
+    vec![
+        ("thrufs.1", overview()),
+        ("thrufs-mount.1", mount()),
+        ("thrufs-unmount.1", unmount()),
+        ("mount.thrufs.8", helper()),
+    ]
+}
+
+/// Writes every page into `directory`, which is made if it is not there.
+///
+/// # Errors
+///
+/// The path that could not be written, and why.
+pub(crate) fn write_pages(directory: &Path) -> Result<(), (PathBuf, io::Error)> {
+    std::fs::create_dir_all(directory).map_err(|error| (directory.into(), error))?;
+    for (name, text) in pages() {
+        let path = directory.join(name);
+        std::fs::write(&path, text).map_err(|error| (path, error))?;
+    }
+    Ok(())
+}
+
+fn overview() -> String {
+    let mut page = Page::new("thrufs", 1, "serve a directory through FUSE");
+    page.section("SYNOPSIS");
+    page.synopsis("thrufs mount", "[-f] [-o OPT[,OPT...]] SOURCE MOUNTPOINT");
+    page.synopsis("thrufs unmount", "[-l] MOUNTPOINT...");
+    page.synopsis("thrufs completions", "SHELL");
+    page.synopsis("thrufs man", "[DIR]");
+    page.section("DESCRIPTION");
+    page.text("thrufs mounts a directory somewhere else and serves it from user space.");
+    page.section("COMMANDS");
+    page.item("mount", "Mount a directory; see thrufs-mount(1).");
+    page.item(
+        "unmount",
+        "Unmount it, and wait until its server has ended; see thrufs-unmount(1).",
+    );
+    page.item(
+        "completions",
+        "Print the completions of the command line for bash, elvish, fish, powershell or zsh.",
+    );
+    page.item(
+        "man",
+        "Write these manual pages into DIR, or into the working directory.",
+    );
+    page.section("EXIT STATUS");
+    exit_status(&mut page);
+    page.see_also(&["thrufs-mount(1)", "thrufs-unmount(1)", "mount.thrufs(8)"]);
+    page.finish()
+}
+
+fn exit_status(page: &mut Page) {
+    page.item("0", "It is done.");
+    page.item(
+        "1",
+        "It could not be done; standard error says why, and what can be done about it.",
+    );
+    page.item("2", "The command line is wrong.");
+}
+
+fn mount() -> String {
+    let mut page = Page::new("thrufs-mount", 1, "mount a directory, served by thrufs");
+    page.section("SYNOPSIS");
+    page.synopsis(
+        "thrufs mount",
+        "[-f] [-o OPT[,OPT...]] [--OPT...] SOURCE MOUNTPOINT",
+    );
+    page.section("DESCRIPTION");
+    page.text(
+        "Serves the directory SOURCE on the directory MOUNTPOINT. The command returns once the mount \
+         answers, and leaves the server running in the background.",
+    );
+    page.text(
+        "Root mounts by the kernel's own interface, other users with the help of fusermount3(1). \
+         SOURCE may be MOUNTPOINT itself, which is then covered.",
+    );
+    page.section("OPTIONS");
+    page.text(
+        "Every option can be given in a list after -o, or as a flag of its own with hyphens for \
+         underscores: -o attr_timeout=3 is --attr-timeout=3. Where two options are opposites, and \
+         where one is given twice, the last one counts. A comma within a value is written with a \
+         backslash before it.",
+    );
+    for group in Group::ALL {
+        page.subsection(group.title());
+        if group == Group::Mount {
+            page.text("After -o alone, and without effect on the server:");
+        }
+        for option in OPTIONS.iter().filter(|option| option.group == group) {
+            page.item(&heading(option), &description(option));
+        }
+    }
+    page.subsection("Of other FUSE servers");
+    page.text("Taken without effect, because what they ask for is so anyway:");
+    for foreign in FOREIGN.iter().filter(|foreign| foreign.accepted) {
+        page.item(foreign.name, &format!("{}.", capital(foreign.note)));
+    }
+    page.section("SIGNALS");
+    page.text("Both processes of the server, supervisor and worker, understand:");
+    page.item(
+        "SIGTERM, SIGINT",
+        "Unmount and end. While the mount is in use, wait for stop_timeout seconds; then take it away \
+         from its users. A second signal does not wait.",
+    );
+    page.item("SIGUSR1", "Log figures: requests, inodes, descriptors.");
+    page.item(
+        "SIGHUP",
+        "In the foreground as SIGTERM; in the background without effect, and reserved.",
+    );
+    page.text("Whichever of the two processes ends, and however, the mount is gone at once.");
+    page.section("ENVIRONMENT");
+    page.item("THRUFS_LOG", "What to log, unless --log says it.");
+    page.item(
+        "NOTIFY_SOCKET",
+        "Set by systemd for services of Type=notify, which are told when the mount is ready.",
+    );
+    page.section("EXIT STATUS");
+    exit_status(&mut page);
+    page.section("EXAMPLES");
+    page.item("thrufs mount /srv/data /mnt", "For the one who says it.");
+    page.item(
+        "thrufs mount -o allow_other,ro /srv/data /mnt",
+        "For everybody, and nobody can change anything.",
+    );
+    page.item(
+        "thrufs mount -o uidmap=0:100000:65536,gidmap=0:100000:65536 /var/lib/box /mnt",
+        "With the ids of a container.",
+    );
+    page.see_also(&[
+        "thrufs-unmount(1)",
+        "mount.thrufs(8)",
+        "mount(8)",
+        "fusermount3(1)",
+    ]);
+    page.finish()
+}
+
+fn heading(option: &MountOption) -> String {
+    let flag = option.flag();
+    let flag = match (option.value, option.value.pattern()) {
+        (Value::None | Value::Any, _) => format!("--{flag}"),
+        (_, pattern) => format!("--{flag}={pattern}"),
+    };
+    match option.form {
+        Form::List => option.pattern(),
+        Form::Flag => format!("-{}, {flag}", &option.name[..1]),
+        Form::Both => format!("{}, {flag}", option.pattern()),
+    }
+}
+
+fn description(option: &MountOption) -> String {
+    let mut text = format!("{}.", capital(option.help));
+    if !option.long.is_empty() {
+        text.push(' ');
+        text.push_str(option.long);
+    }
+    for conflict in option.conflicts {
+        text.push_str(&format!(" Not together with {}.", conflict.with));
+    }
+    match option.default {
+        "" => {}
+        "on" => text.push_str(" This is the default."),
+        default => text.push_str(&format!(" The default is {default}.")),
+    }
+    if !option.aliases.is_empty() {
+        text.push_str(&format!(" Also written {}.", option.aliases.join(", ")));
+    }
+    text
+}
+
+fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters
+        .next()
+        .map(char::to_uppercase)
+        .into_iter()
+        .flatten();
+    first.chain(characters).collect()
+}
+
+fn unmount() -> String {
+    let mut page = Page::new("thrufs-unmount", 1, "unmount what thrufs mounted");
+    page.section("SYNOPSIS");
+    page.synopsis("thrufs unmount", "[-l] MOUNTPOINT...");
+    page.section("DESCRIPTION");
+    page.text(
+        "Unmounts each MOUNTPOINT and returns when its server has ended, so that everything written \
+         is settled. thrufs umount is the same. What thrufs has not mounted is left alone.",
+    );
+    page.section("OPTIONS");
+    page.item(
+        "-l, --lazy",
+        "Unmount although the mount is in use. Its users keep what they have open, and the server \
+         goes on until they let go of it; it is not waited for then.",
+    );
+    page.section("EXIT STATUS");
+    exit_status(&mut page);
+    page.see_also(&["thrufs-mount(1)", "umount(8)", "fusermount3(1)"]);
+    page.finish()
+}
+
+fn helper() -> String {
+    let mut page = Page::new(
+        "mount.thrufs",
+        8,
+        "mount a directory served by thrufs, from fstab",
+    );
+    page.section("SYNOPSIS");
+    page.synopsis(
+        "mount.thrufs",
+        "SOURCE MOUNTPOINT [-sfnv] [-o OPT[,OPT...]] [-t TYPE]",
+    );
+    page.section("DESCRIPTION");
+    page.text(
+        "mount(8) and systemd call this for the type thrufs. It is the command thrufs by another \
+         name: a symbolic link in /sbin. A line of fstab(5) looks like this:",
+    );
+    page.verbatim("/srv/data  /mnt  thrufs  defaults,allow_other  0  0");
+    page.text(
+        "With the type fuse.thrufs, the link is named mount.fuse.thrufs. Unmount with umount(8) or \
+         thrufs-unmount(1).",
+    );
+    page.section("OPTIONS");
+    page.item(
+        "-s",
+        "Leave out options that are unknown instead of failing.",
+    );
+    page.item("-f", "Check everything, and do not mount.");
+    page.item("-n", "Taken without effect: there is no mtab.");
+    page.item("-v", "Say what is done.");
+    page.item("-t TYPE", "Taken without effect.");
+    page.item(
+        "-o OPT[,OPT...]",
+        "Options; thrufs-mount(1) explains each of them:",
+    );
+    for group in Group::ALL {
+        page.subsection(group.title());
+        let options = OPTIONS
+            .iter()
+            .filter(|o| o.group == group && o.form != Form::Flag);
+        let names: Vec<String> = options.map(MountOption::pattern).collect();
+        page.text(&format!("{}.", names.join(", ")));
+    }
+    page.section("EXIT STATUS");
+    page.text("Those of mount(8):");
+    page.item("0", "It is mounted.");
+    page.item("1", "The arguments or options are wrong.");
+    page.item(
+        "2",
+        "The system does not do it: no FUSE, no memory, no descriptors.",
+    );
+    page.item("32", "Mounting failed.");
+    page.see_also(&[
+        "thrufs-mount(1)",
+        "mount(8)",
+        "fstab(5)",
+        "systemd.mount(5)",
+    ]);
+    page.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_explained() {
+        let pages = pages();
+        let text = |name| {
+            pages
+                .iter()
+                .find(|page| page.0 == name)
+                .map(|page| page.1.clone())
+        };
+        let mount = text("thrufs-mount.1").unwrap().replace("\\-", "-");
+        let helper = text("mount.thrufs.8").unwrap().replace("\\-", "-");
+        for option in OPTIONS {
+            assert!(mount.contains(&heading(option)), "{}", option.name);
+            if option.form != Form::Flag {
+                assert!(helper.contains(&option.pattern()), "{}", option.name);
+            }
+        }
+        for foreign in FOREIGN.iter().filter(|foreign| foreign.accepted) {
+            assert!(mount.contains(foreign.name), "{}", foreign.name);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `mount.thrufs`: the form in which mount(8) and systemd call a helper.
+//!
+//! `mount.thrufs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`, with the exit
+//! codes of mount(8). The letters mean what they mean to mount(8): `-f` is "fake", not
+//! "foreground".
+
+use crate::command_line::MountArguments;
+use crate::options::{self, OptionError};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The names under which the command behaves as a helper.
+pub(crate) const NAMES: [&str; 2] = ["mount.thrufs", "mount.fuse.thrufs"];
+
+/// What mount(8) asked for.
+#[derive(Debug)]
+pub(crate) struct HelperArguments {
+    pub(crate) mount: MountArguments,
+    /// Do everything but mount.
+    pub(crate) fake: bool,
+    pub(crate) verbose: bool,
+    /// Options that `-s` had left out.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// What is wrong with a helper's arguments.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HelperError {
+    #[error("usage: mount.thrufs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]")]
+    Usage,
+    #[error("unknown flag {0:?}; mount.thrufs takes -s, -f, -n, -v, -o OPTIONS and -t TYPE")]
+    UnknownFlag(OsString),
+    #[error("mounting in another namespace (-N) is not supported: run it inside, with nsenter(1)")]
+    Namespace,
+    #[error(transparent)]
+    Option(#[from] OptionError),
+}
+
+/// Whether a program of this name shall behave as a helper.
+pub(crate) fn is_helper(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name().unwrap_or_default();
+    NAMES.iter().any(|helper| name == OsStr::new(helper))
+}
+
+/// Reads a helper's arguments, without the program's name.
+///
+/// # Errors
+///
+/// See [`HelperError`].
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<HelperArguments, HelperError> {
+    let mut paths = Vec::new();
+    let mut lists = Vec::new();
+    let (mut fake, mut sloppy, mut verbose) = (false, false, false);
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let Some(letters) = argument
+            .as_bytes()
+            .strip_prefix(b"-")
+            .filter(|l| !l.is_empty())
+        else {
+            paths.push(PathBuf::from(argument));
+            continue;
+        };
+        for (index, letter) in letters.iter().enumerate() {
+            match letter {
+                b'f' => fake = true,
+                b's' => sloppy = true,
+                b'v' => verbose = true,
+                // There is no /etc/mtab to be left alone.
+                b'n' => {}
+                b'N' => return Err(HelperError::Namespace),
+                b'o' | b't' => {
+                    let rest = &letters[index + 1..];
+                    let value = match rest {
+                        b"" => arguments.next().ok_or(HelperError::Usage)?,
+                        rest => OsStr::from_bytes(rest).to_owned(),
+                    };
+                    if *letter == b'o' {
+                        lists.push(value);
+                    }
+                    break;
+                }
+                _ => return Err(HelperError::UnknownFlag(argument.clone())),
+            }
+        }
+    }
+    let [source, mountpoint] = <[PathBuf; 2]>::try_from(paths).map_err(|_| HelperError::Usage)?;
+    let mut settings = Vec::new();
+    let mut left_out = Vec::new();
+    for list in lists {
+        let list = list.into_string().map_err(OptionError::NotText)?;
+        if sloppy {
+            let (known, unknown) = options::parse_sloppily(&list)?;
+            settings.extend(known);
+            left_out.extend(unknown);
+        } else {
+            settings.extend(options::parse(&list)?);
+        }
+    }
+    let mount = MountArguments {
+        source,
+        mountpoint,
+        settings,
+    };
+    Ok(HelperArguments {
+        mount,
+        fake,
+        verbose,
+        left_out,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &str) -> Result<HelperArguments, HelperError> {
+        parse(arguments.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn names() {
+        assert!(is_helper("/sbin/mount.thrufs".as_ref()));
+        assert!(is_helper("mount.fuse.thrufs".as_ref()));
+        assert!(!is_helper("/usr/bin/thrufs".as_ref()));
+    }
+
+    #[test]
+    fn as_mount_calls_it() {
+        let helper = parsed("/src /mnt -o rw,noatime -o allow_other").unwrap();
+        assert_eq!(helper.mount.source, Path::new("/src"));
+        assert_eq!(helper.mount.mountpoint, Path::new("/mnt"));
+        assert_eq!(helper.mount.settings.len(), 3);
+        assert!(!helper.fake && !helper.verbose);
+        let helper = parsed("-sfnv /src -t fuse.thrufs /mnt -oro,strange").unwrap();
+        assert!(helper.fake && helper.verbose);
+        assert_eq!(helper.left_out, ["strange"]);
+        assert_eq!(helper.mount.settings.len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be() {
+        assert!(matches!(parsed("/src"), Err(HelperError::Usage)));
+        assert!(matches!(parsed("/a /b /c"), Err(HelperError::Usage)));
+        assert!(matches!(parsed("/a /b -o"), Err(HelperError::Usage)));
+        assert!(matches!(
+            parsed("/a /b -x"),
+            Err(HelperError::UnknownFlag(_))
+        ));
+        assert!(matches!(
+            parsed("/a /b -N /proc/1/ns/mnt"),
+            Err(HelperError::Namespace)
+        ));
+        assert!(matches!(
+            parsed("/a /b -o strange"),
+            Err(HelperError::Option(_))
+        ));
+    }
+}

@@ -1,0 +1,116 @@
+//! The mounts that there are (`/proc/thread-self/mountinfo`, proc_pid_mountinfo(5)).
+//!
+//! A mount is told by the device number of its file system, which no other has while it lives: a path
+//! can be mounted over, moved or bound elsewhere.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// The number that the kernel gave a mounted file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceNumber {
+    pub(crate) major: u32,
+    /// For FUSE also the number of the connection.
+    pub(crate) minor: u32,
+}
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    pub(crate) device: DeviceNumber,
+    pub(crate) path: PathBuf,
+    /// `fuse.thrufs`
+    pub(crate) kind: String,
+}
+
+/// All mounts that the calling thread sees, in the order in which they were made.
+///
+/// # Errors
+///
+/// When `/proc` cannot be read.
+pub(crate) fn all() -> io::Result<Vec<Mount>> {
+    let text = std::fs::read("/proc/thread-self/mountinfo")?;
+    Ok(text
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse_line)
+        .collect())
+}
+
+/// What a path lookup ends at when it comes to `path`: the last mount there.
+pub(crate) fn on_top_at<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts.iter().rev().find(|mount| mount.path == path)
+}
+
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    let device = DeviceNumber {
+        major: major.parse().ok()?,
+        minor: minor.parse().ok()?,
+    };
+    let path = unescape(fields.nth(1)?);
+    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+    Some(Mount {
+        device,
+        path: PathBuf::from(OsString::from_vec(path)),
+        kind: String::from_utf8_lossy(&unescape(kind)).into_owned(),
+    })
+}
+
+/// Spaces, tabs, line feeds and backslashes are written as three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        match rest {
+            [
+                b'\\',
+                a @ b'0'..=b'3',
+                b @ b'0'..=b'7',
+                c @ b'0'..=b'7',
+                tail @ ..,
+            ] => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = tail;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let line = b"36 35 0:53 / /m\\040n\\134t rw,nosuid shared:1 master:2 - fuse.thrufs /s rw";
+        let mount = parse_line(line).unwrap();
+        assert_eq!(
+            mount.device,
+            DeviceNumber {
+                major: 0,
+                minor: 53
+            }
+        );
+        assert_eq!(mount.path, Path::new("/m n\\t"));
+        assert_eq!(mount.kind, "fuse.thrufs");
+        assert_eq!(parse_line(b""), None);
+        assert_eq!(parse_line(b"1 2 3 4 5"), None);
+    }
+
+    #[test]
+    fn the_root_is_mounted() {
+        let mounts = all().unwrap();
+        assert!(on_top_at(&mounts, Path::new("/")).is_some());
+        assert!(on_top_at(&mounts, Path::new("/no/such/place")).is_none());
+    }
+}

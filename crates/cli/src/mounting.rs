@@ -1,0 +1,202 @@
+//! Putting a configured mount into the tree, and taking it out wherever it has got to.
+
+use crate::config::{Atime, MountAttributes, MountConfig};
+use crate::mount_table::{self, DeviceNumber, Mount};
+use rustix::fs::CWD;
+use rustix::mount::{FsPickFlags, MountAttrFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use thrufs::MountError;
+use thrufs::mount::{self, MountOptions};
+
+/// Whether this process mounts by itself; if not, fusermount3 does it.
+pub(crate) fn is_privileged() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn options(config: &MountConfig) -> MountOptions {
+    let mut options = MountOptions::new(config.fsname.to_string_lossy());
+    options.subtype = Some(config.subtype.clone());
+    options.attributes = kernel_attributes(&config.attributes);
+    options.allow_other = config.allow_other;
+    options.default_permissions = config.default_permissions;
+    options
+}
+
+fn kernel_attributes(attributes: &MountAttributes) -> MountAttrFlags {
+    let mut flags = match attributes.atime {
+        // RELATIME is zero: the kernel's own choice.
+        Atime::Default | Atime::Relative => MountAttrFlags::MOUNT_ATTR_RELATIME,
+        Atime::Never => MountAttrFlags::MOUNT_ATTR_NOATIME,
+        Atime::Strict => MountAttrFlags::MOUNT_ATTR_STRICTATIME,
+    };
+    for (wanted, flag) in [
+        (attributes.read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
+        (!attributes.suid, MountAttrFlags::MOUNT_ATTR_NOSUID),
+        (!attributes.dev, MountAttrFlags::MOUNT_ATTR_NODEV),
+        (!attributes.exec, MountAttrFlags::MOUNT_ATTR_NOEXEC),
+        (
+            !attributes.follow_symlinks,
+            MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW,
+        ),
+        (
+            !attributes.directory_atime,
+            MountAttrFlags::MOUNT_ATTR_NODIRATIME,
+        ),
+    ] {
+        flags.set(flag, wanted);
+    }
+    flags
+}
+
+/// Mounts as root. Blocks until the worker has answered INIT, on kernels where mounting waits.
+///
+/// # Errors
+///
+/// See [`MountError`].
+pub(crate) fn mount(config: &MountConfig, device: OwnedFd) -> Result<(), MountError> {
+    mount::mount(device.as_fd(), &config.mountpoint, &options(config))?;
+    if config.attributes.synchronous {
+        make_synchronous(&config.mountpoint, config.attributes.read_only).map_err(|errno| {
+            let _ = mount::unmount(&config.mountpoint, true);
+            let path = config.mountpoint.clone();
+            let (step, log) = ("sync", String::new());
+            MountError::Kernel {
+                path,
+                step,
+                source: errno.into(),
+                log,
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// `sync` belongs to the file system and not to the mount.
+fn make_synchronous(mountpoint: &Path, read_only: bool) -> rustix::io::Result<()> {
+    let picked = fspick(CWD, mountpoint, FsPickFlags::FSPICK_CLOEXEC)?;
+    fsconfig_set_flag(&picked, "sync")?;
+    // It keeps this as well only when it is named again.
+    if read_only {
+        fsconfig_set_flag(&picked, "ro")?;
+    }
+    fsconfig_reconfigure(&picked)
+}
+
+/// Mounts with the help of fusermount3, and gives the device.
+///
+/// # Errors
+///
+/// See [`MountError`].
+pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountError> {
+    let attributes = config.attributes;
+    for (wanted, option) in [
+        (attributes.atime == Atime::Strict, "strictatime"),
+        (!attributes.directory_atime, "nodiratime"),
+        (!attributes.follow_symlinks, "nosymfollow"),
+        (attributes.synchronous, "sync"),
+    ] {
+        if wanted {
+            tracing::warn!("{option} is not in force: fusermount3 does not offer it");
+        }
+    }
+    mount::mount_unprivileged(&config.mountpoint, &options(config)).map_err(|error| match error {
+        MountError::Helper(words) if words.contains("/dev/fuse: Permission denied") => {
+            let fix = "make the device usable for everybody, as udev does: chmod 666 /dev/fuse";
+            MountError::Helper(format!("{words} ({fix})"))
+        }
+        other => other,
+    })
+}
+
+/// The device number of the FUSE file system on `mountpoint`; `None` when there is none, or no
+/// `/proc` to see it in.
+pub(crate) fn device_number(mountpoint: &Path) -> Option<DeviceNumber> {
+    let mounts = mount_table::all().ok()?;
+    let mount = mount_table::on_top_at(&mounts, mountpoint)?;
+    mount.kind.starts_with("fuse").then_some(mount.device)
+}
+
+/// Where the server's file system is to be taken away from.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) mountpoint: std::path::PathBuf,
+    /// Without it, the mount point alone is known.
+    pub(crate) device: Option<DeviceNumber>,
+    pub(crate) privileged: bool,
+}
+
+impl Target {
+    /// Takes it away from every place where it is mounted: it may have been moved, or bound
+    /// elsewhere. That it is nowhere (any more) is success.
+    ///
+    /// # Errors
+    ///
+    /// See [`MountError::Unmount`]; EBUSY also when something else is mounted over it.
+    pub(crate) fn unmount(&self, lazy: bool) -> Result<(), MountError> {
+        let (Some(device), Ok(mounts)) = (self.device, mount_table::all()) else {
+            return self.unmount_at(&self.mountpoint, lazy);
+        };
+        let mut outcome = Ok(());
+        for mount in mounts.iter().rev().filter(|mount| mount.device == device) {
+            let covered = mount_table::on_top_at(&mounts, &mount.path)
+                .is_none_or(|top: &Mount| top.device != device);
+            let result = if covered {
+                Err(MountError::Unmount {
+                    path: mount.path.clone(),
+                    source: io::Error::from(rustix::io::Errno::BUSY),
+                    hint: "; something else is mounted over it",
+                })
+            } else {
+                self.unmount_at(&mount.path, lazy)
+            };
+            outcome = outcome.and(result);
+        }
+        outcome
+    }
+
+    fn unmount_at(&self, path: &Path, lazy: bool) -> Result<(), MountError> {
+        if self.privileged {
+            mount::unmount(path, lazy)
+        } else {
+            mount::unmount_unprivileged(path, lazy)
+        }
+    }
+
+    /// Whether it is mounted anywhere that this process sees.
+    pub(crate) fn is_mounted(&self) -> bool {
+        match (self.device, mount_table::all()) {
+            (Some(device), Ok(mounts)) => mounts.iter().any(|mount| mount.device == device),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_of_the_kernel() {
+        let flags = kernel_attributes(&MountAttributes::default());
+        assert_eq!(
+            flags,
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV
+        );
+        let attributes = MountAttributes {
+            read_only: true,
+            suid: true,
+            atime: Atime::Never,
+            exec: false,
+            ..MountAttributes::default()
+        };
+        assert_eq!(
+            kernel_attributes(&attributes),
+            MountAttrFlags::MOUNT_ATTR_RDONLY
+                | MountAttrFlags::MOUNT_ATTR_NODEV
+                | MountAttrFlags::MOUNT_ATTR_NOEXEC
+                | MountAttrFlags::MOUNT_ATTR_NOATIME
+        );
+    }
+}

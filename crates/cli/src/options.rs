@@ -1,0 +1,611 @@
+//! The options of a mount: one table, from which come the parser of `-o`, the long flags, the help,
+//! the manual pages and the completions.
+//!
+//! What an option *means* is settled in one place too, `config`, from the list that [`parse`] and
+//! the long flags give. Nothing else in the command knows an option by name.
+
+mod nearest;
+mod syntax;
+mod table;
+
+pub(crate) use nearest::nearest;
+pub(crate) use syntax::{
+    parse_bytes, parse_count, parse_group, parse_range, parse_seconds, parse_user,
+};
+pub(crate) use syntax::{split_list, value_problem};
+pub(crate) use table::{FOREIGN, OPTIONS};
+
+use std::fmt;
+
+/// Which option of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum OptionId {
+    ReadOnly,
+    ReadWrite,
+    NoSuid,
+    Suid,
+    NoDev,
+    Dev,
+    NoExec,
+    Exec,
+    NoSymFollow,
+    SymFollow,
+    NoAtime,
+    Atime,
+    RelAtime,
+    StrictAtime,
+    NoDirAtime,
+    DirAtime,
+    Sync,
+    Async,
+    AllowOther,
+    DefaultPermissions,
+    NoDefaultPermissions,
+    Uid,
+    Gid,
+    UidMap,
+    GidMap,
+    FsName,
+    Subtype,
+    Cache,
+    EntryTimeout,
+    AttrTimeout,
+    NegativeTimeout,
+    Writeback,
+    NoWriteback,
+    Xattr,
+    NoXattr,
+    Acl,
+    NoAcl,
+    Locks,
+    Export,
+    NoExport,
+    Threads,
+    MaxWrite,
+    MaxBackground,
+    MaxReadahead,
+    Descriptors,
+    Foreground,
+    AutoUnmount,
+    StopTimeout,
+    Log,
+    LogFile,
+    Ignored,
+    User,
+    Owner,
+}
+
+/// What follows the name of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// Nothing: the name alone says it.
+    None,
+    /// Anything or nothing, and it does not matter.
+    Any,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Seconds, with a fraction.
+    Seconds,
+    /// Bytes, with K, M or G.
+    Bytes,
+    /// A number, at least the first and at most the second.
+    Count(u64, u64),
+    /// The number or name of a user.
+    User,
+    /// The number or name of a group.
+    Group,
+    /// `CLIENT:HOST:COUNT`.
+    Range,
+    /// A text.
+    Text,
+    /// A path.
+    Path,
+}
+
+impl Value {
+    /// What stands for the value in help and manual; empty when there is none.
+    pub(crate) fn placeholder(self) -> &'static str {
+        match self {
+            Value::None | Value::Any => "",
+            Value::Choice(_) => "WORD",
+            Value::Seconds => "SECONDS",
+            Value::Bytes => "BYTES",
+            Value::Count(..) => "N",
+            Value::User => "USER",
+            Value::Group => "GROUP",
+            Value::Range => "CLIENT:HOST:COUNT",
+            Value::Text => "TEXT",
+            Value::Path => "PATH",
+        }
+    }
+
+    /// As in `cache=never|auto|always`: the value as the manual writes it.
+    pub(crate) fn pattern(self) -> String {
+        match self {
+            Value::Choice(words) => words.join("|"),
+            other => other.placeholder().to_owned(),
+        }
+    }
+}
+
+/// The part of help and manual that an option stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    Access,
+    Sharing,
+    Caching,
+    Content,
+    Speed,
+    Life,
+    Mount,
+}
+
+impl Group {
+    /// In the order of help and manual.
+    pub(crate) const ALL: [Group; 7] = [
+        Group::Sharing,
+        Group::Access,
+        Group::Caching,
+        Group::Content,
+        Group::Speed,
+        Group::Life,
+        Group::Mount,
+    ];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Group::Access => "What can be done on the mount",
+            Group::Sharing => "Who may use it, and as whom",
+            Group::Caching => "Caching",
+            Group::Content => "What is served",
+            Group::Speed => "Speed and limits",
+            Group::Life => "The server",
+            Group::Mount => "Taken for mount(8) and fstab(5)",
+        }
+    }
+}
+
+/// Where an option can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// In a list after `-o`, and as a flag of its own.
+    Both,
+    /// In a list after `-o` alone.
+    List,
+    /// As a flag alone.
+    Flag,
+}
+
+/// A setting that does not go together with the option that names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conflict {
+    /// The other: a name, or a name with a value.
+    pub(crate) with: &'static str,
+    /// Why, and what to do about it.
+    pub(crate) fix: &'static str,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MountOption {
+    pub(crate) id: OptionId,
+    /// As it is written after `-o`; a name that ends in `*` stands for all that begin like it.
+    pub(crate) name: &'static str,
+    /// Other spellings, taken and not advertised in help.
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) value: Value,
+    /// What holds when nothing is said; empty when that is nothing.
+    pub(crate) default: &'static str,
+    pub(crate) group: Group,
+    pub(crate) form: Form,
+    /// Of the options of one family the last one counts, as for mount(8). Most are alone in theirs,
+    /// which is then named like the option; an empty family adds up.
+    pub(crate) family: &'static str,
+    /// What else it sets where it stands, unless something later says otherwise.
+    pub(crate) implies: &'static [&'static str],
+    pub(crate) conflicts: &'static [Conflict],
+    /// One line, without a full stop.
+    pub(crate) help: &'static str,
+    /// Sentences for the manual, added to the line above.
+    pub(crate) long: &'static str,
+}
+
+impl MountOption {
+    /// The flag without its hyphens: `allow-other` for `allow_other`.
+    pub(crate) fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// As the manual writes it: `cache=never|auto|always`.
+    pub(crate) fn pattern(&self) -> String {
+        match self.value.pattern() {
+            value if value.is_empty() => self.name.to_owned(),
+            value => format!("{}={value}", self.name),
+        }
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(stem) => {
+                name.len() > stem.len() && name[..].to_ascii_lowercase().starts_with(stem)
+            }
+            None => self.name == name || self.aliases.contains(&name),
+        }
+    }
+}
+
+/// An option of other FUSE servers that means nothing here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Foreign {
+    pub(crate) name: &'static str,
+    /// Taken without effect, because what it asks for is so anyway.
+    pub(crate) accepted: bool,
+    /// Why it is so, or what to say instead.
+    pub(crate) note: &'static str,
+}
+
+/// One option as it was given.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) option: &'static MountOption,
+    pub(crate) value: Option<String>,
+}
+
+impl PartialEq for Setting {
+    fn eq(&self, other: &Setting) -> bool {
+        self.option.name == other.option.name && self.value == other.value
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "{}={value}", self.option.name),
+            None => f.write_str(self.option.name),
+        }
+    }
+}
+
+/// What is wrong with an option, or with two.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OptionError {
+    #[error("unknown option `{name}`{}", suggestion(nearest))]
+    Unknown {
+        name: String,
+        nearest: Option<&'static str>,
+    },
+    #[error("option `{name}` is not for thrufs: {note}")]
+    Foreign { name: String, note: &'static str },
+    #[error("option `{name}` can only be given as a flag: --{name}")]
+    FlagOnly { name: &'static str },
+    #[error("option `{name}` needs a value: {name}={pattern}")]
+    MissingValue { name: &'static str, pattern: String },
+    #[error("option `{name}` takes no value (`{value}` was given): say just `{name}`")]
+    UnwantedValue { name: &'static str, value: String },
+    #[error("bad value `{value}` for option `{name}`: {problem}")]
+    BadValue {
+        name: &'static str,
+        value: String,
+        problem: String,
+    },
+    #[error("`{first}` contradicts `{second}`: {fix}")]
+    Contradiction {
+        first: String,
+        second: String,
+        fix: String,
+    },
+    #[error("option list {0:?} has a quote that is not closed")]
+    OpenQuote(String),
+    #[error("option {0:?} is not UTF-8 text")]
+    NotText(std::ffi::OsString),
+}
+
+fn suggestion(nearest: &Option<&'static str>) -> String {
+    match nearest {
+        Some(name) => format!(": did you mean `{name}`?"),
+        None => ": `thrufs mount --help` lists those there are".to_owned(),
+    }
+}
+
+/// The row of this name.
+pub(crate) fn find(name: &str) -> Option<&'static MountOption> {
+    OPTIONS.iter().find(|option| option.is_called(name))
+}
+
+/// The settings in a list as it follows `-o`, in its order. What other FUSE servers know and this
+/// one does of its own accord is dropped.
+///
+/// # Errors
+///
+/// The first option that is unknown, or whose value cannot be.
+pub(crate) fn parse(list: &str) -> Result<Vec<Setting>, OptionError> {
+    let mut settings = Vec::new();
+    for item in split_list(list)? {
+        settings.extend(parse_one(&item)?);
+    }
+    Ok(settings)
+}
+
+/// As [`parse`], leaving out what is unknown: `mount -s`. Gives what was left out as well.
+pub(crate) fn parse_sloppily(list: &str) -> Result<(Vec<Setting>, Vec<String>), OptionError> {
+    let mut settings = Vec::new();
+    let mut left_out = Vec::new();
+    for item in split_list(list)? {
+        match parse_one(&item) {
+            Ok(setting) => settings.extend(setting),
+            Err(OptionError::Unknown { .. } | OptionError::Foreign { .. }) => left_out.push(item),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((settings, left_out))
+}
+
+fn parse_one(item: &str) -> Result<Option<Setting>, OptionError> {
+    let (name, value) = match item.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (item, None),
+    };
+    if let Some(option) = find(name) {
+        if option.form == Form::Flag {
+            return Err(OptionError::FlagOnly { name: option.name });
+        }
+        return setting(option, value).map(Some);
+    }
+    if let Some(foreign) = FOREIGN.iter().find(|foreign| foreign.name == name) {
+        return match foreign.accepted {
+            true => Ok(None),
+            false => Err(OptionError::Foreign {
+                name: name.to_owned(),
+                note: foreign.note,
+            }),
+        };
+    }
+    let names = OPTIONS
+        .iter()
+        .filter(|o| o.form != Form::Flag && !o.name.ends_with('*'));
+    let nearest = nearest(name, names.map(|o| o.name));
+    Err(OptionError::Unknown {
+        name: name.to_owned(),
+        nearest,
+    })
+}
+
+/// An option with its value, checked.
+///
+/// # Errors
+///
+/// A value that is missing, not wanted, or cannot be.
+pub(crate) fn setting(
+    option: &'static MountOption,
+    value: Option<&str>,
+) -> Result<Setting, OptionError> {
+    let name = option.name;
+    match (option.value, value) {
+        (Value::None, Some(value)) => {
+            return Err(OptionError::UnwantedValue {
+                name,
+                value: value.to_owned(),
+            });
+        }
+        (Value::None | Value::Any, _) => {}
+        (kind, None) => {
+            return Err(OptionError::MissingValue {
+                name,
+                pattern: kind.pattern(),
+            });
+        }
+        (kind, Some(value)) => {
+            if let Some(problem) = value_problem(kind, value) {
+                return Err(OptionError::BadValue {
+                    name,
+                    value: value.to_owned(),
+                    problem,
+                });
+            }
+        }
+    }
+    Ok(Setting {
+        option,
+        value: value.map(str::to_owned),
+    })
+}
+
+/// What counts of a list of settings: implications added, all but the last of each family dropped.
+///
+/// # Errors
+///
+/// Two of them that contradict each other.
+pub(crate) fn in_force(settings: &[Setting]) -> Result<Vec<Setting>, OptionError> {
+    let mut all = Vec::new();
+    for setting in settings {
+        for implied in setting.option.implies {
+            let option = find(implied).expect("the table names its own options");
+            all.push(Setting {
+                option,
+                value: None,
+            });
+        }
+        all.push(setting.clone());
+    }
+    let superseded = |index: usize| {
+        let family = all[index].option.family;
+        !family.is_empty()
+            && all[index + 1..]
+                .iter()
+                .any(|later| later.option.family == family)
+    };
+    let kept: Vec<Setting> = (0..all.len())
+        .filter(|index| !superseded(*index))
+        .map(|index| all[index].clone())
+        .collect();
+    match contradiction(&kept) {
+        Some(error) => Err(error),
+        None => Ok(kept),
+    }
+}
+
+fn contradiction(settings: &[Setting]) -> Option<OptionError> {
+    for setting in settings {
+        for conflict in setting.option.conflicts {
+            let other = settings.iter().find(|other| {
+                other.option.name == conflict.with || other.to_string() == conflict.with
+            });
+            if let Some(other) = other {
+                return Some(OptionError::Contradiction {
+                    first: setting.to_string(),
+                    second: other.to_string(),
+                    fix: conflict.fix.to_owned(),
+                });
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn names(settings: &[Setting]) -> Vec<String> {
+        settings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_table_is_sound() {
+        let mut seen = HashSet::new();
+        for option in OPTIONS {
+            for name in option.aliases.iter().chain([&option.name]) {
+                assert!(seen.insert(*name), "{name} stands twice");
+            }
+            assert!(
+                !option.help.is_empty() && !option.help.ends_with('.'),
+                "{}",
+                option.name
+            );
+            assert!(
+                option.long.is_empty() || option.long.ends_with('.'),
+                "{}",
+                option.name
+            );
+            for implied in option.implies {
+                assert!(find(implied).is_some(), "{} implies {implied}", option.name);
+            }
+            for conflict in option.conflicts {
+                let name = conflict.with.split('=').next().unwrap();
+                assert!(
+                    find(name).is_some(),
+                    "{} conflicts with {}",
+                    option.name,
+                    conflict.with
+                );
+            }
+            if let (Value::Choice(words), default) = (option.value, option.default)
+                && !default.is_empty()
+            {
+                assert!(words.contains(&default), "{}", option.name);
+            }
+        }
+        for foreign in FOREIGN {
+            assert!(seen.insert(foreign.name), "{} stands twice", foreign.name);
+        }
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_is_put_right() {
+        for (given, meant) in [
+            ("alow_other", "allow_other"),
+            ("defaul_permissions", "default_permissions"),
+            ("entry-timeout", "entry_timeout"),
+            ("writback", "writeback"),
+            ("nosiud", "nosuid"),
+        ] {
+            let error = parse(given).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!("unknown option `{given}`: did you mean `{meant}`?")
+            );
+        }
+        let error = parse("frobnicate").unwrap_err().to_string();
+        assert!(error.contains("thrufs mount --help"), "{error}");
+    }
+
+    #[test]
+    fn the_later_of_a_family_counts() {
+        let list = parse("ro,suid,noatime,rw,nosuid,relatime,cache=never,cache=always").unwrap();
+        let kept = in_force(&list).unwrap();
+        assert_eq!(names(&kept), ["rw", "nosuid", "relatime", "cache=always"]);
+    }
+
+    #[test]
+    fn user_brings_its_restrictions_unless_lifted_later() {
+        let kept = |list| names(&in_force(&parse(list).unwrap()).unwrap());
+        assert_eq!(kept("exec,user"), ["noexec", "nosuid", "nodev", "user"]);
+        assert_eq!(kept("user,exec"), ["nosuid", "nodev", "user", "exec"]);
+    }
+
+    #[test]
+    fn ranges_add_up() {
+        let list = parse("uidmap=0:100000:10,uidmap=10:5:1").unwrap();
+        assert_eq!(in_force(&list).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn contradictions_name_both() {
+        for (list, first, second) in [
+            ("writeback,cache=never", "writeback", "cache=never"),
+            ("uidmap=0:1:1,uid=3", "uid=3", "uidmap=0:1:1"),
+            ("noxattr,acl", "acl", "noxattr"),
+            (
+                "no_default_permissions,acl",
+                "acl",
+                "no_default_permissions",
+            ),
+        ] {
+            let error = in_force(&parse(list).unwrap()).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("`{first}` contradicts `{second}`: ")),
+                "{error}"
+            );
+        }
+        assert!(in_force(&parse("writeback,nowriteback,cache=never").unwrap()).is_ok());
+    }
+
+    #[test]
+    fn values_are_checked_where_they_stand() {
+        for (list, part) in [
+            ("cache", "needs a value: cache=never|auto|always"),
+            ("ro=1", "takes no value"),
+            ("cache=some", "never, auto or always"),
+            ("attr_timeout=-1", "seconds"),
+            ("attr_timeout=nan", "seconds"),
+            ("max_write=12Q", "bytes"),
+            ("threads=0", "between 1 and"),
+            ("uidmap=0:1", "CLIENT:HOST:COUNT"),
+            ("uidmap=4294967295:0:2", "beyond"),
+            ("uid=nobody-of-this-name", "no user"),
+            ("kernel_cache", "cache=always"),
+            ("allow_root", "allow_other"),
+            ("remount", "unmount"),
+            ("foreground", "--foreground"),
+        ] {
+            let error = parse(list).unwrap_err().to_string();
+            assert!(error.contains(part), "{list}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_mount_and_other_servers_use_is_taken() {
+        let list = "rw,defaults,_netdev,nofail,noauto,x-systemd.automount,x-gvfs-show,X-mount.mkdir,\
+                    comment=a fine one,big_writes,clone_fd,max_read=131072,users,nouser";
+        assert!(parse(list).is_ok(), "{:?}", parse(list));
+    }
+
+    #[test]
+    fn sloppiness_leaves_out_the_unknown_alone() {
+        let (settings, left_out) = parse_sloppily("ro,whatever=3,kernel_cache").unwrap();
+        assert_eq!(names(&settings), ["ro"]);
+        assert_eq!(left_out, ["whatever=3", "kernel_cache"]);
+        assert!(parse_sloppily("cache=some").is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! Starting the processes that a server is made of: this program again, in another role.
+//!
+//! There is no fork here: a copy of a process that has threads can do little, and needs unsafe code
+//! for it. The role stands in the arguments, where ps(1) shows it; everything else comes over the
+//! [`Channel`].
+
+use crate::channel::Channel;
+use crate::config::MountConfig;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// What a process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Holds the device, mounts and unmounts.
+    Supervisor,
+    /// Parses and serves.
+    Worker,
+}
+
+impl Role {
+    const ALL: [Role; 2] = [Role::Supervisor, Role::Worker];
+
+    /// The argument that says it. Not for people: it is in no help.
+    const fn argument(self) -> &'static str {
+        match self {
+            Role::Supervisor => "--supervisor",
+            Role::Worker => "--worker",
+        }
+    }
+
+    /// The role that a first argument says.
+    pub(crate) fn from_argument(argument: &std::ffi::OsStr) -> Option<Role> {
+        Role::ALL
+            .into_iter()
+            .find(|role| argument == role.argument())
+    }
+}
+
+/// A process that was started.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    /// Readable when it has ended.
+    descriptor: OwnedFd,
+    pub(crate) channel: Channel,
+}
+
+impl Process {
+    /// Starts this program in `role`.
+    ///
+    /// # Errors
+    ///
+    /// No descriptors, no processes.
+    pub(crate) fn start(role: Role, config: &MountConfig) -> io::Result<Process> {
+        let (channel, theirs) = Channel::pair()?;
+        // The file that is running, even when another has taken its name since.
+        let mut child = Command::new("/proc/self/exe")
+            .arg0("thrufs")
+            .arg(role.argument())
+            .arg(&config.source)
+            .arg(&config.mountpoint)
+            .stdin(Stdio::from(theirs))
+            .spawn()?;
+        let descriptor = match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+            Ok(descriptor) => descriptor,
+            Err(errno) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(errno.into());
+            }
+        };
+        Ok(Process {
+            child,
+            descriptor,
+            channel,
+        })
+    }
+
+    /// Readable when it has ended.
+    pub(crate) fn ended(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Ends it by force. It may have ended already.
+    pub(crate) fn kill(&self) {
+        let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+}

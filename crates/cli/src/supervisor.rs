@@ -1,0 +1,333 @@
+//! The supervisor: holds `/dev/fuse`, mounts, watches, unmounts.
+//!
+//! It parses nothing that comes from the mount, so that nothing a client does can bring it down.
+//! One thread waits for events; calls into the mount, which sleep as long as the worker takes, are
+//! [`Task`]s on threads of their own. Whatever happens to the worker, the mount is gone before the
+//! supervisor is.
+
+mod events;
+mod stop;
+
+use crate::channel::{Channel, Message};
+use crate::config::MountConfig;
+use crate::error::{CommandError, system};
+use crate::log::Log;
+use crate::mounting::{self, Target};
+use crate::process::{Process, Role};
+use crate::task::Task;
+use events::Event;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use thrufs::MountError;
+use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
+
+/// How long INIT may take: a source on a slow network is looked at before it is answered.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the worker has for its last words once it was told, or has decided, to end.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A mount that is being served.
+struct Supervisor {
+    config: MountConfig,
+    log: Log,
+    signals: SignalFd,
+    worker: Process,
+    /// Closing it, when the worker has ended too, is the end of the connection.
+    device: Option<OwnedFd>,
+    target: Target,
+    /// As long as it wants to hear from us.
+    launcher: Option<Channel>,
+    /// Whether it was told that the mount stands.
+    announced: bool,
+}
+
+/// A call to mount, being made.
+type Mounting = Task<Result<(), MountError>>;
+
+/// The process that a background mount leaves behind (see [`Role::Supervisor`]).
+pub(crate) fn main() -> ExitCode {
+    let Ok(launcher) = Channel::of_this_process() else {
+        return ExitCode::FAILURE;
+    };
+    // In a session of its own, no terminal sends it signals. It was just started, so it leads no
+    // group and this cannot fail.
+    let _ = rustix::process::setsid();
+    let Ok(Some(Message::Serve(config, descriptors))) = launcher.receive() else {
+        return ExitCode::FAILURE;
+    };
+    match run(*config, descriptors, Some(launcher)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Mounts, serves and unmounts. `descriptors` are the source and, where it is kept apart, the tree
+/// it is in. `launcher` is told when the mount stands, or why it cannot.
+///
+/// # Errors
+///
+/// Why there was no mount, or why it ended otherwise than by being unmounted or a signal.
+pub(crate) fn run(
+    config: MountConfig,
+    descriptors: Vec<OwnedFd>,
+    launcher: Option<Channel>,
+) -> Result<(), CommandError> {
+    let teller = launcher
+        .as_ref()
+        .and_then(|launcher| launcher.try_clone().ok());
+    let started = Supervisor::start(config, descriptors, launcher);
+    let mut supervisor = match started {
+        Ok(supervisor) => supervisor,
+        Err(error) => {
+            let Some(teller) = teller else {
+                return Err(error);
+            };
+            let told = teller.send(&Message::Failed(error.to_string()));
+            // Nobody left to tell: it goes to the log.
+            return if told.is_ok() { Ok(()) } else { Err(error) };
+        }
+    };
+    drop(teller);
+    supervisor.announce();
+    supervisor.serve()
+}
+
+impl Supervisor {
+    fn start(
+        config: MountConfig,
+        descriptors: Vec<OwnedFd>,
+        launcher: Option<Channel>,
+    ) -> Result<Supervisor, CommandError> {
+        let log = Log::begin(&config)?;
+        let _ = rustix::thread::set_name(c"thrufs");
+        // Whatever the working directory was, it must not keep a mount busy.
+        std::env::set_current_dir("/").map_err(system("change to /"))?;
+        let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])
+            .map_err(system("receive signals"))?;
+        let privileged = mounting::is_privileged();
+        let mut target = Target {
+            mountpoint: config.mountpoint.clone(),
+            device: None,
+            privileged,
+        };
+        let device = if privileged {
+            thrufs::mount::open_device()?.0
+        } else {
+            let device = mounting::mount_unprivileged(&config)?;
+            target.device = mounting::device_number(&config.mountpoint);
+            device
+        };
+        let worker = start_worker(&config, &device, descriptors).inspect_err(|_| {
+            if !privileged {
+                let _ = target.unmount(true);
+            }
+        })?;
+        let mut supervisor = Supervisor {
+            config,
+            log,
+            signals,
+            worker,
+            device: Some(device),
+            target,
+            launcher,
+            announced: false,
+        };
+        let mut mounting = None;
+        match supervisor.mount(&mut mounting) {
+            Ok(()) => Ok(supervisor),
+            Err(error) => {
+                supervisor.abandon(mounting);
+                Err(error)
+            }
+        }
+    }
+
+    /// Mounts, unless fusermount3 has done it, and waits until the worker has answered INIT.
+    fn mount(&mut self, mounting: &mut Option<Mounting>) -> Result<(), CommandError> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        if self.target.privileged {
+            let device = self
+                .device
+                .as_ref()
+                .expect("held until the end")
+                .try_clone();
+            let device = device.map_err(system("duplicate the device"))?;
+            let config = self.config.clone();
+            let task = Task::start(move || mounting::mount(&config, device));
+            *mounting = Some(task.map_err(system("start a thread"))?);
+        }
+        let mut ready = false;
+        while mounting.is_some() || !ready {
+            match self.next_event(mounting.as_ref().map(AsFd::as_fd), Some(deadline)) {
+                Event::TaskDone => {
+                    let result = mounting.take().and_then(Task::finish);
+                    result
+                        .unwrap_or_else(|| {
+                            Err(MountError::HelperRun(std::io::Error::other("panic")))
+                        })
+                        .map_err(|error| self.last_words().unwrap_or(error.into()))?;
+                    self.target.device = mounting::device_number(&self.config.mountpoint);
+                }
+                Event::Worker(Message::Ready) => ready = true,
+                Event::Worker(Message::Failed(why)) => return Err(CommandError::Server(why)),
+                Event::WorkerEnded => {
+                    let said = self.last_words();
+                    // It may have ended because mounting failed.
+                    let failed = mounting
+                        .take_if(|mounting| mounting.is_done_within(LAST_WORDS_TIMEOUT))
+                        .and_then(Task::finish)
+                        .and_then(Result::err);
+                    let failed = failed.map(CommandError::from);
+                    return Err(said.or(failed).unwrap_or(CommandError::ServerGone));
+                }
+                Event::Signal(SIGTERM | SIGINT | SIGHUP)
+                | Event::Worker(Message::Signalled(_))
+                | Event::Unwanted => return Err(CommandError::Interrupted),
+                Event::Deadline => {
+                    let mountpoint = self.config.mountpoint.clone();
+                    return Err(CommandError::NoAnswer(START_TIMEOUT, mountpoint));
+                }
+                Event::Signal(_) | Event::Worker(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the worker failed, if it says so within a moment: closer to the cause than what the
+    /// kernel says about it.
+    fn last_words(&mut self) -> Option<CommandError> {
+        let _ = self.worker.channel.send(&Message::Stop);
+        let deadline = Instant::now() + LAST_WORDS_TIMEOUT;
+        loop {
+            match self.next_event(None, Some(deadline)) {
+                Event::Worker(Message::Failed(why)) => return Some(CommandError::Server(why)),
+                // What it sent before it ended may still lie there.
+                Event::WorkerEnded => {
+                    return match self.worker.channel.receive() {
+                        Ok(Some(Message::Failed(why))) => Some(CommandError::Server(why)),
+                        _ => None,
+                    };
+                }
+                Event::Deadline => return None,
+                _ => {}
+            }
+        }
+    }
+
+    /// Leaves nothing behind of a mount that did not come to be.
+    fn abandon(&mut self, mounting: Option<Mounting>) {
+        self.worker.kill();
+        let _ = self.worker.wait();
+        self.device = None;
+        // A call that still sleeps ends with this process; one that comes through is undone.
+        if let Some(mounting) = mounting
+            && mounting.is_done_within(LAST_WORDS_TIMEOUT)
+            && let Some(Ok(())) = mounting.finish()
+        {
+            self.target.device = mounting::device_number(&self.config.mountpoint);
+        }
+        if self.target.device.is_some()
+            && let Err(error) = self.target.unmount(true)
+        {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Tells everybody who waits that the mount stands, and leaves the terminal.
+    fn announce(&mut self) {
+        let (source, mountpoint) = (&self.config.source, &self.config.mountpoint);
+        let mounted = format!("mounted {} on {}", source.display(), mountpoint.display());
+        let Some(launcher) = &self.launcher else {
+            tracing::info!("{mounted}");
+            notify_systemd();
+            return;
+        };
+        let _ = self.worker.channel.send(&Message::Background);
+        let left = self.log.leave_the_terminal();
+        // For the log file: on a terminal, success is silent.
+        tracing::info!("{mounted}");
+        let _ = launcher.send(&Message::Ready);
+        // It closes its end when the mount has answered it; if it says Stop, it has not.
+        self.announced = true;
+        if let Err(error) = left {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Watches until the end.
+    fn serve(&mut self) -> Result<(), CommandError> {
+        loop {
+            match self.next_event(None, None) {
+                Event::Signal(SIGUSR1) => {
+                    let _ = self.worker.channel.send(&Message::Statistics);
+                }
+                // Reserved: reloading will be asked for like this.
+                Event::Signal(SIGHUP) if !self.config.foreground => {}
+                Event::Signal(number) | Event::Worker(Message::Signalled(number)) => {
+                    return self.stop(number);
+                }
+                Event::WorkerEnded => return self.bury(),
+                Event::Unwanted => return self.stop_at_once("the mount does not answer"),
+                Event::Worker(message) => tracing::debug!(?message, "from the worker"),
+                Event::TaskDone | Event::Deadline => {}
+            }
+        }
+    }
+
+    /// The worker has ended: because the mount has, or it has died and the mount must follow.
+    fn bury(&mut self) -> Result<(), CommandError> {
+        let status = self.worker.wait().map_err(system("wait for the worker"))?;
+        // The last descriptor of the connection: whoever still waits for an answer gets ENOTCONN.
+        self.device = None;
+        let mountpoint = self.config.mountpoint.display();
+        let mounted = self.target.device.is_none() || self.target.is_mounted();
+        if mounted && let Err(error) = self.target.unmount(true) {
+            tracing::warn!("{error}");
+        }
+        if status.success() {
+            tracing::info!("{mountpoint} was unmounted");
+            return Ok(());
+        }
+        tracing::error!("the server died ({status}): unmounted {mountpoint}");
+        Err(CommandError::ServerDied(status.to_string()))
+    }
+}
+
+fn start_worker(
+    config: &MountConfig,
+    device: &OwnedFd,
+    descriptors: Vec<OwnedFd>,
+) -> Result<Process, CommandError> {
+    let worker = Process::start(Role::Worker, config).map_err(system("start the worker"))?;
+    let device = device.try_clone().map_err(system("duplicate the device"))?;
+    let all = [device].into_iter().chain(descriptors).collect();
+    let serve = Message::Serve(Box::new(config.clone()), all);
+    worker
+        .channel
+        .send(&serve)
+        .map_err(system("speak to the worker"))?;
+    Ok(worker)
+}
+
+/// Tells systemd that a service of `Type=notify` has started (sd_notify(3)).
+fn notify_systemd() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let Ok(path) = std::env::var("NOTIFY_SOCKET") else {
+        return;
+    };
+    let address = match path.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let sent =
+        address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(b"READY=1\n", &address));
+    if let Err(error) = sent {
+        tracing::warn!("cannot tell systemd that the mount is ready: {error}");
+    }
+}

@@ -1,0 +1,150 @@
+//! `thrufs unmount`: unmounts, and waits until the server has ended.
+
+use crate::error::CommandError;
+use crate::mount_table::{self, DeviceNumber};
+use crate::mounting;
+use crate::waiting;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use thrufs::MountError;
+use thrufs::mount;
+
+/// How long a server may take to end after its mount: longer than it waits for its requests.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many descriptors of a process are looked at: the device is among the first it opens.
+const DESCRIPTORS_LOOKED_AT: usize = 64;
+
+/// A process that holds the device of a mount.
+struct Server {
+    pid: i32,
+    descriptor: OwnedFd,
+}
+
+/// Unmounts `mountpoint`.
+///
+/// # Errors
+///
+/// What is there instead, who uses it, or that its server does not end.
+pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError> {
+    let path = resolve(mountpoint)?;
+    let mounts = mount_table::all().map_err(|source| CommandError::System {
+        what: "read the table of mounts",
+        source,
+    })?;
+    let Some(mount) = mount_table::on_top_at(&mounts, &path) else {
+        return Err(CommandError::NotMounted(path));
+    };
+    let servers = servers_of(mount.device);
+    if mount.kind != "fuse.thrufs" && servers.is_empty() {
+        let tool = if mount.kind.starts_with("fuse") {
+            "fusermount3 -u"
+        } else {
+            "umount"
+        };
+        return Err(CommandError::NotThrufs {
+            path,
+            kind: mount.kind.clone(),
+            tool,
+        });
+    }
+    take_away(&path, lazy)?;
+    // It is mounted elsewhere too, or still used: the server goes on, rightly.
+    let elsewhere = mounts
+        .iter()
+        .filter(|other| other.device == mount.device)
+        .count()
+        > 1;
+    if lazy || elsewhere {
+        return Ok(());
+    }
+    wait_for(&servers, &path)
+}
+
+/// The path as the table of mounts has it. The mount point itself is not looked into: its server
+/// may be dead.
+fn resolve(path: &Path) -> Result<PathBuf, CommandError> {
+    let wrong = |source| CommandError::MountPoint {
+        path: path.into(),
+        source,
+    };
+    let absolute = std::path::absolute(path).map_err(wrong)?;
+    if let Ok(canonical) = fs::canonicalize(&absolute) {
+        return Ok(canonical);
+    }
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) => Ok(fs::canonicalize(parent).map_err(wrong)?.join(name)),
+        _ => Ok(absolute),
+    }
+}
+
+fn take_away(path: &Path, lazy: bool) -> Result<(), CommandError> {
+    let result = if mounting::is_privileged() {
+        mount::unmount(path, lazy)
+    } else {
+        mount::unmount_unprivileged(path, lazy)
+    };
+    result.map_err(|error| match &error {
+        MountError::Unmount { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => {
+            CommandError::InUse(path.into())
+        }
+        MountError::Helper(words) if words.contains("busy") => CommandError::InUse(path.into()),
+        _ => error.into(),
+    })
+}
+
+fn wait_for(servers: &[Server], path: &Path) -> Result<(), CommandError> {
+    let deadline = Instant::now() + SERVER_TIMEOUT;
+    for server in servers {
+        let [ended] = waiting::readable([Some(server.descriptor.as_fd())], Some(deadline));
+        if !ended {
+            return Err(CommandError::StillRunning {
+                path: path.into(),
+                pid: server.pid,
+                waited: SERVER_TIMEOUT,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Supervisor and worker of the FUSE connection with this number. Those of other users are not seen;
+/// nor are any on a kernel whose fdinfo does not tell (before 6.11).
+fn servers_of(device: DeviceNumber) -> Vec<Server> {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    processes
+        .filter_map(|process| {
+            let process = process.ok()?;
+            let pid: i32 = process.file_name().to_str()?.parse().ok()?;
+            let name = fs::read_to_string(process.path().join("comm")).ok()?;
+            // Opened first, and looked at then: the number might be another's in between.
+            let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+            let ours = name.starts_with("thrufs") && holds(&process.path(), device.minor);
+            ours.then_some(Server { pid, descriptor })
+        })
+        .collect()
+}
+
+/// Whether the process has a descriptor of this connection.
+fn holds(process: &Path, connection: u32) -> bool {
+    let Ok(descriptors) = fs::read_dir(process.join("fdinfo")) else {
+        return false;
+    };
+    descriptors
+        .filter_map(Result::ok)
+        .take(DESCRIPTORS_LOOKED_AT)
+        .any(|descriptor| {
+            fs::read_to_string(descriptor.path()).is_ok_and(|text| {
+                text.lines().any(|line| {
+                    let number = line.strip_prefix("fuse_connection:").map(str::trim);
+                    number.and_then(|number| number.parse().ok()) == Some(connection)
+                })
+            })
+        })
+}

@@ -1,0 +1,55 @@
+//! Waiting for descriptors until a moment.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+/// Waits until one of `descriptors` can be read or is at its end; tells which. All `false` when
+/// `deadline` came first; without one, it is waited for ever.
+pub(crate) fn readable<const COUNT: usize>(
+    descriptors: [Option<BorrowedFd<'_>>; COUNT],
+    deadline: Option<Instant>,
+) -> [bool; COUNT] {
+    let mut polled: Vec<PollFd<'_>> = descriptors
+        .iter()
+        .flatten()
+        .map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN))
+        .collect();
+    loop {
+        let timeout = deadline.map(|deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+            Timespec {
+                tv_sec: seconds,
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        // An error means that a signal was handled meanwhile: wait for the rest of the time.
+        if poll(&mut polled, timeout.as_ref()).is_ok() {
+            break;
+        }
+    }
+    let mut results = polled
+        .iter()
+        .map(|descriptor| !descriptor.revents().is_empty());
+    descriptors.map(|descriptor| descriptor.is_some() && results.next().unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    #[test]
+    fn tells_which_and_when() {
+        let (quiet, _writer) = rustix::pipe::pipe().unwrap();
+        let (ended, writer) = rustix::pipe::pipe().unwrap();
+        drop(writer);
+        let soon = Instant::now() + Duration::from_millis(20);
+        let both = [Some(quiet.as_fd()), None, Some(ended.as_fd())];
+        assert_eq!(readable(both, None), [false, false, true]);
+        assert_eq!(readable([Some(quiet.as_fd())], Some(soon)), [false]);
+        assert!(Instant::now() >= soon);
+    }
+}

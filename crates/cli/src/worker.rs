@@ -1,0 +1,187 @@
+//! The worker: parses requests and serves them.
+//!
+//! It holds no more privilege than serving needs. Two kinds of threads run here: the session's, and
+//! one watcher, which waits for signals and for the supervisor. The watcher is started before the
+//! main thread leaves the tree, and stays in it, so that it can still take the mount away when the
+//! supervisor is gone.
+
+use crate::channel::{Channel, Message};
+use crate::config::MountConfig;
+use crate::confinement;
+use crate::log::Log;
+use crate::mounting::{self, Target};
+use crate::waiting;
+use std::error::Error;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thrufs::session::{Session, SessionConfig, SessionError, SessionHandle, Threads};
+use thrufs_hostdir::HostDir;
+use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
+
+/// How often an orphan looks whether its last users are gone.
+const ORPHAN_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The process that serves (see [`Role::Worker`](crate::process::Role::Worker)).
+pub(crate) fn main() -> ExitCode {
+    let Ok(supervisor) = Channel::of_this_process() else {
+        return ExitCode::FAILURE;
+    };
+    let Ok(Some(Message::Serve(config, descriptors))) = supervisor.receive() else {
+        return ExitCode::FAILURE;
+    };
+    let supervisor = Arc::new(supervisor);
+    match serve(*config, descriptors, &supervisor) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            let _ = supervisor.send(&Message::Failed(error.to_string()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(
+    config: MountConfig,
+    descriptors: Vec<OwnedFd>,
+    supervisor: &Arc<Channel>,
+) -> Result<(), Box<dyn Error>> {
+    let log = Log::begin(&config)?;
+    let _ = rustix::thread::set_name(c"thrufs-worker");
+    std::env::set_current_dir("/")?;
+    let mut descriptors = descriptors.into_iter();
+    let (Some(device), Some(source)) = (descriptors.next(), descriptors.next()) else {
+        return Err("started without device or source".into());
+    };
+    // Keeps a tree together that is mounted nowhere else, for as long as the source is served.
+    let tree = descriptors.next();
+    let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
+    confinement::raise_descriptor_limit();
+    let privileged = mounting::is_privileged();
+    if privileged {
+        confinement::drop_privileges()?;
+    }
+    thrufs_sys::proc_fd::prepare()?;
+    let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone())?);
+    let threads = Threads {
+        readers: config.threads.and_then(NonZeroUsize::new),
+        pin: false,
+    };
+    let session_config = SessionConfig {
+        threads,
+        ..SessionConfig::default()
+    };
+    let session = Session::with_shared(Arc::clone(&file_system), device, session_config)?;
+    let watcher = Watcher {
+        supervisor: Arc::clone(supervisor),
+        signals,
+        handle: session.handle(),
+        file_system,
+        target: Target {
+            mountpoint: config.mountpoint.clone(),
+            device: None,
+            privileged,
+        },
+        log,
+        foreground: config.foreground,
+        stop_timeout: config.stop_timeout,
+    };
+    std::thread::Builder::new()
+        .name("thrufs-watcher".to_owned())
+        .spawn(move || watcher.watch())?;
+    if privileged {
+        confinement::leave_the_tree();
+    }
+    match session.handshake() {
+        Ok(_) => {}
+        // Told to end before it began: whoever told it knows why.
+        Err(SessionError::Ended) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    supervisor.send(&Message::Ready)?;
+    let end = session.run();
+    drop(tree);
+    tracing::debug!(?end, "the session has ended");
+    end.map(drop).map_err(Into::into)
+}
+
+/// Waits for signals and for the supervisor.
+struct Watcher {
+    supervisor: Arc<Channel>,
+    signals: SignalFd,
+    handle: SessionHandle,
+    file_system: Arc<HostDir>,
+    target: Target,
+    log: Log,
+    foreground: bool,
+    stop_timeout: Duration,
+}
+
+impl Watcher {
+    fn watch(mut self) {
+        loop {
+            let descriptors = [Some(self.signals.as_fd()), Some(self.supervisor.as_fd())];
+            let [signal, message] = waiting::readable(descriptors, None);
+            if signal && let Ok(signal) = self.signals.read() {
+                self.on_signal(signal.number);
+            }
+            if message {
+                match self.supervisor.receive() {
+                    Ok(Some(message)) => self.on_message(&message),
+                    Ok(None) | Err(_) => return self.on_orphaned(),
+                }
+            }
+        }
+    }
+
+    fn on_signal(&self, number: i32) {
+        match number {
+            SIGUSR1 => self.print_statistics(),
+            SIGHUP if !self.foreground => {}
+            // Unmounting is the supervisor's. If it is gone, that is noticed next.
+            number => drop(self.supervisor.send(&Message::Signalled(number))),
+        }
+    }
+
+    fn on_message(&mut self, message: &Message) {
+        match message {
+            Message::Stop => self.handle.shutdown(),
+            Message::Statistics => self.print_statistics(),
+            Message::Background => {
+                if let Err(error) = self.log.leave_the_terminal() {
+                    tracing::warn!("{error}");
+                }
+            }
+            other => tracing::debug!(?other, "not for a worker"),
+        }
+    }
+
+    /// Without a supervisor nobody else will unmount. Users have as long as if it had been asked to
+    /// stop.
+    fn on_orphaned(&mut self) {
+        let mountpoint = self.target.mountpoint.display();
+        if self.handle.features().is_none() {
+            self.handle.shutdown();
+            return;
+        }
+        self.target.device = mounting::device_number(&self.target.mountpoint);
+        match self.target.unmount(true) {
+            Ok(()) => tracing::error!("the supervisor died: unmounted {mountpoint}"),
+            Err(error) => tracing::error!("the supervisor died: {error}"),
+        }
+        let deadline = Instant::now() + self.stop_timeout;
+        while !self.handle.is_ending() && Instant::now() < deadline {
+            std::thread::sleep(ORPHAN_INTERVAL);
+        }
+        self.handle.shutdown();
+    }
+
+    /// Asked for in so many words, so it is no matter of log levels.
+    fn print_statistics(&self) {
+        let mountpoint = self.target.mountpoint.display();
+        let (statistics, metrics) = (self.file_system.statistics(), self.handle.metrics());
+        eprintln!("thrufs: {mountpoint}: {statistics}\n{metrics}");
+    }
+}

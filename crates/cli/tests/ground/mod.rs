@@ -1,0 +1,227 @@
+//! A place to mount in, and what finds and waits for the processes of a mount.
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use rustix::mount::UnmountFlags;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub const THRUFS: &str = env!("CARGO_BIN_EXE_thrufs");
+
+/// Says loudly that something was not tested.
+pub fn skipped(why: &str) {
+    // Not by a macro: the output of those is kept back from tests that pass.
+    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED, NOT TESTED: {why} ***\n");
+}
+
+/// Two directories, and no mount left when it goes.
+pub struct Ground {
+    place: TempDir,
+    pub src: PathBuf,
+    pub mnt: PathBuf,
+}
+
+impl Ground {
+    /// `None`, and a word about it, where nothing can be mounted.
+    pub fn new() -> Option<Ground> {
+        if !rustix::process::geteuid().is_root() {
+            skipped("mounting needs root");
+            return None;
+        }
+        if let Err(error) = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+        {
+            skipped(&format!("/dev/fuse: {error}"));
+            return None;
+        }
+        let place = TempDir::with_prefix("thrufs-cli-").unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let (src, mnt) = (place.path().join("src"), place.path().join("mnt"));
+        fs::create_dir(&src).unwrap();
+        fs::create_dir(&mnt).unwrap();
+        fs::write(src.join("file"), "content").unwrap();
+        Some(Ground { place, src, mnt })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    pub fn mount(&self, arguments: &[&str]) -> Output {
+        run(Command::new(THRUFS)
+            .arg("mount")
+            .args(arguments)
+            .arg(&self.src)
+            .arg(&self.mnt))
+    }
+
+    /// Mounts in the foreground; back when the mount is there.
+    pub fn mount_in_foreground(&self, arguments: &[&str]) -> Foreground {
+        let child = Command::new(THRUFS)
+            .args(["mount", "-f"])
+            .args(arguments)
+            .arg(&self.src)
+            .arg(&self.mnt)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let child = Foreground(Some(child));
+        within(10, "the mount to appear", || {
+            self.is_mounted() && self.mnt.join("file").exists()
+        });
+        child
+    }
+
+    pub fn is_mounted(&self) -> bool {
+        is_mount(&self.mnt)
+    }
+
+    pub fn assert_serves(&self) {
+        assert_eq!(
+            fs::read_to_string(self.mnt.join("file")).unwrap(),
+            "content"
+        );
+    }
+
+    /// The processes in this role for this mount.
+    pub fn processes(&self, role: &str) -> Vec<Pid> {
+        processes(role, &self.mnt)
+    }
+
+    pub fn process(&self, role: &str) -> Pid {
+        let found = self.processes(role);
+        assert_eq!(found.len(), 1, "one {role}");
+        found[0]
+    }
+
+    /// Waits until neither mount nor process is left.
+    pub fn gone_within(&self, seconds: u64) {
+        within(seconds, "the mount to go", || !self.is_mounted());
+        within(seconds, "the processes to end", || {
+            self.processes("--supervisor").is_empty() && self.processes("--worker").is_empty()
+        });
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let ours = table
+            .lines()
+            .rev()
+            .filter_map(|line| line.split(' ').nth(4));
+        for path in ours.filter(|path| Path::new(path).starts_with(self.place.path())) {
+            eprintln!("left mounted: {path}");
+            let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// A server in the foreground, which does not outlive its test.
+pub struct Foreground(Option<Child>);
+
+impl Foreground {
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(self.0.as_ref().unwrap())
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Its exit code and what it said.
+    pub fn ends_within(mut self, seconds: u64) -> (Option<i32>, String) {
+        within(seconds, "the server to end", || {
+            self.0.as_mut().unwrap().try_wait().unwrap().is_some()
+        });
+        let output = self.0.take().unwrap().wait_with_output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// As umount(8). A server in the foreground may be about to close what it mounted with.
+pub fn unmount(path: &Path) {
+    let unmounted = || rustix::mount::unmount(path, UnmountFlags::empty());
+    within(2, "umount to succeed", || match unmounted() {
+        Err(errno) => {
+            assert_eq!(errno, rustix::io::Errno::BUSY);
+            false
+        }
+        Ok(()) => true,
+    });
+}
+
+pub fn is_mount(path: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table
+        .lines()
+        .any(|line| line.split(' ').nth(4).is_some_and(|p| Path::new(p) == path))
+}
+
+pub fn mount_line(path: &Path) -> String {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = table
+        .lines()
+        .rev()
+        .find(|l| l.split(' ').nth(4).is_some_and(|p| Path::new(p) == path));
+    line.unwrap_or_default().to_owned()
+}
+
+pub fn processes(role: &str, mountpoint: &Path) -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let is_it = |process: &Path| {
+        let line = fs::read(process.join("cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0);
+        words.nth(1) == Some(role.as_bytes())
+            && words.nth(1) == Some(mountpoint.as_os_str().as_encoded_bytes())
+    };
+    entries
+        .filter(|entry| is_it(&entry.path()))
+        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+        .collect()
+}
+
+pub fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub fn succeeded(output: &Output) {
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        stderr(output)
+    );
+}
+
+pub fn within(seconds: u64, what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited {seconds} s for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,618 @@
+//! Mounts that come and go as they should.
+#![allow(clippy::unwrap_used)]
+
+mod ground;
+
+use ground::{Ground, THRUFS, is_mount, mount_line, run, stderr, succeeded, within};
+use rustix::process::{Signal, kill_process};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[test]
+fn mount_serves_and_unmount_leaves_nothing() {
+    let Some(ground) = Ground::new() else { return };
+    let output = ground.mount(&[]);
+    succeeded(&output);
+    assert_eq!(stderr(&output), "", "success is silent");
+    ground.assert_serves();
+    fs::write(ground.mnt.join("new"), "through").unwrap();
+    assert_eq!(
+        fs::read_to_string(ground.src.join("new")).unwrap(),
+        "through"
+    );
+    let line = mount_line(&ground.mnt);
+    assert!(
+        line.contains("fuse.thrufs") && line.contains("nosuid,nodev"),
+        "{line}"
+    );
+    assert!(line.contains(ground.src.to_str().unwrap()), "{line}");
+
+    let output = run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt));
+    succeeded(&output);
+    assert!(!ground.is_mounted());
+    assert!(
+        ground.processes("--supervisor").is_empty(),
+        "unmount waits for the server"
+    );
+    assert!(ground.processes("--worker").is_empty());
+    assert_eq!(fs::read_dir(&ground.mnt).unwrap().count(), 0);
+}
+
+#[test]
+fn options_arrive_at_the_kernel() {
+    let Some(ground) = Ground::new() else { return };
+    let arguments = [
+        "-o",
+        "ro,noexec,noatime,suid,fsname=what\\,ever,subtype=sub",
+        "--allow-other",
+    ];
+    succeeded(&ground.mount(&arguments));
+    let line = mount_line(&ground.mnt);
+    for part in [
+        " ro,",
+        "noexec",
+        "noatime",
+        "nodev",
+        "fuse.sub what,ever",
+        "allow_other",
+    ] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    assert!(!line.contains("nosuid"), "{line}");
+    let error = fs::write(ground.mnt.join("x"), "").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    succeeded(&run(Command::new(THRUFS).arg("umount").arg(&ground.mnt)));
+
+    succeeded(&ground.mount(&["--sync", "-o", "ro"]));
+    let line = mount_line(&ground.mnt);
+    let of_file_system = line.rsplit(' ').next().unwrap();
+    assert!(of_file_system.starts_with("ro,sync,"), "{line}");
+    succeeded(&run(Command::new(THRUFS).arg("umount").arg(&ground.mnt)));
+}
+
+#[test]
+fn unmount_tells_what_is_in_the_way() {
+    let Some(ground) = Ground::new() else { return };
+    let unmount = |arguments: &[&str], path: &Path| {
+        run(Command::new(THRUFS)
+            .arg("unmount")
+            .args(arguments)
+            .arg(path))
+    };
+    let output = unmount(&[], &ground.mnt);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("is not mounted"),
+        "{}",
+        stderr(&output)
+    );
+
+    let output = unmount(&[], Path::new("/proc"));
+    assert!(stderr(&output).contains("umount"), "{}", stderr(&output));
+    assert!(is_mount(Path::new("/proc")), "left alone");
+
+    succeeded(&ground.mount(&[]));
+    let open = fs::File::open(ground.mnt.join("file")).unwrap();
+    let output = unmount(&[], &ground.mnt);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("in use"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--lazy"), "{}", stderr(&output));
+    ground.assert_serves();
+    succeeded(&unmount(&["--lazy"], &ground.mnt));
+    assert!(!ground.is_mounted());
+    assert_eq!(
+        open.metadata().unwrap().len(),
+        7,
+        "users keep what they have"
+    );
+    drop(open);
+    ground.gone_within(5);
+}
+
+#[test]
+fn unmounted_from_outside_both_processes_end() {
+    let Some(ground) = Ground::new() else { return };
+    succeeded(&ground.mount(&[]));
+    ground::unmount(&ground.mnt);
+    ground.gone_within(5);
+
+    let server = ground.mount_in_foreground(&[]);
+    ground::unmount(&ground.mnt);
+    let (code, said) = server.ends_within(5);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("was unmounted"), "{said}");
+}
+
+#[test]
+fn signals_unmount_an_idle_mount_at_once() {
+    let Some(ground) = Ground::new() else { return };
+    for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
+        let server = ground.mount_in_foreground(&[]);
+        let began = Instant::now();
+        server.signal(signal);
+        let (code, said) = server.ends_within(5);
+        assert!(began.elapsed() < Duration::from_secs(3));
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains(&format!("{name}: unmounting")), "{said}");
+        assert!(said.contains("unmounted "), "{said}");
+        ground.gone_within(1);
+    }
+}
+
+#[test]
+fn a_signal_to_the_worker_does_the_same() {
+    let Some(ground) = Ground::new() else { return };
+    let server = ground.mount_in_foreground(&[]);
+    kill_process(ground.process("--worker"), Signal::TERM).unwrap();
+    let (code, said) = server.ends_within(5);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("SIGTERM: unmounting"), "{said}");
+    ground.gone_within(1);
+}
+
+#[test]
+fn a_busy_mount_is_waited_for_and_then_taken_away() {
+    let Some(ground) = Ground::new() else { return };
+    let server = ground.mount_in_foreground(&["--stop-timeout=1"]);
+    let mut open = fs::OpenOptions::new()
+        .append(true)
+        .open(ground.mnt.join("file"))
+        .unwrap();
+    open.write_all(b" and more").unwrap();
+    let began = Instant::now();
+    server.signal(Signal::TERM);
+    let (code, said) = server.ends_within(12);
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(1), "{took:?}");
+    assert!(took < Duration::from_secs(9), "{took:?}: {said}");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("waiting up to 1 s") && said.contains("still in use"),
+        "{said}"
+    );
+    ground.gone_within(1);
+    assert_eq!(
+        fs::read_to_string(ground.src.join("file")).unwrap(),
+        "content and more"
+    );
+    let error = open.write_all(b"too late").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotConnected);
+}
+
+#[test]
+fn a_busy_mount_that_is_released_in_time_ends_cleanly() {
+    let Some(ground) = Ground::new() else { return };
+    let server = ground.mount_in_foreground(&[]);
+    let open = fs::File::open(ground.mnt.join("file")).unwrap();
+    server.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(ground.is_mounted());
+    drop(open);
+    let (code, said) = server.ends_within(5);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("still in use"), "{said}");
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    let Some(ground) = Ground::new() else { return };
+    let server = ground.mount_in_foreground(&["--stop-timeout=60"]);
+    let _open = fs::File::open(ground.mnt.join("file")).unwrap();
+    server.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(300));
+    server.signal(Signal::INT);
+    let (code, said) = server.ends_within(10);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("asked a second time"), "{said}");
+}
+
+#[test]
+fn a_worker_that_hangs_is_ended_in_bounded_time() {
+    let Some(ground) = Ground::new() else { return };
+    let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
+    kill_process(ground.process("--worker"), Signal::STOP).unwrap();
+    let path = ground.mnt.join("file");
+    let client = std::thread::spawn(move || fs::read(path));
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal(Signal::TERM);
+    let (code, said) = server.ends_within(16);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("ending it"), "{said}");
+    assert!(client.join().unwrap().is_err(), "its client is let go");
+    ground.gone_within(1);
+}
+
+#[test]
+fn systemd_is_told() {
+    let Some(ground) = Ground::new() else { return };
+    let path = ground.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let mut server = Command::new(THRUFS)
+        .args(["mount", "-f"])
+        .args([&ground.src, &ground.mnt])
+        .env("NOTIFY_SOCKET", &path)
+        .spawn()
+        .unwrap();
+    let mut bytes = [0; 64];
+    let length = socket.recv(&mut bytes);
+    let mounted = ground.is_mounted();
+    kill_process(rustix::process::Pid::from_child(&server), Signal::TERM).unwrap();
+    assert!(server.wait().unwrap().success());
+    assert_eq!(&bytes[..length.unwrap()], b"READY=1\n");
+    assert!(mounted);
+}
+
+#[test]
+fn a_killed_worker_leaves_no_dead_mount() {
+    let Some(ground) = Ground::new() else { return };
+    succeeded(&ground.mount(&[]));
+    let open = fs::File::open(ground.mnt.join("file")).unwrap();
+    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
+    ground.gone_within(2);
+    assert!(
+        fs::read_dir(&ground.mnt).is_ok(),
+        "the directory beneath is back"
+    );
+    drop(open);
+    succeeded(&ground.mount(&[]));
+    ground.assert_serves();
+    let server = ground.process("--supervisor");
+    kill_process(server, Signal::TERM).unwrap();
+    ground.gone_within(5);
+
+    let server = ground.mount_in_foreground(&[]);
+    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
+    let (code, said) = server.ends_within(2);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the server died"), "{said}");
+}
+
+#[test]
+fn a_killed_supervisor_leaves_no_dead_mount() {
+    let Some(ground) = Ground::new() else { return };
+    succeeded(&ground.mount(&["--stop-timeout=1"]));
+    kill_process(ground.process("--supervisor"), Signal::KILL).unwrap();
+    ground.gone_within(2);
+
+    succeeded(&ground.mount(&["--stop-timeout=1"]));
+    let open = fs::File::open(ground.mnt.join("file")).unwrap();
+    kill_process(ground.process("--supervisor"), Signal::KILL).unwrap();
+    within(2, "the mount to go", || !ground.is_mounted());
+    ground.gone_within(10);
+    assert!(open.metadata().is_err(), "busy or not, the worker ends");
+}
+
+#[test]
+fn both_killed_at_once_the_way_back_is_told() {
+    let Some(ground) = Ground::new() else { return };
+    succeeded(&ground.mount(&[]));
+    let both = [ground.process("--supervisor"), ground.process("--worker")];
+    // Stopped first, so that neither can clean up after the other.
+    for signal in [Signal::STOP, Signal::KILL] {
+        for process in both {
+            kill_process(process, signal).unwrap();
+        }
+    }
+    within(2, "the mount to be dead", || {
+        fs::read_dir(&ground.mnt).is_err_and(|e| e.kind() == std::io::ErrorKind::NotConnected)
+    });
+    let output = ground.mount(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("dead FUSE mount"),
+        "{}",
+        stderr(&output)
+    );
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    succeeded(&ground.mount(&[]));
+    ground.assert_serves();
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+}
+
+#[test]
+fn a_launcher_that_is_ended_leaves_no_mount() {
+    let Some(ground) = Ground::new() else { return };
+    // Too late at times, so it is tried at several moments; a mount that stands was told of.
+    for delay_ms in [0, 1, 2, 4, 8, 16] {
+        let mut launcher = Command::new(THRUFS)
+            .arg("mount")
+            .args([&ground.src, &ground.mnt])
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        launcher.kill().unwrap();
+        let _ = launcher.wait();
+        std::thread::sleep(Duration::from_millis(300));
+        if ground.is_mounted() {
+            ground.assert_serves();
+            succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+        }
+        ground.gone_within(5);
+    }
+}
+
+#[test]
+fn hangup_is_nothing_to_the_background() {
+    let Some(ground) = Ground::new() else { return };
+    succeeded(&ground.mount(&[]));
+    kill_process(ground.process("--supervisor"), Signal::HUP).unwrap();
+    kill_process(ground.process("--worker"), Signal::HUP).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    ground.assert_serves();
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+}
+
+#[test]
+fn statistics_go_to_the_log_file() {
+    let Some(ground) = Ground::new() else { return };
+    let log = ground.path().join("log");
+    succeeded(&ground.mount(&["--log-file", log.to_str().unwrap()]));
+    ground.assert_serves();
+    let count = || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.lines()
+            .filter(|l| l.contains("inodes=") && l.contains("descriptors="))
+            .count()
+    };
+    for (role, lines) in [("--supervisor", 1), ("--worker", 2)] {
+        kill_process(ground.process(role), Signal::USR1).unwrap();
+        within(2, "a line of statistics", || count() == lines);
+    }
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(
+        text.contains("mounted ") && text.contains("LOOKUP"),
+        "{text}"
+    );
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(text.contains("was unmounted"), "{text}");
+}
+
+#[test]
+fn a_mount_over_its_own_source() {
+    let Some(ground) = Ground::new() else { return };
+    let output = run(Command::new(THRUFS)
+        .arg("mount")
+        .args([&ground.src, &ground.src]));
+    succeeded(&output);
+    assert!(is_mount(&ground.src));
+    assert_eq!(
+        fs::read_to_string(ground.src.join("file")).unwrap(),
+        "content"
+    );
+    fs::write(ground.src.join("inner"), "x").unwrap();
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.src)));
+    assert_eq!(fs::read_to_string(ground.src.join("inner")).unwrap(), "x");
+}
+
+#[test]
+fn a_source_beneath_its_mount_point() {
+    let Some(ground) = Ground::new() else { return };
+    let place = ground.path();
+    succeeded(&run(Command::new(THRUFS)
+        .arg("mount")
+        .arg(&ground.src)
+        .arg(place)));
+    assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "content");
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(place)));
+    assert!(ground.src.join("file").exists());
+}
+
+#[test]
+fn a_mount_point_within_the_source_does_not_contain_itself() {
+    let Some(ground) = Ground::new() else { return };
+    let inner = ground.src.join("inner");
+    fs::create_dir(&inner).unwrap();
+    succeeded(&run(Command::new(THRUFS)
+        .arg("mount")
+        .arg(&ground.src)
+        .arg(&inner)));
+    assert_eq!(fs::read_to_string(inner.join("file")).unwrap(), "content");
+    assert_eq!(
+        fs::read_dir(inner.join("inner")).unwrap().count(),
+        0,
+        "no mount within the mount"
+    );
+    fs::write(inner.join("more"), "x").unwrap();
+    assert_eq!(fs::read_to_string(ground.src.join("more")).unwrap(), "x");
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&inner)));
+}
+
+#[test]
+fn the_worker_has_no_more_privilege_than_it_needs() {
+    let Some(ground) = Ground::new() else { return };
+    succeeded(&ground.mount(&[]));
+    let worker = ground.process("--worker").as_raw_nonzero();
+    let status = fs::read_to_string(format!("/proc/{worker}/status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let capabilities = |name: &str| u64::from_str_radix(&field(name), 16).unwrap();
+    // CHOWN .. SETUID, SETFCAP, SYS_ADMIN, LEASE, LINUX_IMMUTABLE, MKNOD by their numbers.
+    let kept = [0, 1, 2, 3, 4, 6, 7, 9, 21, 27, 28, 31]
+        .iter()
+        .fold(0_u64, |set, n| set | 1 << n);
+    for set in ["CapPrm:", "CapEff:", "CapBnd:"] {
+        assert_eq!(capabilities(set) & !kept, 0, "{set}");
+    }
+    assert_eq!(field("NoNewPrivs:"), "1");
+    let root = fs::read_dir(format!("/proc/{worker}/root/")).unwrap();
+    let names: Vec<_> = root.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["dev"], "nothing but the device is in reach by name");
+    let device = fs::metadata(format!("/proc/{worker}/root/dev/fuse")).unwrap();
+    assert_eq!(device.rdev(), fs::metadata("/dev/fuse").unwrap().rdev());
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+}
+
+#[test]
+fn mounts_beneath_the_source_come_into_view() {
+    let Some(ground) = Ground::new() else { return };
+    fs::create_dir(ground.src.join("sub")).unwrap();
+    succeeded(&ground.mount(&["-o", "cache=never"]));
+    let sub = ground.src.join("sub");
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("none", &sub, "tmpfs", flags, c"size=64k").unwrap();
+    fs::write(sub.join("below"), "seen").unwrap();
+    assert_eq!(
+        fs::read_to_string(ground.mnt.join("sub/below")).unwrap(),
+        "seen"
+    );
+    rustix::mount::unmount(&sub, rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert!(!ground.mnt.join("sub/below").exists());
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+}
+
+#[test]
+fn fstab_lines_work_through_the_helper() {
+    let Some(ground) = Ground::new() else { return };
+    let helper = ground.path().join("mount.thrufs");
+    symlink(THRUFS, &helper).unwrap();
+    let call = |arguments: &[&str]| {
+        run(Command::new(&helper)
+            .arg(&ground.src)
+            .arg(&ground.mnt)
+            .args(arguments))
+    };
+    let output = call(&[
+        "-o",
+        "rw,allow_other,_netdev,x-systemd.automount",
+        "-n",
+        "-f",
+        "-v",
+    ]);
+    succeeded(&output);
+    assert!(!ground.is_mounted(), "-f is fake");
+    assert!(stderr(&output).contains("allow_other"), "-v tells");
+
+    succeeded(&call(&[
+        "-o",
+        "rw,defaults,allow_other,nofail",
+        "-t",
+        "thrufs",
+    ]));
+    ground.assert_serves();
+    assert!(mount_line(&ground.mnt).contains("allow_other"));
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+
+    let output = call(&["-o", "alow_other"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).starts_with("mount.thrufs: ") && stderr(&output).contains("did you mean")
+    );
+    let output = run(Command::new(&helper)
+        .arg("/no/such/source")
+        .arg(&ground.mnt));
+    assert_eq!(output.status.code(), Some(32));
+    succeeded(&call(&["-s", "-o", "alow_other"]));
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+}
+
+#[test]
+fn an_ordinary_user_mounts_through_fusermount3() {
+    let Some(ground) = Ground::new() else { return };
+    let Ok(fusermount) = fs::metadata("/usr/bin/fusermount3") else {
+        return ground::skipped("mounting as a user: there is no fusermount3 (package fuse3)");
+    };
+    if fusermount.mode() & 0o4000 == 0 {
+        return ground::skipped("mounting as a user: fusermount3 is not set-user-id");
+    }
+    if fs::metadata("/dev/fuse").unwrap().mode() & 0o006 != 0o006 {
+        return once_more_with_a_device_for_everybody(
+            ground.path(),
+            "an_ordinary_user_mounts_through_fusermount3",
+        );
+    }
+    // Where the user can surely execute it.
+    let thrufs = ground.path().join("thrufs");
+    fs::copy(THRUFS, &thrufs).unwrap();
+    fs::set_permissions(&thrufs, fs::Permissions::from_mode(0o755)).unwrap();
+    for directory in [&ground.src, &ground.mnt] {
+        std::os::unix::fs::chown(directory, Some(65_534), Some(65_534)).unwrap();
+    }
+    let user = |arguments: &[&str]| {
+        let mut command = Command::new(&thrufs);
+        run(command
+            .args(arguments)
+            .uid(65_534)
+            .gid(65_534)
+            .current_dir("/"))
+    };
+    let (src, mnt) = (ground.src.to_str().unwrap(), ground.mnt.to_str().unwrap());
+    let read = || {
+        let path = ground.mnt.join("file");
+        run(Command::new("cat").arg(path).uid(65_534).gid(65_534)).stdout
+    };
+
+    let output = user(&["mount", "-o", "suid", src, mnt]);
+    assert!(
+        stderr(&output).contains("only root may use the option `suid`"),
+        "{}",
+        stderr(&output)
+    );
+    let output = user(&["mount", "-o", "allow_other", src, mnt]);
+    if !fs::read_to_string("/etc/fuse.conf")
+        .is_ok_and(|t| t.lines().any(|l| l == "user_allow_other"))
+    {
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            stderr(&output).contains("/etc/fuse.conf"),
+            "{}",
+            stderr(&output)
+        );
+    }
+
+    succeeded(&user(&["mount", src, mnt]));
+    assert_eq!(read(), b"content");
+    succeeded(&user(&["unmount", mnt]));
+    assert!(!ground.is_mounted());
+    ground.gone_within(2);
+
+    for role in ["--supervisor", "--worker"] {
+        succeeded(&user(&["mount", "--stop-timeout=1", src, mnt]));
+        assert_eq!(read(), b"content");
+        kill_process(ground.process(role), Signal::KILL).unwrap();
+        ground.gone_within(3);
+    }
+    succeeded(&user(&["mount", src, mnt]));
+    kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
+    ground.gone_within(3);
+}
+
+/// Where udev has not opened the device to users, the test runs again in a mount namespace in which
+/// it is.
+fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
+    let script = "mount -t tmpfs none \"$1\" && mknod \"$1/fuse\" c 10 229 && \
+                  chmod 666 \"$1/fuse\" && mount --bind \"$1/fuse\" /dev/fuse && \
+                  exec \"$2\" --exact \"$3\" --nocapture";
+    let output = run(Command::new("unshare")
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ])
+        .arg(place.join("mnt"))
+        .arg(std::env::current_exe().unwrap())
+        .arg(test));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        stderr(&output)
+    );
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}

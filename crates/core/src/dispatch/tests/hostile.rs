@@ -1,0 +1,125 @@
+//! Bytes that no kernel sends.
+
+use super::*;
+use thrufs_abi::layout::{ReadIn, WriteIn};
+
+#[test]
+fn every_opcode_survives_every_length() {
+    let dispatcher = connected(Rote::default());
+    let mut buffer = vec![0; 70_000];
+    for &opcode in Opcode::ALL {
+        for filler in [0_u8, 1, 0x2f, 0x7f, 0xff] {
+            for length in 0..180 {
+                let request = request(opcode).bytes(&vec![filler; length]).finish();
+                let length = dispatcher.answer(&request, &mut buffer);
+                assert!(
+                    length == 0 || Reply::parse(&buffer[..length]).is_some(),
+                    "{opcode:?}"
+                );
+            }
+        }
+    }
+    assert!(dispatcher.metrics().snapshot().malformed > 1000);
+    assert_eq!(dispatcher.metrics().snapshot().panics, 0);
+}
+
+#[test]
+fn every_prefix_of_a_request_is_refused() {
+    let dispatcher = connected(Rote::default());
+    let whole = request(Opcode::Lookup).name(b"name").finish();
+    for length in 0..whole.len() {
+        let before = dispatcher.metrics().snapshot().malformed;
+        match ask(&dispatcher, &whole[..length]) {
+            Some(reply) => assert_eq!(reply.error, -libc::EINVAL),
+            None => assert!(length < 40, "where the number is known, it is answered"),
+        }
+        assert_eq!(dispatcher.metrics().snapshot().malformed, before + 1);
+    }
+    assert_eq!(dispatcher.file_system().calls(), Vec::<String>::new());
+}
+
+#[test]
+fn unknown_and_foreign_opcodes() {
+    let dispatcher = connected(Rote::default());
+    for number in [0, 7, 19, 54, 4095, 4097, u32::MAX] {
+        let request = RequestBuilder::from_number(number, Unique(8), NodeId(1)).finish();
+        assert_eq!(
+            ask(&dispatcher, &request).unwrap().error,
+            -libc::ENOSYS,
+            "{number}"
+        );
+    }
+    assert_eq!(dispatcher.metrics().snapshot().unknown, 7);
+    let cuse = request(Opcode::CuseInit).arg(&[7_u32, 45, 0, 0]).finish();
+    assert_eq!(ask(&dispatcher, &cuse).unwrap().error, -libc::EINVAL);
+    let mapping = request(Opcode::SetupMapping).arg(&[0_u64; 5]).finish();
+    assert_eq!(ask(&dispatcher, &mapping).unwrap().error, -libc::ENOSYS);
+    let removal = request(Opcode::RemoveMapping)
+        .arg(&1_u32)
+        .bytes(&[0; 16])
+        .finish();
+    assert_eq!(ask(&dispatcher, &removal).unwrap().error, -libc::ENOSYS);
+}
+
+#[test]
+fn names_that_lead_elsewhere() {
+    let dispatcher = connected(Rote::default());
+    let mkdir = |name: &[u8]| request(Opcode::Mkdir).arg(&[0_u32; 2]).name(name).finish();
+    for name in [&b""[..], b"a/b", b"/", b".", b".."] {
+        assert_eq!(
+            ask(&dispatcher, &mkdir(name)).unwrap().error,
+            -libc::EINVAL,
+            "{name:?}"
+        );
+        let unlink = request(Opcode::Unlink).name(name).finish();
+        assert_eq!(ask(&dispatcher, &unlink).unwrap().error, -libc::EINVAL);
+        let lookup = request(Opcode::Lookup).name(name).finish();
+        assert_eq!(ask(&dispatcher, &lookup).unwrap().error, -libc::EINVAL);
+        let rename = request(Opcode::Rename)
+            .arg(&3_u64)
+            .name(b"good")
+            .name(name)
+            .finish();
+        assert_eq!(ask(&dispatcher, &rename).unwrap().error, -libc::EINVAL);
+    }
+    assert_eq!(dispatcher.file_system().calls(), Vec::<String>::new());
+}
+
+#[test]
+fn a_write_whose_size_is_a_lie() {
+    let dispatcher = connected(Rote::default());
+    let write = WriteIn {
+        size: 1000,
+        ..WriteIn::default()
+    };
+    let short = request(Opcode::Write).arg(&write).bytes(b"data").finish();
+    assert_eq!(ask(&dispatcher, &short).unwrap().error, -libc::EINVAL);
+    let write = WriteIn { size: 2, ..write };
+    let long = request(Opcode::Write).arg(&write).bytes(b"data").finish();
+    assert_eq!(ask(&dispatcher, &long).unwrap().error, -libc::EINVAL);
+}
+
+#[test]
+fn reply_buffers_that_are_too_small_are_an_error_and_no_crash() {
+    let dispatcher = connected(Rote::default());
+    let read = ReadIn {
+        size: 4096,
+        ..ReadIn::default()
+    };
+    let requests = [
+        request(Opcode::Read).arg(&read).finish(),
+        request(Opcode::Lookup).name(b"x").finish(),
+        request(Opcode::Getxattr)
+            .arg(&[4096_u32, 0])
+            .name(b"user.a")
+            .finish(),
+    ];
+    for request in &requests {
+        for room in 0..700 {
+            let mut buffer = vec![0; room];
+            let length = dispatcher.answer(request, &mut buffer);
+            assert!(length <= room);
+            assert!(room < 16 || Reply::parse(&buffer[..length]).is_some());
+        }
+    }
+}
