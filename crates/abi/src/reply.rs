@@ -5,7 +5,14 @@ use crate::layout::{Dirent, EntryOut, OutHeader};
 use zerocopy::{FromBytes, IntoBytes};
 
 const fn record_size(fixed: usize, name_length: usize) -> usize {
-    fixed.saturating_add(name_length).next_multiple_of(8)
+    match fixed
+        .saturating_add(name_length)
+        .checked_next_multiple_of(8)
+    {
+        Some(size) => size,
+        // It fits nowhere.
+        None => usize::MAX,
+    }
 }
 
 /// Bytes that an entry of READDIR takes, with a name of this length (`FUSE_DIRENT_SIZE`).

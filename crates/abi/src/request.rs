@@ -298,14 +298,7 @@ impl<'a> Request<'a> {
     ) -> Result<Request<'a>, ParseError> {
         let (header, in_header) = parse_header(message)?;
         let fail = |kind| failed(&in_header, kind);
-        let length_is_right = match payload {
-            Payload::Inline => in_header.len as usize == message.len(),
-            Payload::External => in_header.len as usize >= message.len(),
-        };
-        if !length_is_right {
-            let (header, got) = (in_header.len, message.len());
-            return Err(fail(ParseErrorKind::LengthMismatch { header, got }));
-        }
+        let elsewhere = bytes_elsewhere(&in_header, message.len(), payload).map_err(fail)?;
         let body = &message[size_of::<InHeader>()..];
         let need = op_struct_size(header.opcode, dialect);
         let (structure, rest) =
@@ -314,11 +307,14 @@ impl<'a> Request<'a> {
                     need,
                     got: body.len(),
                 }))?;
-        finish(header, &in_header, structure, rest, dialect, payload)
+        finish(header, &in_header, structure, rest, dialect, elsewhere)
     }
 
     /// A message in the three pieces in which io_uring delivers it: the header, the structure of
     /// the operation (followed by anything), and exactly the rest of the arguments.
+    ///
+    /// The kernel leaves the second piece alone for `NOTIFY_REPLY` and `REMOVEMAPPING`, whose
+    /// structure then leads the rest (`fuse_set_zero_arg0`); the header's length tells.
     ///
     /// # Errors
     /// Whatever is wrong with the bytes.
@@ -330,17 +326,37 @@ impl<'a> Request<'a> {
         payload: Payload,
     ) -> Result<Request<'a>, ParseError> {
         let (header, in_header) = parse_header(header)?;
+        let fail = |kind| failed(&in_header, kind);
         let need = op_struct_size(header.opcode, dialect);
-        let structure = structure.get(..need).ok_or_else(|| {
-            failed(
-                &in_header,
-                ParseErrorKind::TooShort {
-                    need,
-                    got: structure.len(),
-                },
-            )
+        let led_by_rest = matches!(header.opcode, Opcode::NotifyReply | Opcode::RemoveMapping)
+            && in_header.len as usize == size_of::<InHeader>().saturating_add(rest.len());
+        let from = if led_by_rest { rest } else { structure };
+        let (structure, after) = from.split_at_checked(need).ok_or_else(|| {
+            let got = from.len();
+            fail(ParseErrorKind::TooShort { need, got })
         })?;
-        finish(header, &in_header, structure, rest, dialect, payload)
+        let rest = if led_by_rest { after } else { rest };
+        let got = (size_of::<InHeader>() + need).saturating_add(rest.len());
+        let elsewhere = bytes_elsewhere(&in_header, got, payload).map_err(fail)?;
+        finish(header, &in_header, structure, rest, dialect, elsewhere)
+    }
+}
+
+/// How many of the bytes that the header counts are not among the `got` that are here; `None` where
+/// all have to be. Only bulk data can be elsewhere.
+fn bytes_elsewhere(header: &InHeader, got: usize, payload: Payload) -> Parsed<Option<usize>> {
+    let missing = (header.len as usize).checked_sub(got);
+    let has_data = matches!(
+        Opcode::from_u32(header.opcode),
+        Some(Opcode::Write | Opcode::NotifyReply)
+    );
+    match (missing, payload) {
+        (Some(missing), Payload::External) if has_data => Ok(Some(missing)),
+        (Some(0), _) => Ok(None),
+        _ => Err(ParseErrorKind::LengthMismatch {
+            header: header.len,
+            got,
+        }),
     }
 }
 
@@ -380,7 +396,7 @@ fn finish<'a>(
     structure: &'a [u8],
     rest: &'a [u8],
     dialect: Dialect,
-    payload: Payload,
+    elsewhere: Option<usize>,
 ) -> Result<Request<'a>, ParseError> {
     let fail = |kind| failed(in_header, kind);
     let extension_bytes = usize::from(in_header.total_extlen) * 8;
@@ -392,11 +408,8 @@ fn finish<'a>(
     let extensions = Extensions::parse(extensions).map_err(fail)?;
     let mut arguments = Arguments::new(structure, rest);
     let operation =
-        parse_operation(header.opcode, &mut arguments, dialect, payload).map_err(fail)?;
-    // Names are padded to eight bytes when extensions follow.
-    if extension_bytes == 0 {
-        arguments.end().map_err(fail)?;
-    }
+        parse_operation(header.opcode, &mut arguments, dialect, elsewhere).map_err(fail)?;
+    arguments.end().map_err(fail)?;
     Ok(Request {
         header,
         operation,
@@ -408,7 +421,7 @@ fn parse_operation<'a>(
     opcode: Opcode,
     arguments: &mut Arguments<'a>,
     dialect: Dialect,
-    payload: Payload,
+    elsewhere: Option<usize>,
 ) -> Parsed<Operation<'a>> {
     Ok(match opcode {
         Opcode::Lookup => Operation::Lookup {
@@ -480,7 +493,7 @@ fn parse_operation<'a>(
                 lock_owner: LockOwner(arg.lock_owner),
             }
         }
-        _ => return parse_other(opcode, arguments, dialect, payload),
+        _ => return parse_other(opcode, arguments, dialect, elsewhere),
     })
 }
 
@@ -489,7 +502,7 @@ fn parse_other<'a>(
     opcode: Opcode,
     arguments: &mut Arguments<'a>,
     dialect: Dialect,
-    payload: Payload,
+    elsewhere: Option<usize>,
 ) -> Parsed<Operation<'a>> {
     Ok(match opcode {
         Opcode::Read => Operation::Read(arguments.structure()?),
@@ -497,7 +510,7 @@ fn parse_other<'a>(
         Opcode::Readdirplus => Operation::Readdirplus(arguments.structure()?),
         Opcode::Write => {
             let arg: WriteIn = arguments.structure()?;
-            let data = data(arguments, arg.size, payload)?;
+            let data = data(arguments, arg.size, elsewhere)?;
             Operation::Write { arg, data }
         }
         Opcode::Statfs => Operation::Statfs,
@@ -538,7 +551,7 @@ fn parse_other<'a>(
         Opcode::Poll => Operation::Poll(arguments.structure()?),
         Opcode::NotifyReply => {
             let arg: NotifyRetrieveIn = arguments.structure()?;
-            let data = data(arguments, arg.size, payload)?;
+            let data = data(arguments, arg.size, elsewhere)?;
             Operation::NotifyReply { arg, data }
         }
         Opcode::Fallocate => Operation::Fallocate(arguments.structure()?),
@@ -585,10 +598,15 @@ fn handle(flags: u32, fh: u64) -> Option<FileHandle> {
         .then_some(FileHandle(fh))
 }
 
-fn data<'a>(arguments: &mut Arguments<'a>, size: u32, payload: Payload) -> Parsed<&'a [u8]> {
-    match payload {
-        Payload::Inline => arguments.bytes(size),
-        Payload::External => Ok(&[]),
+fn data<'a>(
+    arguments: &mut Arguments<'a>,
+    size: u32,
+    elsewhere: Option<usize>,
+) -> Parsed<&'a [u8]> {
+    match elsewhere {
+        None => arguments.bytes(size),
+        Some(missing) if missing == size as usize => Ok(&[]),
+        Some(_) => Err(ParseErrorKind::BadCount),
     }
 }
 
