@@ -1,1 +1,23 @@
-//! Tests that cross crates.
+//! Tests that cross crates: the POSIX case list, the harness that mounts a tree with the `thrufs`
+//! command, the comparison of whole trees.
+//!
+//! The judges here know nothing of the server's inside: they speak system calls to a directory.
+//! So every case also runs natively, on the file system beneath, which is how the list itself is
+//! kept right.
+//!
+//! What a case may assume about its ground stands in [`posix::Env`]; who unmounts what, in
+//! [`mounted::Mounted`].
+
+#![deny(unsafe_code)]
+// The whole crate is tests: a failed step must stop the case, and the panic is its report.
+#![allow(clippy::unwrap_used)]
+
+pub mod caller;
+pub mod compare;
+pub mod fence;
+pub mod lower;
+pub mod mounted;
+pub mod posix;
+pub mod programs;
+pub mod suite;
+pub mod tree;

@@ -33,7 +33,7 @@
 //!
 //! # Who may sleep
 //!
-//! There is a reader thread for each CPU. A method that is called on one should not sleep for long:
+//! As many threads read requests as are of use, one for each CPU at most. A method that is called on one should not sleep for long:
 //! it looks at [`Context::may_block`], or calls [`Context::require_blocking`] first. Reads that are
 //! answered with a [`LowerFile`] are taken care of: they are tried without sleeping first. A method
 //! that sleeps on a reader all the same is not the end: when all readers are stuck for milliseconds,

@@ -39,7 +39,8 @@ use thrufs_sys::signal::install_interrupt_handler;
 /// The threads that read requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threads {
-    /// How many; the number of CPUs that the process may use when none is given.
+    /// Exactly this many. When none is given, as many as are of use: one at first, at most one for
+    /// each CPU that the process may use.
     pub readers: Option<NonZeroUsize>,
     /// Bind each to a CPU of its own.
     pub pin: bool,
@@ -186,6 +187,7 @@ impl<F: FileSystem> Session<F> {
         let connection = Arc::new(Connection {
             dispatcher,
             device,
+            tasks: crate::transport::dev::open_tasks(),
             config,
             control,
         });

@@ -5,7 +5,7 @@ mod ground;
 
 use ground::{Mount, Shared, Stage, can_mount, eventually, is_mounted, node_of, one_reader};
 use rustix::fs::FlockOperation;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountAttrFlags, UnmountFlags};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -93,6 +93,79 @@ fn a_refusal_at_init_leaves_nothing_mounted() {
         "{failure:?}"
     );
     assert!(!is_mounted(directory.path()));
+}
+
+#[test]
+fn the_helper_mounts_and_unmounts() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = MountOptions::new("with,comma");
+    options.subtype = Some("stage".to_owned());
+    let device = match thrufs::mount::mount_unprivileged(directory.path(), &options) {
+        Err(thrufs::MountError::NoHelper) => {
+            return eprintln!("SKIPPED the_helper_mounts_and_unmounts: no fusermount3 here");
+        }
+        device => device.unwrap(),
+    };
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts
+        .lines()
+        .find(|line| line.contains(directory.path().to_str().unwrap()));
+    let line = line.expect("mounted");
+    assert!(
+        line.starts_with("with,comma ") && line.contains(" fuse.stage "),
+        "{line}"
+    );
+    assert!(
+        line.contains("nosuid") && line.contains("default_permissions"),
+        "{line}"
+    );
+    let stage = Stage::with(b"helped");
+    let session = Session::new(Shared(stage), device, one_reader()).unwrap();
+    session.handshake().unwrap();
+    let server = std::thread::spawn(move || session.run());
+    assert_eq!(
+        std::fs::read(directory.path().join("plain")).unwrap(),
+        b"helped"
+    );
+    thrufs::mount::unmount_unprivileged(directory.path(), false).unwrap();
+    assert_eq!(server.join().unwrap().unwrap(), End::Unmounted);
+    let error = thrufs::mount::unmount_unprivileged(directory.path(), false).unwrap_err();
+    assert!(matches!(error, thrufs::MountError::Helper(_)), "{error:?}");
+}
+
+#[test]
+fn options_of_the_mount_are_those_that_were_asked_for() {
+    let mut options = MountOptions::new("the source");
+    options.subtype = Some("stage".to_owned());
+    options.attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | MountAttrFlags::MOUNT_ATTR_NOATIME;
+    options.allow_other = true;
+    options.read_bytes_max = Some(65_536);
+    let stage = Stage::with(b"");
+    let Some(mount) = Mount::with_options(&stage, one_reader(), &options) else {
+        return;
+    };
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts
+        .lines()
+        .find(|line| line.contains(mount.root().to_str().unwrap()));
+    let line = line.expect("mounted");
+    assert!(line.starts_with("the\\040source "), "{line}");
+    for word in [
+        " fuse.stage ro,",
+        "noexec",
+        "noatime",
+        "allow_other",
+        "max_read=65536",
+    ] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    let error = std::fs::write(mount.path("plain"), "x").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EROFS));
 }
 
 #[test]

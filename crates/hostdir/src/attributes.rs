@@ -138,7 +138,17 @@ impl Host {
     pub(crate) fn setattr(&self, node: NodeId, set: &SetAttr) -> Result<Attributes> {
         self.writable()?;
         let inode = self.nodes.get(node)?;
-        let descriptor = self.descriptor(&inode)?;
+        let descriptor = match self.descriptor(&inode) {
+            // The kernel writes back the times of a file that is gone: there is nobody to tell.
+            Err(Errno::ESTALE) if self.config.writeback && set.ctime.is_some() => {
+                let timeout = self.config.attr_timeout();
+                return Ok(Attributes {
+                    attr: Attr::default(),
+                    timeout,
+                });
+            }
+            descriptor => descriptor?,
+        };
         let fd = descriptor.as_fd();
         if inode.mount().is_remote() {
             self.credentials.as_server()?;
@@ -161,8 +171,13 @@ impl Host {
             changed = true;
         }
         if let Some(size) = set.size {
-            self.credentials.keep_set_ids(!set.kill_suidgid)?;
-            self.change_size(inode, fd, set.handle, size)?;
+            let truncate = || self.change_size(inode, fd, set.handle, size);
+            if set.kill_suidgid {
+                self.truncate_killing(fd, &stat_fd(fd, StatxFlags::MODE)?, truncate)?;
+            } else {
+                self.credentials.keep_set_ids(true)?;
+                truncate()?;
+            }
             changed = true;
         }
         if set.atime.is_some() || set.mtime.is_some() {
@@ -259,7 +274,7 @@ impl Host {
 }
 
 /// Drops set-user-id, set-group-id (where the group may execute) and file capabilities.
-fn kill_set_ids(fd: BorrowedFd<'_>) -> Result<()> {
+pub(crate) fn kill_set_ids(fd: BorrowedFd<'_>) -> Result<()> {
     let mode = u32::from(stat_fd(fd, StatxFlags::MODE)?.stx_mode);
     let mut without = mode & !libc::S_ISUID;
     if mode & libc::S_IXGRP != 0 {

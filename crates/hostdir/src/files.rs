@@ -1,11 +1,11 @@
 //! Open files.
 
-use crate::attributes::content_version;
+use crate::attributes::{content_version, kill_set_ids};
 use crate::config::CacheMode;
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
 use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, Statx};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::{
@@ -21,6 +21,8 @@ pub(crate) struct OpenFile {
     lower: Arc<LowerFile>,
     writable: bool,
     written: AtomicBool,
+    /// See [`set_group_id_stays`].
+    set_group_id_stays: bool,
 }
 
 impl OpenFile {
@@ -89,8 +91,38 @@ impl Host {
         if flags & libc::O_TRUNC != 0 {
             self.credentials.keep_set_ids(!args.kill_suidgid)?;
         }
+        if flags & libc::O_TRUNC != 0 && args.kill_suidgid {
+            return self.open_truncating(&inode, flags, args.flags);
+        }
         let fd = self.open_inode(&inode, flags)?;
         self.enter_file(&inode, fd, args.flags, None)
+    }
+
+    /// Opens for a caller whose truncation must drop set-id bits: by a call of its own, since what
+    /// falls depends on the mode.
+    fn open_truncating(&self, inode: &Arc<Inode>, flags: i32, asked: u32) -> Result<Opened> {
+        // An open that truncates needs write access, whatever else it asks for.
+        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        let access = if writes { 0 } else { libc::O_RDWR };
+        let fd = self.open_inode(inode, flags & !libc::O_TRUNC | access)?;
+        let stat = stat_open(&fd)?;
+        self.truncate_killing(fd.as_fd(), &stat, || Ok(rustix::fs::ftruncate(&fd, 0)?))?;
+        let stat = stat_open(&fd)?;
+        self.enter_file(inode, fd, asked, Some(&stat))
+    }
+
+    /// Runs `truncate` so that set-user-id, set-group-id and capabilities of the file, whose
+    /// attributes are `stat`, fall as FUSE wants it.
+    pub(crate) fn truncate_killing(
+        &self,
+        fd: BorrowedFd<'_>,
+        stat: &Statx,
+        truncate: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let stays = set_group_id_stays(stat);
+        self.credentials.keep_set_ids(stays)?;
+        truncate()?;
+        if stays { kill_set_ids(fd) } else { Ok(()) }
     }
 
     /// Gives an opened lower file a handle.
@@ -101,21 +133,29 @@ impl Host {
         flags: u32,
         stat: Option<&Statx>,
     ) -> Result<Opened> {
-        let reply = self.open_reply_flags(inode, fd.as_fd(), stat)?;
+        let writable = flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
+        let stat = match stat {
+            Some(stat) => Some(*stat),
+            None if writable || self.config.cache == CacheMode::Auto => Some(stat_open(&fd)?),
+            None => None,
+        };
+        let reply = self.open_reply_flags(inode, stat.as_ref());
+        let set_group_id_stays = stat.as_ref().is_some_and(set_group_id_stays);
         let lower = Arc::new(LowerFile::new(fd, inode.mount().no_wait()));
         inode.set_opened(&lower);
         inode.mount().file_opened();
-        let writable = flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
         let inode = Arc::clone(inode);
         let mut handle = FileHandle(0);
         self.files
             .insert_with(|id| {
                 handle = FileHandle(id);
+                let written = AtomicBool::new(false);
                 OpenFile {
                     inode,
                     lower,
                     writable,
-                    written: AtomicBool::new(false),
+                    written,
+                    set_group_id_stays,
                 }
             })
             .map_err(|_| Errno::ENFILE)?;
@@ -126,21 +166,14 @@ impl Host {
         })
     }
 
-    fn open_reply_flags(
-        &self,
-        inode: &Inode,
-        fd: impl AsFd,
-        stat: Option<&Statx>,
-    ) -> Result<OpenReplyFlags> {
+    fn open_reply_flags(&self, inode: &Inode, stat: Option<&Statx>) -> OpenReplyFlags {
         let mut flags = match self.config.cache {
             CacheMode::Never => OpenReplyFlags::DIRECT_IO | OpenReplyFlags::PARALLEL_DIRECT_WRITES,
             CacheMode::Always => OpenReplyFlags::KEEP_CACHE,
             CacheMode::Auto => {
-                let version = match stat {
-                    Some(stat) => content_version(stat),
-                    None => content_version(&stat_open(fd)?),
-                };
-                if inode.same_version_as_cached(version) {
+                let unchanged =
+                    stat.is_some_and(|stat| inode.same_version_as_cached(content_version(stat)));
+                if unchanged {
                     OpenReplyFlags::KEEP_CACHE
                 } else {
                     OpenReplyFlags::empty()
@@ -150,7 +183,7 @@ impl Host {
         if self.may_skip_flush.load(Ordering::Relaxed) && !inode.mount().is_remote() {
             flags |= OpenReplyFlags::NOFLUSH;
         }
-        Ok(flags)
+        flags
     }
 
     pub(crate) fn read(&self, args: &ReadArgs, reply: ReadReply<'_>) -> Result<ReadAnswer> {
@@ -161,9 +194,14 @@ impl Host {
     pub(crate) fn write(&self, args: &WriteArgs, data: WriteSource<'_>) -> Result<usize> {
         let file = self.file(args.handle)?;
         self.writable()?;
-        self.credentials.keep_set_ids(!args.kill_suidgid)?;
+        let stays = file.set_group_id_stays;
+        self.credentials.keep_set_ids(!args.kill_suidgid || stays)?;
         file.mark_written();
-        data.write_to(&file.lower, args.offset)
+        let written = data.write_to(&file.lower, args.offset)?;
+        if args.kill_suidgid && stays {
+            kill_set_ids(file.lower.as_fd())?;
+        }
+        Ok(written)
     }
 
     pub(crate) fn flush(
@@ -284,6 +322,14 @@ impl Host {
         };
         Ok((result, if changes { 0 } else { data.len() }))
     }
+}
+
+/// Whether a file has the set-group-id bit without execution by its group. There the bit means
+/// something else (mandatory locking, once) and stays when others write. The lower file system
+/// would drop it all the same, unless the writer is in the file's group: as far as it can see, the
+/// writer is this thread.
+fn set_group_id_stays(stat: &Statx) -> bool {
+    u32::from(stat.stx_mode) & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID
 }
 
 fn stat_open(fd: impl AsFd) -> Result<Statx> {

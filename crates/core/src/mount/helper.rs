@@ -111,6 +111,10 @@ fn words(output: &Output) -> String {
     let said = said.strip_prefix("fusermount3: ").unwrap_or(said);
     if said.contains("user_allow_other") {
         format!("{said} (add the line user_allow_other to /etc/fuse.conf, or drop allow_other)")
+    } else if said.contains("/dev/fuse: Permission denied") {
+        format!(
+            "{said} (the device must be readable and writable for users: `chmod 666 /dev/fuse`)"
+        )
     } else if said.is_empty() {
         output.status.to_string()
     } else {

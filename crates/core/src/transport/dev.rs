@@ -16,6 +16,8 @@
 //! what lies beyond the first pages.
 
 mod crew;
+mod pace;
+mod placement;
 mod seat;
 mod steward;
 
@@ -27,11 +29,17 @@ use crate::metrics::bump;
 use crate::notify::mark_serving_thread;
 use crate::session::End;
 use crew::{Aside, Crew, Member, Next};
-use rustix::thread::CpuSet;
+use pace::Pace;
 use seat::Seat;
 use std::io;
 use std::sync::Arc;
 use thrufs_sys::signal::{block, interrupt_signal, unblock};
+
+/// What can be seen of this process's own threads, for those who look after them. To be opened before
+/// the process gives up its view of the tree.
+pub(crate) fn open_tasks() -> Option<std::os::fd::OwnedFd> {
+    placement::open_tasks()
+}
 
 /// The threads of a session on `/dev/fuse`.
 #[derive(Debug)]
@@ -47,7 +55,17 @@ impl Transport for Dev {
             Box::new(move |crew: &Arc<Crew>, member: &Arc<Member>| spawn(&connection, crew, member))
         };
         let control = Arc::clone(&connection.control);
-        let crew = Arc::new(Crew::new(config, control, Arc::clone(metrics), spawner));
+        let tasks = connection
+            .tasks
+            .as_ref()
+            .and_then(|tasks| tasks.try_clone().ok());
+        let crew = Arc::new(Crew::new(
+            config,
+            control,
+            Arc::clone(metrics),
+            tasks,
+            spawner,
+        ));
         steward::start(&crew)?;
         crew.start().inspect_err(|_| {
             // The steward is there already and has nobody to look after.
@@ -107,9 +125,7 @@ fn spawn<F: FileSystem>(
         .spawn(move || {
             confine_signals();
             mark_serving_thread();
-            if connection.config.threads.pin {
-                pin_to_cpu(member.number());
-            }
+            crew.place(&member);
             member.begin();
             // Last, also when this thread panics: whoever sees no thread left may rely on that.
             let _count = count;
@@ -124,26 +140,11 @@ fn spawn<F: FileSystem>(
                 crew,
                 member,
                 seat,
+                pace: Pace::default(),
             }
             .serve();
         })?;
     Ok(())
-}
-
-/// Binds the calling thread to one of the CPUs that it may use, the same for the same number.
-fn pin_to_cpu(number: usize) {
-    let allowed = rustix::thread::sched_getaffinity(None);
-    let pinned = allowed.and_then(|allowed| {
-        let cpus: Vec<usize> = (0..CpuSet::MAX_CPU)
-            .filter(|cpu| allowed.is_set(*cpu))
-            .collect();
-        let mut one = CpuSet::new();
-        one.set(cpus[number % cpus.len().max(1)]);
-        rustix::thread::sched_setaffinity(None, &one)
-    });
-    if let Err(error) = pinned {
-        tracing::debug!(%error, "cannot bind a reader to a CPU");
-    }
 }
 
 /// Takes a member off the roster at the end of its thread.
@@ -165,6 +166,7 @@ struct Worker<'a, F> {
     crew: &'a Arc<Crew>,
     member: &'a Arc<Member>,
     seat: Seat,
+    pace: Pace,
 }
 
 impl<F: FileSystem> Worker<'_, F> {
@@ -178,8 +180,11 @@ impl<F: FileSystem> Worker<'_, F> {
                 },
             };
             self.member.take_up(self.crew);
+            let waiting = || self.seat.is_request_waiting();
+            let others_busy = || self.crew.others_busy(self.member);
+            let advice = self.pace.read(waiting, others_busy);
             self.carry_out(length);
-            if self.member.put_down() {
+            if self.member.put_down() && self.crew.follow(self.member, advice) {
                 continue;
             }
             match self.crew.rejoin(self.member, || self.seat.release_memory()) {

@@ -277,6 +277,14 @@ pub fn one_reader() -> SessionConfig {
 
 impl Mount {
     pub fn new(stage: &Arc<Stage>, config: SessionConfig) -> Option<Mount> {
+        Mount::with_options(stage, config, &MountOptions::new("stage"))
+    }
+
+    pub fn with_options(
+        stage: &Arc<Stage>,
+        config: SessionConfig,
+        options: &MountOptions,
+    ) -> Option<Mount> {
         if !can_mount() {
             return None;
         }
@@ -284,12 +292,7 @@ impl Mount {
             .prefix("thrufs-core-")
             .tempdir()
             .unwrap();
-        let session = thrufs::mount(
-            Shared(Arc::clone(stage)),
-            directory.path(),
-            &MountOptions::new("stage"),
-            config,
-        );
+        let session = thrufs::mount(Shared(Arc::clone(stage)), directory.path(), options, config);
         Some(Mount {
             stage: Arc::clone(stage),
             session: Some(session.unwrap()),

@@ -12,7 +12,7 @@
 //!    └───────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Readers are kept at a fixed number while members come and go. Two rules keep hand-overs rare:
+//! Readers are kept at a number ([`super::pace`] finds it, or it was given) while members come and go. Two rules keep hand-overs rare:
 //! whoever goes away calls a reader in only when no other reader is idle (the steward sees to it
 //! later if that was too sparing), and whoever comes back takes the first place that is free. A
 //! member that goes away to wait for a lock, which may be for ever, is always replaced.
@@ -24,16 +24,20 @@
 //! which the member finds out when it puts its request down. So a request costs two atomic
 //! operations on a cache line of the member's own, and no lock.
 
+use super::pace::Advice;
+use super::placement::{Placement, allowed_cpus, pin_to_cpu, unpin, wants_cpu};
 use crate::dispatch::Wait;
 use crate::metrics::{Metrics, bump};
 use crate::session::SessionConfig;
 use crate::session::control::Control;
+use rustix::thread::CpuSet;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
 
 /// The member reads requests.
@@ -55,13 +59,18 @@ const STANDBY_KEPT: usize = 2;
 #[repr(align(128))]
 pub(super) struct Member {
     word: AtomicU64,
-    /// The word when the steward last looked; touched by nobody else.
+    /// The word when the steward last looked, and how often it has been the same; touched by nobody
+    /// else.
     seen: AtomicU64,
+    seen_times: AtomicU32,
     number: usize,
     /// What the member is away for, a `Wait` and one more; changed under the roster's lock.
     away: AtomicU8,
     thread: OnceLock<(Thread, ThreadId)>,
 }
+
+/// So many looks at one request that does not sleep, and it takes too long all the same: it computes.
+const RUNNING_LOOKS: u32 = 5;
 
 const HERE: u8 = 0;
 const AWAY_IO: u8 = 1;
@@ -101,6 +110,25 @@ impl Member {
                 .is_ok()
     }
 
+    /// Whether the member, busy with the request of `word`, has been for too long. Asked by the
+    /// steward alone, at every look.
+    fn is_stuck(&self, word: u64, tasks: Option<BorrowedFd<'_>>) -> bool {
+        if self.seen.swap(word, Ordering::Relaxed) != word {
+            self.seen_times.store(0, Ordering::Relaxed);
+            return false;
+        }
+        let times = self.seen_times.fetch_add(1, Ordering::Relaxed) + 1;
+        times >= RUNNING_LOOKS || !self.wants_cpu(tasks)
+    }
+
+    /// Whether the thread is running or would if there were a CPU for it: then it does not sleep in
+    /// its request, and another thread would get no further.
+    fn wants_cpu(&self, tasks: Option<BorrowedFd<'_>>) -> bool {
+        self.thread
+            .get()
+            .is_none_or(|(_, id)| wants_cpu(tasks, *id))
+    }
+
     fn is_reader(&self) -> bool {
         self.word.load(Ordering::SeqCst) & READER != 0
     }
@@ -133,9 +161,17 @@ type Spawner = Box<dyn Fn(&Arc<Crew>, &Arc<Member>) -> io::Result<()> + Send + S
 /// All members, and the rules by which they change places.
 pub(super) struct Crew {
     config: SessionConfig,
-    readers_wanted: usize,
+    /// Most readers; the number itself when it was given.
+    readers_max: usize,
+    /// Whether the number follows the load.
+    adapts: bool,
+    /// The roster's `readers` and more than one, for a look without the lock.
+    several: AtomicBool,
     control: Arc<Control>,
     metrics: Arc<Metrics>,
+    tasks: Option<OwnedFd>,
+    /// The CPUs that the session may use.
+    allowed: CpuSet,
     spawner: Spawner,
     roster: Mutex<Roster>,
     armed: AtomicBool,
@@ -147,6 +183,8 @@ struct Roster {
     members: Vec<Arc<Member>>,
     standby: Vec<Arc<Member>>,
     readers: usize,
+    /// How many there should be.
+    wanted: usize,
     away_io: usize,
     away_lock: usize,
     numbers: usize,
@@ -165,15 +203,26 @@ impl Crew {
         config: SessionConfig,
         control: Arc<Control>,
         metrics: Arc<Metrics>,
+        tasks: Option<OwnedFd>,
         spawner: Spawner,
     ) -> Crew {
         Crew {
             config,
-            readers_wanted: config.threads.count().max(1),
+            readers_max: config.threads.count().max(1),
+            adapts: config.threads.readers.is_none(),
+            several: AtomicBool::new(false),
             control,
             metrics,
+            tasks,
+            allowed: allowed_cpus(),
             spawner,
-            roster: Mutex::default(),
+            roster: Mutex::new(Roster {
+                wanted: match config.threads.readers {
+                    Some(_) => config.threads.count(),
+                    None => 1,
+                },
+                ..Roster::default()
+            }),
             armed: AtomicBool::new(false),
             steward: OnceLock::new(),
         }
@@ -190,12 +239,12 @@ impl Crew {
     /// Starts the readers; fails when not even one could be.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
         let mut roster = self.lock();
-        while roster.readers < self.readers_wanted {
+        while roster.readers < roster.wanted {
             match self.spawn_reader(&mut roster) {
                 Ok(()) => {}
                 Err(error) if roster.readers == 0 => return Err(error),
                 Err(error) => {
-                    let (readers, wanted) = (roster.readers, self.readers_wanted);
+                    let (readers, wanted) = (roster.readers, roster.wanted);
                     tracing::warn!(%error, readers, wanted, "fewer readers than wanted");
                     break;
                 }
@@ -209,6 +258,7 @@ impl Crew {
         let member = Arc::new(Member {
             word: AtomicU64::new(READER),
             seen: AtomicU64::new(0),
+            seen_times: AtomicU32::new(0),
             number: roster.numbers,
             away: AtomicU8::new(HERE),
             thread: OnceLock::new(),
@@ -274,8 +324,52 @@ impl Crew {
         member.word.fetch_and(!READER, Ordering::SeqCst);
         roster.readers -= 1;
         roster.count_away(member, wait);
+        if wait == Wait::Io {
+            // Where requests sleep, a second reader saves the calling of one for each of them.
+            self.want_more(&mut roster);
+        }
         self.note(&roster);
         Aside::Given
+    }
+
+    fn want_more(&self, roster: &mut Roster) {
+        if self.adapts {
+            roster.wanted = (roster.wanted + 1).min(self.readers_max);
+        }
+    }
+
+    /// Does what a reader was advised to. False when it is no longer one.
+    pub(super) fn follow(self: &Arc<Self>, member: &Arc<Member>, advice: Advice) -> bool {
+        if advice == Advice::Keep || !self.adapts {
+            return true;
+        }
+        let mut roster = self.lock();
+        if advice == Advice::More {
+            self.want_more(&mut roster);
+            if roster.readers < roster.wanted {
+                self.call_reader(&mut roster);
+            }
+        } else if roster.readers > 1 && member.is_reader() {
+            roster.wanted = roster.wanted.min(roster.readers - 1);
+            roster.readers -= 1;
+            member.word.fetch_and(!READER, Ordering::SeqCst);
+        }
+        self.note(&roster);
+        member.is_reader()
+    }
+
+    /// Whether another than `member` is at work; `None` when there is none, or when finding out
+    /// would mean to wait.
+    pub(super) fn others_busy(&self, member: &Arc<Member>) -> Option<bool> {
+        if !self.several.load(Ordering::Relaxed) {
+            return None;
+        }
+        let roster = self.roster.try_lock().ok()?;
+        let busy = |other: &&Arc<Member>| {
+            !Arc::ptr_eq(other, member)
+                && other.word.load(Ordering::Relaxed) & (READER | BUSY) == READER | BUSY
+        };
+        Some(roster.away_io > 0 || roster.members.iter().any(|other| busy(&other)))
     }
 
     /// `member` has answered a request away from the readers. Comes back when it is one again, or
@@ -286,7 +380,7 @@ impl Crew {
         if self.control.is_stopping() {
             return Next::Leave;
         }
-        if roster.readers < self.readers_wanted {
+        if roster.readers < roster.wanted {
             member.make_reader();
             roster.readers += 1;
             self.note(&roster);
@@ -315,7 +409,7 @@ impl Crew {
 
     /// Sleeps until called (then a reader), dismissed, or the time is over.
     fn stand_by(&self, member: &Arc<Member>, timeout: Option<Duration>) -> Option<Next> {
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         loop {
             match timeout {
                 Some(timeout) => {
@@ -367,6 +461,7 @@ impl Crew {
     fn note(&self, roster: &Roster) {
         let levels = &self.metrics.levels;
         levels.readers.store(roster.readers, Ordering::Relaxed);
+        self.several.store(roster.readers > 1, Ordering::Relaxed);
         levels.blocked.store(roster.away_io, Ordering::Relaxed);
         levels
             .lock_waiters
@@ -379,6 +474,40 @@ impl Crew {
 
 /// What the steward does; its own thread is in [`super::steward`].
 impl Crew {
+    fn tasks(&self) -> Option<BorrowedFd<'_>> {
+        self.tasks.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Says where the calling thread, that of `member`, may run.
+    pub(super) fn place(&self, member: &Member) {
+        if self.config.threads.pin {
+            pin_to_cpu(&self.allowed, member.number);
+        } else if self.adapts {
+            unpin(&self.allowed);
+        }
+    }
+
+    pub(super) fn new_placement(&self) -> Placement {
+        Placement::new(self.allowed)
+    }
+
+    /// Has the lone reader, if there is one, looked at by `placement`.
+    pub(super) fn look_at_place(&self, placement: &mut Placement) {
+        if !self.adapts || self.config.threads.pin {
+            return;
+        }
+        let roster = self.lock();
+        let lone = roster.members.iter().find(|member| member.is_reader());
+        let lone = lone
+            .filter(|_| roster.readers == 1 && roster.away_io == 0)
+            .and_then(|member| {
+                let (_, id) = member.thread.get()?;
+                Some((*id, member.word.load(Ordering::Relaxed) / ONE_REQUEST))
+            });
+        drop(roster);
+        placement.look(self.tasks(), lone, Instant::now());
+    }
+
     pub(super) fn set_steward(&self, thread: Thread) {
         let _ = self.steward.set(thread);
     }
@@ -420,11 +549,12 @@ impl Crew {
         let (mut idle, mut moving, mut stuck) = (false, false, None);
         for member in &roster.members {
             let word = member.word.load(Ordering::SeqCst);
-            let before = member.seen.swap(word, Ordering::Relaxed);
             match word & (READER | BUSY) {
                 READER => idle = true,
                 state if state & READER == 0 => {}
-                _ if before == word => stuck = Some((Arc::clone(member), word)),
+                _ if member.is_stuck(word, self.tasks()) => {
+                    stuck = Some((Arc::clone(member), word));
+                }
                 _ => moving = true,
             }
         }
@@ -434,7 +564,7 @@ impl Crew {
         }
         match stuck {
             Some((member, word)) if !moving => self.displace(&mut roster, &member, word),
-            _ if roster.readers < self.readers_wanted => {
+            _ if roster.readers < roster.wanted => {
                 self.call_reader(&mut roster);
             }
             _ => return worry,
@@ -457,6 +587,7 @@ impl Crew {
             bump(&self.metrics.events.displaced);
             roster.readers -= 1;
             roster.count_away(member, Wait::Io);
+            self.want_more(roster);
             // If there is no other, the member comes back as a reader when it is done.
             self.call_reader(roster);
         }

@@ -2,6 +2,7 @@
 
 use crate::reply::HEADER_BYTES;
 use crate::transport::Connection;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Result;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -74,6 +75,13 @@ impl Seat {
     /// Waits for a request; returns its length.
     pub(super) fn read(&mut self) -> Result<usize> {
         rustix::io::read(&self.channel, &mut self.request[REQUEST_START..])
+    }
+
+    /// Whether another request waits to be read, by whomever.
+    pub(super) fn is_request_waiting(&self) -> bool {
+        let mut descriptors = [PollFd::new(&self.channel, PollFlags::IN)];
+        let waiting = rustix::event::poll(&mut descriptors, Some(&Timespec::default()));
+        waiting.is_ok_and(|ready| ready > 0)
     }
 
     /// The request of `length` bytes, and the room for its reply.

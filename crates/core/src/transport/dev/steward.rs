@@ -18,6 +18,8 @@ use std::time::Duration;
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 const CALM_LOOKS: u32 = 50;
+/// Where the lone reader runs is looked at every 8 ms.
+const PLACE_EVERY: u32 = 4;
 
 pub(super) fn start(crew: &Arc<Crew>) -> io::Result<()> {
     let count = crew.control().thread();
@@ -36,14 +38,19 @@ pub(super) fn start(crew: &Arc<Crew>) -> io::Result<()> {
 
 fn watch(crew: &Arc<Crew>) {
     let stopping = || crew.control().is_stopping();
+    let mut placement = crew.new_placement();
     while !stopping() {
         if !crew.is_armed() {
             std::thread::park();
             continue;
         }
-        let mut calm = 0;
+        let (mut calm, mut looks) = (0, 0);
         while !stopping() {
             std::thread::park_timeout(LOOK_INTERVAL);
+            looks = (looks + 1) % PLACE_EVERY;
+            if looks == 0 {
+                crew.look_at_place(&mut placement);
+            }
             calm = if crew.look_after() { 0 } else { calm + 1 };
             if calm >= CALM_LOOKS {
                 if crew.disarm() {

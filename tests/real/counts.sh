@@ -1,0 +1,172 @@
+#!/bin/bash
+# Counts instead of times: requests per operation, from the kernel's tracepoint, and system calls
+# per request, from strace. They are exact on a noisy machine, so exceeding them fails.
+# shellcheck source=tests/real/mount.sh
+source "$(dirname "$0")/mount.sh"
+need gcc strace
+
+[[ $SERVE != native ]] || { say "natively there is nothing to count"; exit 0; }
+TRACING=/sys/kernel/tracing
+[[ -d $TRACING/events ]] || mount -t tracefs tracefs $TRACING
+[[ -d $TRACING/events/fuse/fuse_request_send ]] || fail "this kernel has no tracepoint fuse:fuse_request_send"
+TRACE=$TRACING/instances/$(basename "$WORK")
+mkdir "$TRACE"
+trap 'echo 0 >"$TRACE/tracing_on"; echo 0 >"$TRACE/events/enable"; rmdir "$TRACE"; clean_up' EXIT
+echo 0 >"$TRACE/tracing_on"
+
+# The client: system calls on the mount and nothing else. It warms up, then writes 1 to the switch
+# it was given, works, waits for what comes in the background, and writes 0.
+gcc -O1 -Wall -D_GNU_SOURCE -o "$WORK/client" "$(dirname "$0")/client.c"
+
+# exceeded WHAT: said at once, and the script fails at its end, when everything has been counted.
+EXCEEDED=0
+exceeded() {
+    echo "$NAME: EXCEEDED: $*" >&2
+    EXCEEDED=$((EXCEEDED + 1))
+}
+
+# requests OPERATION TURNS PATH: counts, as `CREATE=1 LOOKUP=1`, of all turns together.
+requests() {
+    local connection
+    connection=$(awk -v point="$WORK/mnt" '$5 == point { split($3, n, ":"); c = n[2] } END { print c }' \
+        /proc/self/mountinfo)
+    echo "connection == $connection" >"$TRACE/events/fuse/fuse_request_send/filter"
+    echo 1 >"$TRACE/events/fuse/fuse_request_send/enable"
+    echo 16384 >"$TRACE/buffer_size_kb"
+    echo >"$TRACE/trace"
+    "$WORK/client" "$TRACE/tracing_on" "$1" "$2" "$3" || fail "the client's $1 failed"
+    sed -nE 's/.*fuse_request_send:.*opcode [0-9]+ \(FUSE_([A-Z0-9_]+)\).*/\1/p' "$TRACE/trace" |
+        LC_ALL=C sort | uniq -c | awk '{ printf "%s%s=%s", (NR > 1 ? " " : ""), $2, $1 }'
+}
+
+# count COUNTS NAME: one of those, 0 when it is not among them.
+count() { tr ' ' '\n' <<<"$1" | awk -F= -v name="$2" '$1 == name { n = $2 } END { print n + 0 }'; }
+
+# only WHAT COUNTS NAME=MAX...: no more than these, and no others.
+only() {
+    local what=$1 counts=$2 bound name
+    shift 2
+    local rest=" $counts "
+    for bound; do
+        name=${bound%=*}
+        (($(count "$counts" "$name") <= ${bound#*=})) ||
+            exceeded "$what: requests $counts, wanted at most $bound"
+        rest=$(sed -E "s/ $name=[0-9]+ / /" <<<"$rest")
+    done
+    [[ -z ${rest// /} ]] || exceeded "$what: requests that should not be:$rest(all: $counts)"
+    say "requests: $what: ${counts:-none}"
+}
+
+count_requests() {
+    local counts
+    serve "$WORK/lower/served" "$WORK/mnt" "$1"
+    counts=$(requests stat 1000 "$WORK/mnt/dir/file")
+    only "1000 × stat, warm" "$counts"
+    counts=$(requests readlink 1000 "$WORK/mnt/dir/link")
+    only "1000 × readlink, warm" "$counts"
+    counts=$(requests access 1000 "$WORK/mnt/dir/file")
+    only "1000 × lookup by access, warm" "$counts"
+    counts=$(requests open 1000 "$WORK/mnt/dir/file")
+    only "1000 × open and close, warm" "$counts" OPEN=1000 RELEASE=1000
+    expect "OPEN per open" "$(count "$counts" OPEN)" 1000
+    counts=$(requests create 1000 "$WORK/mnt/dir/new")
+    only "1000 × create and close" "$counts" LOOKUP=1000 CREATE=1000 GETATTR=1000 RELEASE=1000
+    expect "CREATE per create" "$(count "$counts" CREATE)" 1000
+    counts=$(requests unlink 1000 "$WORK/mnt/dir/new")
+    # The names are known: no LOOKUP; each unlink makes the directory's attributes stale.
+    only "1000 × unlink" "$counts" UNLINK=1000 GETATTR=1000 FORGET=1000 BATCH_FORGET=1000
+    counts=$(requests write 4096 "$WORK/mnt/dir/written")
+    only "4096 × write of 4096 bytes" "$counts" WRITE=4096 GETXATTR=1
+    expect "WRITE per write" "$(count "$counts" WRITE)" 4096
+    counts=$(requests read 256 "$WORK/mnt/dir/file")
+    # A readahead that the rehearsal began may end within the turns.
+    only "256 × read of 4096 bytes, warm" "$counts" READ=2
+    unserve "$WORK/mnt"
+}
+
+# calls OPERATION TURNS PATH: system calls per turn of the server's, into $WORK/calls by name, apart:
+# transport (anything on /dev/fuse, and waiting), credentials, file system. Prints the last, ×100.
+calls() {
+    local pid tracer turn
+    pid=$(server_pid "$WORK/mnt")
+    strace -f -y -qq -o "$WORK/strace" -p "$pid" 2>"$WORK/strace-error" &
+    tracer=$!
+    for ((turn = 0; turn < 100; turn++)); do
+        [[ $(awk '/^TracerPid/ { print $2 }' "/proc/$pid/status") == "$tracer" ]] && break
+        sleep 0.05
+    done
+    ((turn < 100)) || { cat "$WORK/strace-error" >&2; fail "strace does not attach to the server"; }
+    sleep 0.3
+    # The client's switch, here: a mark in strace's own output is the position in the file.
+    mkfifo "$WORK/switch-$turn-$1" 2>/dev/null || true
+    : >"$WORK/switch"
+    "$WORK/client" "$WORK/switch" "$1" "$2" "$3" || fail "the client's $1 failed"
+    sleep 0.2
+    kill -INT "$tracer"
+    wait "$tracer" || true
+    # What came before the warm-up is done with is little against the turns, and rounded away.
+    awk -v turns="$2" '
+        { sub(/^[0-9]+ +/, "") }
+        /^<\.\.\. / || /^[-+]/ || !/^[a-z_0-9]+\(/ { next }
+        {
+            name = $0; sub(/\(.*/, "", name)
+            class = "file system"
+            if ($0 ~ /^[a-z_0-9]+\([0-9]+<\/dev\/fuse>/ || name ~ /^(futex|epoll_wait|epoll_pwait2?|ppoll|poll|restart_syscall|sched_yield|rt_sig.*|madvise|clock_nanosleep|clock_gettime)$/)
+                class = "transport"
+            else if (name ~ /^(setfsuid|setfsgid|setresuid|setresgid|setuid|setgid|setgroups|capset|capget|prctl|umask|setfsuid32|setfsgid32)$/)
+                class = "credentials"
+            seen[class "\t" name]++
+        }
+        END { for (key in seen) printf "%s\t%.2f\n", key, seen[key] / turns }' "$WORK/strace" |
+        LC_ALL=C sort >"$WORK/calls"
+    awk -F'\t' '$3 >= 0.05' "$WORK/calls" >"$WORK/calls-shown"
+    awk -F'\t' '$1 == "file system" { n += $3 } END { printf "%d\n", n * 100 + 0.5 }' "$WORK/calls"
+}
+
+# at_most WHAT HUNDREDTHS BOUND
+at_most() {
+    local shown
+    shown=$(awk -F'\t' '{ printf "%s %s/%s  ", $3, $2, $1 }' "$WORK/calls-shown")
+    # A tenth of a call of slack: the warm-up, the first eviction, housekeeping.
+    (($2 <= $3 * 100 + 10)) || exceeded "$1: $(($2 / 100)).$(($2 % 100)) system calls, wanted at most $3: $shown"
+    say "system calls: $1: $(printf '%d.%02d' $(($2 / 100)) $(($2 % 100))) (at most $3): $shown"
+}
+
+count_calls() {
+    local per
+    serve "$WORK/lower/served" "$WORK/mnt" allow_other,entry_timeout=3600,attr_timeout=0
+    per=$(calls stat 1000 "$WORK/mnt/file")
+    # Both the root, for its permissions, and the file are asked for.
+    at_most "stat of a known file and its directory: 2 × GETATTR" "$per" 2
+    unserve "$WORK/mnt"
+
+    serve "$WORK/lower/served" "$WORK/mnt" allow_other,entry_timeout=0,attr_timeout=3600
+    per=$(calls stat 1000 "$WORK/mnt/file")
+    at_most "LOOKUP of a known file" "$per" 2
+    unserve "$WORK/mnt"
+
+    serve "$WORK/lower/served" "$WORK/mnt" allow_other
+    per=$(calls missing 1000 "$WORK/mnt/dir/absent")
+    at_most "LOOKUP of a name that is not there" "$per" 2
+    local missing=$per
+    per=$(calls create 1000 "$WORK/mnt/dir/other")
+    # Of a create: the LOOKUP before, the GETATTR of the directory after, close(2) at RELEASE.
+    at_most "CREATE (without LOOKUP, GETATTR, RELEASE)" $((per > missing + 200 ? per - missing - 200 : 0)) 4
+    per=$(calls direct-read 1000 "$WORK/mnt/dir/file")
+    at_most "READ" "$per" 1
+    per=$(calls write 1000 "$WORK/mnt/dir/written")
+    at_most "WRITE" "$per" 1
+    unserve "$WORK/mnt"
+}
+
+lower "$WORK/lower" 1G
+mkdir -p "$WORK/lower/served/dir"
+head -c 4M /dev/urandom >"$WORK/lower/served/dir/file"
+echo text >"$WORK/lower/served/file"
+ln -s file "$WORK/lower/served/dir/link"
+# Warm means that the timeouts have not run out: with the second of cache=auto alone they now and
+# then would.
+count_requests allow_other,cache=auto,entry_timeout=3600,attr_timeout=3600
+count_requests allow_other,cache=always
+count_calls
+((EXCEEDED == 0)) || fail "$EXCEEDED counts exceeded"

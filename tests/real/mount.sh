@@ -1,0 +1,215 @@
+# shellcheck shell=bash
+# Sourced by every script here: a place to work in, lower file systems, the server, cleaning up.
+#
+#   THRUFS   the command to test
+#   TOOLS    where fsx and pjdfstest are (default: found through PATH)
+#   SERVE    `thrufs` (default), or `native`: a bind mount instead, to try the script itself
+#   OPTIONS  more mount options for every `serve`, comma separated
+#   LOWER    `ext4` (default), `xfs` or `tmpfs`: what `lower` makes
+#
+# `cargo xtask real NAME` runs a script in namespaces of its own. By hand, the traps clean up.
+
+set -euo pipefail
+shopt -s inherit_errexit
+
+NAME=$(basename "$0" .sh)
+SERVE=${SERVE:-thrufs}
+LOWER=${LOWER:-ext4}
+PROJECT=${PROJECT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
+if [[ $SERVE == thrufs ]]; then
+    THRUFS=${THRUFS:-$PROJECT/target/release/thrufs}
+    [[ -x $THRUFS ]] || { echo "$NAME: no such command: $THRUFS (set THRUFS)" >&2; exit 2; }
+fi
+[[ -z ${TOOLS:-} ]] || PATH=$TOOLS:$PATH
+[[ $(id -u) == 0 ]] || { echo "$NAME: root is needed: this mounts file systems" >&2; exit 2; }
+
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/thrufs-$NAME.XXXXXX")
+chmod 755 "$WORK"
+export TMPDIR=$WORK
+declare -A SERVER_PID=() SERVER_LOG=()
+
+say() { echo "$NAME: $*"; }
+
+# Fails the script, with the servers' last words.
+fail() {
+    echo "$NAME: FAILED: $*" >&2
+    local point
+    for point in "${!SERVER_LOG[@]}"; do
+        echo "--- log of the server at $point" >&2
+        tail -n 30 "${SERVER_LOG[$point]}" >&2 || true
+    done
+    exit 1
+}
+
+# expect WHAT ACTUAL WANTED
+expect() { [[ $2 == "$3" ]] || fail "$1: got '$2', wanted '$3'"; }
+
+need() {
+    local program
+    for program; do
+        command -v "$program" >/dev/null || fail "no such program: $program (cargo xtask setup)"
+    done
+}
+
+clean_up() {
+    local code=$? point pid
+    trap - EXIT INT TERM
+    set +e
+    cd /
+    # Ours alone, the innermost first.
+    while read -r point; do
+        umount "$point" 2>/dev/null || umount --lazy "$point"
+    done < <(awk -v top="$WORK/" 'index($2, top) == 1 { print $2 }' /proc/self/mounts | sort -r)
+    for pid in "${SERVER_PID[@]}"; do
+        kill -KILL "$pid" 2>/dev/null
+    done
+    wait 2>/dev/null
+    rm -rf --one-file-system "$WORK"
+    exit "$code"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# lower DIRECTORY SIZE [MKFS ARGUMENT...]: a fresh file system of the kind $LOWER at DIRECTORY.
+lower() {
+    local directory=$1 size=$2
+    shift 2
+    mkdir -p "$directory"
+    if [[ $LOWER == tmpfs ]]; then
+        mount -t tmpfs -o "size=$size,mode=755" tmpfs "$directory"
+        return
+    fi
+    local image
+    image=$WORK/image-$(basename "$directory")
+    truncate -s "$size" "$image"
+    case $LOWER in
+        ext4) mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=1 "$@" "$image" ;;
+        xfs) mkfs.xfs -q -f "$image" ;;
+        *) fail "LOWER=$LOWER is none of ext4, xfs, tmpfs" ;;
+    esac
+    mount -o loop "$image" "$directory"
+    rmdir "$directory/lost+found" 2>/dev/null || true
+}
+
+# serve SOURCE MOUNTPOINT [OPTIONS]: mounts, and returns once the mount answers. SERVE_WITH may
+# hold a command to start the server with, such as `prlimit --nofile=1024`.
+serve() {
+    local source=$1 point=$2 options=${3:-allow_other}
+    [[ -z ${OPTIONS:-} ]] || options=$options,$OPTIONS
+    mkdir -p "$point"
+    if [[ $SERVE == native ]]; then
+        mount --bind "$source" "$point"
+        return
+    fi
+    local log
+    log=$WORK/log-$(basename "$point")
+    : >>"$log"
+    SERVER_LOG[$point]=$log
+    # shellcheck disable=SC2086 # SERVE_WITH is words
+    ${SERVE_WITH:-} "$THRUFS" mount -f -o "$options" "$source" "$point" >>"$log" 2>&1 </dev/null &
+    SERVER_PID[$point]=$!
+    local turn
+    for ((turn = 0; turn < 200; turn++)); do
+        if mountpoint -q "$point" && stat "$point" >/dev/null 2>&1; then
+            return
+        fi
+        kill -0 "${SERVER_PID[$point]}" 2>/dev/null || fail "the server ended before it mounted"
+        sleep 0.05
+    done
+    fail "no mount at $point within 10 s"
+}
+
+# unserve MOUNTPOINT: unmounts; the server must be gone within 10 s and have succeeded.
+unserve() {
+    local point=$1
+    if [[ $SERVE == native ]]; then
+        umount "$point"
+        return
+    fi
+    "$THRUFS" unmount "$point" || fail "thrufs unmount $point: exit status $?"
+    ! mountpoint -q "$point" || fail "$point is still mounted after thrufs unmount"
+    local pid=${SERVER_PID[$point]} turn code=0
+    for ((turn = 0; turn < 200; turn++)); do
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.05
+    done
+    ! kill -0 "$pid" 2>/dev/null || fail "the server of $point is still there 10 s after unmounting"
+    wait "$pid" || code=$?
+    unset "SERVER_PID[$point]"
+    expect "exit status of the server of $point" "$code" 0
+}
+
+# server_pids MOUNTPOINT: the processes that hold the mount's connection open, the one with the most
+# threads, which answers requests, first. The kernel tells the connection's number in fdinfo.
+server_pids() {
+    local device descriptors pid
+    device=$(awk -v point="$1" '$5 == point { split($3, numbers, ":"); device = numbers[2] }
+        END { print device }' /proc/self/mountinfo)
+    [[ -n $device ]] || fail "$1 is not mounted"
+    for descriptors in /proc/[0-9]*/fdinfo; do
+        if grep -aqs "^fuse_connection:[[:space:]]*$device\$" "$descriptors"/*; then
+            pid=$(cut -d/ -f3 <<<"$descriptors")
+            echo "$(awk '/^Threads/ { print $2 }' "/proc/$pid/status") $pid"
+        fi
+    done | sort -rn | awk '{ print $2 }'
+}
+
+# server_pid MOUNTPOINT: the process that answers requests.
+server_pid() {
+    local pids
+    mapfile -t pids < <(server_pids "$1")
+    ((${#pids[@]} > 0)) || fail "no process serves $1"
+    echo "${pids[0]}"
+}
+
+# resident_bytes PID: its memory, without pages shared with files.
+resident_bytes() { awk '/^RssAnon/ { print $2 * 1024 }' "/proc/$1/status"; }
+
+# statistics MOUNTPOINT NAME: a figure from the line that the server logs on SIGUSR1.
+statistics() {
+    local point=$1 name=$2 log=${SERVER_LOG[$1]} before line turn
+    before=$(grep -c "$name=" "$log" || true)
+    kill -USR1 "$(server_pid "$point")"
+    for ((turn = 0; turn < 100; turn++)); do
+        if (($(grep -c "$name=" "$log" || true) > before)); then
+            # The log may be coloured.
+            line=$(grep "$name=" "$log" | tail -n 1 | sed 's/\x1b\[[0-9;]*m//g')
+            sed -E "s/.*\b$name=([0-9]+).*/\1/" <<<"$line"
+            return
+        fi
+        sleep 0.05
+    done
+    fail "the server logged no $name= within 5 s of SIGUSR1"
+}
+
+drop_caches() { sync && echo 3 >/proc/sys/vm/drop_caches; }
+
+# describe DIRECTORY: every file beneath, with all that it has, in a form to compare.
+describe() {
+    (
+        cd "$1"
+        # Type, mode, links, owner, size (but not of directories: it is the lower file system's
+        # own affair), mtime, target; then devices, xattrs, ACLs, contents.
+        find . -mindepth 1 \( -type d -printf '%P %y %m %U %G %T@\n' \) -o \
+            -printf '%P %y %m %n %U %G %s %T@ %l\n' | LC_ALL=C sort
+        find . -mindepth 1 \( -type b -o -type c \) -exec stat -c '%n device %t:%T' {} + |
+            LC_ALL=C sort
+        find . -mindepth 1 -print0 | LC_ALL=C sort -z |
+            xargs -0 -r getfattr -h -d -m '^(user|trusted|security)\.' -e hex -- 2>/dev/null || true
+        find . -mindepth 1 ! -type l -print0 | LC_ALL=C sort -z |
+            xargs -0 -r getfacl -n -p -- 2>/dev/null || true
+        find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r sha256sum --
+    )
+}
+
+# same_trees WHAT A B
+same_trees() {
+    describe "$2" >"$WORK/describe-a"
+    describe "$3" >"$WORK/describe-b"
+    [[ -s $WORK/describe-a ]] || fail "$1: nothing to compare in $2"
+    if ! diff -u "$WORK/describe-a" "$WORK/describe-b" >"$WORK/describe-diff"; then
+        head -n 40 "$WORK/describe-diff" >&2
+        fail "$1: $2 and $3 differ"
+    fi
+}

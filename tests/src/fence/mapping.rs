@@ -1,0 +1,96 @@
+//! A memory map of a file.
+//!
+//! # Safety
+//!
+//! A map of a file can change at any moment (another writer) and a touch beyond the end of the file
+//! is SIGBUS. So this type never lends out a reference to the mapped bytes: it copies in and out,
+//! byte by byte, with volatile accesses, within the length it mapped. Tests must not shrink a file
+//! while they touch what was cut off; nothing worse than the death of the test comes of it.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr;
+
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
+
+/// A map of the first bytes of a file, unmapped when dropped.
+pub struct Mapping {
+    start: *mut u8,
+    len: usize,
+}
+
+/// Whether stores reach the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// `MAP_SHARED`, readable and writable.
+    Shared,
+    /// `MAP_SHARED`, readable only.
+    SharedRead,
+    /// `MAP_PRIVATE`, readable and writable.
+    Private,
+}
+
+impl Mapping {
+    /// Maps the first `len` bytes of a file.
+    ///
+    /// # Errors
+    ///
+    /// As `mmap(2)`.
+    pub fn new(file: impl AsFd, len: usize, sharing: Sharing) -> io::Result<Self> {
+        let (protection, flags) = match sharing {
+            Sharing::Shared => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED),
+            Sharing::SharedRead => (ProtFlags::READ, MapFlags::SHARED),
+            Sharing::Private => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE),
+        };
+        // SAFETY: without a fixed address the kernel picks memory that nothing else uses.
+        let start = unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, flags, file, 0)? };
+        Ok(Self {
+            start: start.cast(),
+            len,
+        })
+    }
+
+    /// Copies `len` bytes at `offset` out of the map.
+    #[track_caller]
+    pub fn load(&self, offset: usize, len: usize) -> Vec<u8> {
+        assert!(offset + len <= self.len, "within the map");
+        let byte = |at| {
+            // SAFETY: `at` is within the map, see above.
+            let place = unsafe { self.start.add(at) };
+            // SAFETY: the map lives as long as `self`; volatile, as others may write.
+            unsafe { place.read_volatile() }
+        };
+        (offset..offset + len).map(byte).collect()
+    }
+
+    /// Copies `bytes` into the map at `offset`. The map must be writable.
+    #[track_caller]
+    pub fn store(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.len, "within the map");
+        for (at, byte) in bytes.iter().enumerate() {
+            // SAFETY: `offset + at` is within the map, see above.
+            let place = unsafe { self.start.add(offset + at) };
+            // SAFETY: the map lives as long as `self`.
+            unsafe { place.write_volatile(*byte) };
+        }
+    }
+
+    /// `msync(2)` of the whole map with `MS_SYNC`.
+    ///
+    /// # Errors
+    ///
+    /// As `msync(2)`.
+    pub fn sync(&self) -> io::Result<()> {
+        // SAFETY: the range is the map.
+        unsafe { rustix::mm::msync(self.start.cast(), self.len, MsyncFlags::SYNC)? };
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is the map, and no reference into it exists.
+        let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.len) };
+    }
+}

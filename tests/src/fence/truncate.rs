@@ -1,0 +1,20 @@
+//! Truncation by path, for which `rustix` has no call.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::io;
+
+/// `truncate(2)`. A length below zero is passed on, to see it refused.
+///
+/// # Errors
+///
+/// As `truncate(2)`.
+pub fn truncate(path: &CStr, len: i64) -> io::Result<()> {
+    // SAFETY: the path ends in NUL and outlives the call, which only reads it.
+    let result = unsafe { libc::truncate(path.as_ptr(), len) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

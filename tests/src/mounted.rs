@@ -1,0 +1,289 @@
+//! A tree mounted by the `thrufs` command, for as long as the value lives.
+//!
+//! The server runs in the foreground as a child of the test, its standard error in a file. Whatever
+//! happens to the test, dropping the value ends the server (SIGTERM, then SIGKILL) and detaches what
+//! is still mounted. Every wait is bounded.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::mount::UnmountFlags;
+use rustix::process::{Pid, Signal};
+
+use crate::lower::{Ground, Lower};
+use crate::programs;
+use crate::tree::Tree;
+
+/// `f_type` of a FUSE file system, `FUSE_SUPER_MAGIC` in `linux/magic.h`.
+const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+
+/// How long a mount may take until it answers.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a server may take to end after SIGTERM.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A running `thrufs mount -f`.
+pub struct Mounted {
+    server: Mutex<Child>,
+    server_pid: u32,
+    log: PathBuf,
+    stopped: bool,
+    // After everything above: the lower file system goes last.
+    ground: Ground,
+}
+
+/// Why nothing can be mounted here, if so. Tests that skip print it.
+pub fn cannot_mount() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("not root: mounting, foreign owners and devices need it".to_owned());
+    }
+    if !Path::new("/dev/fuse").exists() {
+        return Some("no /dev/fuse".to_owned());
+    }
+    None
+}
+
+/// For the first line of a `#[test]`: true if it must skip, which it then says on standard error.
+pub fn must_skip(test: &str) -> bool {
+    let reason = cannot_mount();
+    if let Some(reason) = &reason {
+        eprintln!("SKIPPED {test}: {reason}");
+    }
+    reason.is_some()
+}
+
+impl Mounted {
+    /// Mounts a fresh directory with `options` (as after `-o`, without the `allow_other` that is
+    /// always added, because cases act as several users).
+    ///
+    /// # Panics
+    ///
+    /// When the server is missing or does not come up, with its standard error.
+    #[track_caller]
+    pub fn start(options: &str) -> Self {
+        match Self::start_on(Lower::Default, options) {
+            Ok(mounted) => mounted,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Mounts a fresh directory on `lower` with `options`.
+    ///
+    /// # Errors
+    ///
+    /// As text: the missing server, its standard error if it ended, a mount that does not answer.
+    pub fn start_on(lower: Lower, options: &str) -> Result<Self, String> {
+        let program = programs::thrufs()?;
+        let ground = Ground::prepare(lower)?;
+        let log = ground.base().join("server.log");
+        let log_file = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let options = with_all_users(options);
+        let child = Command::new(&program)
+            .args(["mount", "-f", "-o", &options])
+            .args([ground.source(), ground.mnt()])
+            .stdin(Stdio::null())
+            .stdout(log_file.try_clone().map_err(|error| error.to_string())?)
+            .stderr(log_file)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let mounted = Self {
+            server_pid: child.id(),
+            server: Mutex::new(child),
+            log,
+            stopped: false,
+            ground,
+        };
+        mounted.wait_until_it_answers().map_err(|error| {
+            format!(
+                "`thrufs mount -f -o {options}`: {error}\n{}",
+                mounted.log_text()
+            )
+        })?;
+        Ok(mounted)
+    }
+
+    /// The directory that is served.
+    pub fn source(&self) -> &Path {
+        self.ground.source()
+    }
+
+    /// The mount point.
+    pub fn mnt(&self) -> &Path {
+        self.ground.mnt()
+    }
+
+    /// A directory on the lower file system that the mount must never reach.
+    pub fn outside(&self) -> &Path {
+        self.ground.outside()
+    }
+
+    /// The server's process id.
+    pub fn server_pid(&self) -> u32 {
+        self.server_pid
+    }
+
+    /// What the server has written so far.
+    pub fn log_text(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        format!("--- server log ---\n{text}--- end of server log ---")
+    }
+
+    /// Ends the server with SIGTERM and sees that it left nothing mounted.
+    ///
+    /// # Errors
+    ///
+    /// As text: it had to be killed, it failed, or its mount was left behind. The mount is gone
+    /// afterwards in every case.
+    pub fn stop(&mut self) -> Result<(), String> {
+        if std::mem::replace(&mut self.stopped, true) {
+            return Ok(());
+        }
+        let ended = self.end_server();
+        let left_behind = is_mounted(self.ground.mnt());
+        if left_behind {
+            // A mount whose server is dead can only be detached.
+            let _ = rustix::mount::unmount(self.ground.mnt(), UnmountFlags::DETACH);
+        }
+        let status = ended?;
+        if left_behind {
+            return Err(format!(
+                "the server ended ({status}) and left its mount behind"
+            ));
+        }
+        if !status.success() {
+            return Err(format!("the server ended with {status} after SIGTERM"));
+        }
+        Ok(())
+    }
+
+    fn end_server(&self) -> Result<ExitStatus, String> {
+        let mut server = self
+            .server
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Ok(Some(status)) = server.try_wait() {
+            return Err(format!("the server had already ended with {status}"));
+        }
+        signal(self.server_pid, Signal::TERM);
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = server.try_wait() {
+                return Ok(status);
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        let _ = server.kill();
+        let _ = server.wait();
+        Err(format!(
+            "the server did not end within {STOP_TIMEOUT:?} of SIGTERM and was killed"
+        ))
+    }
+
+    fn wait_until_it_answers(&self) -> Result<(), String> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while Instant::now() < deadline {
+            let ended = self
+                .server
+                .lock()
+                .ok()
+                .and_then(|mut server| server.try_wait().ok()?);
+            if let Some(status) = ended {
+                return Err(format!("ended with {status} before its mount answered"));
+            }
+            if is_mounted(self.mnt()) {
+                return self.wait_for_statfs(deadline);
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Err(format!("nothing was mounted within {START_TIMEOUT:?}"))
+    }
+
+    /// A call into a mount that never answers cannot be given up, so another thread makes it.
+    fn wait_for_statfs(&self, deadline: Instant) -> Result<(), String> {
+        let (sender, receiver) = mpsc::channel();
+        let mnt = self.mnt().to_owned();
+        thread::spawn(move || sender.send(rustix::fs::statfs(&mnt).map(|statfs| statfs.f_type)));
+        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(Ok(FUSE_SUPER_MAGIC)) => Ok(()),
+            Ok(Ok(other)) => Err(format!("statfs shows type {other:#x}, not FUSE")),
+            Ok(Err(error)) => Err(format!("statfs of the mount: {error}")),
+            Err(_) => {
+                self.abort();
+                Err(format!(
+                    "mounted, but did not answer within {START_TIMEOUT:?}"
+                ))
+            }
+        }
+    }
+}
+
+impl Tree for Mounted {
+    fn root(&self) -> &Path {
+        self.mnt()
+    }
+
+    fn beneath(&self) -> &Path {
+        self.source()
+    }
+
+    /// Kills the server: the kernel then ends the connection and every waiting call with it.
+    fn abort(&self) {
+        eprintln!("thrufs-tests: killing the server (pid {})", self.server_pid);
+        // Not through the child's lock: whoever hangs may hold it. The child is not yet waited
+        // for, so its process id is still its own.
+        signal(self.server_pid, Signal::KILL);
+    }
+
+    fn print_log(&self) {
+        eprintln!("{}", self.log_text());
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let stopped = self.stop();
+        if let Err(error) = &stopped {
+            eprintln!("thrufs-tests: {error}");
+        }
+        if stopped.is_err() || thread::panicking() {
+            self.print_log();
+        }
+    }
+}
+
+/// Cases act as several users, which FUSE allows only with `allow_other`.
+fn with_all_users(options: &str) -> String {
+    let mut all: Vec<&str> = options
+        .split(',')
+        .filter(|option| !option.is_empty())
+        .collect();
+    if !all.contains(&"allow_other") {
+        all.push("allow_other");
+    }
+    all.join(",")
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Whether something is mounted on `dir`, from the mount table: asking the mount itself could hang.
+fn is_mounted(dir: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // Temporary directories have no characters that the table escapes.
+    table.lines().any(|line| {
+        line.split(' ')
+            .nth(4)
+            .is_some_and(|path| Path::new(path) == dir)
+    })
+}

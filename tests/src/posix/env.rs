@@ -1,0 +1,342 @@
+//! What a case stands on.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::Errno;
+
+use crate::lower::Lower;
+use crate::tree::Tree;
+
+/// What a case needs that not every ground has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// POSIX ACLs that are enforced.
+    Acl,
+    /// `FALLOC_FL_ZERO_RANGE`.
+    ZeroRange,
+    /// `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE`.
+    ShiftRange,
+    /// None of the two: they must then be refused.
+    NoShiftRange,
+    /// Locks that users of the tree beneath see too.
+    SharedLocks,
+    /// Written data that is beneath at once, without a flush.
+    WriteThrough,
+    /// Changes by others beneath that are seen at once.
+    NoCache,
+}
+
+/// On what ground the list runs.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The file system beneath.
+    pub lower: Lower,
+    /// Mount options, or none for a native run.
+    pub options: Option<&'static str>,
+}
+
+impl Setting {
+    /// A short name for reports: the lower file system and the options.
+    pub fn name(&self) -> String {
+        match self.options {
+            None => format!("native {}", self.lower.name()),
+            Some("") => format!("mount {}", self.lower.name()),
+            Some(options) => format!("mount {} {options}", self.lower.name()),
+        }
+    }
+
+    fn has_option(&self, wanted: &str) -> bool {
+        self.options
+            .is_some_and(|options| options.split(',').any(|option| option == wanted))
+    }
+
+    /// Why a case with this need cannot hold here, if so.
+    pub fn lacks(&self, need: Need) -> Option<&'static str> {
+        let mounted = self.options.is_some();
+        match need {
+            Need::Acl if mounted && !self.has_option("acl") => {
+                Some("ACLs are enforced on mounts with the option acl only")
+            }
+            Need::ZeroRange if self.lower == Lower::Tmpfs => Some("tmpfs has no ZERO_RANGE"),
+            Need::ShiftRange if mounted => {
+                Some("the kernel's FUSE client refuses COLLAPSE_RANGE and INSERT_RANGE itself")
+            }
+            Need::ShiftRange if self.lower == Lower::Tmpfs => {
+                Some("tmpfs has no COLLAPSE_RANGE and INSERT_RANGE")
+            }
+            Need::NoShiftRange if !mounted && self.lower != Lower::Tmpfs => {
+                Some("this file system has COLLAPSE_RANGE and INSERT_RANGE")
+            }
+            Need::SharedLocks if mounted && !self.has_option("locks=shared") => {
+                Some("locks stay in the mount without locks=shared")
+            }
+            Need::WriteThrough if self.has_option("writeback") => {
+                Some("with writeback the kernel keeps written data until a flush")
+            }
+            Need::NoCache if mounted && !self.has_option("cache=never") => {
+                Some("the kernel appends at the size that it has cached, unless cache=never")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The ground of one case: a fresh directory in the tree under test.
+///
+/// Names that the methods take are relative to that directory.
+pub struct Env {
+    tree: Arc<dyn Tree>,
+    setting: Setting,
+    dir: PathBuf,
+}
+
+impl Env {
+    /// Makes the directory of the case called `name`, owned by root, mode 0755.
+    pub fn new(tree: Arc<dyn Tree>, setting: Setting, name: &str) -> io::Result<Self> {
+        let dir = PathBuf::from(name.replace("::", "."));
+        fs::create_dir(tree.root().join(&dir))?;
+        Ok(Self { tree, setting, dir })
+    }
+
+    /// The ground this runs on.
+    pub fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
+    /// Removes the directory of the case, through the tree under test.
+    pub fn clean_up(&self) -> io::Result<()> {
+        fs::remove_dir_all(self.tree.root().join(&self.dir))
+    }
+
+    /// The path of `name` in the tree under test.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.tree.root().join(&self.dir).join(name)
+    }
+
+    /// The path of `name` in the tree beneath.
+    pub fn beneath(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.tree.beneath().join(&self.dir).join(name)
+    }
+
+    /// Writes a regular file, mode 0644 when it is new.
+    #[track_caller]
+    pub fn file(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Makes a directory, mode 0755.
+    #[track_caller]
+    pub fn dir(&self, name: impl AsRef<Path>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir(&path).unwrap();
+        path
+    }
+
+    /// Makes a directory in which everybody may create, mode 0777.
+    #[track_caller]
+    pub fn shared_dir(&self, name: impl AsRef<Path>) -> PathBuf {
+        let path = self.dir(name);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        path
+    }
+
+    /// Opens a name.
+    pub fn try_open(&self, name: impl AsRef<Path>, flags: OFlags) -> rustix::io::Result<File> {
+        open(&self.path(name), flags)
+    }
+
+    /// Opens a name that must open.
+    #[track_caller]
+    pub fn open(&self, name: impl AsRef<Path>, flags: OFlags) -> File {
+        self.try_open(name, flags).unwrap()
+    }
+
+    /// Creates a regular file, mode 0644, and opens it for reading and writing.
+    #[track_caller]
+    pub fn create(&self, name: impl AsRef<Path>) -> File {
+        self.open(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    /// The content of a file.
+    #[track_caller]
+    pub fn read(&self, name: impl AsRef<Path>) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// `lstat` of a name.
+    #[track_caller]
+    pub fn stat(&self, name: impl AsRef<Path>) -> Stat {
+        rustix::fs::lstat(self.path(name)).unwrap()
+    }
+
+    /// The permission bits of a name: 0o7777 at most.
+    #[track_caller]
+    pub fn mode(&self, name: impl AsRef<Path>) -> u32 {
+        self.stat(name).st_mode & 0o7777
+    }
+
+    /// Changes the permission bits.
+    #[track_caller]
+    pub fn chmod(&self, name: impl AsRef<Path>, mode: u32) {
+        rustix::fs::chmod(self.path(name), Mode::from_raw_mode(mode)).unwrap();
+    }
+
+    /// Changes owner and group, symbolic links not followed.
+    #[track_caller]
+    pub fn chown(&self, name: impl AsRef<Path>, uid: u32, gid: u32) {
+        chown(&self.path(name), Some(uid), Some(gid)).unwrap();
+    }
+
+    /// The names in a directory, sorted.
+    #[track_caller]
+    pub fn names(&self, name: impl AsRef<Path>) -> Vec<OsString> {
+        let mut names: Vec<OsString> = fs::read_dir(self.path(name))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Whether a name exists, symbolic links not followed.
+    #[track_caller]
+    pub fn exists(&self, name: impl AsRef<Path>) -> bool {
+        match rustix::fs::lstat(self.path(name)) {
+            Ok(_) => true,
+            Err(Errno::NOENT) => false,
+            Err(error) => panic!("lstat: {error}"),
+        }
+    }
+
+    /// Asserts that the name is the same in the tree under test and beneath: type, mode, owner,
+    /// device number, links, size, time of modification, content. With a writeback cache a file is
+    /// flushed first, as the program that wants it beneath would.
+    #[track_caller]
+    pub fn agree(&self, name: impl AsRef<Path>) {
+        let (above, below) = (self.path(&name), self.beneath(&name));
+        let kind = FileType::from_raw_mode(self.stat(&name).st_mode);
+        if kind.is_file() {
+            rustix::fs::fsync(open(&above, OFlags::RDONLY).unwrap()).unwrap();
+        }
+        let (mut seen, mut real) = (facts(&above), facts(&below));
+        if self.setting.has_option("writeback") {
+            // The kernel keeps the time of the write; beneath it is that of the writing back.
+            (seen.modified, real.modified) = Default::default();
+        }
+        assert_eq!(
+            seen,
+            real,
+            "{}: left as seen, right as it is beneath",
+            above.display()
+        );
+        if kind.is_file() {
+            assert!(
+                fs::read(&above).unwrap() == fs::read(&below).unwrap(),
+                "content differs beneath"
+            );
+        } else if kind.is_symlink() {
+            assert_eq!(
+                fs::read_link(&above).unwrap(),
+                fs::read_link(&below).unwrap()
+            );
+        }
+    }
+
+    /// Asserts that a name does not exist, above and beneath.
+    #[track_caller]
+    pub fn absent(&self, name: impl AsRef<Path>) {
+        fails(rustix::fs::lstat(self.path(&name)), Errno::NOENT);
+        fails(rustix::fs::lstat(self.beneath(&name)), Errno::NOENT);
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Facts {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    rdev: u64,
+    links: u64,
+    size: Option<i64>,
+    modified: (i64, u64),
+}
+
+#[track_caller]
+fn facts(path: &Path) -> Facts {
+    let stat = rustix::fs::lstat(path).unwrap();
+    Facts {
+        mode: stat.st_mode,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        rdev: stat.st_rdev,
+        links: stat.st_nlink,
+        // The size of a directory is its file system's own affair, but it is not for us to change.
+        size: Some(stat.st_size),
+        modified: (stat.st_mtime, stat.st_mtime_nsec),
+    }
+}
+
+/// Opens a path; created files get mode 0644.
+pub fn open(path: &Path, flags: OFlags) -> rustix::io::Result<File> {
+    open_mode(path, flags, 0o644)
+}
+
+/// Opens a path; created files get `mode`.
+pub fn open_mode(path: &Path, flags: OFlags, mode: u32) -> rustix::io::Result<File> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode)).map(File::from)
+}
+
+/// `lchown` with the ids that change.
+pub fn chown(path: &Path, uid: Option<u32>, gid: Option<u32>) -> rustix::io::Result<()> {
+    let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+    rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// `chmod` of a path.
+pub fn chmod(path: &Path, mode: u32) -> rustix::io::Result<()> {
+    rustix::fs::chmod(path, Mode::from_raw_mode(mode))
+}
+
+/// `mkdir` of a path.
+pub fn mkdir(path: &Path, mode: u32) -> rustix::io::Result<()> {
+    rustix::fs::mkdir(path, Mode::from_raw_mode(mode))
+}
+
+/// An error that may carry an errno.
+pub trait HasErrno: Debug {
+    /// The errno it carries.
+    fn errno(&self) -> Option<Errno>;
+}
+
+impl HasErrno for Errno {
+    fn errno(&self) -> Option<Errno> {
+        Some(*self)
+    }
+}
+
+impl HasErrno for io::Error {
+    fn errno(&self) -> Option<Errno> {
+        Errno::from_io_error(self)
+    }
+}
+
+/// Asserts that a call failed, and with which errno.
+#[track_caller]
+pub fn fails<T, E: HasErrno>(result: Result<T, E>, expected: Errno) {
+    match result {
+        Ok(_) => panic!("must fail with {expected:?}, but succeeded"),
+        Err(error) => match error.errno() {
+            Some(errno) if errno == expected => {}
+            other => panic!("must fail with {expected:?}, but failed with {other:?} ({error:?})"),
+        },
+    }
+}

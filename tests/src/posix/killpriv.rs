@@ -1,0 +1,145 @@
+//! The set-id bits fall when somebody without privilege changes a file, and stay for root.
+
+use rustix::fs::FallocateFlags;
+
+use super::prelude::*;
+
+pub(super) const CASES: &[Case] = cases! {
+    write_drops_them,
+    write_through_a_descriptor_of_root_drops_them,
+    write_at_the_end_drops_them,
+    truncate_by_descriptor_drops_them,
+    open_with_truncation_drops_them,
+    fallocate_drops_them,
+    setgid_without_group_execution_stays,
+    root_writes_and_keeps_them,
+    root_truncates_and_keeps_them,
+    chown_drops_them,
+    chown_of_a_directory_keeps_them,
+    reading_keeps_them,
+};
+
+/// A file with set-id bits that everybody may write.
+fn privileged(env: &Env, mode: u32) -> std::path::PathBuf {
+    let path = env.file("file", "0123456789");
+    env.chmod("file", mode);
+    assert_eq!(env.mode("file"), mode);
+    path
+}
+
+fn write_drops_them(env: &Env) {
+    let path = privileged(env, 0o6777);
+    ALICE.run(|| {
+        open(&path, OFlags::WRONLY)
+            .unwrap()
+            .write_all(b"x")
+            .unwrap()
+    });
+    assert_eq!(env.mode("file"), 0o777);
+    env.agree("file");
+}
+
+fn write_through_a_descriptor_of_root_drops_them(env: &Env) {
+    let path = privileged(env, 0o6755);
+    let mut file = open(&path, OFlags::RDWR).unwrap();
+    // It is the writer that counts, not who opened the file.
+    ALICE.run(|| file.write_all(b"x").unwrap());
+    assert_eq!(env.mode("file"), 0o755);
+    env.agree("file");
+}
+
+fn write_at_the_end_drops_them(env: &Env) {
+    let path = privileged(env, 0o4777);
+    ALICE.run(|| {
+        let mut file = open(&path, OFlags::WRONLY | OFlags::APPEND).unwrap();
+        file.write_all(b"x").unwrap();
+    });
+    assert_eq!(env.mode("file"), 0o777);
+    assert_eq!(env.read("file"), b"0123456789x");
+    env.agree("file");
+}
+
+fn truncate_by_descriptor_drops_them(env: &Env) {
+    let path = privileged(env, 0o6777);
+    ALICE.run(|| open(&path, OFlags::WRONLY).unwrap().set_len(4).unwrap());
+    assert_eq!(env.mode("file"), 0o777);
+    env.agree("file");
+}
+
+fn open_with_truncation_drops_them(env: &Env) {
+    let path = privileged(env, 0o6777);
+    ALICE.run(|| drop(open(&path, OFlags::WRONLY | OFlags::TRUNC).unwrap()));
+    assert_eq!(env.mode("file"), 0o777);
+    assert_eq!(env.stat("file").st_size, 0);
+    env.agree("file");
+}
+
+fn fallocate_drops_them(env: &Env) {
+    let path = privileged(env, 0o6777);
+    ALICE.run(|| {
+        let file = open(&path, OFlags::WRONLY).unwrap();
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 20_000).unwrap();
+    });
+    assert_eq!(env.mode("file"), 0o777);
+    env.agree("file");
+}
+
+fn setgid_without_group_execution_stays(env: &Env) {
+    // Not a privilege: of old the mark for mandatory locking.
+    let path = env.file("file", "0123456789");
+    env.chown("file", MEMBER.uid, TEAM);
+    env.chmod("file", 0o2666);
+    MEMBER.run(|| {
+        open(&path, OFlags::WRONLY)
+            .unwrap()
+            .write_all(b"x")
+            .unwrap()
+    });
+    assert_eq!(env.mode("file"), 0o2666);
+    env.agree("file");
+}
+
+fn root_writes_and_keeps_them(env: &Env) {
+    let path = privileged(env, 0o6755);
+    let mut file = open(&path, OFlags::WRONLY).unwrap();
+    file.write_all(b"x").unwrap();
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 20_000).unwrap();
+    drop(file);
+    assert_eq!(env.mode("file"), 0o6755);
+    env.agree("file");
+}
+
+fn root_truncates_and_keeps_them(env: &Env) {
+    let path = privileged(env, 0o6755);
+    open(&path, OFlags::WRONLY).unwrap().set_len(3).unwrap();
+    drop(open(&path, OFlags::WRONLY | OFlags::TRUNC).unwrap());
+    assert_eq!(env.mode("file"), 0o6755);
+    env.agree("file");
+}
+
+fn chown_drops_them(env: &Env) {
+    let path = privileged(env, 0o6755);
+    // Even root: the bits were given for another owner.
+    env.chown("file", MEMBER.uid, MEMBER.gid);
+    assert_eq!(env.mode("file"), 0o755);
+    env.chmod("file", 0o6755);
+    MEMBER.run(|| chown(&path, None, Some(TEAM)).unwrap());
+    assert_eq!(env.mode("file"), 0o755);
+    env.agree("file");
+}
+
+fn chown_of_a_directory_keeps_them(env: &Env) {
+    env.dir("dir");
+    env.chmod("dir", 0o6755);
+    env.chown("dir", ALICE.uid, ALICE.gid);
+    assert_eq!(env.mode("dir"), 0o6755);
+    env.agree("dir");
+}
+
+fn reading_keeps_them(env: &Env) {
+    let path = privileged(env, 0o6777);
+    ALICE.run(|| assert_eq!(fs::read(&path).unwrap(), b"0123456789"));
+    ALICE.run(|| drop(open(&path, OFlags::RDWR).unwrap()));
+    assert_eq!(env.mode("file"), 0o6777);
+    env.agree("file");
+}

@@ -1,0 +1,103 @@
+//! The POSIX case list: what a program may expect of a file system, one named case at a time.
+//!
+//! A case gets an [`Env`]: a fresh directory of its own in the tree under test, and the same
+//! directory in the tree beneath. It asserts what the calls answer and, where it makes sense, that
+//! the tree beneath agrees. Every case must pass natively: natively the tree beneath is the tree.
+//!
+//! A case that cannot hold everywhere names what it needs ([`Need`]); where the ground does not have
+//! it, the case is not run and the report says why.
+
+mod env;
+mod prelude;
+
+mod access;
+mod acl;
+mod append;
+mod attributes;
+mod create;
+mod directory;
+mod durability;
+mod hard_link;
+mod killpriv;
+mod lookup;
+mod names;
+mod node;
+mod open;
+mod owner;
+mod permission;
+mod read_write;
+mod remove;
+mod rename;
+mod rename_flags;
+mod statistics;
+mod symbolic_link;
+mod times;
+mod tmpfile;
+mod truncate;
+mod xattr;
+
+pub use env::{Env, Need, Setting};
+
+/// One named case.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// `subject::what_is_expected`.
+    pub path: &'static str,
+    /// What the ground must have.
+    pub needs: &'static [Need],
+    /// The case: panics when the tree does not behave.
+    pub run: fn(&Env),
+}
+
+impl Case {
+    /// `subject::what_is_expected`, without the path of this crate.
+    pub fn name(&self) -> &'static str {
+        self.path
+            .strip_prefix(concat!(module_path!(), "::"))
+            .unwrap_or(self.path)
+    }
+}
+
+/// Builds the table of a subject: `name [Need, Need], …`.
+macro_rules! cases {
+    ($($name:ident $([$($need:ident),*])?),* $(,)?) => {
+        &[$($crate::posix::Case {
+            path: concat!(module_path!(), "::", stringify!($name)),
+            needs: &[$($($crate::posix::Need::$need),*)?],
+            run: $name,
+        }),*]
+    };
+}
+use cases;
+
+/// Every case there is, grouped by subject.
+pub fn all() -> Vec<Case> {
+    let subjects: &[&[Case]] = &[
+        names::CASES,
+        lookup::CASES,
+        create::CASES,
+        node::CASES,
+        hard_link::CASES,
+        symbolic_link::CASES,
+        remove::CASES,
+        rename::CASES,
+        rename_flags::CASES,
+        open::CASES,
+        append::CASES,
+        tmpfile::CASES,
+        read_write::CASES,
+        truncate::CASES,
+        times::CASES,
+        attributes::CASES,
+        owner::CASES,
+        killpriv::CASES,
+        permission::CASES,
+        access::CASES,
+        xattr::CASES,
+        acl::CASES,
+        statistics::CASES,
+        durability::CASES,
+        directory::CASES,
+    ];
+    subjects.concat()
+}

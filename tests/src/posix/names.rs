@@ -1,0 +1,157 @@
+//! Names: any bytes but "/" and NUL, 255 of them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use super::prelude::*;
+
+pub(super) const CASES: &[Case] = cases! {
+    name_of_255_bytes,
+    name_of_256_bytes_is_too_long_for_every_call,
+    every_byte_but_slash_and_nul,
+    invalid_utf8,
+    newline_and_control_characters,
+    leading_dots_are_ordinary,
+    case_is_kept_apart,
+    path_longer_than_path_max,
+    empty_path_is_enoent,
+    trailing_slash_needs_a_directory,
+    deep_path,
+};
+
+fn name_of_255_bytes(env: &Env) {
+    let name = "n".repeat(255);
+    env.file(&name, "long");
+    assert_eq!(env.read(&name), b"long");
+    assert_eq!(env.names(""), [OsStr::new(&name)]);
+    env.agree(&name);
+    let other = "m".repeat(255);
+    fs::rename(env.path(&name), env.path(&other)).unwrap();
+    env.absent(&name);
+    env.agree(&other);
+    fs::remove_file(env.path(&other)).unwrap();
+    env.absent(&other);
+}
+
+fn name_of_256_bytes_is_too_long_for_every_call(env: &Env) {
+    let long = env.path("n".repeat(256));
+    let file = env.file("file", "");
+    fails(rustix::fs::lstat(&long), Errno::NAMETOOLONG);
+    fails(
+        open(&long, OFlags::RDWR | OFlags::CREATE),
+        Errno::NAMETOOLONG,
+    );
+    fails(mkdir(&long, 0o755), Errno::NAMETOOLONG);
+    fails(rustix::fs::symlink("target", &long), Errno::NAMETOOLONG);
+    fails(rustix::fs::link(&file, &long), Errno::NAMETOOLONG);
+    fails(rustix::fs::rename(&file, &long), Errno::NAMETOOLONG);
+    fails(rustix::fs::rename(&long, &file), Errno::NAMETOOLONG);
+    fails(rustix::fs::unlink(&long), Errno::NAMETOOLONG);
+    fails(rustix::fs::rmdir(&long), Errno::NAMETOOLONG);
+    assert_eq!(env.names(""), [OsStr::new("file")]);
+}
+
+fn every_byte_but_slash_and_nul(env: &Env) {
+    let bytes: Vec<u8> = (1..=255u8).filter(|byte| *byte != b'/').collect();
+    // 254 bytes in one name, and each in a name of its own.
+    let all = OsStr::from_bytes(&bytes);
+    env.file(all, "all");
+    env.agree(all);
+    env.dir("each");
+    for byte in &bytes {
+        let name = [b'x', *byte];
+        env.file(Path::new("each").join(OsStr::from_bytes(&name)), [*byte]);
+    }
+    let names = env.names("each");
+    assert_eq!(names.len(), bytes.len());
+    for byte in &bytes {
+        let name = [b'x', *byte];
+        let name = Path::new("each").join(OsStr::from_bytes(&name));
+        assert_eq!(env.read(&name), [*byte]);
+        assert!(env.beneath(&name).exists());
+    }
+}
+
+fn invalid_utf8(env: &Env) {
+    let name = OsStr::from_bytes(b"\xff\xfe\xc3\x28 \x80");
+    env.dir(name);
+    env.file(Path::new(name).join(name), "inner");
+    assert_eq!(env.names(name), [name]);
+    env.agree(Path::new(name).join(name));
+}
+
+fn newline_and_control_characters(env: &Env) {
+    for name in ["a\nb", "\t", "\x1b[0m", " ", "\\", "*", "\"'"] {
+        env.file(name, name);
+        assert_eq!(env.read(name), name.as_bytes());
+        env.agree(name);
+    }
+    assert_eq!(env.names("").len(), 7);
+}
+
+fn leading_dots_are_ordinary(env: &Env) {
+    for name in [".hidden", "...", "..x", ".x.", "x.."] {
+        env.file(name, "dots");
+        env.agree(name);
+    }
+    assert_eq!(env.names("").len(), 5);
+}
+
+fn case_is_kept_apart(env: &Env) {
+    env.file("Name", "upper");
+    env.file("name", "lower");
+    assert_eq!(env.read("Name"), b"upper");
+    assert_eq!(env.read("name"), b"lower");
+}
+
+fn path_longer_than_path_max(env: &Env) {
+    let long = env.path("d/".repeat(2100));
+    fails(rustix::fs::lstat(&long), Errno::NAMETOOLONG);
+}
+
+fn empty_path_is_enoent(env: &Env) {
+    fails(rustix::fs::stat(""), Errno::NOENT);
+    let dir = env.open("", OFlags::RDONLY | OFlags::DIRECTORY);
+    fails(rustix::fs::statat(&dir, "", AtFlags::empty()), Errno::NOENT);
+    fails(rustix::fs::mkdirat(&dir, "", Mode::RWXU), Errno::NOENT);
+    fails(
+        rustix::fs::unlinkat(&dir, "", AtFlags::empty()),
+        Errno::NOENT,
+    );
+    // The descriptor itself can be asked for.
+    let stat = rustix::fs::statat(&dir, "", AtFlags::EMPTY_PATH).unwrap();
+    assert_eq!(stat.st_ino, env.stat("").st_ino);
+}
+
+fn trailing_slash_needs_a_directory(env: &Env) {
+    env.file("file", "");
+    env.dir("dir");
+    fails(rustix::fs::stat(env.path("file/")), Errno::NOTDIR);
+    rustix::fs::stat(env.path("dir/")).unwrap();
+    fails(rustix::fs::unlink(env.path("file/")), Errno::NOTDIR);
+    fails(
+        open(&env.path("new/"), OFlags::WRONLY | OFlags::CREATE),
+        Errno::ISDIR,
+    );
+    mkdir(&env.path("made/"), 0o755).unwrap();
+    env.agree("made");
+    fails(
+        rustix::fs::rename(env.path("file"), env.path("renamed/")),
+        Errno::NOTDIR,
+    );
+    rustix::fs::rename(env.path("made/"), env.path("moved/")).unwrap();
+    env.agree("moved");
+}
+
+fn deep_path(env: &Env) {
+    let mut path = std::path::PathBuf::from("d");
+    env.dir(&path);
+    for depth in 0..100 {
+        path.push(format!("level{depth}"));
+        env.dir(&path);
+    }
+    let file = path.join("bottom");
+    env.file(&file, "deep");
+    assert_eq!(env.read(&file), b"deep");
+    env.agree(&file);
+}

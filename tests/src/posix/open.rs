@@ -1,0 +1,266 @@
+//! Flags of open.
+
+use super::prelude::*;
+
+pub(super) const CASES: &[Case] = cases! {
+    read_only_refuses_writes,
+    write_only_refuses_reads,
+    truncates,
+    truncate_of_a_new_file,
+    truncate_needs_write_permission,
+    access_mode_and_flags_can_be_read_back,
+    cloexec_and_nonblock_are_harmless,
+    noatime_is_for_the_owner,
+    direct_reads_and_writes,
+    direct_sees_what_was_cached,
+    sync_writes_are_beneath,
+    every_open_has_its_own_offset,
+    duplicate_shares_the_offset,
+    reopen_by_proc,
+    many_descriptors_of_one_file,
+    running_program_is_etxtbsy,
+    openat2_beneath,
+    close_does_not_lose_data,
+};
+
+fn read_only_refuses_writes(env: &Env) {
+    env.file("file", "content");
+    let file = env.open("file", OFlags::RDONLY);
+    fails(rustix::io::write(&file, b"x"), Errno::BADF);
+    fails(rustix::fs::ftruncate(&file, 0), Errno::INVAL);
+    assert_eq!(env.read("file"), b"content");
+}
+
+fn write_only_refuses_reads(env: &Env) {
+    env.file("file", "content");
+    let file = env.open("file", OFlags::WRONLY);
+    fails(rustix::io::read(&file, &mut [0u8; 4]), Errno::BADF);
+    // Partial pages must be readable by the server all the same.
+    file.write_all_at(b"TEN", 3).unwrap();
+    drop(file);
+    assert_eq!(env.read("file"), b"conTENt");
+    env.agree("file");
+}
+
+fn truncates(env: &Env) {
+    env.file("file", vec![7; 100_000]);
+    let file = env.open("file", OFlags::WRONLY | OFlags::TRUNC);
+    assert_eq!(file.metadata().unwrap().len(), 0);
+    assert_eq!(env.read("file"), b"");
+    file.write_all_at(b"new", 0).unwrap();
+    drop(file);
+    assert_eq!(env.read("file"), b"new");
+    env.agree("file");
+}
+
+fn truncate_of_a_new_file(env: &Env) {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+    drop(env.open("file", flags));
+    env.file("file", "content");
+    drop(env.open("file", flags));
+    assert_eq!(env.stat("file").st_size, 0);
+    env.agree("file");
+}
+
+fn truncate_needs_write_permission(env: &Env) {
+    let path = env.file("file", "kept");
+    ALICE.run(|| {
+        fails(open(&path, OFlags::RDONLY | OFlags::TRUNC), Errno::ACCESS);
+        fails(open(&path, OFlags::WRONLY | OFlags::TRUNC), Errno::ACCESS);
+        fails(
+            open(&path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC),
+            Errno::ACCESS,
+        );
+    });
+    assert_eq!(env.read("file"), b"kept");
+}
+
+fn access_mode_and_flags_can_be_read_back(env: &Env) {
+    env.file("file", "");
+    for mode in [OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR] {
+        let file = env.open("file", mode | OFlags::APPEND | OFlags::NONBLOCK);
+        let flags = rustix::fs::fcntl_getfl(&file).unwrap();
+        assert_eq!(flags & OFlags::ACCMODE, mode);
+        assert!(flags.contains(OFlags::APPEND | OFlags::NONBLOCK));
+    }
+}
+
+fn cloexec_and_nonblock_are_harmless(env: &Env) {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut file = env.open("file", flags);
+    file.write_all(b"ok").unwrap();
+    assert_eq!(env.read("file"), b"ok");
+}
+
+fn noatime_is_for_the_owner(env: &Env) {
+    let path = env.file("file", "x");
+    drop(env.open("file", OFlags::RDONLY | OFlags::NOATIME));
+    ALICE.run(|| fails(open(&path, OFlags::RDONLY | OFlags::NOATIME), Errno::PERM));
+}
+
+const BLOCK: usize = 4096;
+
+/// Memory on a block boundary, which direct I/O asks for.
+fn aligned(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    buffer.resize(len + BLOCK, 0);
+    let start = buffer.as_ptr().align_offset(BLOCK);
+    &mut buffer[start..start + len]
+}
+
+fn direct_reads_and_writes(env: &Env) {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT;
+    let file = env.open("file", flags);
+    let mut memory = Vec::new();
+    let block = aligned(&mut memory, 4 * BLOCK);
+    for (at, byte) in block.iter_mut().enumerate() {
+        *byte = (at / 16) as u8;
+    }
+    let written = block.to_vec();
+    file.write_all_at(block, 0).unwrap();
+    file.write_all_at(block, 8 * BLOCK as u64).unwrap();
+    block.fill(0);
+    file.read_exact_at(block, 8 * BLOCK as u64).unwrap();
+    assert!(block == written);
+    drop(file);
+    assert_eq!(env.stat("file").st_size, 12 * BLOCK as i64);
+    env.agree("file");
+}
+
+fn direct_sees_what_was_cached(env: &Env) {
+    let file = env.create("file");
+    file.write_all_at(&[1; 2 * BLOCK], 0).unwrap();
+    let direct = env.open("file", OFlags::RDWR | OFlags::DIRECT);
+    let mut memory = Vec::new();
+    let block = aligned(&mut memory, BLOCK);
+    direct.read_exact_at(block, BLOCK as u64).unwrap();
+    assert!(
+        block.iter().all(|byte| *byte == 1),
+        "a direct read must see cached writes"
+    );
+    block.fill(2);
+    direct.write_all_at(block, 0).unwrap();
+    let mut seen = [0; BLOCK];
+    file.read_exact_at(&mut seen, 0).unwrap();
+    assert!(
+        seen.iter().all(|byte| *byte == 2),
+        "a cached read must see direct writes"
+    );
+    env.agree("file");
+}
+
+fn sync_writes_are_beneath(env: &Env) {
+    for flag in [OFlags::SYNC, OFlags::DSYNC] {
+        let mut file = env.open(
+            "file",
+            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | flag,
+        );
+        file.write_all(b"synchronous").unwrap();
+        assert_eq!(fs::read(env.beneath("file")).unwrap(), b"synchronous");
+    }
+}
+
+fn every_open_has_its_own_offset(env: &Env) {
+    env.file("file", "0123456789");
+    let (mut a, mut b) = (
+        env.open("file", OFlags::RDONLY),
+        env.open("file", OFlags::RDONLY),
+    );
+    let mut buffer = [0; 4];
+    a.read_exact(&mut buffer).unwrap();
+    b.read_exact(&mut buffer).unwrap();
+    assert_eq!(&buffer, b"0123");
+    a.read_exact(&mut buffer).unwrap();
+    assert_eq!(&buffer, b"4567");
+}
+
+fn duplicate_shares_the_offset(env: &Env) {
+    env.file("file", "0123456789");
+    let mut a = env.open("file", OFlags::RDONLY);
+    let mut b = a.try_clone().unwrap();
+    let mut buffer = [0; 4];
+    a.read_exact(&mut buffer).unwrap();
+    b.read_exact(&mut buffer).unwrap();
+    assert_eq!(&buffer, b"4567");
+    drop(a);
+    b.seek(SeekFrom::Start(1)).unwrap();
+    b.read_exact(&mut buffer).unwrap();
+    assert_eq!(&buffer, b"1234");
+}
+
+fn reopen_by_proc(env: &Env) {
+    let mut file = env.create("file");
+    file.write_all(b"content").unwrap();
+    fs::rename(env.path("file"), env.path("moved")).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+    let again = fs::read(format!("/proc/thread-self/fd/{number}")).unwrap();
+    assert_eq!(again, b"content");
+}
+
+fn many_descriptors_of_one_file(env: &Env) {
+    env.file("file", "shared");
+    let files: Vec<File> = (0..200).map(|_| env.open("file", OFlags::RDWR)).collect();
+    files[199].write_all_at(b"S", 0).unwrap();
+    let mut buffer = [0; 6];
+    files[0].read_exact_at(&mut buffer, 0).unwrap();
+    assert_eq!(&buffer, b"Shared");
+}
+
+fn running_program_is_etxtbsy(env: &Env) {
+    let program = env.path("program");
+    fs::copy(crate::programs::test_helper(), &program).unwrap();
+    env.chmod("program", 0o755);
+    env.file("file", "");
+    // `hold` runs until its input closes; it says "ok" once it is running.
+    let mut child = std::process::Command::new(&program)
+        .arg("hold")
+        .arg(env.path("file"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ok = [0; 3];
+    child.stdout.take().unwrap().read_exact(&mut ok).unwrap();
+    assert_eq!(&ok, b"ok\n");
+    let refused = env.try_open("program", OFlags::WRONLY);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    fails(refused, Errno::TXTBSY);
+    drop(env.open("program", OFlags::WRONLY));
+}
+
+fn openat2_beneath(env: &Env) {
+    use rustix::fs::ResolveFlags;
+    env.dir("dir");
+    env.file("dir/file", "in");
+    env.file("outer", "out");
+    rustix::fs::symlink("../outer", env.path("dir/link")).unwrap();
+    let dir = env.open("dir", OFlags::RDONLY | OFlags::DIRECTORY);
+    let open = |name: &str, resolve| {
+        rustix::fs::openat2(
+            &dir,
+            name,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+            resolve,
+        )
+    };
+    open("file", ResolveFlags::BENEATH).unwrap();
+    fails(open("link", ResolveFlags::BENEATH), Errno::XDEV);
+    fails(open("../outer", ResolveFlags::BENEATH), Errno::XDEV);
+    fails(open("link", ResolveFlags::NO_SYMLINKS), Errno::LOOP);
+    open("link", ResolveFlags::empty()).unwrap();
+}
+
+fn close_does_not_lose_data(env: &Env) {
+    for round in 0..50 {
+        let name = format!("f{round}");
+        let mut file = env.create(&name);
+        file.write_all(&vec![round; 3000]).unwrap();
+        drop(file);
+        assert_eq!(
+            fs::read(env.beneath(&name)).unwrap(),
+            vec![round; 3000],
+            "after close"
+        );
+    }
+}

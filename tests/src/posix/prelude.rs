@@ -1,0 +1,13 @@
+//! What nearly every case uses.
+
+pub(super) use std::fs::{self, File};
+pub(super) use std::io::{Read, Seek, SeekFrom, Write};
+pub(super) use std::os::unix::fs::{FileExt, MetadataExt};
+pub(super) use std::path::Path;
+
+pub(super) use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+pub(super) use rustix::io::Errno;
+
+pub(super) use super::env::{chmod, chown, fails, mkdir, open, open_mode};
+pub(super) use super::{Case, Env, cases};
+pub(super) use crate::caller::{ALICE, BOB, MEMBER, TEAM};

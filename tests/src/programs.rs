@@ -1,0 +1,44 @@
+//! Where the programs under test and beside it are.
+
+use std::env;
+use std::path::PathBuf;
+
+/// The server: `THRUFS_BIN`, else `thrufs` in the build directory of this test.
+///
+/// # Errors
+///
+/// A text that says how to get one. A missing server is a failure, not a reason to skip.
+pub fn thrufs() -> Result<PathBuf, String> {
+    if let Some(path) = env::var_os("THRUFS_BIN") {
+        let path = PathBuf::from(path);
+        return if path.is_file() {
+            Ok(path)
+        } else {
+            Err(format!(
+                "THRUFS_BIN is {}, which is no file",
+                path.display()
+            ))
+        };
+    }
+    built("thrufs").ok_or_else(|| {
+        "no `thrufs` binary beside this test: build it with `cargo build -p thrufs-cli`, \
+         or name one in THRUFS_BIN"
+            .to_owned()
+    })
+}
+
+/// The helper program of this crate, which cargo builds before the integration tests.
+pub fn test_helper() -> PathBuf {
+    built("thrufs-test-helper").expect("cargo builds thrufs-test-helper with the tests")
+}
+
+/// A program of this workspace. A test runs from `target/PROFILE/deps/`, a binary from
+/// `target/PROFILE/`.
+fn built(name: &str) -> Option<PathBuf> {
+    let test = env::current_exe().ok()?;
+    test.ancestors()
+        .skip(1)
+        .take(3)
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+}

@@ -1,0 +1,349 @@
+//! What is changed beneath a mount is seen through it, as soon as the cache mode promises: at once
+//! with `cache=never`, within the timeout of one second by default, and at the next open for data.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{CWD, XattrFlags};
+use thrufs_tests::mounted::{Mounted, must_skip};
+
+/// The default timeout of a second, and a little for the clock ticks of the kernel.
+const TIMEOUT: Duration = Duration::from_millis(1100);
+
+/// A change that somebody else makes.
+struct Change {
+    name: &'static str,
+    /// Makes what there is before, in a directory beneath.
+    prepare: fn(&Path),
+    /// Sees the old state through the mount, so that it is cached.
+    warm: fn(&Path),
+    /// Makes the change beneath.
+    change: fn(&Path),
+    /// Sees the new state through the mount.
+    check: fn(&Path),
+}
+
+/// More than a page, so that old and new data can be mixed up.
+fn data(fill: u8) -> Vec<u8> {
+    vec![fill; 10_000]
+}
+
+fn nothing(_dir: &Path) {}
+
+const CHANGES: [Change; 11] = [
+    Change {
+        name: "content of the same size",
+        prepare: |dir| fs::write(dir.join("file"), data(b'o')).unwrap(),
+        warm: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), data(b'o')),
+        change: |dir| {
+            let file = OpenOptions::new()
+                .write(true)
+                .open(dir.join("file"))
+                .unwrap();
+            file.write_all_at(&data(b'n'), 0).unwrap();
+        },
+        check: |dir| {
+            assert!(
+                fs::read(dir.join("file")).unwrap() == data(b'n'),
+                "old content"
+            );
+        },
+    },
+    Change {
+        name: "append",
+        prepare: |dir| fs::write(dir.join("file"), data(b'o')).unwrap(),
+        warm: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), data(b'o')),
+        change: |dir| {
+            let mut file = OpenOptions::new()
+                .append(true)
+                .open(dir.join("file"))
+                .unwrap();
+            file.write_all(b"more").unwrap();
+        },
+        check: |dir| {
+            assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 10_004);
+            let mut expected = data(b'o');
+            expected.extend(b"more");
+            assert!(
+                fs::read(dir.join("file")).unwrap() == expected,
+                "old content"
+            );
+        },
+    },
+    Change {
+        name: "shrink",
+        prepare: |dir| fs::write(dir.join("file"), data(b'o')).unwrap(),
+        warm: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), data(b'o')),
+        change: |dir| {
+            OpenOptions::new()
+                .write(true)
+                .open(dir.join("file"))
+                .unwrap()
+                .set_len(10)
+                .unwrap();
+        },
+        check: |dir| {
+            assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 10);
+            assert_eq!(fs::read(dir.join("file")).unwrap(), b"oooooooooo");
+        },
+    },
+    Change {
+        name: "rename",
+        prepare: |dir| fs::write(dir.join("old"), b"x").unwrap(),
+        warm: |dir| {
+            assert_eq!(fs::read(dir.join("old")).unwrap(), b"x");
+            assert!(!dir.join("new").exists());
+        },
+        change: |dir| fs::rename(dir.join("old"), dir.join("new")).unwrap(),
+        check: |dir| {
+            assert_missing(&dir.join("old"));
+            assert_eq!(fs::read(dir.join("new")).unwrap(), b"x");
+        },
+    },
+    Change {
+        name: "delete",
+        prepare: |dir| fs::write(dir.join("file"), b"x").unwrap(),
+        warm: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), b"x"),
+        change: |dir| fs::remove_file(dir.join("file")).unwrap(),
+        check: |dir| assert_missing(&dir.join("file")),
+    },
+    Change {
+        name: "create after the name was seen missing",
+        prepare: nothing,
+        warm: |dir| assert_missing(&dir.join("file")),
+        change: |dir| fs::write(dir.join("file"), b"x").unwrap(),
+        check: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), b"x"),
+    },
+    Change {
+        name: "chmod",
+        prepare: |dir| fs::write(dir.join("file"), b"x").unwrap(),
+        warm: |dir| {
+            assert_eq!(
+                fs::metadata(dir.join("file")).unwrap().mode() & 0o7777,
+                0o644
+            );
+        },
+        change: |dir| {
+            fs::set_permissions(dir.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
+        },
+        check: |dir| {
+            assert_eq!(
+                fs::metadata(dir.join("file")).unwrap().mode() & 0o7777,
+                0o600
+            );
+        },
+    },
+    Change {
+        name: "replaced file",
+        prepare: |dir| fs::write(dir.join("file"), data(b'o')).unwrap(),
+        warm: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), data(b'o')),
+        change: |dir| {
+            fs::write(dir.join("next"), data(b'n')).unwrap();
+            fs::rename(dir.join("next"), dir.join("file")).unwrap();
+        },
+        check: |dir| {
+            assert!(
+                fs::read(dir.join("file")).unwrap() == data(b'n'),
+                "old content"
+            );
+        },
+    },
+    Change {
+        name: "file replaced by a directory",
+        prepare: |dir| fs::write(dir.join("name"), b"x").unwrap(),
+        warm: |dir| assert!(fs::metadata(dir.join("name")).unwrap().is_file()),
+        change: |dir| {
+            fs::remove_file(dir.join("name")).unwrap();
+            fs::create_dir(dir.join("name")).unwrap();
+            fs::write(dir.join("name/inside"), b"y").unwrap();
+        },
+        check: |dir| assert_eq!(fs::read(dir.join("name/inside")).unwrap(), b"y"),
+    },
+    Change {
+        name: "listing",
+        prepare: |dir| {
+            fs::write(dir.join("stays"), b"x").unwrap();
+            fs::write(dir.join("goes"), b"x").unwrap();
+        },
+        warm: |dir| assert_eq!(names(dir), ["goes", "stays"]),
+        change: |dir| {
+            fs::remove_file(dir.join("goes")).unwrap();
+            fs::write(dir.join("comes"), b"x").unwrap();
+        },
+        check: |dir| assert_eq!(names(dir), ["comes", "stays"]),
+    },
+    Change {
+        name: "extended attribute",
+        prepare: |dir| {
+            fs::write(dir.join("file"), b"x").unwrap();
+            set_attribute(&dir.join("file"), b"old");
+        },
+        warm: |dir| assert_eq!(attribute(&dir.join("file")), b"old"),
+        change: |dir| set_attribute(&dir.join("file"), b"newer"),
+        check: |dir| assert_eq!(attribute(&dir.join("file")), b"newer"),
+    },
+];
+
+fn set_attribute(path: &Path, value: &[u8]) {
+    rustix::fs::setxattr(path, "user.state", value, XattrFlags::empty()).unwrap();
+}
+
+fn attribute(path: &Path) -> Vec<u8> {
+    let mut value = vec![0; 100];
+    let len = rustix::fs::getxattr(path, "user.state", &mut value[..]).unwrap();
+    value.truncate(len);
+    value
+}
+
+#[track_caller]
+fn assert_missing(path: &Path) {
+    let error = fs::symlink_metadata(path).expect_err("the name should be gone");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// All changes, each in a directory of its own; every one is waited for alike.
+fn see_all_changes(options: &str, delay: Duration) {
+    let mut mounted = Mounted::start(options);
+    let dir_of = |at: usize| format!("change-{at}");
+    for (at, change) in CHANGES.iter().enumerate() {
+        let beneath = mounted.source().join(dir_of(at));
+        fs::create_dir(&beneath).unwrap();
+        (change.prepare)(&beneath);
+    }
+    for (at, change) in CHANGES.iter().enumerate() {
+        eprintln!("options \"{options}\": {}", change.name);
+        (change.warm)(&mounted.mnt().join(dir_of(at)));
+        (change.change)(&mounted.source().join(dir_of(at)));
+        if delay.is_zero() {
+            (change.check)(&mounted.mnt().join(dir_of(at)));
+        }
+    }
+    if !delay.is_zero() {
+        thread::sleep(delay);
+        for (at, change) in CHANGES.iter().enumerate() {
+            eprintln!("options \"{options}\", later: {}", change.name);
+            (change.check)(&mounted.mnt().join(dir_of(at)));
+        }
+    }
+    mounted.stop().unwrap();
+}
+
+#[test]
+fn never_sees_changes_at_once() {
+    if !must_skip("never_sees_changes_at_once") {
+        see_all_changes("cache=never", Duration::ZERO);
+    }
+}
+
+#[test]
+fn auto_sees_changes_within_its_timeout() {
+    if !must_skip("auto_sees_changes_within_its_timeout") {
+        see_all_changes("", TIMEOUT);
+    }
+}
+
+#[test]
+fn auto_with_timeouts_of_zero_sees_changes_at_once() {
+    if !must_skip("auto_with_timeouts_of_zero_sees_changes_at_once") {
+        let options = "entry_timeout=0,attr_timeout=0,negative_timeout=0";
+        see_all_changes(options, Duration::ZERO);
+    }
+}
+
+/// A reader has the file open, and so its pages cached, while somebody else changes it.
+fn reopen_after_a_change(options: &str, delay: Duration) {
+    let mut mounted = Mounted::start(options);
+    let through = mounted.mnt().join("file");
+    fs::write(mounted.source().join("file"), data(b'o')).unwrap();
+    let mut early = File::open(&through).unwrap();
+    let mut seen = Vec::new();
+    early.read_to_end(&mut seen).unwrap();
+    assert_eq!(seen, data(b'o'));
+    for round in 0..5 {
+        let fill = b'0' + round;
+        // Old kernels stamp files with the clock tick; two changes within one look the same.
+        thread::sleep(Duration::from_millis(20));
+        fs::write(mounted.source().join("file"), data(fill)).unwrap();
+        thread::sleep(delay);
+        let seen = fs::read(&through).unwrap();
+        assert!(
+            seen == data(fill),
+            "options \"{options}\", round {round}: old data after an open"
+        );
+        let mut same = vec![0; 10_000];
+        early.read_exact_at(&mut same, 0).unwrap();
+        assert!(
+            same == data(fill),
+            "options \"{options}\", round {round}: an older descriptor"
+        );
+    }
+    // An open file would keep the mount busy.
+    drop(early);
+    mounted.stop().unwrap();
+}
+
+#[test]
+fn never_reads_new_data_after_an_open() {
+    if !must_skip("never_reads_new_data_after_an_open") {
+        reopen_after_a_change("cache=never", Duration::ZERO);
+    }
+}
+
+#[test]
+fn auto_reads_new_data_after_an_open() {
+    if !must_skip("auto_reads_new_data_after_an_open") {
+        reopen_after_a_change("", TIMEOUT);
+    }
+}
+
+#[test]
+fn auto_reads_new_data_after_an_open_at_once() {
+    if !must_skip("auto_reads_new_data_after_an_open_at_once") {
+        reopen_after_a_change("", Duration::ZERO);
+    }
+}
+
+/// Links beneath: the count is an attribute of the other name too.
+#[test]
+fn auto_sees_a_link_made_beneath() {
+    if must_skip("auto_sees_a_link_made_beneath") {
+        return;
+    }
+    let mut mounted = Mounted::start("");
+    let (source, through) = (mounted.source().to_owned(), mounted.mnt().to_owned());
+    fs::write(source.join("one"), b"x").unwrap();
+    assert_eq!(fs::metadata(through.join("one")).unwrap().nlink(), 1);
+    rustix::fs::linkat(
+        CWD,
+        source.join("one"),
+        CWD,
+        source.join("two"),
+        rustix::fs::AtFlags::empty(),
+    )
+    .unwrap();
+    thread::sleep(TIMEOUT);
+    let (one, two) = (
+        fs::metadata(through.join("one")),
+        fs::metadata(through.join("two")),
+    );
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!((one.nlink(), two.nlink()), (2, 2));
+    assert_eq!(one.ino(), two.ino());
+    mounted.stop().unwrap();
+}

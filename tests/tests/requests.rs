@@ -1,0 +1,349 @@
+//! How many requests an operation costs, counted by the kernel's tracepoint
+//! `fuse:fuse_request_send`. Counts are exact, also on a busy machine: a new request on a hot path
+//! fails a test here.
+//!
+//! Needs tracefs. Without it the tests skip and say so, or fail if `CI` is `true`.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::CStr;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, UnmountFlags};
+use thrufs_tests::caller::Caller;
+use thrufs_tests::mounted::{Mounted, must_skip};
+
+/// An ordinary user.
+const USER: Caller = Caller {
+    uid: 1000,
+    gid: 1000,
+    groups: &[],
+};
+
+/// How long after an operation a request of the background may still be sent.
+const SETTLE_TIME: Duration = Duration::from_millis(100);
+
+/// Per CPU, KiB: room for the 4,096 writes and more.
+const BUFFER_KIB: &str = "4096";
+
+/// A private instance of the kernel's tracer that records the requests of one connection. Removed
+/// when dropped, with the tracefs that was mounted for it.
+struct Tracer {
+    instance: PathBuf,
+    mounted_at: Option<tempfile::TempDir>,
+}
+
+/// Where tracefs is, mounted by us if the system has not.
+fn tracefs() -> Result<(PathBuf, Option<tempfile::TempDir>), String> {
+    let usual = Path::new("/sys/kernel/tracing");
+    if usual.join("instances").is_dir() {
+        return Ok((usual.to_owned(), None));
+    }
+    let dir = tempfile::Builder::new()
+        .prefix("thrufs-test-")
+        .tempdir()
+        .unwrap();
+    rustix::mount::mount(
+        "thrufs-test",
+        dir.path(),
+        "tracefs",
+        MountFlags::empty(),
+        None::<&CStr>,
+    )
+    .map_err(|error| format!("tracefs cannot be mounted: {error}"))?;
+    Ok((dir.path().to_owned(), Some(dir)))
+}
+
+impl Tracer {
+    fn start(mnt: &Path) -> Result<Self, String> {
+        let (root, mounted_at) = tracefs()?;
+        let connection = rustix::fs::minor(fs::metadata(mnt).unwrap().dev());
+        let instance = root.join(format!(
+            "instances/thrufs-test-{}-{connection}",
+            std::process::id()
+        ));
+        // From here on dropping it undoes what was done.
+        let tracer = Self {
+            instance,
+            mounted_at,
+        };
+        let text = |error: std::io::Error| format!("{}: {error}", tracer.instance.display());
+        fs::create_dir(&tracer.instance).map_err(text)?;
+        tracer.set("buffer_size_kb", BUFFER_KIB)?;
+        tracer.set(
+            "events/fuse/fuse_request_send/filter",
+            &format!("connection == {connection}"),
+        )?;
+        tracer.set("events/fuse/fuse_request_send/enable", "1")?;
+        Ok(tracer)
+    }
+
+    fn set(&self, file: &str, value: &str) -> Result<(), String> {
+        fs::write(self.instance.join(file), value).map_err(|error| format!("{file}: {error}"))
+    }
+
+    /// The requests that `operation` causes, by name without `FUSE_`.
+    fn count(&self, operation: impl FnOnce()) -> Requests {
+        // What was still under way from before.
+        thread::sleep(SETTLE_TIME);
+        self.set("trace", "").unwrap();
+        operation();
+        thread::sleep(SETTLE_TIME);
+        let text = fs::read_to_string(self.instance.join("trace")).unwrap();
+        let mut requests = Requests::new();
+        for line in text
+            .lines()
+            .filter(|line| line.contains("fuse_request_send:"))
+        {
+            *requests.entry(opcode_of(line)).or_default() += 1;
+        }
+        assert_eq!(self.lost_events(), 0, "the trace buffer was too small");
+        requests
+    }
+
+    fn lost_events(&self) -> u64 {
+        let mut lost = 0;
+        for cpu in fs::read_dir(self.instance.join("per_cpu")).unwrap() {
+            let stats = fs::read_to_string(cpu.unwrap().path().join("stats")).unwrap();
+            for line in stats.lines() {
+                if let Some(count) = line.strip_prefix("overrun: ") {
+                    lost += count.trim().parse::<u64>().unwrap();
+                }
+            }
+        }
+        lost
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let _ = self.set("events/fuse/fuse_request_send/enable", "0");
+        if self.instance.is_dir() {
+            // tracefs removes what is in an instance itself.
+            if let Err(error) = fs::remove_dir(&self.instance) {
+                eprintln!("thrufs-tests: {} stays: {error}", self.instance.display());
+            }
+        }
+        if let Some(dir) = &self.mounted_at {
+            let _ = rustix::mount::unmount(dir.path(), UnmountFlags::DETACH);
+        }
+    }
+}
+
+type Requests = BTreeMap<String, u64>;
+
+/// From a line as `... fuse_request_send: connection 51 req 8 opcode 3 (FUSE_GETATTR) len 56`.
+fn opcode_of(line: &str) -> String {
+    let (_, rest) = line.split_once("opcode ").unwrap();
+    match rest
+        .split_once('(')
+        .and_then(|(_, rest)| rest.split_once(')'))
+    {
+        Some((name, _)) => name.trim_start_matches("FUSE_").to_owned(),
+        None => rest.to_owned(),
+    }
+}
+
+fn requests(expected: &[(&str, u64)]) -> Requests {
+    expected
+        .iter()
+        .map(|(name, count)| ((*name).to_owned(), *count))
+        .collect()
+}
+
+/// A mount and its tracer, or the reason to skip was printed.
+fn start(test: &str, options: &str) -> Option<(Mounted, Tracer)> {
+    if must_skip(test) {
+        return None;
+    }
+    let mounted = Mounted::start(options);
+    match Tracer::start(mounted.mnt()) {
+        Ok(tracer) => Some((mounted, tracer)),
+        Err(error) if env::var("CI").is_ok_and(|value| value == "true") => {
+            panic!("CI must count requests: {error}")
+        }
+        Err(error) => {
+            eprintln!("SKIPPED {test}: no tracing here: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn warm_paths_cost_no_request() {
+    let Some((mut mounted, tracer)) = start("warm_paths_cost_no_request", "cache=always") else {
+        return;
+    };
+    let mnt = mounted.mnt().to_owned();
+    fs::create_dir(mounted.source().join("dir")).unwrap();
+    fs::write(mounted.source().join("dir/file"), b"content").unwrap();
+    std::os::unix::fs::symlink("file", mounted.source().join("dir/link")).unwrap();
+    let look = || {
+        assert_eq!(fs::metadata(mnt.join("dir/file")).unwrap().len(), 7);
+        assert!(
+            fs::symlink_metadata(mnt.join("dir/link"))
+                .unwrap()
+                .is_symlink()
+        );
+        assert_eq!(
+            fs::read_link(mnt.join("dir/link")).unwrap(),
+            Path::new("file")
+        );
+        assert_eq!(fs::metadata(mnt.join("dir/link")).unwrap().len(), 7);
+    };
+    let cold = tracer.count(look);
+    // That the tracer sees anything at all.
+    assert!(
+        cold.get("LOOKUP").is_some_and(|&count| count >= 3),
+        "cold: {cold:?}"
+    );
+    // The kernel itself calls the time of access of a link old once it has asked for its target,
+    // so the second look asks for that again.
+    let second = tracer.count(look);
+    assert!(second.values().sum::<u64>() <= 1, "second: {second:?}");
+    assert_eq!(tracer.count(look), Requests::new(), "warm");
+    drop(tracer);
+    mounted.stop().unwrap();
+}
+
+#[test]
+fn a_warm_missing_name_costs_no_request() {
+    let test = "a_warm_missing_name_costs_no_request";
+    let Some((mut mounted, tracer)) = start(test, "cache=always") else {
+        return;
+    };
+    let path = mounted.mnt().join("missing");
+    let look = || assert!(fs::metadata(&path).is_err());
+    assert_eq!(tracer.count(look), requests(&[("LOOKUP", 1)]), "cold");
+    assert_eq!(tracer.count(look), Requests::new(), "warm");
+    drop(tracer);
+    mounted.stop().unwrap();
+}
+
+#[test]
+fn a_warm_open_costs_open_and_release() {
+    let test = "a_warm_open_costs_open_and_release";
+    let Some((mut mounted, tracer)) = start(test, "cache=always") else {
+        return;
+    };
+    fs::write(mounted.source().join("file"), b"content").unwrap();
+    let path = mounted.mnt().join("file");
+    assert_eq!(fs::read(&path).unwrap(), b"content");
+    let seen = tracer.count(|| drop(File::open(&path).unwrap()));
+    assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
+    // The pages are kept from one open to the next.
+    let seen = tracer.count(|| {
+        let file = File::open(&path).unwrap();
+        let mut content = [0; 7];
+        file.read_exact_at(&mut content, 0).unwrap();
+        assert_eq!(&content, b"content");
+    });
+    assert_eq!(
+        seen,
+        requests(&[("OPEN", 1), ("RELEASE", 1)]),
+        "with a read"
+    );
+    drop(tracer);
+    mounted.stop().unwrap();
+}
+
+#[test]
+fn a_new_file_costs_lookup_create_and_release() {
+    let test = "a_new_file_costs_lookup_create_and_release";
+    let Some((mut mounted, tracer)) = start(test, "cache=always") else {
+        return;
+    };
+    // The root's own attributes.
+    fs::metadata(mounted.mnt()).unwrap();
+    let path = mounted.mnt().join("new");
+    let mut seen = tracer.count(|| drop(File::create_new(&path).unwrap()));
+    let attributes = seen.remove("GETATTR").unwrap_or(0);
+    assert!(attributes <= 1, "{attributes} GETATTR");
+    assert_eq!(
+        seen,
+        requests(&[("CREATE", 1), ("LOOKUP", 1), ("RELEASE", 1)])
+    );
+    drop(tracer);
+    mounted.stop().unwrap();
+}
+
+const WRITES: u64 = 4096;
+
+fn open_for_writing(path: &Path) -> File {
+    OpenOptions::new().write(true).open(path).unwrap()
+}
+
+fn write_many(file: &File) {
+    let page = [b'x'; 4096];
+    for at in 0..WRITES {
+        file.write_all_at(&page, at * 4096).unwrap();
+    }
+}
+
+/// An empty file beneath that everybody may write, and its path through the mount.
+fn writable_file(mounted: &Mounted) -> PathBuf {
+    let beneath = mounted.source().join("file");
+    fs::write(&beneath, b"").unwrap();
+    fs::set_permissions(&beneath, fs::Permissions::from_mode(0o666)).unwrap();
+    mounted.mnt().join("file")
+}
+
+/// `open` and `write` run as the user in question. The open is not counted.
+fn writes_cost_one_request_each(test: &str, open: fn(&Path) -> File, write: fn(&File)) {
+    let Some((mut mounted, tracer)) = start(test, "cache=always") else {
+        return;
+    };
+    let file = open(&writable_file(&mounted));
+    // The one GETXATTR asks for file capabilities before the first write. That there is none must
+    // then be remembered.
+    let seen = tracer.count(|| write(&file));
+    assert_eq!(seen, requests(&[("GETXATTR", 1), ("WRITE", WRITES)]));
+    drop(file);
+    assert_eq!(
+        fs::metadata(mounted.source().join("file")).unwrap().len(),
+        WRITES * 4096
+    );
+    drop(tracer);
+    mounted.stop().unwrap();
+}
+
+#[test]
+fn small_writes_of_root_cost_one_request_each() {
+    let test = "small_writes_of_root_cost_one_request_each";
+    writes_cost_one_request_each(test, open_for_writing, write_many);
+}
+
+#[test]
+fn small_writes_of_a_user_cost_one_request_each() {
+    writes_cost_one_request_each(
+        "small_writes_of_a_user_cost_one_request_each",
+        |path| USER.run(|| open_for_writing(path)),
+        |file| USER.run(|| write_many(file)),
+    );
+}
+
+/// The ACL of the file is cached. That of the root is asked for in every walk by a user who does
+/// not own it (seen on Linux 6.18), so that one GETXATTR is let pass; a second one is not.
+#[test]
+fn a_warm_open_by_a_user_costs_at_most_one_getxattr_more() {
+    let test = "a_warm_open_by_a_user_costs_at_most_one_getxattr_more";
+    let Some((mut mounted, tracer)) = start(test, "cache=always") else {
+        return;
+    };
+    let path = writable_file(&mounted);
+    let open = || drop(USER.run(|| open_for_writing(&path)));
+    open();
+    let mut seen = tracer.count(open);
+    let attributes = seen.remove("GETXATTR").unwrap_or(0);
+    assert!(attributes <= 1, "{attributes} GETXATTR");
+    assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
+    drop(tracer);
+    mounted.stop().unwrap();
+}

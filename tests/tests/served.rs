@@ -1,0 +1,676 @@
+//! The host directory, driven request by request through the in-process client: what a kernel
+//! would hardly send, what only another user may see, and what is left behind.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thrufs::{Errno, Result};
+use thrufs_abi::layout::{FallocateIn, LkIn, SetattrIn};
+use thrufs_abi::{NodeId, SetattrValid, WriteFlags};
+use thrufs_client::Client;
+use thrufs_hostdir::{Config, HostDir, IdMap, IdRange, Locks};
+
+struct Served {
+    // Dropped before the directory that it serves.
+    client: Client<HostDir>,
+    directory: tempfile::TempDir,
+}
+
+fn serve(config: Config) -> Served {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let host = HostDir::open(directory.path(), config).unwrap();
+    let client = Client::connect(Arc::new(host)).unwrap();
+    Served { client, directory }
+}
+
+impl Served {
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, content: &[u8]) {
+        fs::write(self.path(name), content).unwrap();
+    }
+}
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("SKIPPED: needs root");
+    }
+    root
+}
+
+const ROOT: NodeId = NodeId::ROOT;
+
+#[test]
+fn a_lookup_is_counted_and_forgotten() {
+    let served = serve(Config::default());
+    served.write("file", b"x");
+    let root = served.client.root();
+    let before = served.client.file_system().statistics().inodes;
+    let first = root.lookup(ROOT, b"file").unwrap();
+    let second = root.lookup(ROOT, b"file").unwrap();
+    assert_eq!(first.nodeid, second.nodeid);
+    let node = NodeId(first.nodeid);
+    root.forget(node, 1);
+    assert!(root.getattr(node).is_ok(), "one lookup is left");
+    root.forget(node, 1);
+    assert_eq!(root.getattr(node).unwrap_err(), Errno::ESTALE);
+    assert_eq!(served.client.file_system().statistics().inodes, before);
+    let third = root.lookup(ROOT, b"file").unwrap();
+    assert_ne!(third.nodeid, first.nodeid, "a node id is never used twice");
+}
+
+#[test]
+fn forgetting_too_much_does_no_harm() {
+    let served = serve(Config::default());
+    served.write("file", b"x");
+    let root = served.client.root();
+    let node = NodeId(root.lookup(ROOT, b"file").unwrap().nodeid);
+    root.forget(node, u64::MAX);
+    root.forget(node, 1);
+    root.forget(ROOT, u64::MAX);
+    root.forget(NodeId(u64::MAX), 7);
+    root.batch_forget(&[(ROOT, 3), (node, 3), (NodeId(0), 1)]);
+    assert!(root.getattr(ROOT).is_ok());
+    assert!(root.lookup(ROOT, b"file").is_ok());
+}
+
+#[test]
+fn names_that_are_no_components_are_refused() {
+    let served = serve(Config::default());
+    fs::create_dir(served.path("sub")).unwrap();
+    let root = served.client.root();
+    let sub = NodeId(root.lookup(ROOT, b"sub").unwrap().nodeid);
+    for name in [&b".."[..], b".", b"a/b", b"/etc", b"../x", b""] {
+        assert!(root.mkdir(sub, name, 0o755).is_err(), "{name:?}");
+        assert!(root.unlink(sub, name).is_err(), "{name:?}");
+        assert!(root.rmdir(sub, name).is_err(), "{name:?}");
+        assert!(
+            root.create(sub, name, libc::O_RDWR, 0o644).is_err(),
+            "{name:?}"
+        );
+        assert!(root.symlink(sub, name, b"t").is_err(), "{name:?}");
+        assert!(
+            root.rename((sub, name), (ROOT, b"moved"), 0).is_err(),
+            "{name:?}"
+        );
+        assert!(
+            root.rename((ROOT, b"sub"), (sub, name), 0).is_err(),
+            "{name:?}"
+        );
+        assert!(root.link(sub, sub, name).is_err(), "{name:?}");
+        assert!(root.lookup(sub, name).is_err(), "{name:?}");
+    }
+}
+
+#[test]
+fn symbolic_links_are_never_followed() {
+    let served = serve(Config::default());
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret"), b"secret").unwrap();
+    std::os::unix::fs::symlink(outside.path(), served.path("link")).unwrap();
+    let root = served.client.root();
+    let link = root.lookup(ROOT, b"link").unwrap();
+    assert_eq!(link.attr.mode & libc::S_IFMT, libc::S_IFLNK);
+    let node = NodeId(link.nodeid);
+    assert!(root.lookup(node, b"secret").is_err());
+    assert!(root.create(node, b"new", libc::O_RDWR, 0o644).is_err());
+    assert!(root.mkdir(node, b"new", 0o755).is_err());
+    assert!(root.open(node, libc::O_RDONLY).is_err());
+    assert!(root.opendir(node).is_err());
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_directory_swapped_for_a_link_leads_nowhere() {
+    let served = serve(Config::default());
+    let outside = tempfile::tempdir().unwrap();
+    fs::create_dir(served.path("dir")).unwrap();
+    let root = served.client.root();
+    let dir = NodeId(root.lookup(ROOT, b"dir").unwrap().nodeid);
+    fs::rename(served.path("dir"), served.path("was")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), served.path("dir")).unwrap();
+    root.create(dir, b"new", libc::O_RDWR, 0o644).unwrap();
+    assert!(
+        served.path("was/new").exists(),
+        "it is the same directory under another name"
+    );
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_a_caller_creates_is_the_callers() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    let (one, other) = (
+        served.client.user(1001, 1002),
+        served.client.user(2001, 2002),
+    );
+    let owner = |name: &str| {
+        let metadata = fs::symlink_metadata(served.path(name)).unwrap();
+        (metadata.uid(), metadata.gid())
+    };
+    let entry = one.mkdir(ROOT, b"dir", 0o755).unwrap();
+    assert_eq!((entry.attr.uid, entry.attr.gid), (1001, 1002));
+    other.create(ROOT, b"file", libc::O_RDWR, 0o644).unwrap();
+    one.symlink(ROOT, b"link", b"target").unwrap();
+    other
+        .mknod(ROOT, b"fifo", libc::S_IFIFO | 0o600, 0)
+        .unwrap();
+    served
+        .client
+        .root()
+        .create(ROOT, b"roots", libc::O_RDWR, 0o644)
+        .unwrap();
+    assert_eq!(owner("dir"), (1001, 1002));
+    assert_eq!(owner("file"), (2001, 2002));
+    assert_eq!(owner("link"), (1001, 1002));
+    assert_eq!(owner("fifo"), (2001, 2002));
+    assert_eq!(owner("roots"), (0, 0));
+    // A caller without an id is the server.
+    let nobody = served.client.user(u32::MAX, u32::MAX);
+    nobody.mkdir(ROOT, b"nobodys", 0o755).unwrap();
+    assert_eq!(owner("nobodys"), (0, 0));
+}
+
+#[test]
+fn creating_never_opens_what_somebody_else_made() {
+    let served = serve(Config::default());
+    served.write("there", b"secret");
+    let user = served.client.user(1001, 1001);
+    let error = user
+        .create(ROOT, b"there", libc::O_RDWR, 0o644)
+        .unwrap_err();
+    assert_eq!(error, Errno::ESTALE, "the kernel is to look again");
+    let exclusive = libc::O_RDWR | libc::O_EXCL;
+    assert_eq!(
+        user.create(ROOT, b"there", exclusive, 0o644).unwrap_err(),
+        Errno::EEXIST
+    );
+    assert_eq!(
+        user.create(ROOT, b"there", libc::O_TRUNC, 0o644)
+            .unwrap_err(),
+        Errno::ESTALE
+    );
+    assert_eq!(fs::read(served.path("there")).unwrap(), b"secret");
+}
+
+#[test]
+fn a_file_that_appends_is_written_where_the_kernel_says() {
+    let served = serve(Config::default());
+    served.write("log", b"0123456789");
+    let root = served.client.root();
+    let node = root.walk("log").unwrap();
+    let open = root.open(node, libc::O_WRONLY | libc::O_APPEND).unwrap();
+    assert_eq!(root.write(node, open.fh, 2, b"ab", 0), Ok(2));
+    assert_eq!(fs::read(served.path("log")).unwrap(), b"01ab456789");
+    root.release(node, open.fh).unwrap();
+    assert_eq!(root.write(node, open.fh, 0, b"x", 0), Err(Errno::EBADF));
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn set_id_bits_fall_when_the_writer_may_not_keep_them() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    let root = served.client.root();
+    let path = served.path("suid");
+    let renew = || {
+        fs::write(&path, b"0123456789").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6775)).unwrap();
+    };
+    renew();
+    let node = root.walk("suid").unwrap();
+    let fh = root.open(node, libc::O_RDWR).unwrap().fh;
+    root.write(node, fh, 0, b"x", 0).unwrap();
+    assert_eq!(mode(&path), 0o6775, "root's own write keeps them");
+    root.write(node, fh, 0, b"x", WriteFlags::KILL_SUIDGID.bits())
+        .unwrap();
+    assert_eq!(mode(&path), 0o775);
+    renew();
+    let mut set = SetattrIn {
+        valid: SetattrValid::SIZE.bits(),
+        size: 3,
+        ..Default::default()
+    };
+    root.setattr(node, &set).unwrap();
+    assert_eq!(mode(&path), 0o6775);
+    set.valid |= SetattrValid::KILL_SUIDGID.bits();
+    root.setattr(node, &set).unwrap();
+    assert_eq!(mode(&path), 0o775);
+    renew();
+    let nothing = root.setattr(node, &SetattrIn::default()).unwrap();
+    assert_eq!(
+        mode(&path),
+        0o775,
+        "an empty SETATTR is the order to drop them"
+    );
+    assert_eq!(nothing.attr.mode & 0o7777, 0o775);
+    // Without execution by the group, S_ISGID means something else and stays.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6764)).unwrap();
+    root.setattr(node, &SetattrIn::default()).unwrap();
+    assert_eq!(mode(&path), 0o2764);
+    renew();
+    let owner = SetattrValid::UID | SetattrValid::KILL_SUIDGID;
+    let set = SetattrIn {
+        valid: owner.bits(),
+        uid: 1001,
+        ..Default::default()
+    };
+    root.setattr(node, &set).unwrap();
+    assert_eq!(mode(&path), 0o775);
+}
+
+#[test]
+fn an_unlinked_file_lives_while_it_is_open() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    let (entry, open) = root.create(ROOT, b"gone", libc::O_RDWR, 0o644).unwrap();
+    let node = NodeId(entry.nodeid);
+    root.unlink(ROOT, b"gone").unwrap();
+    root.write(node, open.fh, 0, b"still here", 0).unwrap();
+    assert_eq!(root.read(node, open.fh, 0, 100).unwrap(), b"still here");
+    let attributes = root.getattr(node).unwrap();
+    assert_eq!((attributes.attr.nlink, attributes.attr.size), (0, 10));
+    let mode = SetattrIn {
+        valid: SetattrValid::MODE.bits(),
+        mode: 0o600,
+        ..Default::default()
+    };
+    assert_eq!(root.setattr(node, &mode).unwrap().attr.mode & 0o7777, 0o600);
+    root.release(node, open.fh).unwrap();
+    root.forget(node, 1);
+    assert_eq!(root.getattr(node).unwrap_err(), Errno::ESTALE);
+}
+
+#[test]
+fn another_file_under_the_same_inode_number_is_another_node() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    // ext4 gives the number of a removed file to the next one; the old node must not become it.
+    served.write("a", b"old");
+    let old = root.lookup(ROOT, b"a").unwrap();
+    fs::remove_file(served.path("a")).unwrap();
+    served.write("a", b"newer");
+    let new = root.lookup(ROOT, b"a").unwrap();
+    assert_ne!(old.nodeid, new.nodeid);
+    assert_eq!(new.attr.size, 5);
+    assert!(root.getattr(NodeId(old.nodeid)).is_err());
+}
+
+#[test]
+fn descriptors_stay_within_their_budget() {
+    let config = Config {
+        descriptor_budget: Some(20),
+        ..Config::default()
+    };
+    let served = serve(config);
+    let root = served.client.root();
+    let mut nodes = Vec::new();
+    for number in 0..200 {
+        let name = format!("dir{number}");
+        fs::create_dir_all(served.path(&name).join("inner")).unwrap();
+        let dir = NodeId(root.lookup(ROOT, name.as_bytes()).unwrap().nodeid);
+        nodes.push((dir, NodeId(root.lookup(dir, b"inner").unwrap().nodeid)));
+    }
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let statistics = served.client.file_system().statistics();
+    assert!(statistics.descriptors <= 21, "{statistics}");
+    assert!(statistics.descriptors_evicted > 100, "{statistics}");
+    assert!(open() < 100, "{} descriptors are open", open());
+    for &(dir, inner) in &nodes {
+        assert!(root.getattr(dir).is_ok());
+        assert!(root.mkdir(inner, b"deeper", 0o755).is_ok());
+    }
+    assert!(served.client.file_system().statistics().descriptors <= 21);
+}
+
+#[test]
+fn exported_nodes_survive_being_forgotten() {
+    let config = Config {
+        export: true,
+        exported_nodes_max: 10,
+        ..Config::default()
+    };
+    let served = serve(config);
+    let root = served.client.root();
+    fs::create_dir_all(served.path("a/b")).unwrap();
+    let dir = root.walk("a").unwrap();
+    let deep = NodeId(root.lookup(dir, b"b").unwrap().nodeid);
+    root.forget(deep, 1);
+    let again = root.lookup(deep, b".").unwrap();
+    assert_eq!(
+        again.nodeid, deep.0,
+        "the same file handle leads to the same node"
+    );
+    let parent = root.lookup(deep, b"..").unwrap();
+    assert_eq!(parent.nodeid, dir.0);
+    assert_eq!(root.lookup(dir, b"..").unwrap().nodeid, ROOT.0);
+    assert_eq!(
+        root.lookup(ROOT, b"..").unwrap().nodeid,
+        ROOT.0,
+        "never above the root"
+    );
+    root.forget(deep, 1);
+    for number in 0..50 {
+        served.write(&format!("f{number}"), b"");
+        let node = root.walk(&format!("f{number}")).unwrap();
+        root.forget(node, 1);
+    }
+    assert_eq!(
+        root.lookup(deep, b".").unwrap_err(),
+        Errno::ESTALE,
+        "the table is bounded"
+    );
+    let inodes = served.client.file_system().statistics().inodes;
+    assert!(inodes <= 13, "{inodes}");
+}
+
+#[test]
+fn without_export_nobody_asks_for_dots() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    assert!(root.lookup(ROOT, b".").is_err());
+    assert!(root.lookup(ROOT, b"..").is_err());
+}
+
+#[test]
+fn listings_hold_every_name_once_and_count_lookups() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    let mut wanted: Vec<Vec<u8>> = (0..1500)
+        .map(|number| format!("a-rather-long-name-for-entry-number-{number:06}").into_bytes())
+        .collect();
+    for name in &wanted {
+        served.write(std::str::from_utf8(name).unwrap(), b"");
+    }
+    wanted.extend([b".".to_vec(), b"..".to_vec()]);
+    wanted.sort();
+    for plus in [false, true] {
+        let mut listed = root.list(ROOT, plus).unwrap();
+        listed.sort_by(|one, other| one.name.cmp(&other.name));
+        let names: Vec<_> = listed.iter().map(|entry| entry.name.clone()).collect();
+        assert_eq!(names, wanted, "plus: {plus}");
+        for entry in listed.iter().filter_map(|listed| listed.entry) {
+            root.forget(NodeId(entry.nodeid), 1);
+        }
+    }
+    assert_eq!(served.client.file_system().statistics().inodes, 1);
+    assert_eq!(served.client.file_system().statistics().open_directories, 0);
+}
+
+#[test]
+fn a_listing_goes_on_at_any_offset() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    for number in 0..300 {
+        served.write(&format!("f{number}"), b"");
+    }
+    let all = root.list(ROOT, false).unwrap();
+    let fh = root.opendir(ROOT).unwrap().fh;
+    for at in [0, 7, 150, 250, 3, all.len() - 2] {
+        let rest = root.readdir(ROOT, fh, all[at].offset, 400, false).unwrap();
+        assert_eq!(rest[0].name, all[at + 1].name, "behind entry {at}");
+    }
+    root.releasedir(ROOT, fh).unwrap();
+}
+
+#[test]
+fn trusted_attributes_are_shown_to_root_alone() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    served.write("file", b"");
+    let root = served.client.root();
+    let node = root.walk("file").unwrap();
+    root.setxattr(node, b"trusted.thrufs", b"t", 0).unwrap();
+    root.setxattr(node, b"user.thrufs", b"u", 0).unwrap();
+    let has = |names: Result<Vec<Vec<u8>>>, name: &[u8]| names.unwrap().contains(&name.to_vec());
+    assert!(has(root.listxattr(node), b"trusted.thrufs"));
+    let user = served.client.user(1001, 1001);
+    assert!(!has(user.listxattr(node), b"trusted.thrufs"));
+    assert!(has(user.listxattr(node), b"user.thrufs"));
+    assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
+    // Another way is taken while the file is open; once it answered 0 for every size.
+    let fh = root.open(node, libc::O_RDONLY).unwrap().fh;
+    assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
+    root.release(node, fh).unwrap();
+    root.removexattr(node, b"user.thrufs").unwrap();
+    assert_eq!(
+        root.getxattr(node, b"user.thrufs").unwrap_err(),
+        Errno::ENODATA
+    );
+}
+
+#[test]
+fn ids_are_mapped_both_ways() {
+    if !is_root() {
+        return;
+    }
+    let range = |host| {
+        IdMap::Ranges(vec![IdRange {
+            client: 0,
+            host,
+            count: 1000,
+        }])
+    };
+    let config = Config {
+        uid_map: range(100_000),
+        gid_map: range(200_000),
+        ..Config::default()
+    };
+    let served = serve(config);
+    fs::set_permissions(served.directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let user = served.client.user(7, 8);
+    let entry = user.mkdir(ROOT, b"dir", 0o755).unwrap();
+    assert_eq!((entry.attr.uid, entry.attr.gid), (7, 8));
+    let metadata = fs::metadata(served.path("dir")).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid()), (100_007, 200_008));
+    let stranger = served.client.user(5000, 8);
+    assert_eq!(
+        stranger.mkdir(ROOT, b"no", 0o755).unwrap_err(),
+        Errno::EOVERFLOW
+    );
+    assert_eq!(
+        user.getattr(ROOT).unwrap().attr.uid,
+        65_534,
+        "root is not in the map"
+    );
+}
+
+#[test]
+fn a_read_only_tree_refuses_every_change() {
+    let served = serve(Config {
+        read_only: true,
+        ..Config::default()
+    });
+    served.write("file", b"x");
+    let root = served.client.root();
+    let node = root.walk("file").unwrap();
+    let erofs = Some(Errno::EROFS);
+    assert_eq!(root.mkdir(ROOT, b"d", 0o755).err(), erofs);
+    assert_eq!(root.create(ROOT, b"f", libc::O_RDWR, 0o644).err(), erofs);
+    assert_eq!(root.open(node, libc::O_RDWR).err(), erofs);
+    assert_eq!(root.open(node, libc::O_RDONLY | libc::O_TRUNC).err(), erofs);
+    assert_eq!(root.unlink(ROOT, b"file").err(), erofs);
+    assert_eq!(root.link(node, ROOT, b"l").err(), erofs);
+    assert_eq!(root.setattr(node, &SetattrIn::default()).err(), erofs);
+    assert_eq!(root.setxattr(node, b"user.x", b"", 0).err(), erofs);
+    assert_eq!(root.rename((ROOT, b"file"), (ROOT, b"g"), 0).err(), erofs);
+    assert!(root.open(node, libc::O_RDONLY).is_ok());
+}
+
+#[test]
+fn special_files_are_not_opened_by_the_server() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    let fifo = root.mknod(ROOT, b"fifo", libc::S_IFIFO | 0o666, 0).unwrap();
+    let error = root.open(NodeId(fifo.nodeid), libc::O_RDONLY).unwrap_err();
+    assert_eq!(error, Errno::ENXIO);
+}
+
+fn lock(fh: u64, owner: u64, kind: i32) -> LkIn {
+    let mut arg = LkIn {
+        fh,
+        owner,
+        ..LkIn::default()
+    };
+    arg.lk.end = i64::MAX as u64;
+    arg.lk.kind = kind as u32;
+    arg
+}
+
+#[test]
+fn shared_locks_conflict_among_owners_and_go_with_them() {
+    let served = serve(Config {
+        locks: Locks::Shared,
+        ..Config::default()
+    });
+    served.write("file", b"x");
+    let root = served.client.root();
+    let node = root.walk("file").unwrap();
+    let one = root.open(node, libc::O_RDWR).unwrap().fh;
+    let two = root.open(node, libc::O_RDWR).unwrap().fh;
+    root.setlk(node, &lock(one, 11, libc::F_WRLCK), false)
+        .unwrap();
+    let refused = root
+        .setlk(node, &lock(two, 22, libc::F_RDLCK), false)
+        .unwrap_err();
+    assert_eq!(refused, Errno::EAGAIN);
+    let in_the_way = root
+        .getlk(node, two, 22, lock(two, 22, libc::F_RDLCK).lk)
+        .unwrap();
+    assert_eq!(in_the_way.kind, libc::F_WRLCK as u32);
+    root.setlk(node, &lock(one, 11, libc::F_RDLCK), false)
+        .unwrap();
+    root.setlk(node, &lock(two, 22, libc::F_RDLCK), false)
+        .unwrap();
+    root.flush(node, two, thrufs_abi::LockOwner(22)).unwrap();
+    root.setlk(node, &lock(one, 11, libc::F_WRLCK), false)
+        .unwrap();
+    root.release(node, one).unwrap();
+    root.setlk(node, &lock(two, 22, libc::F_WRLCK), false)
+        .unwrap();
+    root.release(node, two).unwrap();
+    assert_eq!(served.client.file_system().statistics().lock_owners, 0);
+}
+
+#[test]
+fn a_lock_beneath_stands_in_the_way() {
+    let served = serve(Config {
+        locks: Locks::Shared,
+        ..Config::default()
+    });
+    served.write("file", b"x");
+    let root = served.client.root();
+    let node = root.walk("file").unwrap();
+    let fh = root.open(node, libc::O_RDWR).unwrap().fh;
+    let beneath = fs::File::open(served.path("file")).unwrap();
+    rustix::fs::flock(&beneath, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let mut flock = lock(fh, 5, libc::F_WRLCK);
+    flock.lk_flags = thrufs_abi::LkFlags::FLOCK.bits();
+    assert_eq!(root.setlk(node, &flock, false).unwrap_err(), Errno::EAGAIN);
+    drop(beneath);
+    root.setlk(node, &flock, false).unwrap();
+}
+
+#[test]
+fn allocation_and_holes() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    let (entry, open) = root.create(ROOT, b"f", libc::O_RDWR, 0o644).unwrap();
+    let node = NodeId(entry.nodeid);
+    root.write(node, open.fh, 0, &[7; 65_536], 0).unwrap();
+    let mode = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u32;
+    let punch = FallocateIn {
+        fh: open.fh,
+        offset: 8192,
+        length: 16_384,
+        mode,
+        ..Default::default()
+    };
+    root.fallocate(node, &punch).unwrap();
+    assert_eq!(
+        root.lseek(node, open.fh, 0, libc::SEEK_HOLE as u32),
+        Ok(8192)
+    );
+    assert_eq!(
+        root.lseek(node, open.fh, 8192, libc::SEEK_DATA as u32),
+        Ok(24_576)
+    );
+    assert_eq!(
+        root.lseek(node, open.fh, 1 << 30, libc::SEEK_DATA as u32),
+        Err(Errno::ENXIO)
+    );
+    assert_eq!(
+        root.lseek(node, open.fh, 0, libc::SEEK_SET as u32),
+        Err(Errno::EINVAL)
+    );
+}
+
+#[test]
+fn lower_errors_come_back_as_they_are() {
+    let served = serve(Config::default());
+    served.write("file", b"");
+    fs::create_dir_all(served.path("full/inner")).unwrap();
+    let root = served.client.root();
+    let file = root.walk("file").unwrap();
+    let full = root.walk("full").unwrap();
+    assert_eq!(root.rmdir(ROOT, b"full").unwrap_err(), Errno::ENOTEMPTY);
+    assert_eq!(root.rmdir(ROOT, b"file").unwrap_err(), Errno::ENOTDIR);
+    assert_eq!(root.unlink(ROOT, b"full").unwrap_err(), Errno::EISDIR);
+    assert_eq!(root.unlink(ROOT, b"none").unwrap_err(), Errno::ENOENT);
+    assert_eq!(root.mkdir(ROOT, b"file", 0o755).unwrap_err(), Errno::EEXIST);
+    assert_eq!(root.mkdir(file, b"x", 0o755).unwrap_err(), Errno::ENOTDIR);
+    assert_eq!(
+        root.lookup(ROOT, &[b'x'; 256]).unwrap_err(),
+        Errno::ENAMETOOLONG
+    );
+    assert_eq!(root.open(full, libc::O_RDWR).unwrap_err(), Errno::EISDIR);
+    assert_eq!(root.opendir(file).unwrap_err(), Errno::ENOTDIR);
+    assert_eq!(root.readlink(file).unwrap_err(), Errno::EINVAL);
+    assert_eq!(root.link(full, ROOT, b"l").unwrap_err(), Errno::EPERM);
+    assert_eq!(
+        root.rename((ROOT, b"full"), (full, b"x"), 0).unwrap_err(),
+        Errno::EINVAL
+    );
+    assert_eq!(
+        root.rename((ROOT, b"file"), (ROOT, b"g"), 1 << 30)
+            .unwrap_err(),
+        Errno::EINVAL
+    );
+    assert_eq!(
+        root.getxattr(file, b"user.none").unwrap_err(),
+        Errno::ENODATA
+    );
+    assert_eq!(
+        root.getxattr(file, b"nonsense").unwrap_err(),
+        Errno::EOPNOTSUPP
+    );
+}
+
+#[test]
+fn a_temporary_file_gets_a_name() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    let (entry, open) = root.tmpfile(ROOT, libc::O_RDWR, 0o640).unwrap();
+    let node = NodeId(entry.nodeid);
+    assert_eq!(entry.attr.nlink, 0);
+    root.write(node, open.fh, 0, b"hello", 0).unwrap();
+    let linked = root.link(node, ROOT, b"named").unwrap();
+    assert_eq!((linked.nodeid, linked.attr.nlink), (node.0, 1));
+    assert_eq!(fs::read(served.path("named")).unwrap(), b"hello");
+}
