@@ -105,7 +105,7 @@ fn the_hot_requests_allocate_nothing() {
             assert!(
                 client.dispatcher().answer(request, &mut reply) >= 16,
                 "{name}"
-            )
+            );
         };
         serve();
         let allocations = allocations_of(|| (0..100).for_each(|_| serve()));

@@ -274,6 +274,28 @@ fn set_id_bits_fall_when_the_writer_may_not_keep_them() {
 }
 
 #[test]
+fn a_creation_keeps_the_bits_that_the_kernel_left_in() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    let team = served.path("team");
+    fs::create_dir(&team).unwrap();
+    std::os::unix::fs::chown(&team, None, Some(4321)).unwrap();
+    fs::set_permissions(&team, fs::Permissions::from_mode(0o2777)).unwrap();
+    let user = served.client.user(1001, 1001);
+    let dir = user.walk("team").unwrap();
+    let (first, open) = user.create(dir, b"first", libc::O_RDWR, 0o2755).unwrap();
+    assert_eq!(first.attr.mode & 0o7777, 0o2755);
+    // A write that drops bits leaves the thread without CAP_FSETID; the next creation needs it.
+    let kill = WriteFlags::KILL_SUIDGID.bits();
+    user.write(NodeId(first.nodeid), open.fh, 0, b"x", kill)
+        .unwrap();
+    let (second, _) = user.create(dir, b"second", libc::O_RDWR, 0o2755).unwrap();
+    assert_eq!(second.attr.mode & 0o7777, 0o2755);
+}
+
+#[test]
 fn an_unlinked_file_lives_while_it_is_open() {
     let served = serve(Config::default());
     let root = served.client.root();

@@ -67,7 +67,7 @@ fn serve(
     let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone())?);
     let threads = Threads {
         readers: config.threads.and_then(NonZeroUsize::new),
-        pin: false,
+        ..Threads::default()
     };
     let session_config = SessionConfig {
         threads,

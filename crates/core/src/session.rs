@@ -39,9 +39,12 @@ use thrufs_sys::signal::install_interrupt_handler;
 /// The threads that read requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threads {
-    /// Exactly this many. When none is given, as many as are of use: one at first, at most one for
-    /// each CPU that the process may use.
+    /// How many; one for each CPU that the process may use when none is given.
     pub readers: Option<NonZeroUsize>,
+    /// Follow the load: one reader at first, which is bound to a CPU when it has much to do, and up
+    /// to `readers` while requests wait. Faster for a single caller on a machine that is busy
+    /// otherwise, slower on one that is idle, where caller and reader stay apart.
+    pub follow_load: bool,
     /// Bind each to a CPU of its own.
     pub pin: bool,
 }

@@ -1,7 +1,7 @@
 //! Ways in which requests come and replies go.
 //!
 //! A transport owns memory and threads. It is chosen statically, and knows nothing of what is in a
-//! request beyond what [`Dispatcher`](crate::Dispatcher) tells it by an
+//! request beyond what [`Dispatcher`] tells it by an
 //! [`Outcome`](crate::Outcome). What a mount negotiates, INIT, and what the kernel only ever sends or
 //! takes on `/dev/fuse` (FORGET, INTERRUPT, notifications) stay with [`dev`], whichever transport
 //! carries the rest.

@@ -32,6 +32,9 @@ impl Host {
         let config = &self.config;
         self.credentials
             .create_as(context, umask, &config.uid_map, &config.gid_map)?;
+        // The kernel took out the bits that the caller may not give; without the capability the
+        // lower file system would take out more, since it sees one of the caller's groups.
+        self.credentials.keep_set_ids(true)?;
         Ok(parent)
     }
 
@@ -126,7 +129,7 @@ impl Host {
         };
         let (inode, stat) = self.look_up_opened(&parent, Some(name), fd.as_fd())?;
         let entry = self.entry(&inode, &stat);
-        match self.enter_file(&inode, fd, args.flags, Some(&stat)) {
+        match self.enter_file(&inode, fd, args.flags, Some(&stat), false) {
             Ok(opened) => Ok((entry, opened)),
             Err(error) => {
                 self.nodes.forget(inode.node(), 1);
@@ -154,7 +157,7 @@ impl Host {
             self.with_room(|| Ok(rustix::fs::openat(descriptor.as_fd(), c".", flags, mode)?))?;
         let (inode, stat) = self.look_up_opened(&parent, None, fd.as_fd())?;
         let entry = self.entry(&inode, &stat);
-        match self.enter_file(&inode, fd, args.flags, Some(&stat)) {
+        match self.enter_file(&inode, fd, args.flags, Some(&stat), false) {
             Ok(opened) => Ok((entry, opened)),
             Err(error) => {
                 self.nodes.forget(inode.node(), 1);

@@ -40,7 +40,10 @@ impl FileSystem for HostDir {
         }
         match config.cache {
             CacheMode::Never => negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP),
-            CacheMode::Auto => negotiation.want(InitFlags::AUTO_INVAL_DATA),
+            // The target of a link never changes: another target is another inode.
+            CacheMode::Auto => {
+                negotiation.want(InitFlags::AUTO_INVAL_DATA | InitFlags::CACHE_SYMLINKS);
+            }
             CacheMode::Always => {
                 negotiation.want(InitFlags::EXPLICIT_INVAL_DATA | InitFlags::CACHE_SYMLINKS);
             }

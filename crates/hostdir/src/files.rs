@@ -23,6 +23,8 @@ pub(crate) struct OpenFile {
     written: AtomicBool,
     /// See [`set_group_id_stays`].
     set_group_id_stays: bool,
+    /// The lower file appends, whatever offset it is given (`chattr +a`).
+    appends: bool,
 }
 
 impl OpenFile {
@@ -94,8 +96,17 @@ impl Host {
         if flags & libc::O_TRUNC != 0 && args.kill_suidgid {
             return self.open_truncating(&inode, flags, args.flags);
         }
-        let fd = self.open_inode(&inode, flags)?;
-        self.enter_file(&inode, fd, args.flags, None)
+        // Not under writeback, where whole pages are written back.
+        let may_append =
+            changes && args.flags as i32 & libc::O_APPEND != 0 && !self.config.writeback;
+        let (fd, appends) = match self.open_inode(&inode, flags) {
+            // Perhaps a file that can only be appended to (`chattr +a`).
+            Err(Errno::EPERM) if may_append => {
+                (self.open_inode(&inode, flags | libc::O_APPEND)?, true)
+            }
+            opened => (opened?, false),
+        };
+        self.enter_file(&inode, fd, args.flags, None, appends)
     }
 
     /// Opens for a caller whose truncation must drop set-id bits: by a call of its own, since what
@@ -108,7 +119,7 @@ impl Host {
         let stat = stat_open(&fd)?;
         self.truncate_killing(fd.as_fd(), &stat, || Ok(rustix::fs::ftruncate(&fd, 0)?))?;
         let stat = stat_open(&fd)?;
-        self.enter_file(inode, fd, asked, Some(&stat))
+        self.enter_file(inode, fd, asked, Some(&stat), false)
     }
 
     /// Runs `truncate` so that set-user-id, set-group-id and capabilities of the file, whose
@@ -132,6 +143,7 @@ impl Host {
         fd: OwnedFd,
         flags: u32,
         stat: Option<&Statx>,
+        appends: bool,
     ) -> Result<Opened> {
         let writable = flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
         let stat = match stat {
@@ -156,6 +168,7 @@ impl Host {
                     writable,
                     written,
                     set_group_id_stays,
+                    appends,
                 }
             })
             .map_err(|_| Errno::ENFILE)?;
@@ -194,6 +207,11 @@ impl Host {
     pub(crate) fn write(&self, args: &WriteArgs, data: WriteSource<'_>) -> Result<usize> {
         let file = self.file(args.handle)?;
         self.writable()?;
+        if file.appends && args.offset != stat_open(&*file.lower)?.stx_size {
+            // Elsewhere than at the end: what the file forbids, and what the lower file would not
+            // do, whatever it answered.
+            return Err(Errno::EPERM);
+        }
         let stays = file.set_group_id_stays;
         self.credentials.keep_set_ids(!args.kill_suidgid || stays)?;
         file.mark_written();

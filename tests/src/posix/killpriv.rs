@@ -33,7 +33,7 @@ fn write_drops_them(env: &Env) {
         open(&path, OFlags::WRONLY)
             .unwrap()
             .write_all(b"x")
-            .unwrap()
+            .unwrap();
     });
     assert_eq!(env.mode("file"), 0o777);
     env.agree("file");
@@ -93,7 +93,7 @@ fn setgid_without_group_execution_stays(env: &Env) {
         open(&path, OFlags::WRONLY)
             .unwrap()
             .write_all(b"x")
-            .unwrap()
+            .unwrap();
     });
     assert_eq!(env.mode("file"), 0o2666);
     env.agree("file");

@@ -12,14 +12,22 @@ mod prelude;
 
 mod access;
 mod acl;
+mod allocate;
 mod append;
 mod attributes;
+mod concurrent;
+mod copy;
 mod create;
 mod directory;
 mod durability;
+mod file_flags;
 mod hard_link;
 mod killpriv;
+mod lock_description;
+mod lock_flock;
+mod lock_process;
 mod lookup;
+mod map;
 mod names;
 mod node;
 mod open;
@@ -34,6 +42,7 @@ mod symbolic_link;
 mod times;
 mod tmpfile;
 mod truncate;
+mod unlinked;
 mod xattr;
 
 pub use env::{Env, Need, Setting};
@@ -98,6 +107,15 @@ pub fn all() -> Vec<Case> {
         statistics::CASES,
         durability::CASES,
         directory::CASES,
+        allocate::CASES,
+        copy::CASES,
+        file_flags::CASES,
+        map::CASES,
+        lock_flock::CASES,
+        lock_process::CASES,
+        lock_description::CASES,
+        unlinked::CASES,
+        concurrent::CASES,
     ];
     subjects.concat()
 }

@@ -99,7 +99,7 @@ fn size_is_told(env: &Env) {
     let path = env.file("file", "");
     rustix::fs::setxattr(&path, "user.it", b"0123456789", NONE).unwrap();
     assert_eq!(rustix::fs::getxattr_query(&path, "user.it").unwrap(), 10);
-    let open = std::fs::File::open(&path).unwrap();
+    let open = File::open(&path).unwrap();
     assert_eq!(rustix::fs::fgetxattr_query(&open, "user.it").unwrap(), 10);
     let told = rustix::fs::listxattr_query(&path).unwrap();
     let mut list = vec![0; 4096];

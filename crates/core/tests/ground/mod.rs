@@ -267,7 +267,7 @@ pub fn can_mount() -> bool {
 pub fn one_reader() -> SessionConfig {
     let threads = thrufs::Threads {
         readers: std::num::NonZeroUsize::new(1),
-        pin: false,
+        ..thrufs::Threads::default()
     };
     SessionConfig {
         threads,

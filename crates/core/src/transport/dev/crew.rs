@@ -209,7 +209,7 @@ impl Crew {
         Crew {
             config,
             readers_max: config.threads.count().max(1),
-            adapts: config.threads.readers.is_none(),
+            adapts: config.threads.follow_load,
             several: AtomicBool::new(false),
             control,
             metrics,
@@ -217,9 +217,10 @@ impl Crew {
             allowed: allowed_cpus(),
             spawner,
             roster: Mutex::new(Roster {
-                wanted: match config.threads.readers {
-                    Some(_) => config.threads.count(),
-                    None => 1,
+                wanted: if config.threads.follow_load {
+                    1
+                } else {
+                    config.threads.count()
                 },
                 ..Roster::default()
             }),

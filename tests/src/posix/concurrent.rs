@@ -1,0 +1,207 @@
+//! Several threads at once in one directory or one file.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::prelude::*;
+
+pub(super) const CASES: &[Case] = cases! {
+    threads_create_in_one_directory,
+    one_wins_an_exclusive_creation,
+    one_wins_mkdir,
+    one_wins_unlink,
+    renames_never_leave_the_name_missing,
+    writes_to_separate_ranges,
+    appends_do_not_overwrite,
+    create_and_remove_the_same_names,
+    renames_across_directories,
+};
+
+const THREADS: usize = 4;
+
+/// Runs `body` in four threads that start together; it gets the number of its thread.
+fn together(body: impl Fn(usize) + Sync) {
+    let barrier = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (barrier, body) = (&barrier, &body);
+            scope.spawn(move || {
+                barrier.wait();
+                body(number);
+            });
+        }
+    });
+}
+
+fn threads_create_in_one_directory(env: &Env) {
+    const EACH: usize = 250;
+    env.dir("dir");
+    together(|thread| {
+        for number in 0..EACH {
+            env.file(
+                format!("dir/{thread}-{number}"),
+                format!("{thread} {number}"),
+            );
+        }
+    });
+    assert_eq!(env.names("dir").len(), THREADS * EACH);
+    for thread in 0..THREADS {
+        for number in 0..EACH {
+            let content = fs::read(env.beneath(format!("dir/{thread}-{number}"))).unwrap();
+            assert_eq!(content, format!("{thread} {number}").into_bytes());
+        }
+    }
+}
+
+/// Each thread tries what only one of them can have, `rounds` times: exactly one must succeed.
+fn one_wins(rounds: usize, errno: Errno, attempt: impl Fn(usize) -> rustix::io::Result<()> + Sync) {
+    for round in 0..rounds {
+        let wins = AtomicUsize::new(0);
+        together(|_| match attempt(round) {
+            Ok(()) => {
+                wins.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => assert_eq!(error, errno),
+        });
+        assert_eq!(wins.load(Ordering::Relaxed), 1, "round {round}");
+    }
+}
+
+fn one_wins_an_exclusive_creation(env: &Env) {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+    one_wins(50, Errno::EXIST, |round| {
+        env.try_open(format!("{round}"), flags).map(drop)
+    });
+    assert_eq!(env.names("").len(), 50);
+}
+
+fn one_wins_mkdir(env: &Env) {
+    one_wins(50, Errno::EXIST, |round| {
+        mkdir(&env.path(format!("{round}")), 0o755)
+    });
+    assert_eq!(env.names("").len(), 50);
+}
+
+fn one_wins_unlink(env: &Env) {
+    for round in 0..50 {
+        env.file(format!("{round}"), "");
+    }
+    one_wins(50, Errno::NOENT, |round| {
+        rustix::fs::unlink(env.path(format!("{round}")))
+    });
+    assert!(env.names("").is_empty());
+}
+
+fn renames_never_leave_the_name_missing(env: &Env) {
+    // As programs replace a configuration file: readers see the old or the new one, whole.
+    env.file("target", vec![0; 5000]);
+    together(|thread| {
+        for round in 0..100u8 {
+            if thread == 0 {
+                env.file("next", vec![round; 5000]);
+                rustix::fs::rename(env.path("next"), env.path("target")).unwrap();
+            } else {
+                let content = env.read("target");
+                assert_eq!(content.len(), 5000);
+                assert!(content.iter().all(|byte| *byte == content[0]), "a mixture");
+            }
+        }
+    });
+    assert!(env.read("target") == [99; 5000]);
+    env.agree("target");
+}
+
+fn writes_to_separate_ranges(env: &Env) {
+    // Neighbouring ranges share pages.
+    const EACH: usize = 100;
+    const LEN: usize = 1000;
+    env.file("file", "");
+    together(|thread| {
+        let file = env.open("file", OFlags::RDWR);
+        for block in 0..EACH {
+            let at = (block * THREADS + thread) * LEN;
+            file.write_all_at(&[thread as u8 + 1; LEN], at as u64)
+                .unwrap();
+        }
+    });
+    let content = env.read("file");
+    assert_eq!(content.len(), THREADS * EACH * LEN);
+    for (number, block) in content.chunks(LEN).enumerate() {
+        assert!(
+            block
+                .iter()
+                .all(|byte| usize::from(*byte) == number % THREADS + 1),
+            "{number}"
+        );
+    }
+    env.agree("file");
+}
+
+fn appends_do_not_overwrite(env: &Env) {
+    const EACH: usize = 200;
+    env.file("file", "");
+    together(|thread| {
+        let mut file = env.open("file", OFlags::WRONLY | OFlags::APPEND);
+        for number in 0..EACH {
+            file.write_all(format!("{thread}:{number:05}\n").as_bytes())
+                .unwrap();
+        }
+    });
+    let text = String::from_utf8(env.read("file")).unwrap();
+    assert_eq!(text.lines().count(), THREADS * EACH);
+    for thread in 0..THREADS {
+        let prefix = format!("{thread}:");
+        let own: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with(&prefix))
+            .collect();
+        assert_eq!(own.len(), EACH);
+        assert!(own.is_sorted(), "each thread's lines stay in order");
+    }
+    env.agree("file");
+}
+
+fn create_and_remove_the_same_names(env: &Env) {
+    env.dir("dir");
+    together(|_| {
+        for round in 0..200 {
+            let path = env.path(format!("dir/{}", round % 5));
+            let created = open(&path, OFlags::CREATE | OFlags::WRONLY);
+            assert!(created.is_ok(), "{created:?}");
+            let removed = rustix::fs::unlink(&path);
+            assert!(matches!(removed, Ok(()) | Err(Errno::NOENT)), "{removed:?}");
+        }
+    });
+    assert!(env.names("dir").is_empty());
+    assert_eq!(fs::read_dir(env.beneath("dir")).unwrap().count(), 0);
+}
+
+fn renames_across_directories(env: &Env) {
+    for dir in ["a", "b"] {
+        env.dir(dir);
+    }
+    for thread in 0..THREADS {
+        env.file(format!("a/{thread}"), format!("{thread}"));
+    }
+    together(|thread| {
+        for round in 0..101 {
+            let (from, to) = if round % 2 == 0 {
+                ("a", "b")
+            } else {
+                ("b", "a")
+            };
+            let (from, to) = (format!("{from}/{thread}"), format!("{to}/{thread}"));
+            rustix::fs::rename(env.path(from), env.path(to)).unwrap();
+        }
+    });
+    assert!(env.names("a").is_empty());
+    assert_eq!(env.names("b").len(), THREADS);
+    for thread in 0..THREADS {
+        assert_eq!(
+            env.read(format!("b/{thread}")),
+            format!("{thread}").into_bytes()
+        );
+        env.agree(format!("b/{thread}"));
+    }
+}

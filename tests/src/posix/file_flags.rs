@@ -1,0 +1,107 @@
+//! The inode flags of chattr: `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`.
+
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+
+use super::prelude::*;
+
+pub(super) const CASES: &[Case] = cases! {
+    are_those_beneath,
+    set_and_clear,
+    immutable_guards_a_file,
+    append_only_guards_a_file [WriteThrough],
+    of_a_directory,
+    immutable_needs_privilege,
+};
+
+#[track_caller]
+fn flags(path: &Path) -> IFlags {
+    ioctl_getflags(open(path, OFlags::RDONLY).unwrap()).unwrap()
+}
+
+fn are_those_beneath(env: &Env) {
+    let path = env.file("file", "x");
+    assert_eq!(flags(&path), flags(&env.beneath("file")));
+    env.dir("dir");
+    assert_eq!(flags(&env.path("dir")), flags(&env.beneath("dir")));
+}
+
+fn set_and_clear(env: &Env) {
+    let path = env.file("file", "x");
+    let file = env.open("file", OFlags::RDONLY);
+    let before = flags(&path);
+    ioctl_setflags(&file, before | IFlags::NODUMP).unwrap();
+    assert!(flags(&path).contains(IFlags::NODUMP));
+    assert!(flags(&env.beneath("file")).contains(IFlags::NODUMP));
+    ioctl_setflags(&file, before).unwrap();
+    assert_eq!(flags(&path), before);
+    assert_eq!(flags(&env.beneath("file")), before);
+}
+
+fn immutable_guards_a_file(env: &Env) {
+    let path = env.file("file", "kept");
+    let file = env.open("file", OFlags::RDONLY);
+    let before = flags(&path);
+    ioctl_setflags(&file, before | IFlags::IMMUTABLE).unwrap();
+    let refused = [
+        open(&path, OFlags::WRONLY).err(),
+        rustix::fs::unlink(&path).err(),
+        rustix::fs::link(&path, env.path("link")).err(),
+        chmod(&path, 0o600).err(),
+    ];
+    // Cleared first: a file that stays immutable could not be removed after a failure.
+    ioctl_setflags(&file, before).unwrap();
+    assert_eq!(refused, [Some(Errno::PERM); 4]);
+    assert_eq!(env.read("file"), b"kept");
+    env.agree("file");
+    rustix::fs::unlink(&path).unwrap();
+}
+
+fn append_only_guards_a_file(env: &Env) {
+    let path = env.file("file", "log");
+    let file = env.open("file", OFlags::RDONLY);
+    let before = flags(&path);
+    ioctl_setflags(&file, before | IFlags::APPEND).unwrap();
+    let overwrite = open(&path, OFlags::WRONLY).err();
+    let cut = open(&path, OFlags::WRONLY | OFlags::APPEND | OFlags::TRUNC).err();
+    let append = open(&path, OFlags::WRONLY | OFlags::APPEND).map(|mut file| file.write_all(b"+"));
+    ioctl_setflags(&file, before).unwrap();
+    assert_eq!((overwrite, cut), (Some(Errno::PERM), Some(Errno::PERM)));
+    append.unwrap().unwrap();
+    assert_eq!(env.read("file"), b"log+");
+    env.agree("file");
+}
+
+fn of_a_directory(env: &Env) {
+    let path = env.dir("dir");
+    let dir = env.open("dir", OFlags::RDONLY | OFlags::DIRECTORY);
+    let before = flags(&path);
+    ioctl_setflags(&dir, before | IFlags::IMMUTABLE).unwrap();
+    let created = fs::write(path.join("file"), "");
+    ioctl_setflags(&dir, before).unwrap();
+    fails(created, Errno::PERM);
+    env.file("dir/file", "");
+    env.agree("dir/file");
+}
+
+fn immutable_needs_privilege(env: &Env) {
+    let path = env.file("file", "x");
+    env.chown("file", ALICE.uid, ALICE.gid);
+    let before = flags(&path);
+    ALICE.run(|| {
+        let file = open(&path, OFlags::RDONLY).unwrap();
+        fails(
+            ioctl_setflags(&file, before | IFlags::IMMUTABLE),
+            Errno::PERM,
+        );
+    });
+    BOB.run(|| {
+        // Whoever does not own the file changes none of its flags.
+        let file = open(&path, OFlags::RDONLY).unwrap();
+        let result = ioctl_setflags(&file, before | IFlags::NODUMP);
+        assert!(
+            matches!(result, Err(Errno::PERM | Errno::ACCESS)),
+            "{result:?}"
+        );
+    });
+    assert_eq!(flags(&path), before);
+}

@@ -1,0 +1,145 @@
+//! Locks of flock.
+
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::prelude::*;
+use crate::caller::{Process, run_process};
+
+pub(super) const CASES: &[Case] = cases! {
+    exclusive_keeps_all_out,
+    shared_lets_shared_in,
+    belongs_to_the_open_file,
+    conversion,
+    gone_with_the_last_descriptor,
+    keeps_another_process_out,
+    waiter_gets_it_on_release,
+    gone_when_the_holder_dies,
+    seen_beneath [SharedLocks],
+};
+
+const TRY_EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
+const TRY_SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
+
+fn two(env: &Env) -> (File, File) {
+    env.file("file", "");
+    (
+        env.open("file", OFlags::RDWR),
+        env.open("file", OFlags::RDWR),
+    )
+}
+
+fn other(command: &str, kind: &str, path: &Path) -> Vec<String> {
+    [command, "flock", kind, path.to_str().unwrap(), "0", "0"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+fn exclusive_keeps_all_out(env: &Env) {
+    let (one, two) = two(env);
+    flock(&one, TRY_EXCLUSIVE).unwrap();
+    fails(flock(&two, TRY_EXCLUSIVE), Errno::AGAIN);
+    fails(flock(&two, TRY_SHARED), Errno::AGAIN);
+    flock(&one, FlockOperation::Unlock).unwrap();
+    flock(&two, TRY_EXCLUSIVE).unwrap();
+}
+
+fn shared_lets_shared_in(env: &Env) {
+    let (one, two) = two(env);
+    flock(&one, TRY_SHARED).unwrap();
+    flock(&two, TRY_SHARED).unwrap();
+    let third = env.open("file", OFlags::RDONLY);
+    fails(flock(&third, TRY_EXCLUSIVE), Errno::AGAIN);
+    flock(&one, FlockOperation::Unlock).unwrap();
+    fails(flock(&third, TRY_EXCLUSIVE), Errno::AGAIN);
+    flock(&two, FlockOperation::Unlock).unwrap();
+    flock(&third, TRY_EXCLUSIVE).unwrap();
+}
+
+fn belongs_to_the_open_file(env: &Env) {
+    let (one, two) = two(env);
+    let copy = one.try_clone().unwrap();
+    flock(&one, TRY_EXCLUSIVE).unwrap();
+    flock(&copy, TRY_EXCLUSIVE).unwrap();
+    drop(one);
+    fails(flock(&two, TRY_EXCLUSIVE), Errno::AGAIN);
+    flock(&copy, FlockOperation::Unlock).unwrap();
+    flock(&two, TRY_EXCLUSIVE).unwrap();
+}
+
+fn conversion(env: &Env) {
+    let (one, two) = two(env);
+    flock(&one, TRY_EXCLUSIVE).unwrap();
+    flock(&one, TRY_SHARED).unwrap();
+    flock(&two, TRY_SHARED).unwrap();
+    drop(two);
+    eventually(&one);
+}
+
+fn gone_with_the_last_descriptor(env: &Env) {
+    let (one, two) = two(env);
+    flock(&one, TRY_EXCLUSIVE).unwrap();
+    drop(one);
+    eventually(&two);
+}
+
+/// Takes the lock that a descriptor had which was just closed. The kernel tells a FUSE server of the
+/// last close after close(2) has returned, so a moment may pass.
+fn eventually(file: &File) {
+    for _ in 0..200 {
+        if flock(file, TRY_EXCLUSIVE).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    flock(file, TRY_EXCLUSIVE).unwrap();
+}
+
+fn keeps_another_process_out(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    flock(&file, TRY_EXCLUSIVE).unwrap();
+    let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
+    assert_eq!(run_process(&other("lock-try", "read", &path)), busy);
+    flock(&file, TRY_SHARED).unwrap();
+    assert_eq!(run_process(&other("lock-try", "read", &path)), "ok");
+    assert_eq!(run_process(&other("lock-try", "write", &path)), busy);
+}
+
+fn waiter_gets_it_on_release(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    flock(&file, TRY_EXCLUSIVE).unwrap();
+    let waiter = Process::start(&other("lock-hold", "write", &path));
+    assert_eq!(waiter.line(), "waiting");
+    assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
+    flock(&file, FlockOperation::Unlock).unwrap();
+    assert_eq!(waiter.line(), "ok");
+    fails(flock(&file, TRY_SHARED), Errno::AGAIN);
+    waiter.finish();
+    flock(&file, TRY_SHARED).unwrap();
+}
+
+fn gone_when_the_holder_dies(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    let holder = Process::start(&other("lock-hold", "write", &path));
+    assert_eq!(
+        (holder.line().as_str(), holder.line().as_str()),
+        ("waiting", "ok")
+    );
+    fails(flock(&file, TRY_SHARED), Errno::AGAIN);
+    holder.kill();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+}
+
+fn seen_beneath(env: &Env) {
+    let (above, _) = two(env);
+    let below = open(&env.beneath("file"), OFlags::RDWR).unwrap();
+    flock(&above, TRY_EXCLUSIVE).unwrap();
+    fails(flock(&below, TRY_SHARED), Errno::AGAIN);
+    flock(&above, FlockOperation::Unlock).unwrap();
+    flock(&below, TRY_EXCLUSIVE).unwrap();
+    fails(flock(&above, TRY_SHARED), Errno::AGAIN);
+}

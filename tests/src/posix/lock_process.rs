@@ -1,0 +1,218 @@
+//! Locks of fcntl that belong to a process.
+//!
+//! All threads of this program are one process, so every second party is another program.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::prelude::*;
+use crate::caller::{Process, run_process};
+use crate::fence::record_lock::{self, Kind, Owner, Range, WHOLE};
+
+pub(super) const CASES: &[Case] = cases! {
+    write_lock_keeps_another_process_out,
+    read_locks_go_together,
+    only_the_range_is_locked,
+    own_locks_never_conflict,
+    query_names_the_holder,
+    unlock_in_the_middle_splits,
+    gone_when_any_descriptor_closes,
+    waiter_gets_it_on_release,
+    wait_ends_with_a_signal,
+    gone_when_the_holder_dies,
+    needs_the_right_open_mode,
+    seen_beneath [SharedLocks],
+};
+
+fn set(file: &File, kind: Kind, range: Range) -> std::io::Result<()> {
+    record_lock::set(file.as_fd(), Owner::Process, kind, range, false)
+}
+
+fn args(command: &str, kind: &str, path: &Path, range: Range) -> Vec<String> {
+    let (start, len) = (range.start.to_string(), range.len.to_string());
+    [
+        command,
+        "process",
+        kind,
+        path.to_str().unwrap(),
+        &start,
+        &len,
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+/// Whether another process can have the lock.
+#[track_caller]
+fn free(kind: &str, path: &Path, range: Range) -> bool {
+    let said = run_process(&args("lock-try", kind, path, range));
+    let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
+    assert!(said == "ok" || said == busy, "{said}");
+    said == "ok"
+}
+
+const fn range(start: i64, len: i64) -> Range {
+    Range { start, len }
+}
+
+fn write_lock_keeps_another_process_out(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    set(&file, Kind::Write, WHOLE).unwrap();
+    assert!(!free("read", &path, WHOLE));
+    assert!(!free("write", &path, WHOLE));
+    set(&file, Kind::Unlock, WHOLE).unwrap();
+    assert!(free("write", &path, WHOLE));
+}
+
+fn read_locks_go_together(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    set(&file, Kind::Read, WHOLE).unwrap();
+    assert!(free("read", &path, WHOLE));
+    assert!(!free("write", &path, WHOLE));
+}
+
+fn only_the_range_is_locked(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    set(&file, Kind::Write, range(10, 10)).unwrap();
+    assert!(free("write", &path, range(0, 10)));
+    assert!(free("write", &path, range(20, 0)));
+    assert!(!free("write", &path, range(19, 1)));
+    assert!(!free("read", &path, range(0, 11)));
+    assert!(!free("read", &path, WHOLE));
+}
+
+fn own_locks_never_conflict(env: &Env) {
+    env.file("file", "");
+    let (one, two) = (
+        env.open("file", OFlags::RDWR),
+        env.open("file", OFlags::RDWR),
+    );
+    set(&one, Kind::Write, WHOLE).unwrap();
+    set(&two, Kind::Write, WHOLE).unwrap();
+    assert_eq!(
+        record_lock::query(two.as_fd(), Owner::Process, Kind::Write, WHOLE).unwrap(),
+        None
+    );
+}
+
+fn query_names_the_holder(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    assert_eq!(
+        run_process(&args("lock-query", "write", &path, WHOLE)),
+        "free"
+    );
+    set(&file, Kind::Read, range(5, 7)).unwrap();
+    let held = format!("held Read 5 7 {}", std::process::id());
+    assert_eq!(
+        run_process(&args("lock-query", "write", &path, WHOLE)),
+        held
+    );
+    assert_eq!(
+        run_process(&args("lock-query", "read", &path, WHOLE)),
+        "free"
+    );
+}
+
+fn unlock_in_the_middle_splits(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    set(&file, Kind::Write, range(0, 100)).unwrap();
+    set(&file, Kind::Unlock, range(40, 20)).unwrap();
+    assert!(free("write", &path, range(40, 20)));
+    assert!(!free("write", &path, range(39, 1)));
+    assert!(!free("write", &path, range(60, 1)));
+    // And what is between becomes a read lock without a gap.
+    set(&file, Kind::Read, range(0, 100)).unwrap();
+    assert!(free("read", &path, range(0, 100)));
+    assert!(!free("write", &path, range(50, 1)));
+}
+
+fn gone_when_any_descriptor_closes(env: &Env) {
+    let path = env.file("file", "");
+    let (one, two) = (
+        env.open("file", OFlags::RDWR),
+        env.open("file", OFlags::RDWR),
+    );
+    set(&one, Kind::Write, WHOLE).unwrap();
+    assert!(!free("read", &path, WHOLE));
+    drop(two);
+    assert!(free("write", &path, WHOLE));
+}
+
+fn waiter_gets_it_on_release(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    set(&file, Kind::Write, WHOLE).unwrap();
+    let waiter = Process::start(&args("lock-hold", "write", &path, WHOLE));
+    assert_eq!(waiter.line(), "waiting");
+    assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
+    set(&file, Kind::Unlock, WHOLE).unwrap();
+    assert_eq!(waiter.line(), "ok");
+    fails(set(&file, Kind::Read, WHOLE), Errno::AGAIN);
+    waiter.finish();
+    set(&file, Kind::Read, WHOLE).unwrap();
+}
+
+fn wait_ends_with_a_signal(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    set(&file, Kind::Write, WHOLE).unwrap();
+    let waiter = Process::start(&args("lock-hold", "write", &path, WHOLE));
+    assert_eq!(waiter.line(), "waiting");
+    assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
+    waiter.signal(Signal::USR1);
+    assert_eq!(
+        waiter.line(),
+        format!("errno {}", Errno::INTR.raw_os_error())
+    );
+    waiter.finish();
+    // The wait that was given up takes nothing later.
+    set(&file, Kind::Unlock, WHOLE).unwrap();
+    set(&file, Kind::Write, WHOLE).unwrap();
+}
+
+fn gone_when_the_holder_dies(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    let holder = Process::start(&args("lock-hold", "write", &path, WHOLE));
+    assert_eq!(
+        (holder.line().as_str(), holder.line().as_str()),
+        ("waiting", "ok")
+    );
+    fails(set(&file, Kind::Read, WHOLE), Errno::AGAIN);
+    holder.kill();
+    record_lock::set(file.as_fd(), Owner::Process, Kind::Write, WHOLE, true).unwrap();
+}
+
+fn needs_the_right_open_mode(env: &Env) {
+    env.file("file", "");
+    let reader = env.open("file", OFlags::RDONLY);
+    fails(set(&reader, Kind::Write, WHOLE), Errno::BADF);
+    set(&reader, Kind::Read, WHOLE).unwrap();
+    let writer = env.open("file", OFlags::WRONLY);
+    fails(set(&writer, Kind::Read, WHOLE), Errno::BADF);
+}
+
+fn seen_beneath(env: &Env) {
+    env.file("file", "");
+    let below = env.beneath("file");
+    let file = env.open("file", OFlags::RDWR);
+    set(&file, Kind::Write, range(3, 4)).unwrap();
+    assert!(!free("read", &below, range(6, 1)));
+    assert!(free("write", &below, range(7, 10)));
+    set(&file, Kind::Unlock, WHOLE).unwrap();
+    assert!(free("write", &below, WHOLE));
+    let holder = Process::start(&args("lock-hold", "write", &below, WHOLE));
+    assert_eq!(
+        (holder.line().as_str(), holder.line().as_str()),
+        ("waiting", "ok")
+    );
+    fails(set(&file, Kind::Read, WHOLE), Errno::AGAIN);
+    holder.finish();
+}
