@@ -1,135 +1,163 @@
-//! Who is measured: the file system itself, ours, and what people use today.
+//! Who is measured: the file system beneath itself, and servers that show it at a mount point.
 
-use std::error::Error;
+use crate::Outcome;
+use crate::lower::run;
+use crate::peers;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A server of a tree, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Contestant {
-    /// No FUSE at all.
-    Native,
-    /// `thrufs mount`, with everything cached as the peer caches it.
-    Thrufs,
-    /// libfuse's example `passthrough_hp`, with its default caches (a day), without splice, and
-    /// without the kernel's passthrough.
-    Libfuse,
-    /// The same with the kernel's passthrough of reads and writes.
-    LibfusePassthrough,
-}
-
-pub(crate) const ALL: [Contestant; 4] = [
-    Contestant::Native,
-    Contestant::Thrufs,
-    Contestant::Libfuse,
-    Contestant::LibfusePassthrough,
-];
-
-/// The programs of the servers.
-pub(crate) struct Programs {
-    pub(crate) thrufs: PathBuf,
-    pub(crate) libfuse: Option<PathBuf>,
-}
-
-/// A mounted tree, taken away when dropped.
-pub(crate) struct Ground {
-    root: PathBuf,
-    server: Option<(Child, PathBuf)>,
+/// One that takes part in every round.
+pub(crate) struct Contestant {
+    name: &'static str,
+    source: PathBuf,
+    seen_at: PathBuf,
+    server: Option<Child>,
 }
 
 impl Contestant {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Contestant::Native => "native",
-            Contestant::Thrufs => "thrufs",
-            Contestant::Libfuse => "libfuse",
-            Contestant::LibfusePassthrough => "libfuse passthrough",
+    /// No FUSE at all.
+    pub(crate) fn native(beneath: &Path) -> Outcome<Self> {
+        let source = directory(beneath.join("native"))?;
+        Ok(Contestant {
+            name: "native",
+            seen_at: source.clone(),
+            source,
+            server: None,
+        })
+    }
+
+    /// Ours, caching as long as libfuse's example does.
+    pub(crate) fn thrufs(beneath: &Path, work: &Path) -> Outcome<Self> {
+        let program = std::env::var_os("THRUFS").ok_or("THRUFS must name the command")?;
+        let mut command = Command::new(program);
+        command.args(["mount", "-f", "-o", "cache=always"]);
+        Contestant::start("thrufs", command, beneath, work)
+    }
+
+    /// libfuse's `passthrough_hp`, which caches for a day unless told otherwise.
+    pub(crate) fn libfuse(beneath: &Path, work: &Path, passthrough: bool) -> Outcome<Self> {
+        let mut command = Command::new(peers::passthrough_hp()?);
+        command.args(["--foreground", "--nosplice"]);
+        if passthrough {
+            return Contestant::start("libfuse+pt", command, beneath, work);
         }
+        command.arg("--nopassthrough");
+        Contestant::start("libfuse", command, beneath, work)
     }
 
-    /// Whether it needs the peer's program.
-    pub(crate) fn is_libfuse(self) -> bool {
-        matches!(self, Contestant::Libfuse | Contestant::LibfusePassthrough)
-    }
-
-    /// Serves `source` on `mountpoint`, or takes `source` as it is.
-    pub(crate) fn serve(
-        self,
-        programs: &Programs,
-        source: &Path,
-        mountpoint: &Path,
-    ) -> Result<Ground, Box<dyn Error>> {
-        let mut command = match self {
-            Contestant::Native => {
-                return Ok(Ground {
-                    root: source.into(),
-                    server: None,
-                });
-            }
-            Contestant::Thrufs => {
-                let mut command = Command::new(&programs.thrufs);
-                command
-                    .args(["mount", "-f", "-o", "cache=always"])
-                    .args([source, mountpoint]);
-                command
-            }
-            Contestant::Libfuse | Contestant::LibfusePassthrough => {
-                let program = programs.libfuse.as_ref().ok_or("libfuse was not built")?;
-                let mut command = Command::new(program);
-                command.args(["--nosplice", "--foreground"]);
-                if self == Contestant::Libfuse {
-                    command.arg("--nopassthrough");
-                }
-                command.args([source, mountpoint]);
-                command
-            }
-        };
+    fn start(
+        name: &'static str,
+        mut command: Command,
+        beneath: &Path,
+        work: &Path,
+    ) -> Outcome<Self> {
+        let source = directory(beneath.join(name))?;
+        let kind = beneath.file_name().unwrap_or_default().to_string_lossy();
+        let seen_at = directory(work.join(format!("mount-{kind}-{name}")))?;
+        let before = device(&seen_at)?;
         let server = command
+            .arg(&source)
+            .arg(&seen_at)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let ground = Ground {
-            root: mountpoint.into(),
-            server: Some((server.spawn()?, mountpoint.into())),
+            .spawn()
+            .map_err(|error| format!("cannot start {name}: {error}"))?;
+        let mut contestant = Contestant {
+            name,
+            source,
+            seen_at,
+            server: Some(server),
         };
-        ground.wait_until_it_answers()?;
-        Ok(ground)
-    }
-}
-
-impl Ground {
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
-    }
-
-    fn wait_until_it_answers(&self) -> Result<(), Box<dyn Error>> {
-        const FUSE_MAGIC: i64 = 0x6573_5546;
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(10) {
-            if rustix::fs::statfs(&self.root).is_ok_and(|stat| stat.f_type == FUSE_MAGIC) {
-                return Ok(());
+        for _ in 0..200 {
+            std::thread::sleep(Duration::from_millis(50));
+            if device(&contestant.seen_at)? != before {
+                return Ok(contestant);
             }
-            std::thread::sleep(Duration::from_millis(5));
+            if let Some(Ok(Some(status))) = contestant.server.as_mut().map(Child::try_wait) {
+                return Err(format!("{name} ended before it mounted: {status}"));
+            }
         }
-        Err("the server did not mount within 10 s".into())
+        Err(format!("{name}: no mount within 10 s"))
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The tree beneath.
+    pub(crate) fn source(&self) -> &Path {
+        &self.source
+    }
+
+    /// The same tree, where this contestant shows it.
+    pub(crate) fn seen_at(&self) -> &Path {
+        &self.seen_at
+    }
+
+    /// Resident memory of the server and its children, in KiB; nothing for native.
+    pub(crate) fn resident_kib(&self) -> Option<u64> {
+        let top = self.server.as_ref()?.id();
+        Some(family(top).into_iter().map(resident_kib).sum())
+    }
+
+    /// Takes the mount down and waits for the server.
+    pub(crate) fn unmount(mut self) -> Outcome<()> {
+        let Some(mut server) = self.server.take() else {
+            return Ok(());
+        };
+        run(Command::new("umount").arg(&self.seen_at))?;
+        server
+            .wait()
+            .map_err(|error| format!("{}: {error}", self.name))?;
+        Ok(())
     }
 }
 
-impl Drop for Ground {
+impl Drop for Contestant {
     fn drop(&mut self) {
-        let Some((server, mountpoint)) = &mut self.server else {
-            return;
-        };
-        let _ = rustix::mount::unmount(&*mountpoint, rustix::mount::UnmountFlags::DETACH);
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(5) {
-            if matches!(server.try_wait(), Ok(Some(_))) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        if let Some(server) = self.server.as_mut() {
+            let _ = server.kill();
+            let _ = server.wait();
         }
-        let _ = server.kill();
-        let _ = server.wait();
     }
+}
+
+fn directory(path: PathBuf) -> Outcome<PathBuf> {
+    std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
+}
+
+fn device(path: &Path) -> Outcome<u64> {
+    Ok(std::fs::metadata(path)
+        .map_err(|error| format!("{}: {error}", path.display()))?
+        .dev())
+}
+
+/// A process and all that descend from it.
+fn family(top: u32) -> Vec<u32> {
+    let mut members = vec![top];
+    let mut next = 0;
+    while let Some(&member) = members.get(next) {
+        next += 1;
+        let children = format!("/proc/{member}/task/{member}/children");
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        members.extend(
+            children
+                .split_whitespace()
+                .filter_map(|word| word.parse::<u32>().ok()),
+        );
+    }
+    members
+}
+
+fn resident_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0)
 }

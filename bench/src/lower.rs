@@ -1,51 +1,78 @@
-//! What lies beneath: a private tmpfs, or ext4 on a loop image.
+//! The file systems beneath.
 
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use std::error::Error;
+use crate::Outcome;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// A lower file system, unmounted when dropped.
-pub(crate) struct Lower {
-    path: PathBuf,
+/// Which kind lies beneath.
+#[derive(Clone, Copy)]
+pub(crate) enum Lower {
+    Tmpfs,
+    Ext4,
 }
 
 impl Lower {
-    /// Mounts one of this kind on `directory/lower`.
-    pub(crate) fn mount(kind: &str, directory: &Path) -> Result<Lower, Box<dyn Error>> {
-        let path = directory.join("lower");
-        std::fs::create_dir(&path)?;
-        match kind {
-            "tmpfs" => mount("bench", &path, "tmpfs", MountFlags::empty(), c"size=2g")?,
-            "ext4" => {
-                let image = directory.join("image");
-                std::fs::File::create(&image)?.set_len(2 << 30)?;
-                run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
-                run(Command::new("mount")
-                    .args(["-o", "loop"])
-                    .args([&image, &path]))?;
-            }
-            other => return Err(format!("no such lower file system: {other}").into()),
+    pub(crate) fn named(name: &str) -> Outcome<Self> {
+        match name {
+            "tmpfs" => Ok(Lower::Tmpfs),
+            "ext4" => Ok(Lower::Ext4),
+            _ => Err(format!("--lower {name}: tmpfs or ext4")),
         }
-        Ok(Lower { path })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Lower::Tmpfs => "tmpfs",
+            Lower::Ext4 => "ext4",
+        }
+    }
+
+    /// Makes one and mounts it in `work`.
+    pub(crate) fn set_up(self, work: &Path) -> Outcome<PathBuf> {
+        let point = work.join(self.name());
+        std::fs::create_dir(&point).map_err(|error| format!("{}: {error}", point.display()))?;
+        match self {
+            Lower::Tmpfs => {
+                run(Command::new("mount")
+                    .args(["-t", "tmpfs", "-o", "size=4G", "tmpfs"])
+                    .arg(&point))?;
+            }
+            Lower::Ext4 => {
+                let image = work.join("image");
+                let file = std::fs::File::create(&image).map_err(|error| error.to_string())?;
+                file.set_len(8 << 30).map_err(|error| error.to_string())?;
+                // Tables initialised at once: no background thread writes during the rounds.
+                run(Command::new("mkfs.ext4")
+                    .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+                    .arg(&image))?;
+                run(Command::new("mount")
+                    .args(["-o", "loop"])
+                    .arg(&image)
+                    .arg(&point))?;
+            }
+        }
+        Ok(point)
+    }
+
+    /// Unmounts it, as far as there is something; the servers are gone by then, or will be with
+    /// the namespace.
+    pub(crate) fn take_down(self, work: &Path) {
+        let _ = Command::new("umount")
+            .args(["--lazy", "--recursive"])
+            .arg(work.join(self.name()))
+            .stderr(Stdio::null())
+            .status();
     }
 }
 
-fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {
-    let status = command.status()?;
+/// Runs a command that must succeed.
+pub(crate) fn run(command: &mut Command) -> Outcome<()> {
+    let status = command
+        .status()
+        .map_err(|error| format!("{command:?}: {error}"))?;
     if status.success() {
         Ok(())
     } else {
-        Err(format!("{command:?} failed: {status}").into())
-    }
-}
-
-impl Drop for Lower {
-    fn drop(&mut self) {
-        let _ = unmount(&self.path, UnmountFlags::DETACH);
+        Err(format!("{command:?}: {status}"))
     }
 }

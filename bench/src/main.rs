@@ -1,162 +1,195 @@
-//! Thrufs against the file system beneath and against libfuse, in interleaved rounds.
-//!
-//! `thrufs-bench [--rounds N] [--lower tmpfs|ext4|both] [--rows NAME,…] [--save]`. Every figure is
-//! taken by a process of its own; every contestant serves the same tree within one round. With
-//! `--save` the raw figures go to `bench/results/`.
+//! Thrufs against native and its peers, in interleaved rounds. See README.md.
 
 mod contestant;
 mod lower;
+mod machine;
+mod peers;
 mod report;
+mod row;
 mod workload;
 
-use contestant::{ALL, Programs};
+use contestant::Contestant;
 use lower::Lower;
-use report::Figures;
-use std::error::Error;
+use report::{Report, Sample};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use workload::{WORKLOADS, Workload};
+use std::process::{Command, ExitCode, Stdio};
 
-struct Arguments {
-    rounds: u32,
-    lowers: Vec<String>,
-    rows: Option<Vec<String>>,
-    save: bool,
+/// Whatever stops a run, as a text for people.
+type Outcome<T> = Result<T, String>;
+
+/// What the command line asks for.
+struct Plan {
+    rounds: usize,
+    rows: Vec<&'static row::Row>,
+    lowers: Vec<Lower>,
+    with_passthrough: bool,
+    /// Work per measurement, in hundredths of the usual.
+    percent: usize,
 }
 
-fn arguments() -> Result<Arguments, Box<dyn Error>> {
-    let mut parsed = Arguments {
-        rounds: 5,
-        lowers: vec!["tmpfs".into()],
-        rows: None,
-        save: false,
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.first().map(String::as_str) {
+        Some("row") => row::measure_here(&arguments[1..]),
+        Some("inside") => parse(&arguments[1..]).and_then(|plan| run(&plan)),
+        _ => parse(&arguments).and_then(|_| go_inside(&arguments)),
     };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or(format!("{argument} wants a value"));
-        match argument.as_str() {
-            "--rounds" => parsed.rounds = value()?.parse()?,
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("thrufs-bench: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Starts again in mount and process namespaces of its own: whatever happens, no mount and no
+/// server is left. What must be fetched is fetched before.
+fn go_inside(arguments: &[String]) -> Outcome<()> {
+    peers::passthrough_hp()?;
+    let own = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    let error = Command::new("unshare")
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ])
+        .arg("--mount-proc")
+        .arg(own)
+        .arg("inside")
+        .args(arguments)
+        .exec();
+    Err(format!("cannot run unshare: {error}"))
+}
+
+fn parse(arguments: &[String]) -> Outcome<Plan> {
+    let mut plan = Plan {
+        rounds: 5,
+        rows: row::ROWS.iter().collect(),
+        lowers: vec![Lower::Tmpfs, Lower::Ext4],
+        with_passthrough: false,
+        percent: 100,
+    };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        match word.as_str() {
+            "--rounds" => {
+                plan.rounds = value()?
+                    .parse()
+                    .map_err(|_| "--rounds wants a number".to_owned())?;
+            }
+            "--rows" => {
+                plan.rows = value()?
+                    .split(',')
+                    .map(row::named)
+                    .collect::<Outcome<_>>()?
+            }
             "--lower" => {
-                parsed.lowers = match value()?.as_str() {
-                    "both" => vec!["tmpfs".into(), "ext4".into()],
-                    one => vec![one.into()],
+                plan.lowers = value()?
+                    .split(',')
+                    .map(Lower::named)
+                    .collect::<Outcome<_>>()?
+            }
+            "--with-passthrough" => plan.with_passthrough = true,
+            "--quick" => {
+                plan.percent = 10;
+                plan.rounds = 3;
+            }
+            _ => {
+                return Err(format!(
+                    "{word}? [--quick] [--rounds N] [--rows A,B] [--lower tmpfs,ext4] \
+                     [--with-passthrough]\nrows: {}",
+                    row::names().join(" ")
+                ));
+            }
+        }
+    }
+    if plan.rounds == 0 {
+        return Err("--rounds must be at least 1".to_owned());
+    }
+    Ok(plan)
+}
+
+fn run(plan: &Plan) -> Outcome<()> {
+    let work = std::env::temp_dir().join(format!("thrufs-bench-{}", machine::random_name()?));
+    std::fs::create_dir(&work).map_err(|error| format!("{}: {error}", work.display()))?;
+    let outcome = run_in(plan, &work);
+    // The mounts go with the namespace; what is beneath them is not to be deleted through them.
+    for lower in &plan.lowers {
+        lower.take_down(&work);
+    }
+    // Mount points are empty directories, images are files: nothing deeper may be there.
+    if let Err(error) = std::fs::remove_dir_all(&work) {
+        eprintln!("thrufs-bench: {} stays: {error}", work.display());
+    }
+    outcome
+}
+
+fn run_in(plan: &Plan, work: &Path) -> Outcome<()> {
+    let mut report = Report::new(plan.rounds, machine::describe()?);
+    for lower in &plan.lowers {
+        let beneath = lower.set_up(work)?;
+        let mut contestants = vec![Contestant::native(&beneath)?];
+        contestants.push(Contestant::thrufs(&beneath, work)?);
+        contestants.push(Contestant::libfuse(&beneath, work, false)?);
+        if plan.with_passthrough {
+            contestants.push(Contestant::libfuse(&beneath, work, true)?);
+        }
+        for row in &plan.rows {
+            for round in 0..plan.rounds {
+                for contestant in &contestants {
+                    let sample = measure(row, contestant, round, plan.percent)?;
+                    report.add(lower.name(), row, contestant.name(), sample);
                 }
             }
-            "--rows" => parsed.rows = Some(value()?.split(',').map(str::to_owned).collect()),
-            "--save" => parsed.save = true,
-            other => return Err(format!("unknown argument {other}").into()),
+            report.print_row(lower.name(), row);
+        }
+        for contestant in contestants {
+            report.add_memory(lower.name(), contestant.name(), contestant.resident_kib());
+            contestant.unmount()?;
         }
     }
-    Ok(parsed)
+    report.finish()
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    // A measurement: this program runs itself with the row and the directory.
-    let own: Vec<String> = std::env::args().collect();
-    if let [_, flag, row, place] = own.as_slice()
-        && flag == "--measure"
-    {
-        let workload = Workload::find(row).ok_or("no such row")?;
-        let measured = workload.run(Path::new(place))?;
-        println!(
-            "{}",
-            f64::from(measured.operations) / measured.elapsed.as_secs_f64()
-        );
-        return Ok(());
-    }
-    let arguments = arguments()?;
-    let project = PathBuf::from(std::env::var_os("PROJECT").unwrap_or_else(|| ".".into()));
-    let programs = Programs {
-        thrufs: std::env::var_os("THRUFS").map_or("thrufs".into(), PathBuf::from),
-        libfuse: build_libfuse(&project),
-    };
-    for (name, value) in report::machine() {
-        println!("{name}: {value}");
-    }
-    for kind in &arguments.lowers {
-        let figures = measure(&arguments, &programs, kind)?;
-        println!("\n{}", figures.table(kind, arguments.rounds));
-        if arguments.save {
-            let directory = project.join("bench/results");
-            std::fs::create_dir_all(&directory)?;
-            std::fs::write(directory.join(format!("{kind}.json")), figures.json(kind))?;
-            std::fs::write(
-                directory.join(format!("{kind}.md")),
-                figures.table(kind, arguments.rounds),
-            )?;
-        }
-    }
-    Ok(())
-}
-
-/// The peer, built from Debian's source package. Without it only native and ours are measured.
-fn build_libfuse(project: &Path) -> Option<PathBuf> {
-    let peers = PathBuf::from(std::env::var_os("PEERS")?);
-    let program = peers.join("passthrough_hp");
-    if !program.exists() {
-        let script = project.join("bench/peers/libfuse.sh");
-        let built = Command::new("bash")
-            .arg(script)
-            .env("PEERS", &peers)
-            .status();
-        if !built.is_ok_and(|status| status.success()) {
-            eprintln!("libfuse could not be built: it is left out of the table");
-            return None;
-        }
-    }
-    Some(program)
-}
-
+/// One measurement, in a process of its own.
 fn measure(
-    arguments: &Arguments,
-    programs: &Programs,
-    kind: &str,
-) -> Result<Figures, Box<dyn Error>> {
-    let directory = temporary_directory()?;
-    let lower = Lower::mount(kind, &directory)?;
-    let mountpoint = directory.join("mnt");
-    std::fs::create_dir(&mountpoint)?;
-    let wanted = |workload: &&Workload| {
-        arguments
-            .rows
-            .as_ref()
-            .is_none_or(|rows| rows.iter().any(|row| row == workload.name))
-    };
-    let contestants = ALL
-        .into_iter()
-        .filter(|contestant| !contestant.is_libfuse() || programs.libfuse.is_some());
-    let contestants: Vec<_> = contestants.collect();
-    let mut figures = Figures::default();
-    for round in 0..arguments.rounds {
-        for workload in WORKLOADS.iter().filter(wanted) {
-            for contestant in &contestants {
-                let ground = contestant.serve(programs, lower.path(), &mountpoint)?;
-                let per_second = run_apart(workload, ground.root())?;
-                figures.add(workload.name, *contestant, per_second);
-            }
-        }
-        eprintln!("{kind}: round {} of {}", round + 1, arguments.rounds);
+    row: &row::Row,
+    contestant: &Contestant,
+    round: usize,
+    percent: usize,
+) -> Outcome<Sample> {
+    let own: PathBuf =
+        std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    let directory = format!("{}-{round}", row.name);
+    let output = Command::new(own)
+        .args(["row", row.name])
+        .arg(contestant.source().join(&directory))
+        .arg(contestant.seen_at().join(&directory))
+        .arg(percent.to_string())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot run a measurement: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut numbers = text
+        .split_whitespace()
+        .filter_map(|word| word.parse::<u64>().ok());
+    match (output.status.success(), numbers.next(), numbers.next()) {
+        (true, Some(operations), Some(nanoseconds)) if nanoseconds > 0 => Ok(Sample {
+            operations,
+            nanoseconds,
+        }),
+        _ => Err(format!(
+            "{} on {}: {} {text}",
+            row.name,
+            contestant.name(),
+            output.status
+        )),
     }
-    drop(lower);
-    std::fs::remove_dir_all(&directory)?;
-    Ok(figures)
-}
-
-fn run_apart(workload: &Workload, place: &Path) -> Result<f64, Box<dyn Error>> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(["--measure", workload.name])
-        .arg(place)
-        .output()?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{} on {}: {said}", workload.name, place.display()).into());
-    }
-    Ok(String::from_utf8(output.stdout)?.trim().parse()?)
-}
-
-fn temporary_directory() -> Result<PathBuf, Box<dyn Error>> {
-    let parent = std::env::temp_dir();
-    let directory = parent.join(format!("thrufs-bench-{}", std::process::id()));
-    std::fs::create_dir(&directory)?;
-    Ok(directory)
 }

@@ -1,337 +1,240 @@
-//! What is measured: one function per row, run in a process of its own on a directory.
+//! What the rows do. A `prepare` makes files beneath the mount, so that nothing is cached by it; a
+//! `run` is the timed loop, at the place where the contestant shows them.
 
-use rustix::fs::{Advice, Mode, OFlags, fadvise};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-/// A row of the table.
-pub(crate) struct Workload {
-    pub(crate) name: &'static str,
-    /// What one operation is, in plural.
-    pub(crate) unit: &'static str,
-    run: fn(&Path, u32) -> Result<Measured, std::io::Error>,
-    /// Operations in one measurement.
-    operations: u32,
+/// Where a workload runs, and how long.
+pub(crate) struct Place {
+    beneath: PathBuf,
+    seen: PathBuf,
+    operations: usize,
 }
 
-/// Operations done, and the time they took.
-pub(crate) struct Measured {
-    pub(crate) operations: u32,
-    pub(crate) elapsed: Duration,
-}
-
-type Outcome = Result<Measured, std::io::Error>;
-
-pub(crate) const WORKLOADS: &[Workload] = &[
-    Workload {
-        name: "read 4k random",
-        unit: "reads",
-        run: read_random,
-        operations: 16_384,
-    },
-    Workload {
-        name: "write 4k random",
-        unit: "writes",
-        run: write_random,
-        operations: 16_384,
-    },
-    Workload {
-        name: "read 1 MiB",
-        unit: "reads",
-        run: read_large,
-        operations: 256,
-    },
-    Workload {
-        name: "write 1 MiB",
-        unit: "writes",
-        run: write_large,
-        operations: 128,
-    },
-    Workload {
-        name: "open+close",
-        unit: "opens",
-        run: open_close,
-        operations: 10_000,
-    },
-    Workload {
-        name: "stat cold",
-        unit: "stats",
-        run: stat_cold,
-        operations: 10_000,
-    },
-    Workload {
-        name: "stat warm",
-        unit: "stats",
-        run: stat_warm,
-        operations: 50_000,
-    },
-    Workload {
-        name: "stat missing",
-        unit: "stats",
-        run: stat_missing,
-        operations: 10_000,
-    },
-    Workload {
-        name: "create",
-        unit: "files",
-        run: create,
-        operations: 5_000,
-    },
-    Workload {
-        name: "create 4 KiB",
-        unit: "files",
-        run: create_small,
-        operations: 5_000,
-    },
-    Workload {
-        name: "read small",
-        unit: "files",
-        run: read_small,
-        operations: 5_000,
-    },
-    Workload {
-        name: "rename",
-        unit: "renames",
-        run: rename,
-        operations: 5_000,
-    },
-    Workload {
-        name: "unlink",
-        unit: "files",
-        run: unlink,
-        operations: 5_000,
-    },
-    Workload {
-        name: "walk cold",
-        unit: "entries",
-        run: walk,
-        operations: 10_000,
-    },
-];
-
-/// The size of the file that is read and written at random.
-const FILE_BYTES: u64 = 64 << 20;
-const FILES_PER_DIRECTORY: u32 = 1000;
-
-impl Workload {
-    /// The row of this name.
-    pub(crate) fn find(name: &str) -> Option<&'static Workload> {
-        WORKLOADS.iter().find(|workload| workload.name == name)
+impl Place {
+    /// A new directory `beneath`, which the contestant shows at `seen`.
+    pub(crate) fn new(beneath: PathBuf, seen: PathBuf, operations: usize) -> io::Result<Self> {
+        fs::create_dir(&beneath)?;
+        Ok(Place {
+            beneath,
+            seen,
+            operations,
+        })
     }
 
-    /// Runs it in an empty directory, which is removed afterwards.
-    pub(crate) fn run(&self, parent: &Path) -> Outcome {
-        let place = parent.join("measured");
-        fs::create_dir(&place)?;
-        let outcome = (self.run)(&place, self.operations);
-        fs::remove_dir_all(&place)?;
-        outcome
+    fn names(&self, top: &Path) -> Vec<PathBuf> {
+        (0..self.operations)
+            .map(|n| top.join(format!("file-{n:06}")))
+            .collect()
     }
 }
 
-fn timed(operations: u32, mut work: impl FnMut(u32) -> std::io::Result<()>) -> Outcome {
-    let start = Instant::now();
-    for number in 0..operations {
-        work(number)?;
+const BLOCK: usize = 4096;
+const BIG: usize = 1 << 20;
+/// The file of the 4 KiB rows, in blocks; each is touched once, or more often when there are more
+/// operations than blocks.
+const BLOCKS_MAX: usize = 16384;
+
+pub(crate) fn nothing(_: &Place) -> io::Result<()> {
+    Ok(())
+}
+
+pub(crate) fn one_file(place: &Place) -> io::Result<()> {
+    filled(&place.beneath.join("file"), blocks(place) * BLOCK)
+}
+
+/// The file, and every page of it read where the contestant shows it.
+pub(crate) fn one_file_read(place: &Place) -> io::Result<()> {
+    one_file(place)?;
+    io::copy(&mut File::open(place.seen.join("file"))?, &mut io::sink())?;
+    Ok(())
+}
+
+pub(crate) fn one_big_file(place: &Place) -> io::Result<()> {
+    filled(&place.beneath.join("file"), place.operations * BIG)
+}
+
+pub(crate) fn many_files(place: &Place) -> io::Result<()> {
+    let bytes = vec![7; BLOCK];
+    for name in place.names(&place.beneath) {
+        fs::write(name, &bytes)?;
     }
-    Ok(Measured {
-        operations,
-        elapsed: start.elapsed(),
-    })
+    Ok(())
 }
 
-/// Numbers that look random and are the same in every run.
-fn scattered(number: u32, below: u64) -> u64 {
-    let mut value = u64::from(number).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (value ^ (value >> 31)) % below
+/// The files, each looked up once where the contestant shows it.
+pub(crate) fn many_files_seen(place: &Place) -> io::Result<()> {
+    many_files(place)?;
+    stat_each(place)
 }
 
-fn drop_names() -> std::io::Result<()> {
-    rustix::fs::sync();
-    fs::write("/proc/sys/vm/drop_caches", "2")
+pub(crate) fn random_read_4k(place: &Place) -> io::Result<()> {
+    let file = File::open(place.seen.join("file"))?;
+    let mut buffer = vec![0; BLOCK];
+    for offset in offsets(place) {
+        file.read_exact_at(&mut buffer, offset)?;
+    }
+    Ok(())
 }
 
-fn large_file(place: &Path) -> std::io::Result<File> {
-    let file = File::options()
-        .read(true)
+pub(crate) fn random_write_4k(place: &Place) -> io::Result<()> {
+    let file = OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
-        .open(place.join("large"))?;
-    let block = vec![0x5a; 1 << 20];
-    for offset in (0..FILE_BYTES).step_by(block.len()) {
-        file.write_all_at(&block, offset)?;
+        .open(place.seen.join("file"))?;
+    let buffer = vec![9; BLOCK];
+    for offset in offsets(place) {
+        file.write_all_at(&buffer, offset)?;
     }
-    Ok(file)
+    Ok(())
 }
 
-fn forget_pages(file: &File) -> std::io::Result<()> {
-    file.sync_data()?;
-    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
+pub(crate) fn append_4k(place: &Place) -> io::Result<()> {
+    write_pieces(place, BLOCK)
 }
 
-fn read_random(place: &Path, operations: u32) -> Outcome {
-    let file = large_file(place)?;
-    forget_pages(&file)?;
-    fadvise(&file, 0, None, Advice::Random)?;
-    let mut block = [0; 4096];
-    timed(operations, |number| {
-        file.read_exact_at(&mut block, scattered(number, FILE_BYTES / 4096) * 4096)
-    })
+pub(crate) fn write_1m(place: &Place) -> io::Result<()> {
+    write_pieces(place, BIG)
 }
 
-fn write_random(place: &Path, operations: u32) -> Outcome {
-    let file = large_file(place)?;
-    file.sync_data()?;
-    let block = [0xa5; 4096];
-    timed(operations, |number| {
-        file.write_all_at(&block, scattered(number, FILE_BYTES / 4096) * 4096)
-    })
-}
-
-fn read_large(place: &Path, operations: u32) -> Outcome {
-    let file = large_file(place)?;
-    let mut block = vec![0; 1 << 20];
-    let per_pass = (FILE_BYTES >> 20) as u32;
-    let mut elapsed = Duration::ZERO;
-    for _ in 0..operations / per_pass {
-        forget_pages(&file)?;
-        elapsed += timed(per_pass, |number| {
-            file.read_exact_at(&mut block, u64::from(number) << 20)
-        })?
-        .elapsed;
+pub(crate) fn read_1m(place: &Place) -> io::Result<()> {
+    let mut file = File::open(place.seen.join("file"))?;
+    let mut buffer = vec![0; BIG];
+    for _ in 0..place.operations {
+        file.read_exact(&mut buffer)?;
     }
-    Ok(Measured {
-        operations,
-        elapsed,
-    })
+    Ok(())
 }
 
-fn write_large(place: &Path, operations: u32) -> Outcome {
-    let file = large_file(place)?;
-    let block = vec![0xa5; 1 << 20];
-    timed(operations, |number| {
-        file.write_all_at(&block, u64::from(number % 64) << 20)
-    })
+pub(crate) fn open_close(place: &Place) -> io::Result<()> {
+    let name = place.seen.join("file");
+    for _ in 0..place.operations {
+        drop(File::open(&name)?);
+    }
+    Ok(())
 }
 
-fn open_close(place: &Path, operations: u32) -> Outcome {
-    let path = place.join("file");
-    fs::write(&path, "x")?;
-    File::open(&path)?;
-    timed(operations, |_| File::open(&path).map(drop))
+pub(crate) fn stat_one(place: &Place) -> io::Result<()> {
+    let name = place.seen.join("file");
+    for _ in 0..place.operations {
+        fs::symlink_metadata(&name)?;
+    }
+    Ok(())
 }
 
-fn files(place: &Path, count: u32) -> std::io::Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for number in 0..count {
-        let directory = place.join(format!("d{}", number / FILES_PER_DIRECTORY));
-        if number % FILES_PER_DIRECTORY == 0 {
-            fs::create_dir(&directory)?;
+pub(crate) fn stat_each(place: &Place) -> io::Result<()> {
+    for name in place.names(&place.seen) {
+        fs::symlink_metadata(name)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn stat_missing(place: &Place) -> io::Result<()> {
+    for name in place.names(&place.seen) {
+        match fs::symlink_metadata(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(io::Error::other("a name that should be missing")),
         }
-        paths.push(directory.join(format!("file{number}")));
     }
-    Ok(paths)
+    Ok(())
 }
 
-fn made(place: &Path, count: u32) -> std::io::Result<Vec<PathBuf>> {
-    let paths = files(place, count)?;
-    paths
-        .iter()
-        .try_for_each(|path| File::create(path).map(drop))?;
-    Ok(paths)
-}
-
-fn stat_cold(place: &Path, operations: u32) -> Outcome {
-    let paths = made(place, operations)?;
-    drop_names()?;
-    timed(operations, |number| {
-        fs::metadata(&paths[number as usize]).map(drop)
-    })
-}
-
-fn stat_warm(place: &Path, operations: u32) -> Outcome {
-    let paths = made(place, 1000)?;
-    paths
-        .iter()
-        .try_for_each(|path| fs::metadata(path).map(drop))?;
-    timed(operations, |number| {
-        fs::metadata(&paths[number as usize % 1000]).map(drop)
-    })
-}
-
-fn stat_missing(place: &Path, operations: u32) -> Outcome {
-    let paths = files(place, operations)?;
-    timed(operations, |number| {
-        match fs::metadata(&paths[number as usize]) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(_) => Err(std::io::Error::other("it is there")),
-        }
-    })
-}
-
-fn create(place: &Path, operations: u32) -> Outcome {
-    let paths = files(place, operations)?;
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-    timed(operations, |number| {
-        rustix::fs::open(&paths[number as usize], flags, Mode::from_raw_mode(0o644))?;
+pub(crate) fn list(place: &Place) -> io::Result<()> {
+    let mut found = 0;
+    for entry in fs::read_dir(&place.seen)? {
+        entry?.file_type()?;
+        found += 1;
+    }
+    if found == place.operations {
         Ok(())
-    })
-}
-
-fn create_small(place: &Path, operations: u32) -> Outcome {
-    let paths = files(place, operations)?;
-    let content = [0x5a; 4096];
-    timed(operations, |number| {
-        fs::write(&paths[number as usize], content)
-    })
-}
-
-fn read_small(place: &Path, operations: u32) -> Outcome {
-    let paths = files(place, operations)?;
-    for path in &paths {
-        fs::write(path, [0x5a; 4096])?;
+    } else {
+        Err(io::Error::other("names are missing"))
     }
-    rustix::fs::sync();
-    fs::write("/proc/sys/vm/drop_caches", "3")?;
-    timed(operations, |number| {
-        fs::read(&paths[number as usize]).map(drop)
-    })
 }
 
-fn rename(place: &Path, operations: u32) -> Outcome {
-    let paths = made(place, operations)?;
-    timed(operations, |number| {
-        let path = &paths[number as usize];
-        fs::rename(path, path.with_extension("new"))
-    })
-}
-
-fn unlink(place: &Path, operations: u32) -> Outcome {
-    let paths = made(place, operations)?;
-    timed(operations, |number| {
-        fs::remove_file(&paths[number as usize])
-    })
-}
-
-fn walk(place: &Path, operations: u32) -> Outcome {
-    made(place, operations)?;
-    drop_names()?;
-    let start = Instant::now();
-    let mut seen = 0;
-    for directory in fs::read_dir(place)? {
-        for entry in fs::read_dir(directory?.path())? {
-            entry?.metadata()?;
-            seen += 1;
-        }
+pub(crate) fn read_each(place: &Place) -> io::Result<()> {
+    let mut buffer = vec![0; BLOCK];
+    for name in place.names(&place.seen) {
+        File::open(name)?.read_exact(&mut buffer)?;
     }
-    Ok(Measured {
-        operations: seen,
-        elapsed: start.elapsed(),
-    })
+    Ok(())
+}
+
+pub(crate) fn create(place: &Place) -> io::Result<()> {
+    for name in place.names(&place.seen) {
+        File::create_new(name)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn create_write_4k(place: &Place) -> io::Result<()> {
+    let buffer = vec![3; BLOCK];
+    for name in place.names(&place.seen) {
+        File::create_new(name)?.write_all(&buffer)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn mkdir(place: &Place) -> io::Result<()> {
+    for name in place.names(&place.seen) {
+        fs::create_dir(name)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn rename(place: &Place) -> io::Result<()> {
+    for name in place.names(&place.seen) {
+        fs::rename(&name, name.with_extension("renamed"))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn unlink(place: &Place) -> io::Result<()> {
+    for name in place.names(&place.seen) {
+        fs::remove_file(name)?;
+    }
+    Ok(())
+}
+
+fn write_pieces(place: &Place, size: usize) -> io::Result<()> {
+    let mut file = File::create_new(place.seen.join("new"))?;
+    let buffer = vec![5; size];
+    for _ in 0..place.operations {
+        file.write_all(&buffer)?;
+    }
+    Ok(())
+}
+
+fn filled(path: &Path, size: usize) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    let buffer = vec![1; BIG];
+    let mut left = size;
+    while left > 0 {
+        let piece = left.min(BIG);
+        file.write_all(&buffer[..piece])?;
+        left -= piece;
+    }
+    Ok(())
+}
+
+fn blocks(place: &Place) -> usize {
+    place.operations.clamp(1, BLOCKS_MAX)
+}
+
+/// Offsets of blocks in an order that no readahead foresees, the same in every run: every block
+/// before any comes again.
+fn offsets(place: &Place) -> impl Iterator<Item = u64> {
+    let count = blocks(place);
+    let mut order: Vec<u64> = (0..count as u64).collect();
+    // Fisher and Yates, with the generator of Knuth's MMIX.
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    for last in (1..count).rev() {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        order.swap(last, (state >> 33) as usize % (last + 1));
+    }
+    (0..place.operations).map(move |n| order[n % count] * BLOCK as u64)
 }

@@ -83,53 +83,63 @@ in_background() {
         serve "$@"
         return
     fi
-    mkdir -p "$2"
     SERVER_LOG[$2]=$WORK/log-$(basename "$2")
     "$THRUFS" mount -o "allow_other,log_file=${SERVER_LOG[$2]}" "$1" "$2" </dev/null || fail "thrufs mount: exit status $?"
     mountpoint -q "$2" || fail "thrufs mount returned before there was a mount"
 }
 
+# mounted POINT: by the table of mounts, asking no file system.
+mounted() { awk -v point="$1" '$2 == point { found = 1 } END { exit !found }' /proc/self/mounts; }
+
 killed_server() { # killed_server worker|supervisor|both
     rm -rf "$WORK/lower/killed" "$WORK/acknowledged"
     mkdir "$WORK/lower/killed"
-    in_background "$WORK/lower/killed" "$WORK/mnt"
-    [[ $SERVE != native ]] || { umount "$WORK/mnt"; return 0; }
+    # The bare directory lets nobody write: what is acknowledged went through the mount.
+    local bare=$WORK/bare
+    mkdir "$bare"
+    mount -t tmpfs -o mode=755 tmpfs "$bare"
+    mkdir "$bare/mnt"
+    mount -o remount,ro "$bare"
+    in_background "$WORK/lower/killed" "$bare/mnt"
+    [[ $SERVE != native ]] || { umount "$bare/mnt" "$bare"; rmdir "$bare"; return 0; }
     # Records on stable storage, each told to us once it is.
     (
         set +e
         for ((n = 1; n < 100000; n++)); do
-            printf '%07d\n' "$n" | dd of="$WORK/mnt/records" oflag=append,dsync conv=notrunc status=none \
+            printf '%07d\n' "$n" | dd of="$bare/mnt/records" oflag=append,dsync conv=notrunc status=none \
                 2>/dev/null || break
             echo "$n" >"$WORK/acknowledged"
         done
     ) &
     local writer=$! pids turn answer waited=0
     # Big writes in flight as well.
-    dd if=/dev/zero of="$WORK/mnt/big" bs=1M count=2000 status=none 2>/dev/null &
+    dd if=/dev/zero of="$bare/mnt/big" bs=1M count=2000 status=none 2>/dev/null &
     local big=$!
     sleep 1
     # Two processes hold the mount: the one with more threads is the worker.
-    mapfile -t pids < <(server_pids "$WORK/mnt")
+    mapfile -t pids < <(server_pids "$bare/mnt")
     expect "processes that hold the mount" "${#pids[@]}" 2
     case $1 in
         worker) kill -KILL "${pids[0]}" ;;
         supervisor) kill -KILL "${pids[1]}" ;;
         both)
             kill -KILL "${pids[@]}"
-            sleep 0.1
+            # Clients get errors and go.
+            wait "$writer" "$big" || true
             # With nobody left to do it, `thrufs unmount` takes the dead mount away.
-            "$THRUFS" unmount "$WORK/mnt" || fail "unmounting after both processes were killed"
+            "$THRUFS" unmount "$bare/mnt" || fail "unmounting after both processes were killed"
             ;;
     esac
     # Within two seconds the bare directory must be back, and until then errors come at once.
     for ((turn = 0; turn < 40; turn++)); do
-        answer=$(timeout -k 1 5 stat -c %d:%i "$WORK/mnt" 2>&1) && break
+        # While the mount is there, attributes that the kernel remembers may still be answered.
+        if answer=$(timeout -k 1 5 stat -c %d:%i "$bare/mnt" 2>&1) && ! mounted "$bare/mnt"; then
+            break
+        fi
         sleep 0.05
         waited=$((waited + 50))
     done
     ((turn < 40)) || fail "2 s after the $1 was killed: $answer"
-    ! awk -v point="$WORK/mnt" '$2 == point { found = 1 } END { exit !found }' /proc/self/mounts ||
-        fail "a mount is left whose server is dead"
     wait "$writer" || true
     wait "$big" || true
     local acknowledged
@@ -139,13 +149,16 @@ killed_server() { # killed_server worker|supervisor|both
     seq -f '%07.0f' 1 "$acknowledged" | cmp - "$WORK/records" || fail "acknowledged records were lost"
     # After the last clean-up, the processes of the server are all gone.
     for ((turn = 0; turn < 40; turn++)); do
-        pgrep -f "^$THRUFS mount .*$WORK/mnt\$" >/dev/null || break
+        pgrep -f "^thrufs --(supervisor|worker) .*$bare/mnt\$" >/dev/null || break
         sleep 0.05
     done
-    ! pgrep -af "^$THRUFS mount .*$WORK/mnt\$" >&2 || fail "a process of the killed server stays"
-    in_background "$WORK/lower/killed" "$WORK/mnt"
-    head -n "$acknowledged" "$WORK/mnt/records" | cmp - "$WORK/records" || fail "records read through a new mount"
-    "$THRUFS" unmount "$WORK/mnt" || fail "unmounting the second mount"
+    ! pgrep -af "^thrufs --(supervisor|worker) .*$bare/mnt\$" >&2 || fail "a process of the killed server stays"
+    in_background "$WORK/lower/killed" "$bare/mnt"
+    head -n "$acknowledged" "$bare/mnt/records" | cmp - "$WORK/records" || fail "records read through a new mount"
+    "$THRUFS" unmount "$bare/mnt" || fail "unmounting the second mount"
+    umount "$bare"
+    rmdir "$bare"
+    rm -r "$WORK/lower/killed"
     say "killed: $1: $acknowledged acknowledged records, all there; the directory was bare after $waited ms; mounted again"
 }
 
@@ -171,6 +184,7 @@ terminated_server() {
     unset "SERVER_PID[$WORK/mnt]"
     ! mountpoint -q "$WORK/mnt" || fail "still mounted after SIGTERM"
     answers "the bare directory" stat "$WORK/mnt"
+    rm -r "$WORK/lower/terminated"
     say "SIGTERM while busy: unmounted after $((SECONDS - start)) s"
 }
 
@@ -182,7 +196,7 @@ killed_client() {
         dd if=/dev/urandom of="$WORK/mnt/file-$turn" bs=256k count=100000 status=none &
         client=$!
         sleep 0.2
-        kill -KILL "$client"
+        kill -KILL "$client" || fail "the client ended before it was killed"
         wait "$client" 2>/dev/null || true
         answers "the mount after its client was killed" stat "$WORK/mnt/file-$turn"
         (($(stat -c %s "$WORK/mnt/file-$turn") > 0)) || fail "the killed client wrote nothing"

@@ -1,2 +1,78 @@
-//! Chores.
-fn main() {}
+//! The project's own chores: `cargo xtask CHORE`. One module per chore, no dependencies, so that
+//! the first chore on a fresh machine starts within seconds.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod check;
+mod fuzz;
+mod mounts;
+mod project;
+mod real;
+mod step;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+use step::Failure;
+
+const USAGE: &str = "\
+cargo xtask CHORE
+
+  setup            install what the tests use (Debian packages and crates, exact names; as root)
+  test             setup, then every test: cargo test, then the real programs
+  check            format, clippy, documentation, licences and advisories
+  real [NAME...]   the real programs of tests/real, or those named
+  fuzz [SECONDS]   every fuzz target, sharing SECONDS among them (default 60)
+  ci               check, test and fuzz
+  bench [ARG...]   the interleaved benchmark against native and libfuse (see bench/)
+  tools            list what setup installs";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((chore, rest)) = arguments.split_first() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let outcome = match (chore.as_str(), rest) {
+        ("setup", []) => tools::set_up(),
+        ("tools", []) => {
+            tools::list();
+            Ok(())
+        }
+        ("test", []) => test::run(),
+        ("check", []) => check::run(),
+        ("real", names) => tools::set_up().and_then(|()| real::run(names)),
+        ("fuzz", []) => fuzz::run("60"),
+        ("fuzz", [seconds]) => fuzz::run(seconds),
+        ("ci", []) => ci(),
+        ("bench", arguments) => bench::run(arguments),
+        ("help" | "--help" | "-h", _) => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(Failure::new(format!(
+            "no such chore: {}\n\n{USAGE}",
+            arguments.join(" ")
+        ))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What must pass before a change goes in. The cheap checks come first.
+fn ci() -> Result<(), Failure> {
+    let before = mounts::fuse_mounts()?;
+    tools::set_up()?;
+    check::run()?;
+    test::run_prepared()?;
+    fuzz::run("60")?;
+    mounts::nothing_left(&before)?;
+    println!("xtask: all checks passed");
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! Format, lints, documentation, dependencies: whatever needs no mount.
+
+use crate::project;
+use crate::step::{Failure, Step};
+use crate::tools;
+use std::path::Path;
+
+/// Runs every check, the cheapest first.
+pub(crate) fn run() -> Result<(), Failure> {
+    Step::cargo().args(["fmt", "--all", "--check"]).run()?;
+    for manifest in project::outside_manifests() {
+        of(&["fmt"], &manifest).args(["--check"]).run()?;
+    }
+    Step::cargo()
+        .args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ])
+        .run()?;
+    for manifest in project::outside_manifests() {
+        of(&["clippy", "--all-targets", "--target-dir"], &manifest)
+            .args(["--", "-D", "warnings"])
+            .run()?;
+    }
+    Step::cargo()
+        .args([
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--locked",
+            "--document-private-items",
+        ])
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .run()?;
+    deny()
+}
+
+/// A cargo command on a crate outside the workspace, built beside ours so that nothing is left in
+/// the source tree.
+fn of(words: &[&str], manifest: &Path) -> Step {
+    let mut step = Step::cargo();
+    for word in words {
+        step = step.args([word]);
+        if *word == "--target-dir" {
+            step = step.args([project::target().join("outside")]);
+        }
+    }
+    step.args([Path::new("--manifest-path"), manifest])
+}
+
+/// Licences, bans and sources must pass. Advisories must pass too, unless their database cannot be
+/// fetched: that failure alone is let through, and said.
+fn deny() -> Result<(), Failure> {
+    Step::new(tools::program("cargo-deny"))
+        .args(["--all-features", "check", "bans", "licenses", "sources"])
+        .run()?;
+    let (passed, output, errors) = Step::new(tools::program("cargo-deny"))
+        .args(["--all-features", "check", "advisories"])
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .capture()?;
+    if passed {
+        println!("xtask: no advisory against a dependency");
+        return Ok(());
+    }
+    let unreachable = errors.contains("failed to fetch advisory database");
+    if unreachable && !errors.contains("error[") {
+        println!("xtask: NOT CHECKED: advisories (their database cannot be reached from here)");
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "cargo deny check advisories:\n{output}{errors}"
+    )))
+}

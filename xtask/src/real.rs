@@ -1,0 +1,109 @@
+//! Real programs on a real mount: the scripts of `tests/real`.
+//!
+//! Each runs in a mount and process namespace of its own, under a time limit, so that whatever
+//! goes wrong in it leaves neither a mount nor a process behind.
+
+use crate::project;
+use crate::step::{Failure, Step};
+use crate::tools;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// No script may run longer, in seconds; the longest is meant to take a quarter of it.
+const SECONDS_MAX: &str = "900";
+
+/// Scripts that are no tests: what the others source, and what only runs by name.
+const NOT_TESTS: &[&str] = &["mount"];
+
+/// Runs the named scripts, or all of them; every one runs even when an earlier one failed.
+pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
+    if !tools::is_root()? {
+        return Err(Failure::new(
+            "the real programs need root: they mount file systems",
+        ));
+    }
+    if std::fs::metadata("/dev/fuse").is_err() {
+        return Err(Failure::new(
+            "the real programs need /dev/fuse (modprobe fuse)",
+        ));
+    }
+    let scripts = if names.is_empty() {
+        every_script()?
+    } else {
+        names.to_vec()
+    };
+    let server = build()?;
+    let mut table = Vec::new();
+    let mut failed = Vec::new();
+    for name in &scripts {
+        let start = Instant::now();
+        let outcome = run_one(name, &server);
+        let seconds = start.elapsed().as_secs_f64();
+        let word = if outcome.is_ok() { "ok" } else { "FAILED" };
+        table.push(format!("  {name:<16} {word:<8} {seconds:>6.1} s"));
+        if let Err(failure) = outcome {
+            eprintln!("xtask: {failure}");
+            failed.push(name.clone());
+        }
+    }
+    println!("\nreal programs:\n{}", table.join("\n"));
+    if failed.is_empty() {
+        println!("real programs: {} passed", scripts.len());
+        Ok(())
+    } else {
+        Err(Failure::new(format!(
+            "real programs that failed: {}",
+            failed.join(" ")
+        )))
+    }
+}
+
+fn every_script() -> Result<Vec<String>, Failure> {
+    let directory = project::root().join("tests/real");
+    let unreadable = |error| Failure::new(format!("{}: {error}", directory.display()));
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&directory).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|extension| extension == "sh")
+            && let Some(stem) = path.file_stem().and_then(|stem| stem.to_str())
+            && !NOT_TESTS.contains(&stem)
+        {
+            names.push(stem.to_owned());
+        }
+    }
+    names.sort();
+    if names.is_empty() {
+        return Err(Failure::new(format!("{}: no scripts", directory.display())));
+    }
+    Ok(names)
+}
+
+/// The command as users get it: what is measured and stressed here is the release build.
+fn build() -> Result<PathBuf, Failure> {
+    Step::cargo()
+        .args(["build", "--release", "--locked", "--bin", "thrufs"])
+        .run()?;
+    Ok(project::target().join("release/thrufs"))
+}
+
+fn run_one(name: &str, server: &PathBuf) -> Result<(), Failure> {
+    let script = project::root()
+        .join("tests/real")
+        .join(format!("{name}.sh"));
+    if !script.exists() {
+        return Err(Failure::new(format!(
+            "no such script: {}",
+            script.display()
+        )));
+    }
+    Step::new("timeout")
+        .args(["--kill-after=10", SECONDS_MAX])
+        .args(["unshare", "--mount", "--propagation", "private"])
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
+        .args([script])
+        .env("THRUFS", server)
+        .env("TOOLS", project::tools().join("bin"))
+        .env("PROJECT", project::root())
+        .without_env("CARGO_TARGET_DIR")
+        .run()
+}

@@ -1,0 +1,105 @@
+//! Running a program as a step of a chore: said before, timed, and loud when it fails.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Why a chore stopped.
+#[derive(Debug)]
+pub(crate) struct Failure(String);
+
+impl Failure {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        Failure(why.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A program to run, with its output going where ours goes and nothing to read from.
+pub(crate) struct Step(Command);
+
+impl Step {
+    pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
+        let mut command = Command::new(program);
+        command
+            .stdin(Stdio::null())
+            .current_dir(crate::project::root());
+        Step(command)
+    }
+
+    /// The cargo that runs us, so that a `+toolchain` holds for the whole chore.
+    pub(crate) fn cargo() -> Self {
+        Step::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    }
+
+    pub(crate) fn args<I, S>(mut self, arguments: I) -> Self
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        self.0.args(arguments);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.0.env(name, value);
+        self
+    }
+
+    pub(crate) fn without_env(mut self, name: &str) -> Self {
+        self.0.env_remove(name);
+        self
+    }
+
+    fn words(&self) -> String {
+        let program = Path::new(self.0.get_program());
+        let mut words = program
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        for argument in self.0.get_args() {
+            words.push(' ');
+            words.push_str(&argument.to_string_lossy());
+        }
+        words
+    }
+
+    /// Runs it and fails unless it succeeds.
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
+        let words = self.words();
+        println!("\n$ {words}");
+        let start = Instant::now();
+        let status = self
+            .0
+            .status()
+            .map_err(|error| Failure::new(format!("cannot run {words}: {error}")))?;
+        println!("[{:.1} s] {words}", start.elapsed().as_secs_f64());
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Failure::new(format!("{words}: {status}")))
+        }
+    }
+
+    /// Runs it silently: whether it succeeded, its standard output, its standard error.
+    pub(crate) fn capture(mut self) -> Result<(bool, String, String), Failure> {
+        let words = self.words();
+        let output = self
+            .0
+            .output()
+            .map_err(|error| Failure::new(format!("cannot run {words}: {error}")))?;
+        Ok((
+            output.status.success(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        ))
+    }
+}

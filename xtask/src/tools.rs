@@ -1,0 +1,170 @@
+//! Everything that the tests use and cargo does not build: one table for Debian, one for crates.io.
+
+use crate::project;
+use crate::step::{Failure, Step};
+use std::os::unix::fs::MetadataExt;
+
+/// A Debian package, and what is done with it.
+struct Package {
+    name: &'static str,
+    purpose: &'static str,
+}
+
+const fn package(name: &'static str, purpose: &'static str) -> Package {
+    Package { name, purpose }
+}
+
+const PACKAGES: &[Package] = &[
+    package("acl", "setfacl, getfacl: the tar and rsync round trips"),
+    package("attr", "setfattr, getfattr: the same"),
+    package("dbench", "a file server's load"),
+    package(
+        "e2fsprogs",
+        "mkfs.ext4, chattr: lower file systems on loop images",
+    ),
+    package("fio", "reads and writes with verification"),
+    package("fsmark", "fs_mark: many small files, synced"),
+    package("fuse3", "fusermount3: mounting without root"),
+    package("g++", "libFuzzer, built by the fuzz targets"),
+    package(
+        "gcc",
+        "a C project built on the mount; struct sizes of the kernel's header",
+    ),
+    package("git", "clone, checkout, gc, fsck on the mount"),
+    package("libacl1-dev", "pjdfstest links with it"),
+    package("libc6-dev", "the same C project"),
+    package("libcap2-bin", "setcap: clearing security.capability"),
+    package("linux-libc-dev", "the kernel's header of the wire format"),
+    package("make", "the C project again"),
+    package("mount", "mount, umount, losetup"),
+    package("postmark", "a mail server's load"),
+    package("procps", "counting processes and memory"),
+    package("rsync", "both ways across the mount"),
+    package("sqlite3", "two writers in WAL mode"),
+    package("strace", "system calls per request"),
+    package("stress-ng", "its file system class"),
+    package("tar", "round trips with everything a file can have"),
+    package("util-linux", "unshare, prlimit, flock"),
+];
+
+/// A program from crates.io, pinned.
+struct Program {
+    krate: &'static str,
+    version: &'static str,
+    arguments: &'static [&'static str],
+    purpose: &'static str,
+}
+
+const PROGRAMS: &[Program] = &[
+    Program {
+        krate: "cargo-deny",
+        version: "0.20.2",
+        // Without its own TLS and git stacks it builds in a fraction of the time; the advisory
+        // database is then fetched with the git program.
+        arguments: &["--no-default-features"],
+        purpose: "licences, sources, bans, advisories",
+    },
+    Program {
+        krate: "fsx",
+        version: "0.3.2",
+        arguments: &["--config", "profile.dev.opt-level=2"],
+        purpose: "random file operations, every read verified",
+    },
+    Program {
+        krate: "pjdfstest",
+        version: "0.2.2",
+        arguments: &[],
+        purpose: "POSIX, call by call",
+    },
+];
+
+/// Prints the tables.
+pub(crate) fn list() {
+    for package in PACKAGES {
+        println!("debian     {:<24} {}", package.name, package.purpose);
+    }
+    for program in PROGRAMS {
+        let name = format!("{}@{}", program.krate, program.version);
+        println!("crates.io  {name:<24} {}", program.purpose);
+    }
+}
+
+/// Installs whatever of the tables is missing. Costs well under a second when nothing is.
+pub(crate) fn set_up() -> Result<(), Failure> {
+    let missing = missing_packages()?;
+    if !missing.is_empty() {
+        println!("xtask: installing from Debian: {}", missing.join(" "));
+        if !is_root()? {
+            return Err(Failure::new(format!(
+                "root is needed to install: apt-get install --no-install-recommends {}",
+                missing.join(" ")
+            )));
+        }
+        let quiet = |step: Step| step.env("DEBIAN_FRONTEND", "noninteractive");
+        quiet(Step::new("apt-get")).args(["-qq", "update"]).run()?;
+        quiet(Step::new("apt-get"))
+            .args(["-qq", "-y", "--no-install-recommends", "install"])
+            .args(&missing)
+            .run()?;
+    }
+    for program in PROGRAMS {
+        install(program)?;
+    }
+    Ok(())
+}
+
+/// The path of a program that [`set_up`] installed from crates.io.
+pub(crate) fn program(name: &str) -> std::path::PathBuf {
+    project::tools().join("bin").join(name)
+}
+
+/// Whether we are root, by who owns our own entry in /proc.
+pub(crate) fn is_root() -> Result<bool, Failure> {
+    let own = std::fs::metadata("/proc/self")
+        .map_err(|error| Failure::new(format!("cannot look at /proc/self: {error}")))?;
+    Ok(own.uid() == 0)
+}
+
+fn missing_packages() -> Result<Vec<&'static str>, Failure> {
+    let (_, installed, _) = Step::new("dpkg-query")
+        .args(["-W", "-f", "${db:Status-Status} ${Package}\n"])
+        .args(PACKAGES.iter().map(|package| package.name))
+        .capture()
+        .map_err(|failure| {
+            let names: Vec<_> = PACKAGES.iter().map(|package| package.name).collect();
+            Failure::new(format!(
+                "{failure}\nThis is not Debian: install what these packages hold by hand: {}",
+                names.join(" ")
+            ))
+        })?;
+    let has = |name: &str| {
+        installed
+            .lines()
+            .any(|line| line == format!("installed {name}"))
+    };
+    Ok(PACKAGES
+        .iter()
+        .map(|package| package.name)
+        .filter(|name| !has(name))
+        .collect())
+}
+
+fn install(wanted: &Program) -> Result<(), Failure> {
+    let record = project::tools().join(".crates.toml");
+    let installed = std::fs::read_to_string(record).unwrap_or_default();
+    let entry = format!("\"{} {} (", wanted.krate, wanted.version);
+    if installed.contains(&entry) && program(wanted.krate).exists() {
+        return Ok(());
+    }
+    Step::cargo()
+        .args(["install", "--quiet", "--debug", "--locked", "--force", "--version", wanted.version, "--root"])
+        .args([project::tools()])
+        .args(wanted.arguments)
+        .args([wanted.krate])
+        // A tool's build must not land among our own, nor inherit the flags of a fuzz build.
+        .without_env("CARGO_TARGET_DIR")
+        .without_env("RUSTFLAGS")
+        // Optimising costs minutes and saves seconds, except for fsx, which compares bytes.
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .run()
+}
