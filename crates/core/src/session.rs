@@ -42,8 +42,8 @@ pub struct Threads {
     /// How many; one for each CPU that the process may use when none is given.
     pub readers: Option<NonZeroUsize>,
     /// Follow the load: one reader at first, which is bound to a CPU when it has much to do, and up
-    /// to `readers` while requests wait. Faster for a single caller on a machine that is busy
-    /// otherwise, slower on one that is idle, where caller and reader stay apart.
+    /// to `readers` while requests wait. Meant for a single caller on a machine that is busy
+    /// otherwise; on one that is idle, caller and reader can stay on different CPUs.
     pub follow_load: bool,
     /// Bind each to a CPU of its own.
     pub pin: bool,
