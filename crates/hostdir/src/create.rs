@@ -2,7 +2,7 @@
 
 use crate::attributes::decode_device;
 use crate::files::lower_flags;
-use crate::host::Host;
+use crate::host::{Host, opened_identity};
 use crate::inode::{Inode, Place};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use std::ffi::CStr;
@@ -198,7 +198,7 @@ impl Host {
         let name = component(name)?;
         let parent = self.nodes.get(parent)?;
         let descriptor = self.descriptor(&parent)?;
-        let victim = self.hold_if_unfindable(&parent, descriptor.as_fd(), name);
+        let victim = self.hold_without_handles(&parent, descriptor.as_fd(), name);
         let flags = if directory {
             AtFlags::REMOVEDIR
         } else {
@@ -213,7 +213,7 @@ impl Host {
 
     /// For mounts without file handles: the inode behind a name that is about to go, made to hold
     /// its descriptor, since nothing else will lead to it. `None` where that is not needed.
-    fn hold_if_unfindable(
+    fn hold_without_handles(
         &self,
         parent: &Arc<Inode>,
         parent_fd: BorrowedFd<'_>,
@@ -222,8 +222,19 @@ impl Host {
         if parent.mount().has_handles() {
             return None;
         }
+        self.hold(parent, parent_fd, name)
+    }
+
+    /// The inode behind a name, made to hold its descriptor; `None` when the kernel does not know
+    /// it.
+    fn hold(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Option<Arc<Inode>> {
         let (fd, stat) = self.open_component(parent_fd, name).ok()?;
-        let identity = crate::host::numbered(parent.mount().index(), &stat);
+        let identity = opened_identity(parent.mount(), &fd, &stat).ok()?;
         let inode = self.nodes.find(&identity)?;
         self.descriptors.keep(&inode, fd);
         Some(inode)
@@ -244,9 +255,22 @@ impl Host {
         let from_descriptor = self.descriptor(&from)?;
         let to_descriptor = self.descriptor(&to)?;
         let (from_fd, to_fd) = (from_descriptor.as_fd(), to_descriptor.as_fd());
-        let moved = self.hold_if_unfindable(&from, from_fd, name);
-        let replaced = self.hold_if_unfindable(&to, to_fd, new_name);
         let flags = RenameFlags::from_bits_retain(flags);
+        if to.mount().has_handles() && flags.is_empty() {
+            // Who replaces a file again and again has clients that know the one before, and are
+            // about to open it. The kernel looks up the name once more when that fails, but no
+            // third time. So it must not fail: what is replaced stays within reach.
+            match rustix::fs::renameat_with(from_fd, name, to_fd, new_name, RenameFlags::NOREPLACE)
+            {
+                // Something is there, or the lower file system does not know the flag.
+                Err(rustix::io::Errno::EXIST | rustix::io::Errno::INVAL) => {
+                    self.hold(&to, to_fd, new_name);
+                }
+                renamed => return Ok(renamed?),
+            }
+        }
+        let moved = self.hold_without_handles(&from, from_fd, name);
+        let replaced = self.hold_without_handles(&to, to_fd, new_name);
         rustix::fs::renameat_with(from_fd, name, to_fd, new_name, flags)?;
         let place = |parent: &Arc<Inode>, name: &CStr| {
             Some(Box::new(Place {

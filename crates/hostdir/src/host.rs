@@ -7,7 +7,7 @@ use crate::directories::OpenDirectory;
 use crate::files::OpenFile;
 use crate::identity::Identity;
 use crate::inode::{Descriptor, Inode};
-use crate::mounts::Mounts;
+use crate::mounts::{LowerMount, Mounts};
 use crate::nodes::{NewInode, Nodes};
 use crate::slots::Slots;
 use crate::statistics::Statistics;
@@ -132,7 +132,13 @@ impl HostDir {
         } else {
             0
         });
-        let identity = root_identity(&mount, root_fd.as_fd()).map_err(system("stat the source"))?;
+        let stat = {
+            let flags = AtFlags::EMPTY_PATH;
+            rustix::fs::statx(&root_fd, c"", flags, BASIC | StatxFlags::BTIME)
+                .map_err(|errno| system("stat the source")(errno.into()))?
+        };
+        let identity =
+            opened_identity(&mount, &root_fd, &stat).map_err(system("identify the source"))?;
         let new = NewInode {
             identity,
             mount: &mount,
@@ -379,24 +385,14 @@ impl Host {
             self.mounts
                 .enter(stat.stx_mnt_id, parent, parent_fd, name)?
         };
-        let identity = if mount.has_handles() {
-            let mut buffer = FileHandleBuf::default();
-            let flags = libc::AT_EMPTY_PATH as u32;
-            handle::name_to_handle(&fd, c"", flags, &mut buffer)?;
-            return self.enter_node(
-                Identity::by_handle(mount.index(), &buffer),
-                &mount,
-                stat,
-                Some((fd, None)),
-            );
-        } else {
-            numbered(mount.index(), &stat)
-        };
-        let place = crate::inode::Place {
-            parent: Arc::clone(parent),
-            name: name.to_owned(),
-        };
-        self.enter_node(identity, &mount, stat, Some((fd, Some(Box::new(place)))))
+        let identity = opened_identity(&mount, &fd, &stat)?;
+        let place = (!mount.has_handles()).then(|| {
+            Box::new(crate::inode::Place {
+                parent: Arc::clone(parent),
+                name: name.to_owned(),
+            })
+        });
+        self.enter_node(identity, &mount, stat, Some((fd, place)))
     }
 
     /// Counts a lookup of the file that an open descriptor stands for, found as `name` in `parent`
@@ -410,16 +406,9 @@ impl Host {
         let mount = parent.mount();
         let mask = BASIC | StatxFlags::BTIME;
         let stat = rustix::fs::statx(fd.as_fd(), c"", AtFlags::EMPTY_PATH, mask)?;
+        let identity = opened_identity(mount, fd.as_fd(), &stat)?;
         if mount.has_handles() {
-            let mut buffer = FileHandleBuf::default();
-            let flags = libc::AT_EMPTY_PATH as u32;
-            handle::name_to_handle(fd.as_fd(), c"", flags, &mut buffer)?;
-            return self.enter_node(
-                Identity::by_handle(mount.index(), &buffer),
-                mount,
-                stat,
-                None,
-            );
+            return self.enter_node(identity, mount, stat, None);
         }
         let place = name.map(|name| {
             Box::new(crate::inode::Place {
@@ -428,18 +417,13 @@ impl Host {
             })
         });
         let path_fd = self.reopen(fd.as_fd(), libc::O_PATH)?;
-        self.enter_node(
-            numbered(mount.index(), &stat),
-            mount,
-            stat,
-            Some((path_fd, place)),
-        )
+        self.enter_node(identity, mount, stat, Some((path_fd, place)))
     }
 
     fn enter_node(
         &self,
         identity: Identity,
-        mount: &Arc<crate::mounts::LowerMount>,
+        mount: &Arc<LowerMount>,
         stat: Statx,
         held: Option<(OwnedFd, Option<Box<crate::inode::Place>>)>,
     ) -> Result<(Arc<Inode>, Statx)> {
@@ -458,6 +442,16 @@ impl Host {
     }
 }
 
+/// The identity of an inode on `mount` that is open, and whose attributes are `stat`.
+pub(crate) fn opened_identity(mount: &LowerMount, fd: impl AsFd, stat: &Statx) -> Result<Identity> {
+    if !mount.has_handles() {
+        return Ok(numbered(mount.index(), stat));
+    }
+    let mut buffer = FileHandleBuf::default();
+    handle::name_to_handle(fd, c"", libc::AT_EMPTY_PATH as u32, &mut buffer)?;
+    Ok(Identity::by_handle(mount.index(), &buffer))
+}
+
 /// The identity of an inode without a file handle.
 pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
     Identity::by_number(
@@ -465,17 +459,6 @@ pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
         stat.stx_ino,
         (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
     )
-}
-
-fn root_identity(mount: &crate::mounts::LowerMount, fd: impl AsFd) -> Result<Identity> {
-    let fd = fd.as_fd();
-    if mount.has_handles() {
-        let mut buffer = FileHandleBuf::default();
-        handle::name_to_handle(fd, c"", libc::AT_EMPTY_PATH as u32, &mut buffer)?;
-        return Ok(Identity::by_handle(mount.index(), &buffer));
-    }
-    let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, BASIC | StatxFlags::BTIME)?;
-    Ok(numbered(mount.index(), &stat))
 }
 
 /// Half of what the process may open; the other half is for clients' open files.
