@@ -66,6 +66,8 @@ pub(crate) struct MountConfig {
     /// How the directory is served.
     pub(crate) serving: Config,
     pub(crate) threads: Option<usize>,
+    /// Whether a reader may be paired with its only caller.
+    pub(crate) pairing: bool,
     pub(crate) foreground: bool,
     pub(crate) stop_timeout: Duration,
     /// Directives for the log; the environment decides when there are none.
@@ -97,6 +99,7 @@ impl MountConfig {
             subtype: "thrufs".to_owned(),
             serving: Config::default(),
             threads: None,
+            pairing: true,
             foreground: false,
             stop_timeout: STOP_TIMEOUT,
             log: None,
@@ -159,6 +162,8 @@ impl MountConfig {
             OptionId::Locks => self.serving.locks = Locks::Local,
             OptionId::Export => self.serving.export = true,
             OptionId::NoExport => self.serving.export = false,
+            OptionId::Pairing => self.pairing = true,
+            OptionId::NoPairing => self.pairing = false,
             OptionId::Threads => self.threads = usize::try_from(count(value)?).ok(),
             OptionId::MaxWrite => self.serving.max_write = Some(parse_bytes(value).map_err(bad)?),
             OptionId::MaxBackground => {
@@ -297,7 +302,7 @@ mod tests {
         let config = resolved(
             "ro,suid,dev,noexec,nosymfollow,noatime,nodiratime,sync,allow_other,\
              fsname=a\\,b,subtype=x,cache=always,entry_timeout=1.5,attr_timeout=2,\
-             negative_timeout=0,writeback,noacl,locks=shared,export,threads=3,max_write=64K,\
+             negative_timeout=0,writeback,noacl,locks=shared,export,threads=3,nopairing,max_write=64K,\
              max_background=7,max_readahead=32K,descriptors=99,stop_timeout=0.5,log=debug,\
              log_file=/l,uidmap=0:1000:10,uidmap=10:0:1,gid=5",
         )
@@ -313,6 +318,7 @@ mod tests {
             synchronous: true,
         };
         assert_eq!(config.attributes, attributes);
+        assert!(!config.pairing);
         let serving = &config.serving;
         assert!(serving.read_only && serving.allow_other && serving.writeback && serving.export);
         assert!(!serving.acl && serving.xattr);

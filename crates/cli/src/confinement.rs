@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, pivot_root, setrlimit};
 use rustix::thread::CapabilitySet;
 use std::io;
 use std::path::Path;
-use thrufs_sys::cred;
+use thrufs_sys::{cred, sched};
 
 /// What serving needs: to act as the caller, to reach every file, to keep owners, modes, devices,
 /// attributes and leases as they are, `trusted.*` and unmounting.
@@ -44,16 +44,23 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// Drops the capabilities that serving does not need, for good.
+/// Drops the capabilities that serving does not need, for good. With `pairing`, threads can come back
+/// from the idle class afterwards ([`Threads::pair`](thrufs::session::Threads::pair)): by a limit,
+/// or where that cannot be raised (a container without CAP_SYS_RESOURCE), by CAP_SYS_NICE.
 ///
 /// # Errors
 ///
 /// None that a root process is known to get.
-pub(crate) fn drop_privileges() -> io::Result<()> {
+pub(crate) fn drop_privileges(pairing: bool) -> io::Result<()> {
+    let kept = if pairing && sched::allow_leaving_idle().is_err() {
+        KEPT.union(CapabilitySet::SYS_NICE)
+    } else {
+        KEPT
+    };
     // The bit that says so can be set with a capability that goes, and the file system relies on it.
     cred::keep_capabilities_on_setuid()?;
     // Setting the bounding set needs one of those that go: it goes in the same call, last.
-    cred::drop_from_all_sets(CapabilitySet::all().difference(KEPT))?;
+    cred::drop_from_all_sets(CapabilitySet::all().difference(kept))?;
     cred::no_new_privs()?;
     Ok(())
 }

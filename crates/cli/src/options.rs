@@ -61,6 +61,8 @@ pub(crate) enum OptionId {
     Export,
     NoExport,
     Threads,
+    Pairing,
+    NoPairing,
     MaxWrite,
     MaxBackground,
     MaxReadahead,

@@ -61,13 +61,13 @@ fn serve(
     confinement::raise_descriptor_limit();
     let privileged = mounting::is_privileged();
     if privileged {
-        confinement::drop_privileges()?;
+        confinement::drop_privileges(config.pairing)?;
     }
     thrufs_sys::proc_fd::prepare()?;
     let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone())?);
     let threads = Threads {
         readers: config.threads.and_then(NonZeroUsize::new),
-        ..Threads::default()
+        pair: config.pairing,
     };
     let session_config = SessionConfig {
         threads,

@@ -50,6 +50,7 @@ pub(crate) struct Events {
     pub(crate) deferred: AtomicU64,
     pub(crate) blocked_inline: AtomicU64,
     pub(crate) displaced: AtomicU64,
+    pub(crate) pairs: AtomicU64,
     pub(crate) lock_waiters_refused: AtomicU64,
     pub(crate) panics: AtomicU64,
     pub(crate) replies_refused: AtomicU64,

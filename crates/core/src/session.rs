@@ -37,16 +37,25 @@ use std::time::{Duration, Instant};
 use thrufs_sys::signal::install_interrupt_handler;
 
 /// The threads that read requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
     /// How many; one for each CPU that the process may use when none is given.
     pub readers: Option<NonZeroUsize>,
-    /// Follow the load: one reader at first, which is bound to a CPU when it has much to do, and up
-    /// to `readers` while requests wait. Meant for a single caller on a machine that is busy
-    /// otherwise; on one that is idle, caller and reader can stay on different CPUs.
-    pub follow_load: bool,
-    /// Bind each to a CPU of its own.
-    pub pin: bool,
+    /// While a single caller has many small requests, let one reader serve it, on the caller's CPU:
+    /// neither then wakes an idle CPU. On unless said otherwise. It needs procfs, several CPUs and,
+    /// since that reader gives way to other threads and has to be brought back when that goes too
+    /// far, CAP_SYS_NICE or an `RLIMIT_NICE` of 20
+    /// ([`allow_leaving_idle`](thrufs_sys::sched::allow_leaving_idle)); without, it does not happen.
+    pub pair: bool,
+}
+
+impl Default for Threads {
+    fn default() -> Threads {
+        Threads {
+            readers: None,
+            pair: true,
+        }
+    }
 }
 
 impl Threads {
@@ -190,7 +199,7 @@ impl<F: FileSystem> Session<F> {
         let connection = Arc::new(Connection {
             dispatcher,
             device,
-            tasks: crate::transport::dev::open_tasks(),
+            processes: crate::transport::dev::open_processes(),
             config,
             control,
         });

@@ -20,8 +20,8 @@ use std::sync::Arc;
 pub(crate) struct Connection<F> {
     pub(crate) dispatcher: Dispatcher<F>,
     pub(crate) device: OwnedFd,
-    /// See [`dev::open_tasks`].
-    pub(crate) tasks: Option<OwnedFd>,
+    /// See [`dev::open_processes`].
+    pub(crate) processes: Option<OwnedFd>,
     pub(crate) config: SessionConfig,
     pub(crate) control: Arc<Control>,
 }

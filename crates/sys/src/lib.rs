@@ -40,6 +40,7 @@ pub mod lock;
 pub mod mount;
 pub mod proc_fd;
 pub mod process;
+pub mod sched;
 pub mod signal;
 pub mod xattr;
 

@@ -475,6 +475,31 @@ pub(crate) const OPTIONS: &[MountOption] = &[
         "threads that read requests",
         "One for each processor unless given.",
     ),
+    MountOption {
+        family: "pairing",
+        default: "on",
+        ..row(
+            OptionId::Pairing,
+            "pairing",
+            Value::None,
+            Group::Speed,
+            "serve a lone caller from its own processor",
+            "While a single program asks much, one thread serves it, on the same processor: neither \
+             has to wake an idle one. Only where a server may change how its threads are scheduled, \
+             as root's may.",
+        )
+    },
+    MountOption {
+        family: "pairing",
+        ..row(
+            OptionId::NoPairing,
+            "nopairing",
+            Value::None,
+            Group::Speed,
+            "leave it to the scheduler where threads run",
+            "",
+        )
+    },
     row(
         OptionId::MaxWrite,
         "max_write",

@@ -91,6 +91,8 @@ figures! {
     blocked_inline from event: "slept on a reader",
     /// Readers that were found stuck in a request and replaced.
     displaced from event: "readers replaced",
+    /// Times that a reader was paired with its only caller.
+    pairs from event: "readers paired",
     /// Blocking locks that were refused with ENOLCK, because too many waited.
     lock_waiters_refused from event: "locks refused",
     /// Panics caught in the file system.

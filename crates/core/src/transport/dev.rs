@@ -12,12 +12,14 @@
 //! **Who gets stuck.** Requests that nobody expected to sleep, and that do, are found by the
 //! [`steward`], which takes the role from a thread that has had it for milliseconds without reading.
 //!
+//! **Where readers run.** A caller that is alone and its reader share a CPU ([`pairing`]).
+//!
 //! **Memory.** Buffers are address space until they are touched. A seat that stands by gives back
 //! what lies beyond the first pages.
 
 mod crew;
-mod pace;
-mod placement;
+mod pairing;
+mod scheduling;
 mod seat;
 mod steward;
 
@@ -29,16 +31,18 @@ use crate::metrics::bump;
 use crate::notify::mark_serving_thread;
 use crate::session::End;
 use crew::{Aside, Crew, Member, Next};
-use pace::Pace;
 use seat::Seat;
 use std::io;
 use std::sync::Arc;
 use thrufs_sys::signal::{block, interrupt_signal, unblock};
 
-/// What can be seen of this process's own threads, for those who look after them. To be opened before
-/// the process gives up its view of the tree.
-pub(crate) fn open_tasks() -> Option<std::os::fd::OwnedFd> {
-    placement::open_tasks()
+/// Requests and replies of so many bytes take longer to copy than threads to wake.
+const LARGE_BYTES: usize = 32 << 10;
+
+/// A view of this process's own threads and of callers, for those who look after them. To be opened
+/// before the process gives up its view of the tree.
+pub(crate) fn open_processes() -> Option<std::os::fd::OwnedFd> {
+    scheduling::open_processes()
 }
 
 /// The threads of a session on `/dev/fuse`.
@@ -55,15 +59,16 @@ impl Transport for Dev {
             Box::new(move |crew: &Arc<Crew>, member: &Arc<Member>| spawn(&connection, crew, member))
         };
         let control = Arc::clone(&connection.control);
-        let tasks = connection
-            .tasks
+        let processes = connection
+            .processes
             .as_ref()
-            .and_then(|tasks| tasks.try_clone().ok());
+            .and_then(|processes| processes.try_clone().ok());
         let crew = Arc::new(Crew::new(
             config,
             control,
             Arc::clone(metrics),
-            tasks,
+            processes,
+            connection.device.try_clone()?,
             spawner,
         ));
         steward::start(&crew)?;
@@ -125,7 +130,6 @@ fn spawn<F: FileSystem>(
         .spawn(move || {
             confine_signals();
             mark_serving_thread();
-            crew.place(&member);
             member.begin();
             // Last, also when this thread panics: whoever sees no thread left may rely on that.
             let _count = count;
@@ -140,7 +144,6 @@ fn spawn<F: FileSystem>(
                 crew,
                 member,
                 seat,
-                pace: Pace::default(),
             }
             .serve();
         })?;
@@ -166,7 +169,6 @@ struct Worker<'a, F> {
     crew: &'a Arc<Crew>,
     member: &'a Arc<Member>,
     seat: Seat,
-    pace: Pace,
 }
 
 impl<F: FileSystem> Worker<'_, F> {
@@ -176,16 +178,17 @@ impl<F: FileSystem> Worker<'_, F> {
                 Ok(length) => length,
                 Err(errno) => match self.read_failed(errno) {
                     Some(end) => return self.connection.control.stop(end),
-                    None => continue,
+                    None if self.member.is_reader() => continue,
+                    // Called off.
+                    None => 0,
                 },
             };
-            self.member.take_up(self.crew);
-            let waiting = || self.seat.is_request_waiting();
-            let others_busy = || self.crew.others_busy(self.member);
-            let advice = self.pace.read(waiting, others_busy);
-            self.carry_out(length);
-            if self.member.put_down() && self.crew.follow(self.member, advice) {
-                continue;
+            if length > 0 {
+                self.member.take_up(self.crew, self.seat.caller(length));
+                self.carry_out(length);
+                if self.member.put_down() {
+                    continue;
+                }
             }
             match self.crew.rejoin(self.member, || self.seat.release_memory()) {
                 Next::Read => {}
@@ -208,6 +211,9 @@ impl<F: FileSystem> Worker<'_, F> {
 
     /// Carries out the request of `length` bytes in the seat, and answers it.
     fn carry_out(&mut self, length: usize) {
+        if length >= LARGE_BYTES {
+            self.member.is_large();
+        }
         let dispatcher = &self.connection.dispatcher;
         let (request, reply) = self.seat.buffers(length);
         match dispatcher.dispatch(request, reply, false) {
@@ -246,6 +252,9 @@ impl<F: FileSystem> Worker<'_, F> {
     }
 
     fn send(&self, request: usize, reply: usize) {
+        if reply >= LARGE_BYTES {
+            self.member.is_large();
+        }
         let Err(errno) = self.seat.write(reply) else {
             return;
         };

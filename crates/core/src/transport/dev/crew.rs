@@ -12,8 +12,8 @@
 //!    └───────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Readers are kept at a number ([`super::pace`] finds it, or it was given) while members come and go. Two rules keep hand-overs rare:
-//! whoever goes away calls a reader in only when no other reader is idle (the steward sees to it
+//! Readers are kept at a number while members come and go; it is one while a reader is paired with
+//! its caller ([`super::pairing`]). Two rules keep hand-overs rare: whoever goes away calls a reader in only when no other reader is idle (the steward sees to it
 //! later if that was too sparing), and whoever comes back takes the first place that is free. A
 //! member that goes away to wait for a lock, which may be for ever, is always replaced.
 //!
@@ -24,12 +24,16 @@
 //! which the member finds out when it puts its request down. So a request costs two atomic
 //! operations on a cache line of the member's own, and no lock.
 
-use super::pace::Advice;
-use super::placement::{Placement, allowed_cpus, pin_to_cpu, unpin, wants_cpu};
+mod pair;
+
+pub(super) use pair::Matchmaker;
+
+use super::scheduling::{allowed_cpus, wants_cpu};
 use crate::dispatch::Wait;
 use crate::metrics::{Metrics, bump};
 use crate::session::SessionConfig;
 use crate::session::control::Control;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::thread::CpuSet;
 use std::fmt;
 use std::io;
@@ -64,6 +68,12 @@ pub(super) struct Member {
     seen: AtomicU64,
     seen_times: AtomicU32,
     number: usize,
+    /// How many requests had a caller; who that was last, as requests name callers; how often it was
+    /// another than before; how many requests carried much data. Written by the member alone.
+    asked: AtomicU64,
+    caller: AtomicU32,
+    changes: AtomicU64,
+    large: AtomicU64,
     /// What the member is away for, a `Wait` and one more; changed under the roster's lock.
     away: AtomicU8,
     thread: OnceLock<(Thread, ThreadId)>,
@@ -88,8 +98,15 @@ impl Member {
             .set((std::thread::current(), current_thread_id()));
     }
 
-    /// A request was read.
-    pub(super) fn take_up(&self, crew: &Crew) {
+    /// A request was read, of the caller with this number; zero for those of the kernel itself.
+    pub(super) fn take_up(&self, crew: &Crew, caller: u32) {
+        if caller != 0 {
+            count(&self.asked);
+            if caller != self.caller.load(Ordering::Relaxed) {
+                self.caller.store(caller, Ordering::Relaxed);
+                count(&self.changes);
+            }
+        }
         let word = self.word.load(Ordering::Relaxed);
         // Ordered before the look at `armed`: the steward lowers that flag first and looks at the
         // words after, so that one of the two sees the other.
@@ -98,6 +115,11 @@ impl Member {
         if !crew.armed.load(Ordering::SeqCst) {
             crew.arm();
         }
+    }
+
+    /// The request in hand carries much data.
+    pub(super) fn is_large(&self) {
+        count(&self.large);
     }
 
     /// The request was answered. False when the role of reader was taken or given away meanwhile.
@@ -112,24 +134,24 @@ impl Member {
 
     /// Whether the member, busy with the request of `word`, has been for too long. Asked by the
     /// steward alone, at every look.
-    fn is_stuck(&self, word: u64, tasks: Option<BorrowedFd<'_>>) -> bool {
+    fn is_stuck(&self, word: u64, processes: Option<BorrowedFd<'_>>) -> bool {
         if self.seen.swap(word, Ordering::Relaxed) != word {
             self.seen_times.store(0, Ordering::Relaxed);
             return false;
         }
         let times = self.seen_times.fetch_add(1, Ordering::Relaxed) + 1;
-        times >= RUNNING_LOOKS || !self.wants_cpu(tasks)
+        times >= RUNNING_LOOKS || !self.wants_cpu(processes)
     }
 
     /// Whether the thread is running or would if there were a CPU for it: then it does not sleep in
     /// its request, and another thread would get no further.
-    fn wants_cpu(&self, tasks: Option<BorrowedFd<'_>>) -> bool {
+    fn wants_cpu(&self, processes: Option<BorrowedFd<'_>>) -> bool {
         self.thread
             .get()
-            .is_none_or(|(_, id)| wants_cpu(tasks, *id))
+            .is_none_or(|(_, id)| wants_cpu(processes, *id))
     }
 
-    fn is_reader(&self) -> bool {
+    pub(super) fn is_reader(&self) -> bool {
         self.word.load(Ordering::SeqCst) & READER != 0
     }
 
@@ -138,6 +160,11 @@ impl Member {
         let word = self.word.load(Ordering::Relaxed) & !BUSY;
         self.word.store(word | READER, Ordering::SeqCst);
     }
+}
+
+/// Adds one to a counter that only the calling thread writes.
+fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 /// Whether a member may carry out a request that sleeps.
@@ -161,15 +188,14 @@ type Spawner = Box<dyn Fn(&Arc<Crew>, &Arc<Member>) -> io::Result<()> + Send + S
 /// All members, and the rules by which they change places.
 pub(super) struct Crew {
     config: SessionConfig,
-    /// Most readers; the number itself when it was given.
-    readers_max: usize,
-    /// Whether the number follows the load.
-    adapts: bool,
-    /// The roster's `readers` and more than one, for a look without the lock.
-    several: AtomicBool,
+    /// How many readers there are unless one is paired.
+    readers_wanted: usize,
     control: Arc<Control>,
     metrics: Arc<Metrics>,
-    tasks: Option<OwnedFd>,
+    /// See [`super::open_processes`].
+    processes: Option<OwnedFd>,
+    /// To ask whether requests wait.
+    device: OwnedFd,
     /// The CPUs that the session may use.
     allowed: CpuSet,
     spawner: Spawner,
@@ -203,25 +229,22 @@ impl Crew {
         config: SessionConfig,
         control: Arc<Control>,
         metrics: Arc<Metrics>,
-        tasks: Option<OwnedFd>,
+        processes: Option<OwnedFd>,
+        device: OwnedFd,
         spawner: Spawner,
     ) -> Crew {
+        let readers_wanted = config.threads.count();
         Crew {
             config,
-            readers_max: config.threads.count().max(1),
-            adapts: config.threads.follow_load,
-            several: AtomicBool::new(false),
+            readers_wanted,
             control,
             metrics,
-            tasks,
+            processes,
+            device,
             allowed: allowed_cpus(),
             spawner,
             roster: Mutex::new(Roster {
-                wanted: if config.threads.follow_load {
-                    1
-                } else {
-                    config.threads.count()
-                },
+                wanted: readers_wanted,
                 ..Roster::default()
             }),
             armed: AtomicBool::new(false),
@@ -261,6 +284,10 @@ impl Crew {
             seen: AtomicU64::new(0),
             seen_times: AtomicU32::new(0),
             number: roster.numbers,
+            asked: AtomicU64::new(0),
+            caller: AtomicU32::new(0),
+            changes: AtomicU64::new(0),
+            large: AtomicU64::new(0),
             away: AtomicU8::new(HERE),
             thread: OnceLock::new(),
         });
@@ -325,52 +352,8 @@ impl Crew {
         member.word.fetch_and(!READER, Ordering::SeqCst);
         roster.readers -= 1;
         roster.count_away(member, wait);
-        if wait == Wait::Io {
-            // Where requests sleep, a second reader saves the calling of one for each of them.
-            self.want_more(&mut roster);
-        }
         self.note(&roster);
         Aside::Given
-    }
-
-    fn want_more(&self, roster: &mut Roster) {
-        if self.adapts {
-            roster.wanted = (roster.wanted + 1).min(self.readers_max);
-        }
-    }
-
-    /// Does what a reader was advised to. False when it is no longer one.
-    pub(super) fn follow(self: &Arc<Self>, member: &Arc<Member>, advice: Advice) -> bool {
-        if advice == Advice::Keep || !self.adapts {
-            return true;
-        }
-        let mut roster = self.lock();
-        if advice == Advice::More {
-            self.want_more(&mut roster);
-            if roster.readers < roster.wanted {
-                self.call_reader(&mut roster);
-            }
-        } else if roster.readers > 1 && member.is_reader() {
-            roster.wanted = roster.wanted.min(roster.readers - 1);
-            roster.readers -= 1;
-            member.word.fetch_and(!READER, Ordering::SeqCst);
-        }
-        self.note(&roster);
-        member.is_reader()
-    }
-
-    /// Whether another than `member` is at work; `None` when there is none, or when finding out
-    /// would mean to wait.
-    pub(super) fn others_busy(&self, member: &Arc<Member>) -> Option<bool> {
-        if !self.several.load(Ordering::Relaxed) {
-            return None;
-        }
-        let roster = self.roster.try_lock().ok()?;
-        let busy = |other: &&Arc<Member>| {
-            !Arc::ptr_eq(other, member)
-                && other.word.load(Ordering::Relaxed) & (READER | BUSY) == READER | BUSY
-        };
-        Some(roster.away_io > 0 || roster.members.iter().any(|other| busy(&other)))
     }
 
     /// `member` has answered a request away from the readers. Comes back when it is one again, or
@@ -462,7 +445,6 @@ impl Crew {
     fn note(&self, roster: &Roster) {
         let levels = &self.metrics.levels;
         levels.readers.store(roster.readers, Ordering::Relaxed);
-        self.several.store(roster.readers > 1, Ordering::Relaxed);
         levels.blocked.store(roster.away_io, Ordering::Relaxed);
         levels
             .lock_waiters
@@ -475,38 +457,15 @@ impl Crew {
 
 /// What the steward does; its own thread is in [`super::steward`].
 impl Crew {
-    fn tasks(&self) -> Option<BorrowedFd<'_>> {
-        self.tasks.as_ref().map(AsFd::as_fd)
+    fn processes(&self) -> Option<BorrowedFd<'_>> {
+        self.processes.as_ref().map(AsFd::as_fd)
     }
 
-    /// Says where the calling thread, that of `member`, may run.
-    pub(super) fn place(&self, member: &Member) {
-        if self.config.threads.pin {
-            pin_to_cpu(&self.allowed, member.number);
-        } else if self.adapts {
-            unpin(&self.allowed);
-        }
-    }
-
-    pub(super) fn new_placement(&self) -> Placement {
-        Placement::new(self.allowed)
-    }
-
-    /// Has the lone reader, if there is one, looked at by `placement`.
-    pub(super) fn look_at_place(&self, placement: &mut Placement) {
-        if !self.adapts || self.config.threads.pin {
-            return;
-        }
-        let roster = self.lock();
-        let lone = roster.members.iter().find(|member| member.is_reader());
-        let lone = lone
-            .filter(|_| roster.readers == 1 && roster.away_io == 0)
-            .and_then(|member| {
-                let (_, id) = member.thread.get()?;
-                Some((*id, member.word.load(Ordering::Relaxed) / ONE_REQUEST))
-            });
-        drop(roster);
-        placement.look(self.tasks(), lone, Instant::now());
+    /// Whether a request waits to be read, by whomever.
+    fn is_request_waiting(&self) -> bool {
+        let mut descriptors = [PollFd::new(&self.device, PollFlags::IN)];
+        rustix::event::poll(&mut descriptors, Some(&Timespec::default()))
+            .is_ok_and(|ready| ready > 0)
     }
 
     pub(super) fn set_steward(&self, thread: Thread) {
@@ -553,7 +512,7 @@ impl Crew {
             match word & (READER | BUSY) {
                 READER => idle = true,
                 state if state & READER == 0 => {}
-                _ if member.is_stuck(word, self.tasks()) => {
+                _ if member.is_stuck(word, self.processes()) => {
                     stuck = Some((Arc::clone(member), word));
                 }
                 _ => moving = true,
@@ -588,7 +547,6 @@ impl Crew {
             bump(&self.metrics.events.displaced);
             roster.readers -= 1;
             roster.count_away(member, Wait::Io);
-            self.want_more(roster);
             // If there is no other, the member comes back as a reader when it is done.
             self.call_reader(roster);
         }

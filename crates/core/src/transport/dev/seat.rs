@@ -2,13 +2,13 @@
 
 use crate::reply::HEADER_BYTES;
 use crate::transport::Connection;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Result;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thrufs_abi::layout::{InHeader, WriteIn};
 use thrufs_sys::buffer::PageBuffer;
 use thrufs_sys::fuse_dev::clone_channel;
+use zerocopy::FromBytes;
 
 const PAGE: usize = 4096;
 
@@ -77,11 +77,10 @@ impl Seat {
         rustix::io::read(&self.channel, &mut self.request[REQUEST_START..])
     }
 
-    /// Whether another request waits to be read, by whomever.
-    pub(super) fn is_request_waiting(&self) -> bool {
-        let mut descriptors = [PollFd::new(&self.channel, PollFlags::IN)];
-        let waiting = rustix::event::poll(&mut descriptors, Some(&Timespec::default()));
-        waiting.is_ok_and(|ready| ready > 0)
+    /// The thread that asked, as the request of `length` bytes names it; zero when nobody did.
+    pub(super) fn caller(&self, length: usize) -> u32 {
+        let request = &self.request[REQUEST_START..REQUEST_START + length];
+        InHeader::ref_from_prefix(request).map_or(0, |(header, _)| header.pid)
     }
 
     /// The request of `length` bytes, and the room for its reply.

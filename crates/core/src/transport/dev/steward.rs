@@ -8,18 +8,17 @@
 //!
 //! While nobody has a request the steward sleeps. The first request after that wakes it; later ones
 //! find it awake by a look at a flag. It goes to sleep again when nobody has had a request that
-//! lasts for 100 ms.
+//! lasts for 100 ms, and no reader is paired and at work ([`super::pairing`]), which it looks after as
+//! well.
 
 use super::confine_signals;
-use super::crew::Crew;
+use super::crew::{Crew, Matchmaker};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 const CALM_LOOKS: u32 = 50;
-/// Where the lone reader runs is looked at every 8 ms.
-const PLACE_EVERY: u32 = 4;
 
 pub(super) fn start(crew: &Arc<Crew>) -> io::Result<()> {
     let count = crew.control().thread();
@@ -38,21 +37,20 @@ pub(super) fn start(crew: &Arc<Crew>) -> io::Result<()> {
 
 fn watch(crew: &Arc<Crew>) {
     let stopping = || crew.control().is_stopping();
-    let mut placement = crew.new_placement();
+    let mut matchmaker = Matchmaker::new(crew);
     while !stopping() {
         if !crew.is_armed() {
             std::thread::park();
             continue;
         }
-        let (mut calm, mut looks) = (0, 0);
+        let mut calm = 0;
         while !stopping() {
             std::thread::park_timeout(LOOK_INTERVAL);
-            looks = (looks + 1) % PLACE_EVERY;
-            if looks == 0 {
-                crew.look_at_place(&mut placement);
-            }
-            calm = if crew.look_after() { 0 } else { calm + 1 };
+            let paired = matchmaker.look(crew, Instant::now());
+            let worry = crew.look_after();
+            calm = if paired || worry { 0 } else { calm + 1 };
             if calm >= CALM_LOOKS {
+                matchmaker.rest(crew);
                 if crew.disarm() {
                     break;
                 }

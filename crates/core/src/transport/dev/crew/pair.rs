@@ -1,0 +1,231 @@
+//! Carries out what [`Pairing`] decides: makes a pair of one reader and its caller, follows the
+//! caller from CPU to CPU, and dissolves it.
+
+use super::{BUSY, Crew, HERE, Member, READER, Roster};
+use crate::metrics::bump;
+use crate::transport::dev::pairing::{Pairing, Sight};
+use crate::transport::dev::scheduling::{bind, cpu_of_caller, move_to, release, time_on_cpu};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use thrufs_sys::sched::may_leave_idle;
+use thrufs_sys::signal::{ThreadId, interrupt_thread};
+
+/// The steward's part in pairing.
+#[derive(Debug)]
+pub(in super::super) struct Matchmaker {
+    pairing: Pairing,
+    possible: bool,
+    pair: Option<Pair>,
+    seen: Counts,
+}
+
+#[derive(Debug)]
+struct Pair {
+    member: Arc<Member>,
+    thread: ThreadId,
+    cpu: usize,
+    /// The member's word at the last look.
+    word: u64,
+    /// When it was first seen not to move, and for how long it had run by then.
+    still: Option<(Instant, Duration)>,
+}
+
+/// Sums over all members.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    requests: u64,
+    changes: u64,
+    large: u64,
+}
+
+impl Counts {
+    fn of(roster: &Roster) -> Counts {
+        let mut counts = Counts::default();
+        for member in &roster.members {
+            counts.requests += member.asked.load(Ordering::Relaxed);
+            counts.changes += member.changes.load(Ordering::Relaxed);
+            counts.large += member.large.load(Ordering::Relaxed);
+        }
+        counts
+    }
+}
+
+impl Matchmaker {
+    pub(in super::super) fn new(crew: &Crew) -> Matchmaker {
+        let several_cpus = crew.allowed.count() > 1;
+        let wanted = crew.config.threads.pair && several_cpus && crew.processes.is_some();
+        Matchmaker {
+            pairing: Pairing::new(),
+            possible: wanted && may_leave_idle(),
+            pair: None,
+            seen: Counts::default(),
+        }
+    }
+
+    /// Looks at the crew, and makes or dissolves a pair. True while a pair is at work: it must not
+    /// go unwatched.
+    pub(in super::super) fn look(&mut self, crew: &Arc<Crew>, now: Instant) -> bool {
+        if !self.possible {
+            return false;
+        }
+        let roster = crew.lock();
+        let sight = self.see(&roster);
+        drop(roster);
+        let Some(pair) = &mut self.pair else {
+            if self.pairing.calls_for_a_pair(sight, now) {
+                self.pair = crew.make_pair();
+                match self.pair {
+                    Some(_) => self.pairing.paired(now),
+                    None => self.pairing.failed(now),
+                }
+            }
+            return self.pair.is_some();
+        };
+        let stalled = pair.has_stalled(crew, now);
+        let parts = !pair.member.is_reader()
+            || self.pairing.calls_for_parting(sight, stalled)
+            || pair.follow_caller(crew).is_err();
+        if parts {
+            self.part(crew);
+            self.pairing.failed(now);
+            return false;
+        }
+        crew.call_off_others();
+        sight.requests > 0
+    }
+
+    /// Dissolves the pair, if there is one: nobody will look for a while.
+    pub(in super::super) fn rest(&mut self, crew: &Arc<Crew>) {
+        if self.pair.is_some() {
+            self.part(crew);
+            self.pairing.ended();
+        }
+    }
+
+    fn see(&mut self, roster: &Roster) -> Sight {
+        let counts = Counts::of(roster);
+        let seen = std::mem::replace(&mut self.seen, counts);
+        // A member that has left takes its part of the sum along.
+        Sight {
+            requests: counts.requests.saturating_sub(seen.requests),
+            changes: counts.changes.saturating_sub(seen.changes),
+            large: counts.large.saturating_sub(seen.large),
+            sleeping: roster.away_io > 0,
+        }
+    }
+
+    fn part(&mut self, crew: &Arc<Crew>) {
+        if let Some(pair) = self.pair.take() {
+            release(pair.thread, &crew.allowed);
+            crew.readers_as_many_as(crew.readers_wanted);
+        }
+    }
+}
+
+impl Pair {
+    /// Whether the member has work, has not moved for two looks, and did not run for most of that
+    /// time either: a long request is no stall.
+    fn has_stalled(&mut self, crew: &Crew, now: Instant) -> bool {
+        let word = self.member.word.load(Ordering::SeqCst);
+        let moved = std::mem::replace(&mut self.word, word) != word;
+        let before = self.still.take();
+        if moved || word & BUSY == 0 && !crew.is_request_waiting() {
+            return false;
+        }
+        let processes = crew.processes.as_ref();
+        let run = processes.and_then(|processes| time_on_cpu(processes.as_fd(), self.thread));
+        let run = run.unwrap_or_default();
+        self.still = Some((now, run));
+        before.is_some_and(|(then, run_then)| {
+            run.saturating_sub(run_then) < now.duration_since(then) / 2
+        })
+    }
+
+    fn follow_caller(&mut self, crew: &Crew) -> rustix::io::Result<()> {
+        let caller = self.member.caller.load(Ordering::Relaxed);
+        let processes = crew.processes.as_ref();
+        let cpu = processes.and_then(|processes| cpu_of_caller(processes.as_fd(), caller));
+        // A caller that has ended is followed by another, or by nobody.
+        match cpu {
+            Some(cpu) if cpu != self.cpu => {
+                self.cpu = cpu;
+                move_to(self.thread, cpu)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Crew {
+    /// Makes one reader the only one, where its caller is.
+    fn make_pair(self: &Arc<Self>) -> Option<Pair> {
+        let processes = self.processes.as_ref()?.as_fd();
+        let roster = self.lock();
+        let member = roster.members.iter().find(|member| member.is_reader())?;
+        let member = Arc::clone(member);
+        drop(roster);
+        let (_, thread) = *member.thread.get()?;
+        let cpu = cpu_of_caller(processes, member.caller.load(Ordering::Relaxed))?;
+        if bind(thread, cpu).is_err() {
+            release(thread, &self.allowed);
+            return None;
+        }
+        let mut roster = self.lock();
+        roster.wanted = 1;
+        for other in &roster.members.clone() {
+            if !Arc::ptr_eq(other, &member) && other.take_role() {
+                roster.readers -= 1;
+            }
+        }
+        self.note(&roster);
+        drop(roster);
+        self.call_off_others();
+        bump(&self.metrics.events.pairs);
+        Some(Pair {
+            word: member.word.load(Ordering::Relaxed),
+            still: None,
+            member,
+            thread,
+            cpu,
+        })
+    }
+
+    /// Interrupts the reading of those who are no longer readers. One that is about to read at this
+    /// moment is not reached, and is called off at the next look, or serves one request more.
+    fn call_off_others(&self) {
+        let roster = self.lock();
+        for member in &roster.members {
+            let idle = member.word.load(Ordering::SeqCst) & (READER | BUSY) == 0;
+            let here = member.away.load(Ordering::Relaxed) == HERE;
+            let stands_by = || {
+                roster
+                    .standby
+                    .iter()
+                    .any(|other| Arc::ptr_eq(other, member))
+            };
+            if idle
+                && here
+                && !stands_by()
+                && let Some((_, id)) = member.thread.get()
+            {
+                let _ = interrupt_thread(*id);
+            }
+        }
+    }
+
+    fn readers_as_many_as(self: &Arc<Self>, wanted: usize) {
+        let mut roster = self.lock();
+        roster.wanted = wanted;
+        while roster.readers < wanted && self.call_reader(&mut roster) {}
+        self.note(&roster);
+    }
+}
+
+impl Member {
+    /// Takes the role of reader away, busy or not. False when it had none.
+    fn take_role(&self) -> bool {
+        self.word.fetch_and(!READER, Ordering::SeqCst) & READER != 0
+    }
+}

@@ -1,0 +1,203 @@
+//! Where threads run: ours, which are told, and callers, which are asked about.
+//!
+//! The kernel tells both through procfs. A session opens its view of it before the process gives up
+//! its view of the tree: where that is permitted, a private instance that holds processes and nothing
+//! else (`subset=pid`), and in which no symbolic link is followed, so that the descriptor leads
+//! nowhere.
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+    fsopen,
+};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+use thrufs_sys::sched::{Class, set_class};
+use thrufs_sys::signal::ThreadId;
+
+/// Opens the view of procfs; `None` where there is none.
+pub(super) fn open_processes() -> Option<OwnedFd> {
+    mount_processes().or_else(|_| open_proc()).ok()
+}
+
+fn mount_processes() -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "subset", "pid")?;
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+fn open_proc() -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open("/proc", flags, Mode::empty())
+}
+
+/// A file that procfs has on a thread, which is in the group of threads `process`.
+fn read(processes: BorrowedFd<'_>, process: u32, thread: u32, file: &str) -> Option<Vec<u8>> {
+    let path = format!("{process}/task/{thread}/{file}");
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let descriptor = rustix::fs::openat(processes, path, flags, Mode::empty()).ok()?;
+    let mut bytes = vec![0; 1024];
+    let length = rustix::io::read(&descriptor, &mut bytes).ok()?;
+    bytes.truncate(length);
+    Some(bytes)
+}
+
+fn read_own(processes: BorrowedFd<'_>, thread: ThreadId, file: &str) -> Option<Vec<u8>> {
+    let thread = thread.as_raw().unsigned_abs();
+    read(processes, std::process::id(), thread, file)
+}
+
+/// Field `number` of `stat`, counted from 1 as `proc_pid_stat(5)` does; from the third on. The name
+/// in parentheses, before it, may hold anything.
+fn stat_field(stat: &[u8], number: usize) -> Option<&str> {
+    let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(&stat[end_of_name + 1..]).ok()?;
+    fields.split_whitespace().nth(number.checked_sub(3)?)
+}
+
+/// Whether a thread of this process runs, or would if there were a CPU for it. False where nobody
+/// can tell.
+pub(super) fn wants_cpu(processes: Option<BorrowedFd<'_>>, thread: ThreadId) -> bool {
+    let stat = processes.and_then(|processes| read_own(processes, thread, "stat"));
+    stat.is_some_and(|stat| stat_field(&stat, 3) == Some("R"))
+}
+
+/// The CPU that a caller, given as requests name it, runs on or ran on last.
+pub(super) fn cpu_of_caller(processes: BorrowedFd<'_>, caller: u32) -> Option<usize> {
+    // Requests name the thread. Its own entry in its own list says the least, the fastest.
+    let stat = read(processes, caller, caller, "stat")?;
+    stat_field(&stat, 39)?.parse().ok()
+}
+
+/// For how long a thread of this process has run since it started (`schedstat`).
+pub(super) fn time_on_cpu(processes: BorrowedFd<'_>, thread: ThreadId) -> Option<Duration> {
+    let bytes = read_own(processes, thread, "schedstat")?;
+    let first = std::str::from_utf8(&bytes)
+        .ok()?
+        .split_whitespace()
+        .next()?;
+    Some(Duration::from_nanos(first.parse().ok()?))
+}
+
+/// The CPUs that the calling thread may use, none if that cannot be told.
+pub(super) fn allowed_cpus() -> CpuSet {
+    sched_getaffinity(None).unwrap_or_default()
+}
+
+/// Puts a thread on one CPU, where it runs when nothing else wants to.
+///
+/// # Errors
+///
+/// That of the system, and the thread is as it was.
+pub(super) fn bind(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
+    move_to(thread, cpu)?;
+    set_class(thread, Class::Idle)
+}
+
+/// Moves a bound thread.
+///
+/// # Errors
+///
+/// EINVAL for a CPU that is gone or not for this process.
+pub(super) fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
+    let mut only = CpuSet::new();
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(rustix::io::Errno::INVAL);
+    }
+    only.set(cpu);
+    sched_setaffinity(Pid::from_raw(thread.as_raw()), &only)
+}
+
+/// Makes a bound thread one like the others again, free on all of `allowed`.
+pub(super) fn release(thread: ThreadId, allowed: &CpuSet) {
+    let released = set_class(thread, Class::Normal)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(thread.as_raw()), allowed));
+    match released {
+        // A thread that has ended is free enough.
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => tracing::warn!(%error, "a reader stays bound to its CPU"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use thrufs_sys::signal::current_thread_id;
+
+    #[test]
+    fn a_thread_that_asks_wants_its_cpu_and_has_one() {
+        for processes in [open_processes().unwrap(), open_proc().unwrap()] {
+            let me = current_thread_id();
+            assert!(wants_cpu(Some(processes.as_fd()), me));
+            assert!(!wants_cpu(None, me));
+            let caller = me.as_raw().unsigned_abs();
+            let cpu = cpu_of_caller(processes.as_fd(), caller).unwrap();
+            assert!(allowed_cpus().is_set(cpu));
+            let run = || time_on_cpu(processes.as_fd(), me).unwrap();
+            let before = run();
+            let start = std::time::Instant::now();
+            while run() == before {
+                assert!(start.elapsed() < Duration::from_secs(10), "it runs");
+            }
+            assert_eq!(cpu_of_caller(processes.as_fd(), u32::MAX), None);
+        }
+    }
+
+    #[test]
+    fn the_private_view_shows_processes_and_leads_nowhere() {
+        let Ok(processes) = mount_processes() else {
+            return eprintln!("SKIPPED: this user may not mount a procfs");
+        };
+        let open = |path: &str| {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            rustix::fs::openat(&processes, path, flags, Mode::empty()).map(drop)
+        };
+        let me = std::process::id();
+        assert_eq!(open(&format!("{me}/stat")), Ok(()));
+        assert_eq!(open("sys"), Err(rustix::io::Errno::NOENT));
+        assert_eq!(open("../../sys/kernel"), Err(rustix::io::Errno::NOENT));
+        for link in ["root", "cwd", "exe", "root/etc"] {
+            let path = format!("{me}/{link}/.");
+            assert_eq!(open(&path), Err(rustix::io::Errno::LOOP), "{link}");
+        }
+    }
+
+    #[test]
+    fn names_do_not_confuse() {
+        let stat = b"7 (a ) R b) S 1 2 3";
+        assert_eq!(stat_field(stat, 3), Some("S"));
+        assert_eq!(stat_field(stat, 6), Some("3"));
+        assert_eq!(stat_field(stat, 7), None);
+        assert_eq!(stat_field(b"nothing", 3), None);
+    }
+
+    #[test]
+    fn bound_and_released() {
+        if !thrufs_sys::sched::may_leave_idle() {
+            return eprintln!("SKIPPED: threads of this user cannot leave the idle class");
+        }
+        std::thread::spawn(|| {
+            let allowed = allowed_cpus();
+            let me = current_thread_id();
+            let cpu = (0..CpuSet::MAX_CPU)
+                .rfind(|cpu| allowed.is_set(*cpu))
+                .unwrap();
+            bind(me, cpu).unwrap();
+            assert_eq!(allowed_cpus().count(), 1);
+            assert_eq!(rustix::thread::sched_getcpu(), cpu);
+            release(me, &allowed);
+            assert_eq!(allowed_cpus(), allowed);
+            assert!(move_to(me, usize::MAX).is_err());
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,203 @@
+//! A lone caller is served on its own CPU, by a reader that gives way to everything else; others
+//! and busy machines are served as well as without that.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use thrufs_tests::mounted::{Mounted, must_skip};
+
+/// `SCHED_IDLE`, as field 41 of `/proc/PID/task/TID/stat` shows it.
+const IDLE_CLASS: &str = "5";
+
+/// Long enough for a machine that does other things.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A request that waits for its turn on a busy machine may take so long; one that is starved takes
+/// longer than any test.
+const SLOWEST: Duration = Duration::from_secs(2);
+
+fn must_skip_pairing(test: &str) -> bool {
+    if must_skip(test) {
+        return true;
+    }
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let able = thrufs_sys::sched::may_leave_idle();
+    if cpus < 2 || !able {
+        eprintln!("SKIPPED {test}: {cpus} CPUs, threads can leave the idle class: {able}");
+    }
+    cpus < 2 || !able
+}
+
+fn stat_field(stat: &Path, number: usize) -> Option<String> {
+    let stat = fs::read_to_string(stat).ok()?;
+    let fields = stat.rsplit_once(')')?.1;
+    fields.split_whitespace().nth(number - 3).map(str::to_owned)
+}
+
+/// The supervisor's child.
+fn worker(mounted: &Mounted) -> u32 {
+    let server = mounted.server_pid();
+    let children = format!("/proc/{server}/task/{server}/children");
+    let children = fs::read_to_string(children).unwrap();
+    children.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// The threads in the idle class, each with the CPUs that it may use.
+fn paired_readers(worker: u32) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{worker}/task")).unwrap() {
+        let thread = thread.unwrap().path();
+        if stat_field(&thread.join("stat"), 41).as_deref() == Some(IDLE_CLASS) {
+            let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            found.push((thread, line.unwrap_or_default().trim().to_owned()));
+        }
+    }
+    found
+}
+
+fn ask(mounted: &Mounted) {
+    let start = Instant::now();
+    File::open(mounted.mnt().join("file")).unwrap();
+    assert!(start.elapsed() < SLOWEST, "{:?}", start.elapsed());
+}
+
+/// Asks until `done`, which is looked at now and then.
+fn ask_until(mounted: &Mounted, what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "never {what}");
+        for _ in 0..50 {
+            ask(mounted);
+        }
+    }
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "never {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn mounted(options: &str) -> (Mounted, u32) {
+    let mounted = Mounted::start(options);
+    fs::write(mounted.source().join("file"), "content").unwrap();
+    let worker = worker(&mounted);
+    // At the start, a thread tries whether it can leave the idle class again.
+    wait_until("without a pair", || paired_readers(worker).is_empty());
+    (mounted, worker)
+}
+
+#[test]
+fn a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done() {
+    if must_skip_pairing("a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done") {
+        return;
+    }
+    let (mut mounted, worker) = mounted("");
+    let own_stat = PathBuf::from("/proc/thread-self/stat");
+    ask_until(&mounted, "a reader where the caller is", || {
+        let here = stat_field(&own_stat, 39).unwrap();
+        let readers = paired_readers(worker);
+        assert!(readers.len() <= 1, "{readers:?}");
+        readers.first().is_some_and(|(_, cpus)| *cpus == here)
+    });
+    wait_until("released", || paired_readers(worker).is_empty());
+    ask_until(&mounted, "paired again", || {
+        !paired_readers(worker).is_empty()
+    });
+    mounted.stop().unwrap();
+}
+
+#[test]
+fn several_callers_have_several_readers() {
+    if must_skip_pairing("several_callers_have_several_readers") {
+        return;
+    }
+    let (mut mounted, worker) = mounted("");
+    ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    ask(&mounted);
+                }
+            });
+        }
+        let start = Instant::now();
+        let mut apart = 0;
+        while apart < 20 && start.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(5));
+            let none = paired_readers(worker).is_empty();
+            apart = if none { apart + 1 } else { 0 };
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(apart, 20, "still paired");
+    });
+    mounted.stop().unwrap();
+}
+
+#[test]
+fn a_paired_reader_is_not_starved() {
+    if must_skip_pairing("a_paired_reader_is_not_starved") {
+        return;
+    }
+    let (mut mounted, worker) = mounted("");
+    ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
+    let over = AtomicBool::new(false);
+    let cpus = thread::available_parallelism().unwrap().get();
+    thread::scope(|scope| {
+        for _ in 0..cpus {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let asked = std::panic::catch_unwind(|| {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_secs(2) {
+                ask(&mounted);
+            }
+        });
+        over.store(true, Ordering::Relaxed);
+        asked.unwrap();
+    });
+    mounted.stop().unwrap();
+}
+
+#[test]
+fn stopping_does_not_wait_for_a_pair() {
+    if must_skip_pairing("stopping_does_not_wait_for_a_pair") {
+        return;
+    }
+    let (mut mounted, worker) = mounted("");
+    ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
+    let start = Instant::now();
+    mounted.stop().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn it_can_be_turned_off() {
+    if must_skip_pairing("it_can_be_turned_off") {
+        return;
+    }
+    let (mut mounted, worker) = mounted("nopairing");
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(500) {
+        ask(&mounted);
+        assert_eq!(paired_readers(worker), []);
+    }
+    mounted.stop().unwrap();
+}
