@@ -7,6 +7,13 @@
 //!
 //! An ordinary user's worker keeps its view: it has no privilege to begin with, and without its
 //! supervisor it must still be able to run the set-user-id program that unmounts.
+//!
+//! Whoever the user is, the threads that serve may make no system calls but those that serving needs
+//! ([`seccomp`]).
+
+mod seccomp;
+
+pub(crate) use seccomp::Duty;
 
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
@@ -112,4 +119,15 @@ fn try_to_leave() -> Result<(), (&'static str, io::Error)> {
     unmount(".", UnmountFlags::DETACH).map_err(tell("leave the old root"))?;
     std::env::set_current_dir("/").map_err(file("enter the new root"))?;
     Ok(())
+}
+
+/// Filters the system calls of the calling thread and of those that it starts from now on. Where
+/// that cannot be had, they stay as they are.
+pub(crate) fn filter_system_calls(duty: Duty) {
+    match (seccomp::filter_this_thread(duty), duty) {
+        (Ok(()), _) => tracing::debug!(?duty, "system calls are filtered"),
+        (Err(error), Duty::Serving) => tracing::info!("system calls are not filtered: {error}"),
+        // The main thread says so for both.
+        (Err(error), Duty::Watching) => tracing::debug!("nor are the watcher's: {error}"),
+    }
 }

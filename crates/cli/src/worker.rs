@@ -2,12 +2,12 @@
 //!
 //! It holds no more privilege than serving needs. Two kinds of threads run here: the session's, and
 //! one watcher, which waits for signals and for the supervisor. The watcher is started before the
-//! main thread leaves the tree, and stays in it, so that it can still take the mount away when the
-//! supervisor is gone.
+//! main thread leaves the tree and filters its system calls: it stays in the tree and may unmount, so
+//! that it can still take the mount away when the supervisor is gone.
 
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
-use crate::confinement;
+use crate::confinement::{self, Duty};
 use crate::log::Log;
 use crate::mounting::{self, Target};
 use crate::waiting;
@@ -64,6 +64,8 @@ fn serve(
         confinement::drop_privileges(config.pairing)?;
     }
     thrufs_sys::proc_fd::prepare()?;
+    // Asked once, by a prctl or in /proc; later there is neither, and rustix panics without an answer.
+    let _ = rustix::param::page_size();
     let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone())?);
     let threads = Threads {
         readers: config.threads.and_then(NonZeroUsize::new),
@@ -94,6 +96,7 @@ fn serve(
     if privileged {
         confinement::leave_the_tree();
     }
+    confinement::filter_system_calls(Duty::Serving);
     match session.handshake() {
         Ok(_) => {}
         // Told to end before it began: whoever told it knows why.
@@ -121,6 +124,10 @@ struct Watcher {
 
 impl Watcher {
     fn watch(mut self) {
+        // An ordinary user's must be able to run the set-user-id program that unmounts.
+        if self.target.privileged {
+            confinement::filter_system_calls(Duty::Watching);
+        }
         loop {
             let descriptors = [Some(self.signals.as_fd()), Some(self.supervisor.as_fd())];
             let [signal, message] = waiting::readable(descriptors, None);

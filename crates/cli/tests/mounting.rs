@@ -291,6 +291,52 @@ fn a_killed_supervisor_leaves_no_dead_mount() {
 }
 
 #[test]
+fn system_calls_are_filtered() {
+    let Some(ground) = Ground::new() else { return };
+    let server = ground.mount_in_foreground(&[]);
+    // Something to start further threads for.
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let path = ground.mnt.join(format!("file {number}"));
+            scope.spawn(move || fs::File::create(path).unwrap().sync_all().unwrap());
+        }
+    });
+    ground.assert_serves();
+    // Until those that stand by have given back their memory.
+    std::thread::sleep(Duration::from_millis(1500));
+    let field = |status: &str, name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    let worker = ground.process("--worker").as_raw_nonzero();
+    let threads: Vec<(String, String)> = fs::read_dir(format!("/proc/{worker}/task"))
+        .unwrap()
+        .map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap())
+        .inspect(|status| assert_eq!(field(status, "Seccomp:"), "2", "{status}"))
+        .map(|status| (field(&status, "Name:"), field(&status, "Seccomp_filters:")))
+        .collect();
+    let names: Vec<&str> = threads.iter().map(|(name, _)| name.as_str()).collect();
+    for expected in [
+        "thrufs-worker",
+        "thrufs-watcher",
+        "thrufs-steward",
+        "thrufs-0",
+    ] {
+        assert!(names.contains(&expected), "no {expected} in {names:?}");
+    }
+    let own = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let inherited: u32 = field(&own, "Seccomp_filters:").parse().unwrap();
+    for (name, filters) in &threads {
+        assert_eq!(filters.parse(), Ok(inherited + 2), "{name} of {threads:?}");
+    }
+    server.signal(Signal::TERM);
+    let (code, said) = server.ends_within(5);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("not filtered"), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[test]
 fn both_killed_at_once_the_way_back_is_told() {
     let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&[]));
@@ -438,9 +484,17 @@ fn the_worker_has_no_more_privilege_than_it_needs() {
     };
     let capabilities = |name: &str| u64::from_str_radix(&field(name), 16).unwrap();
     // CHOWN .. SETUID, SETFCAP, SYS_ADMIN, LEASE, LINUX_IMMUTABLE, MKNOD by their numbers.
-    let kept = [0, 1, 2, 3, 4, 6, 7, 9, 21, 27, 28, 31]
+    let mut kept = [0, 1, 2, 3, 4, 6, 7, 9, 21, 27, 28, 31]
         .iter()
         .fold(0_u64, |set, n| set | 1 << n);
+    // SYS_NICE, where the limit that makes up for it cannot be raised.
+    let limits = fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
+    let nice = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max nice priority"));
+    if nice.unwrap().split_whitespace().next() == Some("0") {
+        kept |= 1 << 23;
+    }
     for set in ["CapPrm:", "CapEff:", "CapBnd:"] {
         assert_eq!(capabilities(set) & !kept, 0, "{set}");
     }

@@ -26,9 +26,12 @@ struct BackingMap {
     padding: u64,
 }
 
-const CLONE: Opcode = opcode::read::<u32>(MAGIC, 0);
-const BACKING_OPEN: Opcode = opcode::write::<BackingMap>(MAGIC, 1);
-const BACKING_CLOSE: Opcode = opcode::write::<u32>(MAGIC, 2);
+/// What [`clone_channel`] sends, for those who filter system calls.
+pub const CLONE: Opcode = opcode::read::<u32>(MAGIC, 0);
+/// What [`backing_open`] sends.
+pub const BACKING_OPEN: Opcode = opcode::write::<BackingMap>(MAGIC, 1);
+/// What [`backing_close`] sends.
+pub const BACKING_CLOSE: Opcode = opcode::write::<u32>(MAGIC, 2);
 const SYNC_INIT: Opcode = opcode::none(MAGIC, 3);
 
 /// Opens `/dev/fuse` for reading and writing, close-on-exec. The descriptor belongs to no session

@@ -1,0 +1,364 @@
+//! Which system calls the worker's threads may make.
+//!
+//! A list of what serving needs; every other call fails with EPERM, so that one that was forgotten is
+//! an error of one request and not the end of the mount. The process keeps CAP_SYS_ADMIN and
+//! descriptors that lead out of its empty tree: without mount(2), execve(2), ptrace(2), sockets and
+//! new namespaces there is less to be done with them. A filter sees numbers and no paths, so what
+//! can be reached from those descriptors by opening, reading and writing stays in reach.
+//!
+//! A filter belongs to a thread and to the threads that it starts. The main thread takes it on last,
+//! and the session's threads have it from birth. The watcher, started before, has one that lets it
+//! unmount as well; an ordinary user's watcher has none, because it runs a set-user-id program.
+//!
+//! **What it costs.** The kernel decides once (Linux 5.11), when a filter is taken on, about calls
+//! that are allowed whatever their arguments; they cost a look at a bit. A call with conditions runs
+//! through the list every time, so nothing that a request needs often may have any.
+
+use rustix::process::getpid;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, apply_filter,
+};
+use std::collections::BTreeMap;
+use std::ffi::c_long;
+use thrufs_sys::{fuse_dev, ioctl};
+
+/// What a thread is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// The main thread and all that the session starts.
+    Serving,
+    /// Waiting for signals and the supervisor, and unmounting in its stead.
+    Watching,
+}
+
+/// What every thread may call, whatever the arguments. Calls that only older C libraries or kernels
+/// are asked for are there as well: what is allowed must not depend on which one it runs on.
+const ALLOWED: &[(&str, &[c_long])] = &[
+    (
+        "requests and answers, contents of files",
+        &[
+            libc::SYS_read,
+            libc::SYS_write,
+            libc::SYS_readv,
+            libc::SYS_writev,
+            libc::SYS_pread64,
+            libc::SYS_pwrite64,
+            libc::SYS_preadv,
+            libc::SYS_pwritev,
+            libc::SYS_preadv2,
+            libc::SYS_pwritev2,
+            libc::SYS_lseek,
+            libc::SYS_copy_file_range,
+            libc::SYS_fallocate,
+            libc::SYS_truncate,
+            libc::SYS_ftruncate,
+            libc::SYS_fsync,
+            libc::SYS_fdatasync,
+            libc::SYS_syncfs,
+            libc::SYS_flock,
+            // Locks of ranges, and descriptors once more.
+            libc::SYS_fcntl,
+        ],
+    ),
+    (
+        "finding and opening",
+        &[
+            libc::SYS_openat,
+            libc::SYS_openat2,
+            libc::SYS_close,
+            libc::SYS_name_to_handle_at,
+            libc::SYS_open_by_handle_at,
+            libc::SYS_getdents64,
+            libc::SYS_readlinkat,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open,
+        ],
+    ),
+    (
+        "attributes",
+        &[
+            libc::SYS_statx,
+            libc::SYS_fstat,
+            libc::SYS_newfstatat,
+            libc::SYS_statfs,
+            libc::SYS_fstatfs,
+            libc::SYS_fchmod,
+            libc::SYS_fchmodat,
+            FCHMODAT2,
+            libc::SYS_fchownat,
+            libc::SYS_utimensat,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_stat,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_lstat,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chmod,
+        ],
+    ),
+    (
+        "extended attributes",
+        &[
+            libc::SYS_getxattr,
+            libc::SYS_fgetxattr,
+            GETXATTRAT,
+            libc::SYS_setxattr,
+            libc::SYS_fsetxattr,
+            SETXATTRAT,
+            libc::SYS_listxattr,
+            libc::SYS_flistxattr,
+            LISTXATTRAT,
+            libc::SYS_removexattr,
+            libc::SYS_fremovexattr,
+            REMOVEXATTRAT,
+        ],
+    ),
+    (
+        "creating, renaming, removing",
+        &[
+            libc::SYS_mkdirat,
+            libc::SYS_mknodat,
+            libc::SYS_symlinkat,
+            libc::SYS_linkat,
+            libc::SYS_unlinkat,
+            libc::SYS_renameat,
+            libc::SYS_renameat2,
+        ],
+    ),
+    (
+        "credentials of one thread",
+        &[
+            libc::SYS_setfsuid,
+            libc::SYS_setfsgid,
+            libc::SYS_umask,
+            libc::SYS_capget,
+            libc::SYS_capset,
+            libc::SYS_getuid,
+            libc::SYS_geteuid,
+            libc::SYS_getgid,
+            libc::SYS_getegid,
+        ],
+    ),
+    (
+        "threads, their signals and their CPUs",
+        &[
+            libc::SYS_futex,
+            libc::SYS_getpid,
+            libc::SYS_gettid,
+            libc::SYS_rt_sigaction,
+            libc::SYS_rt_sigprocmask,
+            libc::SYS_rt_sigreturn,
+            libc::SYS_sigaltstack,
+            libc::SYS_rseq,
+            libc::SYS_set_robust_list,
+            libc::SYS_sched_getaffinity,
+            libc::SYS_sched_setaffinity,
+            libc::SYS_sched_yield,
+            // Seeds of hash tables.
+            libc::SYS_getrandom,
+        ],
+    ),
+    (
+        "memory",
+        &[
+            libc::SYS_brk,
+            libc::SYS_munmap,
+            libc::SYS_mremap,
+            libc::SYS_madvise,
+        ],
+    ),
+    (
+        "waiting and time",
+        &[
+            libc::SYS_ppoll,
+            libc::SYS_clock_gettime,
+            libc::SYS_clock_getres,
+            libc::SYS_clock_nanosleep,
+            libc::SYS_nanosleep,
+            libc::SYS_gettimeofday,
+            // The kernel's own way to go on waiting after a stop.
+            libc::SYS_restart_syscall,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll,
+        ],
+    ),
+    ("the channel to the supervisor", &[libc::SYS_sendmsg]),
+    ("ends", &[libc::SYS_exit, libc::SYS_exit_group]),
+    // Room for io_uring_setup, io_uring_enter and io_uring_register: with the transport that uses
+    // them, because what goes through a ring passes by this filter.
+];
+
+/// What the watcher may call besides.
+const WATCHING: &[(&str, &[c_long])] = &[
+    ("the channel to the supervisor", &[libc::SYS_recvmsg]),
+    (
+        "leaving the terminal",
+        &[
+            libc::SYS_dup3,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2,
+        ],
+    ),
+    (
+        "unmounting when the supervisor is gone",
+        &[libc::SYS_umount2],
+    ),
+];
+
+// Younger than libc's tables for some architectures; one number on all that this crate compiles for.
+const FCHMODAT2: c_long = 452;
+const SETXATTRAT: c_long = 463;
+const GETXATTRAT: c_long = 464;
+const LISTXATTRAT: c_long = 465;
+const REMOVEXATTRAT: c_long = 466;
+
+/// What is allowed with some arguments only.
+fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendError> {
+    const THREAD: i32 = libc::CLONE_VM | libc::CLONE_THREAD;
+    const NAMESPACES: i32 = libc::CLONE_NEWCGROUP
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWUSER
+        | libc::CLONE_NEWUTS;
+    const EXECUTABLE: u32 = libc::PROT_EXEC.cast_unsigned();
+    let own = getpid().as_raw_nonzero().get().cast_unsigned();
+    Ok(vec![
+        // Threads, but neither processes nor namespaces.
+        (
+            libc::SYS_clone,
+            bits(
+                0,
+                (THREAD | NAMESPACES).cast_unsigned(),
+                THREAD.cast_unsigned(),
+            )?,
+        ),
+        // A umask and a working directory of the thread's own.
+        (
+            libc::SYS_unshare,
+            one_of(0, &[libc::CLONE_FS.cast_unsigned()])?,
+        ),
+        (
+            libc::SYS_prctl,
+            one_of(
+                0,
+                &[
+                    libc::PR_SET_NAME.cast_unsigned(),
+                    libc::PR_GET_SECUREBITS.cast_unsigned(),
+                ],
+            )?,
+        ),
+        // No code that was not there when the program was started.
+        (libc::SYS_mmap, bits(2, EXECUTABLE, 0)?),
+        (libc::SYS_mprotect, bits(2, EXECUTABLE, 0)?),
+        // A reader that is paired with its caller gives way to others, and comes back.
+        (
+            libc::SYS_sched_setscheduler,
+            one_of(
+                1,
+                &[
+                    libc::SCHED_OTHER.cast_unsigned(),
+                    libc::SCHED_IDLE.cast_unsigned(),
+                ],
+            )?,
+        ),
+        // Limits are read, when a thread is started, and not set.
+        (libc::SYS_prlimit64, null(2)?),
+        // Interrupting a sleeping thread, and abort(3).
+        (libc::SYS_tgkill, one_of(0, &[own])?),
+        (
+            libc::SYS_ioctl,
+            one_of(
+                1,
+                &[
+                    fuse_dev::CLONE,
+                    fuse_dev::BACKING_OPEN,
+                    fuse_dev::BACKING_CLOSE,
+                    ioctl::FS_IOC_GETFLAGS,
+                    ioctl::FS_IOC_SETFLAGS,
+                    ioctl::FS_IOC_GETVERSION,
+                    ioctl::FS_IOC_FSGETXATTR,
+                    ioctl::FS_IOC_FSSETXATTR,
+                ],
+            )?,
+        ),
+    ])
+}
+
+/// The argument is one of these. Its upper half, which the kernel does not look at, may be anything.
+fn one_of(argument: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
+    let is = |value: &u32| rule(argument, SeccompCmpOp::Eq, (*value).into());
+    values.iter().map(is).collect()
+}
+
+/// Of the bits of `mask`, the argument has those of `value` and no others.
+fn bits(argument: u8, mask: u32, value: u32) -> Result<Vec<SeccompRule>, BackendError> {
+    let operation = SeccompCmpOp::MaskedEq(mask.into());
+    Ok(vec![rule(argument, operation, value.into())?])
+}
+
+/// The argument is a null pointer.
+fn null(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
+    let whole = SeccompCmpArgLen::Qword;
+    let condition = SeccompCondition::new(argument, whole, SeccompCmpOp::Eq, 0)?;
+    Ok(vec![SeccompRule::new(vec![condition])?])
+}
+
+fn rule(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)?;
+    SeccompRule::new(vec![condition])
+}
+
+/// The list, as a program that the kernel runs.
+fn list(duty: Duty) -> Result<BpfProgram, BackendError> {
+    let own = match duty {
+        Duty::Serving => &[],
+        Duty::Watching => WATCHING,
+    };
+    let groups = ALLOWED.iter().chain(own);
+    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = groups
+        .flat_map(|(_purpose, calls)| *calls)
+        .map(|call| (*call, Vec::new()))
+        .collect();
+    rules.extend(allowed_with_conditions()?);
+    // The other program has the last word on it.
+    rules.insert(libc::SYS_clone3, Vec::new());
+    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    program(rules, refused, SeccompAction::Allow)
+}
+
+/// clone3(2) has its flags in memory, where no filter can see them. ENOSYS makes the C library fall
+/// back to clone(2), whose flags are an argument. One program has one answer for what it refuses,
+/// so this is a program of its own; of two answers, the kernel takes the stricter.
+fn without_clone3() -> Result<BpfProgram, BackendError> {
+    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+    program(rules, SeccompAction::Allow, unknown)
+}
+
+fn program(
+    rules: BTreeMap<c_long, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    listed: SeccompAction,
+) -> Result<BpfProgram, BackendError> {
+    let architecture = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(rules, otherwise, listed, architecture)?.try_into()
+}
+
+/// Puts the calling thread, and the threads that it starts from now on, under the filter, and gives
+/// up new privileges for it, which a filter needs.
+///
+/// # Errors
+///
+/// A kernel without filters (or a filter already there that refuses another), an architecture that
+/// the list does not know.
+pub(super) fn filter_this_thread(duty: Duty) -> Result<(), seccompiler::Error> {
+    let (list, without_clone3) = (list(duty)?, without_clone3()?);
+    // The list last: it does not allow to add to it.
+    apply_filter(&without_clone3)?;
+    apply_filter(&list)
+}
+
+#[cfg(test)]
+mod tests;
