@@ -31,10 +31,15 @@ const DESCRIPTORS_MAX: usize = 3;
 pub(crate) enum Message {
     /// Serve this: the first packet to whoever is started.
     Serve(Box<MountConfig>, Vec<OwnedFd>),
+    /// The worker's thread that ends when the process does (see
+    /// [`Process::watch`](crate::process::Process::watch)).
+    Watching(OwnedFd),
     /// INIT is answered (from the worker); the mount stands (from the supervisor).
     Ready,
     /// It cannot be: why.
     Failed(String),
+    /// This many of the worker's threads have requests that do not end. It ends now, if it can.
+    Stuck(usize),
     /// The worker was sent this signal.
     Signalled(i32),
     /// End now.
@@ -49,8 +54,10 @@ impl Message {
     fn encode(&self) -> Vec<u8> {
         match self {
             Message::Serve(config, _) => encode_config(config),
+            Message::Watching(_) => b"watching".to_vec(),
             Message::Ready => b"ready".to_vec(),
             Message::Failed(why) => [b"failed\0", why.as_bytes()].concat(),
+            Message::Stuck(threads) => format!("stuck\0{threads}").into_bytes(),
             Message::Signalled(number) => format!("signal\0{number}").into_bytes(),
             Message::Stop => b"stop".to_vec(),
             Message::Statistics => b"statistics".to_vec(),
@@ -58,24 +65,28 @@ impl Message {
         }
     }
 
-    fn decode(bytes: &[u8], descriptors: Vec<OwnedFd>) -> Option<Message> {
+    fn decode(bytes: &[u8], mut descriptors: Vec<OwnedFd>) -> Option<Message> {
         let mut fields = bytes.split(|byte| *byte == 0);
         Some(match fields.next()? {
             b"serve" => Message::Serve(Box::new(decode_config(fields)?), descriptors),
+            b"watching" => Message::Watching(descriptors.pop()?),
             b"ready" => Message::Ready,
             b"failed" => {
                 let text = String::from_utf8_lossy(bytes.get(7..)?);
                 Message::Failed(text.into_owned())
             }
-            b"signal" => {
-                Message::Signalled(std::str::from_utf8(fields.next()?).ok()?.parse().ok()?)
-            }
+            b"stuck" => Message::Stuck(decode_number(fields.next()?)?),
+            b"signal" => Message::Signalled(decode_number(fields.next()?)?),
             b"stop" => Message::Stop,
             b"statistics" => Message::Statistics,
             b"background" => Message::Background,
             _ => return None,
         })
     }
+}
+
+fn decode_number<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
+    std::str::from_utf8(field).ok()?.parse().ok()
 }
 
 /// Paths and settings, none of which can hold a NUL.
@@ -148,6 +159,7 @@ impl Channel {
         let bytes = message.encode();
         let borrowed: Vec<BorrowedFd<'_>> = match message {
             Message::Serve(_, descriptors) => descriptors.iter().map(AsFd::as_fd).collect(),
+            Message::Watching(thread) => vec![thread.as_fd()],
             _ => Vec::new(),
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -243,6 +255,7 @@ mod tests {
         ours.send(&Message::Failed("because\nof this".into()))
             .unwrap();
         ours.send(&Message::Signalled(15)).unwrap();
+        ours.send(&Message::Stuck(3)).unwrap();
         ours.send(&Message::Ready).unwrap();
         let text = |message| format!("{message:?}");
         assert_eq!(
@@ -250,6 +263,7 @@ mod tests {
             "Failed(\"because\\nof this\")"
         );
         assert_eq!(text(theirs.receive().unwrap().unwrap()), "Signalled(15)");
+        assert_eq!(text(theirs.receive().unwrap().unwrap()), "Stuck(3)");
         assert_eq!(text(theirs.receive().unwrap().unwrap()), "Ready");
         drop(ours);
         assert!(theirs.receive().unwrap().is_none());
@@ -265,6 +279,8 @@ mod tests {
             b"serve\0/a",
             b"serve\0/a\0/b\0nope",
             b"signal\0x",
+            b"stuck",
+            b"watching",
         ] {
             rustix::net::send(&ours, garbage, SendFlags::empty()).unwrap();
             assert!(theirs.receive().is_err(), "{garbage:?}");

@@ -60,6 +60,14 @@ pub(crate) enum CommandError {
     ServerGone,
     #[error("the server died ({0}); the mount was taken away")]
     ServerDied(String),
+    #[error("requests to {mountpoint} do not end, because the source does not answer: the mount was \
+             taken away{}", .left.map_or(String::new(), |pid| format!("; process {pid} stays until it does")),
+        mountpoint = .mountpoint.display())]
+    Stuck {
+        mountpoint: PathBuf,
+        /// A process that cannot be ended.
+        left: Option<u32>,
+    },
     #[error("{mountpoint} did not answer within {seconds} s; the mount was given up", seconds = .0.as_secs(), mountpoint = .1.display())]
     NoAnswer(Duration, PathBuf),
     #[error("interrupted before it was mounted")]

@@ -2,8 +2,7 @@
 
 use crate::config::{Atime, MountAttributes, MountConfig};
 use crate::mount_table::{self, DeviceNumber, Mount};
-use rustix::fs::CWD;
-use rustix::mount::{FsPickFlags, MountAttrFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick};
+use rustix::mount::MountAttrFlags;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -21,6 +20,7 @@ fn options(config: &MountConfig) -> MountOptions {
     options.attributes = kernel_attributes(&config.attributes);
     options.allow_other = config.allow_other;
     options.default_permissions = config.default_permissions;
+    options.synchronous = config.attributes.synchronous;
     options
 }
 
@@ -56,32 +56,7 @@ fn kernel_attributes(attributes: &MountAttributes) -> MountAttrFlags {
 ///
 /// See [`MountError`].
 pub(crate) fn mount(config: &MountConfig, device: OwnedFd) -> Result<(), MountError> {
-    mount::mount(device.as_fd(), &config.mountpoint, &options(config))?;
-    if config.attributes.synchronous {
-        make_synchronous(&config.mountpoint, config.attributes.read_only).map_err(|errno| {
-            let _ = mount::unmount(&config.mountpoint, true);
-            let path = config.mountpoint.clone();
-            let (step, log) = ("sync", String::new());
-            MountError::Kernel {
-                path,
-                step,
-                source: errno.into(),
-                log,
-            }
-        })?;
-    }
-    Ok(())
-}
-
-/// `sync` belongs to the file system and not to the mount.
-fn make_synchronous(mountpoint: &Path, read_only: bool) -> rustix::io::Result<()> {
-    let picked = fspick(CWD, mountpoint, FsPickFlags::FSPICK_CLOEXEC)?;
-    fsconfig_set_flag(&picked, "sync")?;
-    // It keeps this as well only when it is named again.
-    if read_only {
-        fsconfig_set_flag(&picked, "ro")?;
-    }
-    fsconfig_reconfigure(&picked)
+    mount::mount(device.as_fd(), &config.mountpoint, &options(config))
 }
 
 /// Mounts with the help of fusermount3, and gives the device.
@@ -135,8 +110,45 @@ impl Target {
     ///
     /// See [`MountError::Unmount`]; EBUSY also when something else is mounted over it.
     pub(crate) fn unmount(&self, lazy: bool) -> Result<(), MountError> {
+        self.everywhere(|path| {
+            if self.privileged {
+                mount::unmount(path, lazy)
+            } else {
+                mount::unmount_unprivileged(path, lazy)
+            }
+        })
+    }
+
+    /// Takes it away from every place where it is mounted, in use or not, and ends the connection
+    /// with it; without privilege, the connection lives as long as its server.
+    ///
+    /// # Errors
+    ///
+    /// As [`unmount`](Self::unmount).
+    pub(crate) fn unmount_by_force(&self) -> Result<(), MountError> {
+        if self.privileged {
+            self.everywhere(mount::unmount_by_force)
+        } else {
+            self.unmount(true)
+        }
+    }
+
+    /// Ends its connection, mounted or not: whoever waits for an answer gets an error.
+    ///
+    /// # Errors
+    ///
+    /// See [`mount::abort_connection`]; ENOENT also when its number is not known.
+    pub(crate) fn abort(&self) -> io::Result<()> {
+        let device = self.device.ok_or(io::ErrorKind::NotFound)?;
+        mount::abort_connection(device.minor)
+    }
+
+    fn everywhere(
+        &self,
+        take_away: impl Fn(&Path) -> Result<(), MountError>,
+    ) -> Result<(), MountError> {
         let (Some(device), Ok(mounts)) = (self.device, mount_table::all()) else {
-            return self.unmount_at(&self.mountpoint, lazy);
+            return take_away(&self.mountpoint);
         };
         let mut outcome = Ok(());
         for mount in mounts.iter().rev().filter(|mount| mount.device == device) {
@@ -149,19 +161,11 @@ impl Target {
                     hint: "; something else is mounted over it",
                 })
             } else {
-                self.unmount_at(&mount.path, lazy)
+                take_away(&mount.path)
             };
             outcome = outcome.and(result);
         }
         outcome
-    }
-
-    fn unmount_at(&self, path: &Path, lazy: bool) -> Result<(), MountError> {
-        if self.privileged {
-            mount::unmount(path, lazy)
-        } else {
-            mount::unmount_unprivileged(path, lazy)
-        }
     }
 
     /// Whether it is mounted anywhere that this process sees.

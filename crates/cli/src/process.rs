@@ -6,11 +6,13 @@
 
 use crate::channel::Channel;
 use crate::config::MountConfig;
+use crate::waiting;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// What a process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,20 @@ pub(crate) struct Process {
     child: Child,
     /// Readable when it has ended.
     descriptor: OwnedFd,
+    /// Readable when the process is ending (see [`watch`](Self::watch)).
+    watched: Option<OwnedFd>,
     pub(crate) channel: Channel,
+}
+
+/// A descriptor of the calling thread, readable when that has ended (Linux 6.9).
+///
+/// # Errors
+///
+/// EINVAL on an older kernel.
+pub(crate) fn this_thread() -> io::Result<OwnedFd> {
+    // PIDFD_THREAD, which rustix has not among these.
+    let flags = PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);
+    Ok(pidfd_open(rustix::thread::gettid(), flags)?)
 }
 
 impl Process {
@@ -76,6 +91,7 @@ impl Process {
         Ok(Process {
             child,
             descriptor,
+            watched: None,
             channel,
         })
     }
@@ -85,12 +101,33 @@ impl Process {
         self.descriptor.as_fd()
     }
 
+    /// Takes the end of this thread for the end of the process. Whatever ends the process ends all
+    /// threads, but it has not ended as long as one waits in the kernel for what cannot be given up.
+    pub(crate) fn watch(&mut self, thread: OwnedFd) {
+        self.watched = Some(thread);
+    }
+
+    /// Readable when it is ending, until that is acted upon.
+    pub(crate) fn ending(&self) -> Option<BorrowedFd<'_>> {
+        self.watched.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether it ends within this time, now that it is ending.
+    pub(crate) fn has_ended_within(&mut self, time: Duration) -> bool {
+        self.watched = None;
+        waiting::readable([Some(self.ended())], Some(Instant::now() + time))[0]
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it by force. It may have ended already.
     pub(crate) fn kill(&self) {
         let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended, which may be never.
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }

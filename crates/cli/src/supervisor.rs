@@ -7,6 +7,7 @@
 
 mod events;
 mod stop;
+mod stuck;
 
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
@@ -34,6 +35,8 @@ struct Supervisor {
     log: Log,
     signals: SignalFd,
     worker: Process,
+    /// It has requests that do not end.
+    stuck: bool,
     /// Closing it, when the worker has ended too, is the end of the connection.
     device: Option<OwnedFd>,
     target: Target,
@@ -132,6 +135,7 @@ impl Supervisor {
             log,
             signals,
             worker,
+            stuck: false,
             device: Some(device),
             target,
             launcher,
@@ -185,6 +189,11 @@ impl Supervisor {
                     let failed = failed.map(CommandError::from);
                     return Err(said.or(failed).unwrap_or(CommandError::ServerGone));
                 }
+                Event::WorkerStuck => {
+                    let mountpoint = self.config.mountpoint.clone();
+                    let left = Some(self.worker.id());
+                    return Err(CommandError::Stuck { mountpoint, left });
+                }
                 Event::Signal(SIGTERM | SIGINT | SIGHUP)
                 | Event::Worker(Message::Signalled(_))
                 | Event::Unwanted => return Err(CommandError::Interrupted),
@@ -222,7 +231,9 @@ impl Supervisor {
     /// Leaves nothing behind of a mount that did not come to be.
     fn abandon(&mut self, mounting: Option<Mounting>) {
         self.worker.kill();
-        let _ = self.worker.wait();
+        if self.worker.has_ended_within(LAST_WORDS_TIMEOUT) {
+            let _ = self.worker.wait();
+        }
         self.device = None;
         // A call that still sleeps ends with this process; one that comes through is undone.
         if let Some(mounting) = mounting
@@ -232,7 +243,7 @@ impl Supervisor {
             self.target.device = mounting::device_number(&self.config.mountpoint);
         }
         if self.target.device.is_some()
-            && let Err(error) = self.target.unmount(true)
+            && let Err(error) = self.target.unmount_by_force()
         {
             tracing::warn!("{error}");
         }
@@ -272,6 +283,7 @@ impl Supervisor {
                     return self.stop(number);
                 }
                 Event::WorkerEnded => return self.bury(),
+                Event::WorkerStuck => return self.let_go(),
                 Event::Unwanted => return self.stop_at_once("the mount does not answer"),
                 Event::Worker(message) => tracing::debug!(?message, "from the worker"),
                 Event::TaskDone | Event::Deadline => {}

@@ -10,6 +10,7 @@ use crate::config::MountConfig;
 use crate::confinement::{self, Duty};
 use crate::log::Log;
 use crate::mounting::{self, Target};
+use crate::process;
 use crate::waiting;
 use std::error::Error;
 use std::num::NonZeroUsize;
@@ -37,7 +38,12 @@ pub(crate) fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");
-            let _ = supervisor.send(&Message::Failed(error.to_string()));
+            // Said before this process tries to end: threads that wait in the kernel may keep it.
+            let last_words = match error.downcast_ref() {
+                Some(SessionError::Stuck(threads)) => Message::Stuck(*threads),
+                _ => Message::Failed(error.to_string()),
+            };
+            let _ = supervisor.send(&last_words);
             ExitCode::FAILURE
         }
     }
@@ -124,6 +130,9 @@ struct Watcher {
 
 impl Watcher {
     fn watch(mut self) {
+        if let Ok(thread) = process::this_thread() {
+            let _ = self.supervisor.send(&Message::Watching(thread));
+        }
         // An ordinary user's must be able to run the set-user-id program that unmounts.
         if self.target.privileged {
             confinement::filter_system_calls(Duty::Watching);

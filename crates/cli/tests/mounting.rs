@@ -76,6 +76,24 @@ fn options_arrive_at_the_kernel() {
 }
 
 #[test]
+fn a_source_with_a_long_path() {
+    let Some(mut ground) = Ground::new() else {
+        return;
+    };
+    // Longer than a parameter of the mount API may be (256 bytes with its NUL).
+    let name = "x".repeat(200);
+    let deep = ground.path().join(&name).join(&name);
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(deep.join("file"), "content").unwrap();
+    ground.src = deep;
+    succeeded(&ground.mount(&[]));
+    ground.assert_serves();
+    let line = mount_line(&ground.mnt);
+    assert!(line.contains(ground.src.to_str().unwrap()), "{line}");
+    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+}
+
+#[test]
 fn unmount_tells_what_is_in_the_way() {
     let Some(ground) = Ground::new() else { return };
     let unmount = |arguments: &[&str], path: &Path| {

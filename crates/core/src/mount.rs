@@ -1,23 +1,24 @@
 //! Putting a FUSE file system into the tree, and taking it out.
 //!
-//! As root: [`mount`] by the mount API (Linux 5.2), given an open `/dev/fuse`. As an ordinary user:
-//! [`mount_unprivileged`] by the set-user-id program `fusermount3`, which hands the open device
-//! back. Either way the kernel has sent INIT, or will, and waits for its answer; with
-//! `FUSE_DEV_IOC_SYNC_INIT` (see [`open_device`]) the mount call itself waits for it, so that it
-//! must be answered by another thread or process.
+//! As root: [`mount`], given an open `/dev/fuse`, by the mount API (Linux 5.2) or, where that does not
+//! do, by mount(2). As an ordinary user: [`mount_unprivileged`] by the set-user-id program
+//! `fusermount3`, which hands the open device back. Either way the kernel has sent INIT, or will, and
+//! waits for its answer; with `FUSE_DEV_IOC_SYNC_INIT` (see [`open_device`]) the mount call itself
+//! waits for it, so that it must be answered by another thread or process.
 
+mod api;
+mod classic;
+mod connection;
 mod helper;
 
+pub use connection::abort_connection;
 pub use helper::{mount_unprivileged, unmount_unprivileged};
 
-use rustix::fs::{CWD, FileType};
+use rustix::fs::FileType;
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount as unmount_call,
-};
+use rustix::mount::{MountAttrFlags, UnmountFlags, unmount as unmount_call};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use thrufs_sys::fuse_dev;
 
@@ -34,6 +35,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// The kernel checks permissions by mode and ACL.
     pub default_permissions: bool,
+    /// Writes are on the disk when they return (`sync`). As root only.
+    pub synchronous: bool,
     /// Most bytes in one READ; the kernel's own limit when none.
     pub read_bytes_max: Option<u32>,
 }
@@ -47,6 +50,7 @@ impl MountOptions {
             attributes: MountAttrFlags::empty(),
             allow_other: false,
             default_permissions: true,
+            synchronous: false,
             read_bytes_max: None,
         }
     }
@@ -132,25 +136,49 @@ pub fn open_device() -> Result<(OwnedFd, bool), MountError> {
 /// See [`MountError`].
 pub fn mount(device: impl AsFd, target: &Path, options: &MountOptions) -> Result<(), MountError> {
     check_target(target)?;
-    let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| match errno {
-        Errno::PERM => MountError::NotPermitted(target.into()),
-        other => kernel_error(target, "fsopen", other, String::new()),
-    })?;
-    let number = device.as_fd().as_raw_fd().to_string();
-    configure(&context, &number, options)
-        .and_then(|()| fsconfig_create(&context).map_err(|errno| ("create", errno)))
-        .map_err(|(step, errno)| kernel_error(target, step, errno, messages(&context)))?;
-    let attributes = options.attributes;
-    let mounted = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-        .map_err(|errno| kernel_error(target, "fsmount", errno, messages(&context)))?;
-    move_mount(
-        mounted,
-        "",
-        CWD,
-        target,
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
-    )
-    .map_err(|errno| kernel_error(target, "move_mount", errno, String::new()))
+    if !api::can_name(options) {
+        return classic::mount(device.as_fd(), target, options);
+    }
+    match api::open() {
+        Ok(context) => api::mount(&context, device.as_fd(), target, options),
+        // An older kernel, or a filter of system calls that does not know the API; old filters say
+        // EPERM to that. Where it is privilege that lacks, mount(2) says so too.
+        Err(errno @ (Errno::NOSYS | Errno::PERM)) => {
+            tracing::debug!(%errno, "no mount API: mounting by mount(2)");
+            classic::mount(device.as_fd(), target, options)
+        }
+        Err(errno) => Err(kernel_error(target, "fsopen", errno, String::new())),
+    }
+}
+
+/// What a FUSE file system is told when it is mounted, beside its source, its type and the flags
+/// that all file systems have.
+fn parameters(
+    device: BorrowedFd<'_>,
+    options: &MountOptions,
+) -> Vec<(&'static str, Option<String>)> {
+    let mut parameters = vec![
+        ("fd", Some(device.as_raw_fd().to_string())),
+        ("rootmode", Some("40000".to_owned())),
+        (
+            "user_id",
+            Some(rustix::process::getuid().as_raw().to_string()),
+        ),
+        (
+            "group_id",
+            Some(rustix::process::getgid().as_raw().to_string()),
+        ),
+    ];
+    if options.default_permissions {
+        parameters.push(("default_permissions", None));
+    }
+    if options.allow_other {
+        parameters.push(("allow_other", None));
+    }
+    if let Some(bytes) = options.read_bytes_max {
+        parameters.push(("max_read", Some(bytes.to_string())));
+    }
+    parameters
 }
 
 fn check_target(target: &Path) -> Result<(), MountError> {
@@ -171,38 +199,6 @@ fn check_target(target: &Path) -> Result<(), MountError> {
     }
 }
 
-fn configure(
-    context: &OwnedFd,
-    device: &str,
-    options: &MountOptions,
-) -> Result<(), (&'static str, Errno)> {
-    let set = |key: &'static str, value: &str| {
-        fsconfig_set_string(context, key, value).map_err(|errno| (key, errno))
-    };
-    let flag = |key: &'static str| fsconfig_set_flag(context, key).map_err(|errno| (key, errno));
-    set("source", &options.source)?;
-    if let Some(subtype) = &options.subtype {
-        set("subtype", subtype)?;
-    }
-    set("fd", device)?;
-    set("rootmode", "40000")?;
-    set("user_id", &rustix::process::getuid().as_raw().to_string())?;
-    set("group_id", &rustix::process::getgid().as_raw().to_string())?;
-    if options.default_permissions {
-        flag("default_permissions")?;
-    }
-    if options.allow_other {
-        flag("allow_other")?;
-    }
-    if let Some(bytes) = options.read_bytes_max {
-        set("max_read", &bytes.to_string())?;
-    }
-    if options.is_read_only() {
-        flag("ro")?;
-    }
-    Ok(())
-}
-
 fn kernel_error(path: &Path, step: &'static str, errno: Errno, log: String) -> MountError {
     MountError::Kernel {
         path: path.into(),
@@ -210,24 +206,6 @@ fn kernel_error(path: &Path, step: &'static str, errno: Errno, log: String) -> M
         source: errno.into(),
         log,
     }
-}
-
-/// What the kernel has written about a mount that it refused (`fsopen(2)`): lines that start with
-/// their level.
-fn messages(context: &OwnedFd) -> String {
-    const LINES_MAX: usize = 16;
-    let mut log = String::new();
-    let mut line = [0; 512];
-    for _ in 0..LINES_MAX {
-        match rustix::io::read(context, &mut line) {
-            Ok(length) if length > 0 => {
-                log.push_str("; ");
-                log.push_str(String::from_utf8_lossy(&line[..length]).trim());
-            }
-            _ => break,
-        }
-    }
-    log
 }
 
 /// Takes away the mount on `target`; with `lazy`, even when it is in use: from the tree at once, for

@@ -30,7 +30,7 @@ pub struct MountedSession {
 
 /// Mounts `fs` on `target` and serves it. Returns once the mount answers.
 ///
-/// Root mounts by the mount API; any other user through `fusermount3`.
+/// Root mounts by itself; any other user through `fusermount3`.
 ///
 /// # Errors
 ///

@@ -407,6 +407,27 @@ fn the_end_does_not_wait_for_ever() {
 }
 
 #[test]
+fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
+    let stage = Stage::with(b"content");
+    let Some(mut mount) = Mount::new(&stage, SessionConfig::default()) else {
+        return;
+    };
+    let connection = rustix::fs::minor(rustix::fs::stat(mount.root()).unwrap().st_dev);
+    let path = mount.path("held");
+    let held = std::thread::spawn(move || std::fs::read(path));
+    stage.gate.wait_for(1);
+    rustix::mount::unmount(mount.root(), UnmountFlags::DETACH).unwrap();
+    thrufs::mount::abort_connection(connection).unwrap();
+    // Answered by nobody.
+    assert!(held.join().unwrap().is_err());
+    stage.gate.open();
+    let ended = mount.session.take().unwrap().join();
+    assert_eq!(ended.unwrap(), End::Aborted);
+    let error = thrufs::mount::abort_connection(connection).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
 fn a_panic_in_the_file_system_is_eio_and_no_more() {
     let stage = Stage::with(b"content");
     let Some(mount) = Mount::new(&stage, one_reader()) else {

@@ -4,6 +4,7 @@
 //!   borrowed, because others change the file under the map.
 //! * [`record_lock`]: `fcntl` with a `struct flock`, which the kernel only reads and writes during
 //!   the call.
+//! * [`seccomp`]: system calls that fail as on a kernel that lacks them.
 //! * [`truncate`]: `truncate` by path.
 //! * [`umask`]: a umask and working directory of the thread's own, so that cases run side by side.
 //! * [`interrupt`]: a signal handler that does nothing, so that a blocking call ends with EINTR.
@@ -11,5 +12,6 @@
 pub mod interrupt;
 pub mod mapping;
 pub mod record_lock;
+pub mod seccomp;
 pub mod truncate;
 pub mod umask;

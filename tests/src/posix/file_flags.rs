@@ -9,6 +9,8 @@ pub(super) const CASES: &[Case] = cases! {
     set_and_clear,
     immutable_guards_a_file,
     append_only_guards_a_file [WriteThrough],
+    append_only_is_written_at_its_end_alone [WriteThrough],
+    append_only_leaves_open_descriptors_as_they_are [WriteThrough],
     of_a_directory,
     immutable_needs_privilege,
 };
@@ -68,6 +70,56 @@ fn append_only_guards_a_file(env: &Env) {
     assert_eq!((overwrite, cut), (Some(Errno::PERM), Some(Errno::PERM)));
     append.unwrap().unwrap();
     assert_eq!(env.read("file"), b"log+");
+    env.agree("file");
+}
+
+fn append_only_is_written_at_its_end_alone(env: &Env) {
+    let path = env.file("file", "log");
+    let file = env.open("file", OFlags::RDONLY);
+    let before = flags(&path);
+    ioctl_setflags(&file, before | IFlags::APPEND).unwrap();
+    let tried = open(&path, OFlags::WRONLY | OFlags::APPEND).map(|end| {
+        let appended = end.write_at(b"+", 0);
+        let cut = end.set_len(1).map_err(|error| error.raw_os_error());
+        // A file system of its own refuses this. FUSE does not know the flag and lets it pass; then
+        // the write must fail.
+        let switched = rustix::fs::fcntl_setfl(&end, OFlags::empty());
+        let overwritten = rustix::io::pwrite(&end, b"X", 0);
+        (appended.unwrap(), cut, switched, overwritten)
+    });
+    let content = env.read("file");
+    ioctl_setflags(&file, before).unwrap();
+    let (appended, cut, switched, overwritten) = tried.unwrap();
+    assert_eq!(appended, 1);
+    assert_eq!(cut, Err(Some(Errno::PERM.raw_os_error())));
+    match switched {
+        Err(errno) => {
+            assert_eq!((errno, overwritten), (Errno::PERM, Ok(1)));
+            assert_eq!(content, b"log+X", "it still appends");
+        }
+        Ok(()) => {
+            assert_eq!(overwritten, Err(Errno::PERM));
+            assert_eq!(content, b"log+");
+        }
+    }
+    env.agree("file");
+}
+
+fn append_only_leaves_open_descriptors_as_they_are(env: &Env) {
+    // The flag is looked at when a file is opened: Linux writes on where it may already.
+    let path = env.file("file", "log");
+    let plain = env.open("file", OFlags::RDWR);
+    let mut end = env.open("file", OFlags::WRONLY | OFlags::APPEND);
+    let before = flags(&path);
+    ioctl_setflags(&plain, before | IFlags::APPEND).unwrap();
+    let overwritten = plain.write_at(b"L", 0);
+    let appended = end.write(b"+");
+    let again = open(&path, OFlags::WRONLY).err();
+    ioctl_setflags(&plain, before).unwrap();
+    assert_eq!((overwritten.unwrap(), appended.unwrap()), (1, 1));
+    assert_eq!(again, Some(Errno::PERM));
+    assert_eq!(env.read("file"), b"Log+");
+    drop((plain, end));
     env.agree("file");
 }
 

@@ -12,6 +12,7 @@ pub(super) const CASES: &[Case] = cases! {
     open_with_truncation_drops_them,
     fallocate_drops_them,
     setgid_without_group_execution_stays,
+    setuid_falls_where_setgid_stays,
     root_writes_and_keeps_them,
     root_truncates_and_keeps_them,
     chown_drops_them,
@@ -97,6 +98,34 @@ fn setgid_without_group_execution_stays(env: &Env) {
     });
     assert_eq!(env.mode("file"), 0o2666);
     env.agree("file");
+}
+
+fn setuid_falls_where_setgid_stays(env: &Env) {
+    let path = env.file("file", "0123456789");
+    env.chown("file", MEMBER.uid, TEAM);
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 4] = [
+        ("write", |path| {
+            let file = open(path, OFlags::WRONLY).unwrap();
+            file.write_all_at(b"x", 0).unwrap();
+        }),
+        ("truncate", |path| {
+            open(path, OFlags::WRONLY).unwrap().set_len(4).unwrap();
+        }),
+        ("open", |path| {
+            drop(open(path, OFlags::WRONLY | OFlags::TRUNC).unwrap());
+        }),
+        ("fallocate", |path| {
+            let file = open(path, OFlags::WRONLY).unwrap();
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 20_000).unwrap();
+        }),
+    ];
+    for (name, change) in changes {
+        env.chmod("file", 0o6666);
+        MEMBER.run(|| change(&path));
+        assert_eq!(env.mode("file"), 0o2666, "{name}");
+        env.agree("file");
+    }
 }
 
 fn root_writes_and_keeps_them(env: &Env) {

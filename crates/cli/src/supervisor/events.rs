@@ -1,6 +1,6 @@
 //! What a supervisor waits for, all in one place.
 
-use super::Supervisor;
+use super::{LAST_WORDS_TIMEOUT, Supervisor};
 use crate::channel::Message;
 use crate::waiting;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,6 +15,8 @@ pub(super) enum Event {
     Worker(Message),
     /// The worker is gone.
     WorkerEnded,
+    /// It has requests that do not end, and perhaps cannot end itself.
+    WorkerStuck,
     /// The task that was waited for is done.
     TaskDone,
     /// The launcher has waited for the mount to answer, in vain, or was ended while it was made.
@@ -36,20 +38,40 @@ impl Supervisor {
                 Some(self.worker.channel.as_fd()),
                 task,
                 Some(self.worker.ended()),
+                self.worker.ending(),
                 self.launcher.as_ref().map(AsFd::as_fd),
             ];
-            let [signal, said, done, ended, launcher] = waiting::readable(descriptors, deadline);
+            let [signal, said, done, ended, ending, launcher] =
+                waiting::readable(descriptors, deadline);
             if signal && let Ok(signal) = self.signals.read() {
                 return Event::Signal(signal.number);
             }
             if said && let Ok(Some(message)) = self.worker.channel.receive() {
-                return Event::Worker(message);
+                match message {
+                    Message::Watching(thread) => {
+                        self.worker.watch(thread);
+                        continue;
+                    }
+                    Message::Stuck(threads) => {
+                        tracing::debug!(threads, "the worker is stuck");
+                        self.stuck = true;
+                        return Event::WorkerStuck;
+                    }
+                    message => return Event::Worker(message),
+                }
             }
             if done {
                 return Event::TaskDone;
             }
             if ended {
                 return Event::WorkerEnded;
+            }
+            if ending {
+                if self.worker.has_ended_within(LAST_WORDS_TIMEOUT) {
+                    return Event::WorkerEnded;
+                }
+                self.stuck = true;
+                return Event::WorkerStuck;
             }
             if launcher && let Some(channel) = self.launcher.take() {
                 // After it was told, it is free to go.

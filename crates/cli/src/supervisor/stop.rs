@@ -33,6 +33,7 @@ enum Attempt {
     Hurried,
     TimedOut,
     WorkerEnded,
+    WorkerStuck,
 }
 
 impl Supervisor {
@@ -54,6 +55,7 @@ impl Supervisor {
             match self.attempt(deadline) {
                 Attempt::Unmounted => break,
                 Attempt::WorkerEnded => return self.bury(),
+                Attempt::WorkerStuck => return self.let_go(),
                 Attempt::Hurried => {
                     self.take_away("asked a second time");
                     break;
@@ -70,6 +72,7 @@ impl Supervisor {
                     }
                     match self.pause((Instant::now() + RETRY_INTERVAL).min(deadline)) {
                         Some(Attempt::WorkerEnded) => return self.bury(),
+                        Some(Attempt::WorkerStuck) => return self.let_go(),
                         Some(_) => {
                             self.take_away("asked a second time");
                             break;
@@ -118,6 +121,7 @@ impl Supervisor {
                         _ => Attempt::WorkerEnded,
                     };
                 }
+                Event::WorkerStuck => return Attempt::WorkerStuck,
                 Event::Deadline => return Attempt::TimedOut,
                 Event::Signal(_) | Event::Worker(_) | Event::Unwanted => {}
             }
@@ -130,6 +134,7 @@ impl Supervisor {
             match self.next_event(None, Some(until)) {
                 Event::Signal(SIGTERM | SIGINT) => return Some(Attempt::Hurried),
                 Event::WorkerEnded => return Some(Attempt::WorkerEnded),
+                Event::WorkerStuck => return Some(Attempt::WorkerStuck),
                 Event::Deadline => return None,
                 Event::Signal(_) | Event::Worker(_) | Event::TaskDone | Event::Unwanted => {}
             }
@@ -145,13 +150,21 @@ impl Supervisor {
         let target = self.target.clone();
         self.try_for(WRITE_BACK_TIMEOUT, move || write_back(&target));
         let target = self.target.clone();
-        self.try_for(DETACH_TIMEOUT, move || {
-            if let Err(error) = target.unmount(true) {
+        self.try_to_detach(move || target.unmount(true));
+        // The worker finishes what is in progress and closes the connection.
+        let _ = self.worker.channel.send(&Message::Stop);
+    }
+
+    /// Detaches the mount, if that can be done in time.
+    pub(super) fn try_to_detach(
+        &mut self,
+        detach: impl FnOnce() -> Result<(), MountError> + Send + 'static,
+    ) {
+        self.try_for(DETACH_TIMEOUT, || {
+            if let Err(error) = detach() {
                 tracing::warn!("{error}");
             }
         });
-        // The worker finishes what is in progress and closes the connection.
-        let _ = self.worker.channel.send(&Message::Stop);
     }
 
     /// Gives a call this time, and lets it go on alone after that.
@@ -164,10 +177,10 @@ impl Supervisor {
         ) {}
     }
 
-    /// Waits until the worker has ended after its mount; ends it if it does not.
+    /// Waits until the worker has ended after its mount; ends it if it does not, or lets it go.
     fn wait_for_worker(&mut self) -> Result<(), CommandError> {
         let deadline = Instant::now() + WORKER_TIMEOUT;
-        loop {
+        while !self.stuck {
             match self.next_event(None, Some(deadline)) {
                 Event::WorkerEnded => break,
                 Event::Deadline => {
@@ -183,6 +196,9 @@ impl Supervisor {
                 }
                 _ => {}
             }
+        }
+        if self.stuck || !self.worker.has_ended_within(LAST_WORDS_TIMEOUT) {
+            return self.let_go();
         }
         let status = self.worker.wait().map_err(system("wait for the worker"))?;
         self.device = None;

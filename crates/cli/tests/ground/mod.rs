@@ -137,11 +137,16 @@ impl Foreground {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Its exit code and what it said.
-    pub fn ends_within(mut self, seconds: u64) -> (Option<i32>, String) {
+    /// It ends; a worker that does not may still hold what it says.
+    pub fn supervisor_ends_within(&mut self, seconds: u64) {
         within(seconds, "the server to end", || {
             self.0.as_mut().unwrap().try_wait().unwrap().is_some()
         });
+    }
+
+    /// Its exit code and what it said.
+    pub fn ends_within(mut self, seconds: u64) -> (Option<i32>, String) {
+        self.supervisor_ends_within(seconds);
         let output = self.0.take().unwrap().wait_with_output().unwrap();
         (
             output.status.code(),

@@ -1,0 +1,42 @@
+//! Letting go of a worker that cannot end, because its source does not answer.
+//!
+//! Its threads wait in the kernel, some of them beyond the reach of SIGKILL. As long as one does, it
+//! holds `/dev/fuse` and with it the connection: alive, and served by nobody. Its users would wait as
+//! long as the source does, and so would a supervisor that waited for the worker.
+
+use super::{LAST_WORDS_TIMEOUT, Supervisor};
+use crate::error::CommandError;
+
+impl Supervisor {
+    /// Takes the mount away by force and ends the connection; then the worker, if that is possible.
+    pub(super) fn let_go(&mut self) -> Result<(), CommandError> {
+        let mountpoint = self.config.mountpoint.clone();
+        if self.target.device.is_none() || self.target.is_mounted() {
+            let shown = mountpoint.display();
+            tracing::warn!("requests to {shown} do not end: taking it away by force");
+            let target = self.target.clone();
+            self.try_to_detach(move || target.unmount_by_force());
+        }
+        self.worker.kill();
+        self.device = None;
+        let left = if self.worker.has_ended_within(LAST_WORDS_TIMEOUT) {
+            let _ = self.worker.wait();
+            None
+        } else {
+            // Mounted nowhere, the connection can still have users.
+            match self.target.abort() {
+                Ok(()) => tracing::warn!("ended the connection: nobody waits for it any more"),
+                Err(error) => tracing::warn!(
+                    "cannot end the connection ({error}): who uses it waits until the source answers"
+                ),
+            }
+            Some(self.worker.id())
+        };
+        if self.target.is_mounted()
+            && let Err(error) = self.target.unmount(true)
+        {
+            tracing::warn!("{error}");
+        }
+        Err(CommandError::Stuck { mountpoint, left })
+    }
+}

@@ -1,0 +1,257 @@
+//! Servers whose source does not answer: they end in bounded time all the same, and let go of who
+//! waits for them.
+#![allow(clippy::unwrap_used)]
+
+mod ground;
+
+use ground::{Ground, THRUFS, run, succeeded, within};
+use rustix::process::{Signal, kill_process};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thrufs::layout::Attr;
+use thrufs::{
+    Attributes, Context, Entry, Errno, FileHandle, FileSystem, Generation, MountOptions,
+    MountedSession, Name, NodeId, Result, SessionConfig,
+};
+
+/// The longest that a server may take with `--stop-timeout=1`: that, writing back, detaching, the
+/// worker's time for its requests, and its last words.
+const STOP_SECONDS: u64 = 18;
+
+/// Holds requests until it is opened, and counts them.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        let _open = self.changed.wait_while(state, |state| !state.1).unwrap();
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+/// One file, and one name about which it does not answer. A process that has asked cannot even be
+/// killed.
+struct Silent(Arc<Gate>);
+
+fn attr(node: NodeId) -> Attr {
+    let directory = node == NodeId::ROOT;
+    Attr {
+        ino: node.0,
+        mode: if directory { 0o040_755 } else { 0o100_644 },
+        nlink: 1,
+        blksize: 4096,
+        ..Attr::default()
+    }
+}
+
+impl FileSystem for Silent {
+    fn lookup(&self, context: &Context<'_>, _: NodeId, name: Name<'_>) -> Result<Entry> {
+        match name.as_bytes() {
+            b"file" => Ok(Entry {
+                node: NodeId(2),
+                generation: Generation(0),
+                attr: attr(NodeId(2)),
+                entry_timeout: Duration::ZERO,
+                attr_timeout: Duration::ZERO,
+            }),
+            b"silent" => {
+                context.require_blocking()?;
+                self.0.pass();
+                Err(Errno::ENOENT)
+            }
+            _ => Err(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _: &Context<'_>, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
+        Ok(Attributes {
+            attr: attr(node),
+            timeout: Duration::ZERO,
+        })
+    }
+}
+
+/// A ground whose source is such a file system.
+struct SilentSource {
+    gate: Arc<Gate>,
+    session: Option<MountedSession>,
+    ground: Ground,
+}
+
+impl SilentSource {
+    fn new() -> Option<SilentSource> {
+        let ground = Ground::new()?;
+        let gate = Arc::<Gate>::default();
+        let (fs, options) = (Silent(Arc::clone(&gate)), MountOptions::new("silent"));
+        let session = thrufs::mount(fs, &ground.src, &options, SessionConfig::default());
+        Some(SilentSource {
+            gate,
+            session: Some(session.unwrap()),
+            ground,
+        })
+    }
+
+    /// A client that asks for what is not answered; back when the source has the request.
+    fn ask(&self) -> JoinHandle<io::Result<fs::Metadata>> {
+        let path = self.ground.mnt.join("silent");
+        let client = std::thread::spawn(move || fs::metadata(path));
+        within(5, "the request to reach the source", || {
+            self.gate.state.lock().unwrap().0 > 0
+        });
+        client
+    }
+}
+
+impl Drop for SilentSource {
+    fn drop(&mut self) {
+        self.gate.open();
+        // In use as long as the worker is there.
+        drop(self.session.take());
+    }
+}
+
+/// It was let go with an error that says why, and not with an answer.
+fn was_let_go(client: JoinHandle<io::Result<fs::Metadata>>) {
+    within(2, "the client to be let go", || client.is_finished());
+    let error = client.join().unwrap().unwrap_err();
+    let known = [
+        io::ErrorKind::NotConnected,
+        io::ErrorKind::ConnectionAborted,
+    ];
+    assert!(known.contains(&error.kind()), "{error}");
+}
+
+#[test]
+fn requests_that_nothing_ends_do_not_keep_the_mount() {
+    let Some(source) = SilentSource::new() else {
+        return;
+    };
+    let ground = &source.ground;
+    let mut server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
+    let client = source.ask();
+    server.signal(Signal::TERM);
+    server.supervisor_ends_within(STOP_SECONDS);
+    was_let_go(client);
+    assert!(!ground.is_mounted());
+    source.gate.open();
+    let (code, said) = server.ends_within(2);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("do not end"), "{said}");
+    ground.gone_within(1);
+}
+
+#[test]
+fn a_worker_killed_over_such_a_request_leaves_no_mount() {
+    let Some(source) = SilentSource::new() else {
+        return;
+    };
+    let ground = &source.ground;
+    let mut server = ground.mount_in_foreground(&["-o", "cache=never"]);
+    let client = source.ask();
+    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
+    server.supervisor_ends_within(8);
+    was_let_go(client);
+    assert!(!ground.is_mounted());
+    source.gate.open();
+    let (code, said) = server.ends_within(2);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("do not end"), "{said}");
+    ground.gone_within(1);
+}
+
+/// A source that is served by another `thrufs`, whose worker is stopped.
+struct StoppedSource {
+    ground: Ground,
+    below: PathBuf,
+}
+
+impl StoppedSource {
+    fn new() -> Option<StoppedSource> {
+        let ground = Ground::new()?;
+        let below = ground.path().join("below");
+        fs::create_dir(&below).unwrap();
+        fs::write(below.join("file"), "content").unwrap();
+        let source = StoppedSource { ground, below };
+        succeeded(&run(Command::new(THRUFS)
+            .args(["mount", "-o", "cache=never"])
+            .args([&source.below, &source.ground.src])));
+        Some(source)
+    }
+
+    /// A client of the outer mount that waits for the inner one.
+    fn ask(&self) -> JoinHandle<io::Result<fs::Metadata>> {
+        self.signal(Signal::STOP);
+        let path = self.ground.mnt.join("cold");
+        let client = std::thread::spawn(move || fs::metadata(path));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!client.is_finished());
+        client
+    }
+
+    fn signal(&self, signal: Signal) {
+        for worker in ground::processes("--worker", &self.ground.src) {
+            kill_process(worker, signal).unwrap();
+        }
+    }
+
+    fn goes(&self) {
+        self.signal(Signal::CONT);
+        succeeded(&run(Command::new(THRUFS)
+            .arg("unmount")
+            .arg(&self.ground.src)));
+    }
+}
+
+impl Drop for StoppedSource {
+    fn drop(&mut self) {
+        self.signal(Signal::CONT);
+    }
+}
+
+#[test]
+fn a_source_that_is_stopped_does_not_keep_the_mount() {
+    let Some(source) = StoppedSource::new() else {
+        return;
+    };
+    let ground = &source.ground;
+    let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
+    let client = source.ask();
+    server.signal(Signal::TERM);
+    let (code, said) = server.ends_within(STOP_SECONDS);
+    was_let_go(client);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("do not end"), "{said}");
+    ground.gone_within(1);
+    source.goes();
+}
+
+#[test]
+fn a_worker_killed_over_a_stopped_source_leaves_no_mount() {
+    let Some(source) = StoppedSource::new() else {
+        return;
+    };
+    let ground = &source.ground;
+    let server = ground.mount_in_foreground(&["-o", "cache=never"]);
+    let client = source.ask();
+    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
+    let (code, said) = server.ends_within(3);
+    was_let_go(client);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the server died"), "{said}");
+    ground.gone_within(1);
+    source.goes();
+}

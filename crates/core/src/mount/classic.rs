@@ -1,0 +1,220 @@
+//! Mounting by `mount(2)`: where there is no mount API (kernels before 5.2, and containers whose
+//! filter of system calls does not let it through), and for sources whose names are too long for it.
+
+use super::{MountError, MountOptions, kernel_error, parameters};
+use rustix::io::Errno;
+use rustix::mount::{MountAttrFlags, MountFlags, mount as mount_call};
+use std::ffi::CString;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+/// Mounts in one call. It gives no reasons: what there is of them is in the kernel's log.
+///
+/// # Errors
+///
+/// [`MountError::NotPermitted`], [`MountError::Kernel`].
+pub(super) fn mount(
+    device: BorrowedFd<'_>,
+    target: &Path,
+    options: &MountOptions,
+) -> Result<(), MountError> {
+    let failed = |errno| match errno {
+        Errno::PERM => MountError::NotPermitted(target.into()),
+        other => kernel_error(target, "mount", other, String::new()),
+    };
+    let flags = flags(options).map_err(failed)?;
+    let list = CString::new(option_list(device, options)).expect("words and numbers without NUL");
+    mount_call(
+        options.source.as_str(),
+        target,
+        kind(options),
+        flags,
+        list.as_c_str(),
+    )
+    .map_err(failed)
+}
+
+/// `fuse.SUBTYPE`: the kernel splits it at the first dot, and refuses an empty rest.
+fn kind(options: &MountOptions) -> String {
+    match options.subtype.as_deref() {
+        None | Some("") => "fuse".to_owned(),
+        Some(subtype) => format!("fuse.{subtype}"),
+    }
+}
+
+/// What the kernel splits at commas, which it knows no way to escape: only words and numbers go
+/// here. The source and the subtype, which may have commas, are arguments of their own.
+fn option_list(device: BorrowedFd<'_>, options: &MountOptions) -> String {
+    let words: Vec<String> = parameters(device, options)
+        .into_iter()
+        .map(|(key, value)| match value {
+            Some(value) => format!("{key}={value}"),
+            None => key.to_owned(),
+        })
+        .collect();
+    words.join(",")
+}
+
+/// The same attributes in the flags of `mount(2)`.
+///
+/// # Errors
+///
+/// EINVAL, as from `fsmount(2)`, for what has no flag and for contradictions.
+fn flags(options: &MountOptions) -> rustix::io::Result<MountFlags> {
+    const ATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR__ATIME;
+    let attributes = options.attributes;
+    let mut flags = match attributes & ATIME {
+        // Zero in the one, and what the other takes when it is given nothing.
+        MountAttrFlags::MOUNT_ATTR_RELATIME => MountFlags::empty(),
+        MountAttrFlags::MOUNT_ATTR_NOATIME => MountFlags::NOATIME,
+        MountAttrFlags::MOUNT_ATTR_STRICTATIME => MountFlags::STRICTATIME,
+        _ => return Err(Errno::INVAL),
+    };
+    let mut left = attributes - ATIME;
+    for (attribute, flag) in [
+        (MountAttrFlags::MOUNT_ATTR_RDONLY, MountFlags::RDONLY),
+        (MountAttrFlags::MOUNT_ATTR_NOSUID, MountFlags::NOSUID),
+        (MountAttrFlags::MOUNT_ATTR_NODEV, MountFlags::NODEV),
+        (MountAttrFlags::MOUNT_ATTR_NOEXEC, MountFlags::NOEXEC),
+        (
+            MountAttrFlags::MOUNT_ATTR_NODIRATIME,
+            MountFlags::NODIRATIME,
+        ),
+        // Ignored by kernels before 5.10.
+        (
+            MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW,
+            MountFlags::NOSYMFOLLOW,
+        ),
+    ] {
+        flags.set(flag, left.contains(attribute));
+        left -= attribute;
+    }
+    flags.set(MountFlags::SYNCHRONOUS, options.synchronous);
+    if left.is_empty() {
+        Ok(flags)
+    } else {
+        Err(Errno::INVAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsFd, AsRawFd};
+
+    fn with(attributes: MountAttrFlags) -> MountOptions {
+        let mut options = MountOptions::new("a source, with a comma");
+        options.attributes = attributes;
+        options
+    }
+
+    #[test]
+    fn the_option_list() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let number = file.as_raw_fd();
+        let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+        let first = format!("fd={number},rootmode=40000,user_id={user},group_id={group}");
+        let mut options = with(MountAttrFlags::empty());
+        options.subtype = Some("a,subtype".to_owned());
+        assert_eq!(
+            option_list(file.as_fd(), &options),
+            format!("{first},default_permissions")
+        );
+        options.default_permissions = false;
+        assert_eq!(option_list(file.as_fd(), &options), first);
+        options.allow_other = true;
+        options.read_bytes_max = Some(65_536);
+        assert_eq!(
+            option_list(file.as_fd(), &options),
+            format!("{first},allow_other,max_read=65536")
+        );
+    }
+
+    #[test]
+    fn the_type() {
+        let mut options = with(MountAttrFlags::empty());
+        assert_eq!(kind(&options), "fuse");
+        options.subtype = Some(String::new());
+        assert_eq!(kind(&options), "fuse");
+        options.subtype = Some("thrufs".to_owned());
+        assert_eq!(kind(&options), "fuse.thrufs");
+    }
+
+    #[test]
+    fn every_attribute_has_its_flag() {
+        // The numbers are those of linux/mount.h.
+        for (attribute, flag) in [
+            (0, 0),
+            (0x01, 1),
+            (0x02, 2),
+            (0x04, 4),
+            (0x08, 8),
+            (0x10, 1 << 10),
+            (0x20, 1 << 24),
+            (0x80, 1 << 11),
+            (0x20_0000, 1 << 8),
+            (0x01 | 0x08 | 0x20, 1 | 8 | 1 << 24),
+        ] {
+            let options = with(MountAttrFlags::from_bits_retain(attribute));
+            let flags = flags(&options).map(|flags| flags.bits());
+            assert_eq!(flags, Ok(flag), "{attribute:#x}");
+        }
+        let mut options = with(MountAttrFlags::MOUNT_ATTR_NODEV);
+        options.synchronous = true;
+        assert_eq!(flags(&options).map(|flags| flags.bits()), Ok(4 | 16));
+        // Both kinds of atime; a mapping of ids, which mount(2) cannot make.
+        for attribute in [0x30, 0x10_0000] {
+            let options = with(MountAttrFlags::from_bits_retain(attribute));
+            assert_eq!(flags(&options), Err(Errno::INVAL), "{attribute:#x}");
+        }
+    }
+
+    /// The line about `place` in the table of mounts, from its attributes on.
+    fn mount_line(place: &Path) -> Option<String> {
+        let table = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        let mut lines = table.lines().rev();
+        let line = lines.find(|line| line.split(' ').nth(4).map(Path::new) == Some(place))?;
+        Some(line.split_once(place.to_str()?)?.1.to_owned())
+    }
+
+    #[test]
+    fn both_ways_make_the_same_mount() {
+        let device = match super::super::open_device() {
+            Ok(_) if !rustix::process::geteuid().is_root() => {
+                return eprintln!("SKIPPED both_ways_make_the_same_mount: mounting needs root");
+            }
+            Err(error) => return eprintln!("SKIPPED both_ways_make_the_same_mount: {error}"),
+            // Without waiting for INIT, which nobody answers here.
+            Ok(_) => || thrufs_sys::fuse_dev::open().unwrap(),
+        };
+        let place = tempfile::tempdir().unwrap();
+        let mut rich = with(
+            MountAttrFlags::MOUNT_ATTR_RDONLY
+                | MountAttrFlags::MOUNT_ATTR_NOSUID
+                | MountAttrFlags::MOUNT_ATTR_NODEV
+                | MountAttrFlags::MOUNT_ATTR_NOEXEC
+                | MountAttrFlags::MOUNT_ATTR_NOATIME
+                | MountAttrFlags::MOUNT_ATTR_NODIRATIME
+                | MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW,
+        );
+        rich.subtype = Some("sub,type".to_owned());
+        rich.allow_other = true;
+        rich.synchronous = true;
+        rich.read_bytes_max = Some(65_536);
+        for options in [with(MountAttrFlags::empty()), rich] {
+            let by_call = device();
+            mount(by_call.as_fd(), place.path(), &options).unwrap();
+            let line = mount_line(place.path()).expect("mounted");
+            super::super::unmount(place.path(), false).unwrap();
+            assert_eq!(mount_line(place.path()), None);
+
+            let by_api = device();
+            let context = super::super::api::open().unwrap();
+            super::super::api::mount(&context, by_api.as_fd(), place.path(), &options).unwrap();
+            let other = mount_line(place.path()).expect("mounted");
+            super::super::unmount(place.path(), false).unwrap();
+            assert_eq!(line, other);
+            assert!(line.contains("a\\040source,\\040with"), "{line}");
+        }
+    }
+}
