@@ -142,7 +142,10 @@ fn run_in(plan: &Plan, work: &Path) -> Outcome<()> {
         }
         for row in &plan.rows {
             for round in 0..plan.rounds {
-                for contestant in &contestants {
+                // Whoever goes first has what the row before has left to be cleaned up, and so on:
+                // every place is everybody's once.
+                let order = contestants.iter().cycle().skip(round);
+                for contestant in order.take(contestants.len()) {
                     let sample = measure(row, contestant, round, plan.percent)?;
                     report.add(lower.name(), row, contestant.name(), sample);
                 }
