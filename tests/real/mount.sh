@@ -5,7 +5,7 @@
 #   TOOLS    where fsx and pjdfstest are (default: found through PATH)
 #   SERVE    `thrufs` (default), or `native`: a bind mount instead, to try the script itself
 #   OPTIONS  more mount options for every `serve`, comma separated
-#   LOWER    `ext4` (default), `xfs` or `tmpfs`: what `lower` makes
+#   LOWER    `ext4` (default), `xfs`, `btrfs` or `tmpfs`: what `lower` makes
 #
 # `cargo xtask real NAME` runs a script in namespaces of its own. By hand, the traps clean up.
 
@@ -86,7 +86,8 @@ lower() {
     case $LOWER in
         ext4) mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=1 "$@" "$image" ;;
         xfs) mkfs.xfs -q -f "$image" ;;
-        *) fail "LOWER=$LOWER is none of ext4, xfs, tmpfs" ;;
+        btrfs) mkfs.btrfs -q -f "$image" ;;
+        *) fail "LOWER=$LOWER is none of ext4, xfs, btrfs, tmpfs" ;;
     esac
     mount -o loop "$image" "$directory"
     rmdir "$directory/lost+found" 2>/dev/null || true

@@ -1,6 +1,6 @@
-//! The file system beneath: a private tmpfs, an ext4 in an image file, or a plain directory.
+//! The file system beneath: a private tmpfs, one in an image file, an overlay, or a plain directory.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,12 @@ pub enum Lower {
     Tmpfs,
     /// An ext4 in a sparse image file of 512 MiB, mounted through a loop device.
     Ext4,
+    /// The same with XFS.
+    Xfs,
+    /// The same with btrfs.
+    Btrfs,
+    /// An overlay of two directories on a private tmpfs: without file handles.
+    Overlay,
     /// A plain directory where temporary files go.
     Default,
 }
@@ -25,12 +31,33 @@ impl Lower {
         match self {
             Self::Tmpfs => "tmpfs",
             Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::Overlay => "overlay",
             Self::Default => "default",
         }
     }
 }
 
-/// Size of the ext4 image in bytes. Sparse: only what the cases write takes space.
+impl Lower {
+    /// Whether this kernel has it.
+    pub fn is_known(self) -> bool {
+        let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        self == Self::Default || known.split_whitespace().any(|word| word == self.name())
+    }
+
+    /// Whether it takes `FALLOC_FL_ZERO_RANGE`.
+    pub fn has_zero_range(self) -> bool {
+        !matches!(self, Self::Tmpfs | Self::Overlay)
+    }
+
+    /// Whether it takes `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE`.
+    pub fn has_shift_range(self) -> bool {
+        matches!(self, Self::Ext4 | Self::Xfs | Self::Default)
+    }
+}
+
+/// Size of an image in bytes. Sparse: only what the cases write takes space.
 const IMAGE_BYTES: u64 = 512 << 20;
 
 /// The directories of one test: `source`, which is served, `outside`, which must never be reached
@@ -42,7 +69,8 @@ pub struct Ground {
     source: PathBuf,
     outside: PathBuf,
     mnt: PathBuf,
-    mounted: bool,
+    /// How many file systems lie on `lower_dir`.
+    mounts: usize,
     // Last, so that the directory goes after the file system in it was unmounted.
     base: tempfile::TempDir,
 }
@@ -64,7 +92,7 @@ impl Ground {
             outside: lower_dir.join("outside"),
             mnt: base.path().join("mnt"),
             lower_dir,
-            mounted: false,
+            mounts: 0,
             base,
         };
         ground
@@ -82,7 +110,13 @@ impl Ground {
         match lower {
             Lower::Default => {}
             Lower::Tmpfs => self.mount_tmpfs()?,
-            Lower::Ext4 => self.mount_ext4()?,
+            // 256-byte inodes have room for nanoseconds and the birth time; the defaults may not.
+            Lower::Ext4 => {
+                self.mount_image(lower, &["mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "256"])?;
+            }
+            Lower::Xfs => self.mount_image(lower, &["mkfs.xfs", "-q", "-f"])?,
+            Lower::Btrfs => self.mount_image(lower, &["mkfs.btrfs", "-q", "-f"])?,
+            Lower::Overlay => self.mount_overlay()?,
         }
         open_to_all(&self.lower_dir).map_err(text)?;
         for dir in [&self.source, &self.outside] {
@@ -94,32 +128,40 @@ impl Ground {
 
     fn mount_tmpfs(&mut self) -> Result<(), String> {
         const DATA: &CStr = c"size=512m,mode=755";
-        rustix::mount::mount(
-            "thrufs-test",
-            &self.lower_dir,
-            "tmpfs",
-            MountFlags::empty(),
-            DATA,
-        )
-        .map_err(|error| format!("mount of tmpfs: {error}"))?;
-        self.mounted = true;
+        self.mount_lower("tmpfs", DATA)
+    }
+
+    fn mount_lower(&mut self, kind: &str, data: &CStr) -> Result<(), String> {
+        let flags = MountFlags::empty();
+        rustix::mount::mount("thrufs-test", &self.lower_dir, kind, flags, data)
+            .map_err(|error| format!("mount of {kind}: {error}"))?;
+        self.mounts += 1;
         Ok(())
     }
 
-    fn mount_ext4(&mut self) -> Result<(), String> {
-        let image = self.base.path().join("ext4.image");
+    /// Over a tmpfs that keeps its two layers: both are gone when the mounts are.
+    fn mount_overlay(&mut self) -> Result<(), String> {
+        self.mount_tmpfs()?;
+        for layer in ["below", "above", "work"] {
+            fs::create_dir(self.lower_dir.join(layer)).map_err(|error| error.to_string())?;
+        }
+        let at = self.lower_dir.display();
+        let data = format!("lowerdir={at}/below,upperdir={at}/above,workdir={at}/work");
+        let data = CString::new(data).map_err(|error| error.to_string())?;
+        self.mount_lower("overlay", &data)
+    }
+
+    fn mount_image(&mut self, lower: Lower, make: &[&str]) -> Result<(), String> {
+        let image = self.base.path().join("image");
         fs::File::create(&image)
             .and_then(|file| file.set_len(IMAGE_BYTES))
             .map_err(|error| format!("image file: {error}"))?;
-        // 256-byte inodes have room for nanoseconds and the birth time; the defaults may not.
-        run(Command::new("mkfs.ext4")
-            .args(["-q", "-F", "-b", "4096", "-I", "256"])
-            .arg(&image))?;
+        run(Command::new(make[0]).args(&make[1..]).arg(&image))?;
         run(Command::new("mount")
-            .args(["-t", "ext4", "-o", "loop"])
+            .args(["-t", lower.name(), "-o", "loop"])
             .arg(&image)
             .arg(&self.lower_dir))?;
-        self.mounted = true;
+        self.mounts += 1;
         Ok(())
     }
 
@@ -146,13 +188,13 @@ impl Ground {
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        if self.mounted
-            && let Err(error) = rustix::mount::unmount(&self.lower_dir, UnmountFlags::DETACH)
-        {
-            eprintln!(
-                "thrufs-tests: {} stays mounted: {error}",
-                self.lower_dir.display()
-            );
+        for _ in 0..self.mounts {
+            if let Err(error) = rustix::mount::unmount(&self.lower_dir, UnmountFlags::DETACH) {
+                eprintln!(
+                    "thrufs-tests: {} stays mounted: {error}",
+                    self.lower_dir.display()
+                );
+            }
         }
     }
 }

@@ -158,24 +158,38 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "panicked".to_owned())
 }
 
+/// The file systems that are served with default options only.
+const OTHERS: [Lower; 3] = [Lower::Xfs, Lower::Btrfs, Lower::Overlay];
+
 /// The grounds of the native run.
 pub fn native_settings() -> Vec<Setting> {
-    [Lower::Tmpfs, Lower::Ext4]
-        .map(|lower| Setting {
-            lower,
-            options: None,
-        })
-        .to_vec()
+    let lowers = [Lower::Tmpfs, Lower::Ext4].into_iter().chain(OTHERS);
+    known(lowers.map(|lower| Setting {
+        lower,
+        options: None,
+    }))
 }
 
-/// The grounds of the run through the mount: `options` on tmpfs and on ext4.
+/// The grounds of the run through the mount: `options` on tmpfs and on ext4, the defaults on the
+/// others.
 pub fn mount_settings(options: &[&'static str]) -> Vec<Setting> {
-    let mut settings = Vec::new();
-    for lower in [Lower::Tmpfs, Lower::Ext4] {
-        settings.extend(options.iter().map(|options| Setting {
-            lower,
-            options: Some(options),
-        }));
+    let with = |lower, options| Setting {
+        lower,
+        options: Some(options),
+    };
+    let main = [Lower::Tmpfs, Lower::Ext4];
+    let main = main.into_iter().flat_map(|lower| {
+        let settings = options.iter().map(move |options| with(lower, options));
+        settings.collect::<Vec<_>>()
+    });
+    known(main.chain(OTHERS.map(|lower| with(lower, ""))))
+}
+
+/// Those whose file system this kernel has; says which it has not.
+fn known(settings: impl Iterator<Item = Setting>) -> Vec<Setting> {
+    let (known, unknown): (Vec<_>, Vec<_>) = settings.partition(|setting| setting.lower.is_known());
+    for setting in unknown {
+        eprintln!("SKIPPED {}: not in this kernel", setting.name());
     }
-    settings
+    known
 }

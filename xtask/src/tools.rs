@@ -17,11 +17,13 @@ const fn package(name: &'static str, purpose: &'static str) -> Package {
 const PACKAGES: &[Package] = &[
     package("acl", "setfacl, getfacl: the tar and rsync round trips"),
     package("attr", "setfattr, getfattr: the same"),
+    package("btrfs-progs", "mkfs.btrfs: a lower file system"),
     package("dbench", "a file server's load"),
     package(
         "e2fsprogs",
         "mkfs.ext4, chattr: lower file systems on loop images",
     ),
+    package("fish", "the syntax of its completions"),
     package("fio", "reads and writes with verification"),
     package("fsmark", "fs_mark: many small files, synced"),
     package("fuse3", "fusermount3: mounting without root"),
@@ -36,6 +38,7 @@ const PACKAGES: &[Package] = &[
     package("libcap2-bin", "setcap: clearing security.capability"),
     package("linux-libc-dev", "the kernel's header of the wire format"),
     package("make", "the C project again"),
+    package("mandoc", "the syntax of the manual pages"),
     package("mount", "mount, umount, losetup"),
     package("postmark", "a mail server's load"),
     package("procps", "counting processes and memory"),
@@ -45,6 +48,8 @@ const PACKAGES: &[Package] = &[
     package("stress-ng", "its file system class"),
     package("tar", "round trips with everything a file can have"),
     package("util-linux", "unshare, prlimit, flock"),
+    package("xfsprogs", "mkfs.xfs: a lower file system"),
+    package("zsh", "the syntax of its completions"),
 ];
 
 /// A program from crates.io, pinned.

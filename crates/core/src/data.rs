@@ -9,6 +9,9 @@ use rustix::io::{IoSlice, IoSliceMut, ReadWriteFlags};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+/// Data are cached in pages of this size or a multiple.
+const PAGE_BYTES: u64 = 4096;
+
 /// Whether I/O on a lower file can sleep, and whether the kernel lets us ask first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoWait {
@@ -69,8 +72,9 @@ impl LowerFile {
                 Err(_) => break,
             }
             // A short read on a regular file is the end of it, except for the NOWAIT case, where
-            // it is the end of what is cached.
-            if flags.is_empty() {
+            // it can be the end of what is cached. That lies between two pages.
+            let end = offset.saturating_add(filled as u64);
+            if flags.is_empty() || !end.is_multiple_of(PAGE_BYTES) {
                 break;
             }
         }

@@ -31,6 +31,15 @@ pub enum Need {
     WriteThrough,
     /// Changes by others beneath that are seen at once.
     NoCache,
+    /// Not XFS, which knows no minor numbers above 18 bits and no targets above 1023 bytes, and says
+    /// EEXIST of a full directory.
+    NotXfs,
+    /// Not btrfs, which does not count the links of directories, and counts room by transactions.
+    NotBtrfs,
+    /// Not overlayfs, which makes no whiteouts for others.
+    NotOverlay,
+    /// Times that change when a file is cut to the size it has: natively, XFS and btrfs leave them.
+    TruncateToSameSize,
 }
 
 /// On what ground the list runs.
@@ -64,18 +73,30 @@ impl Setting {
             Need::Acl if mounted && !self.has_option("acl") => {
                 Some("ACLs are enforced on mounts with the option acl only")
             }
-            Need::ZeroRange if self.lower == Lower::Tmpfs => Some("tmpfs has no ZERO_RANGE"),
+            Need::ZeroRange if !self.lower.has_zero_range() => {
+                Some("the file system beneath has no ZERO_RANGE")
+            }
             Need::ShiftRange if mounted => {
                 Some("the kernel's FUSE client refuses COLLAPSE_RANGE and INSERT_RANGE itself")
             }
-            Need::ShiftRange if self.lower == Lower::Tmpfs => {
-                Some("tmpfs has no COLLAPSE_RANGE and INSERT_RANGE")
+            Need::ShiftRange if !self.lower.has_shift_range() => {
+                Some("this file system has no COLLAPSE_RANGE and INSERT_RANGE")
             }
-            Need::NoShiftRange if !mounted && self.lower != Lower::Tmpfs => {
+            Need::NoShiftRange if !mounted && self.lower.has_shift_range() => {
                 Some("this file system has COLLAPSE_RANGE and INSERT_RANGE")
             }
             Need::SharedLocks if mounted && !self.has_option("locks=shared") => {
                 Some("locks stay in the mount without locks=shared")
+            }
+            Need::NotXfs if self.lower == Lower::Xfs => Some("XFS does it differently"),
+            Need::NotBtrfs if self.lower == Lower::Btrfs => Some("btrfs does it differently"),
+            Need::NotOverlay if self.lower == Lower::Overlay => {
+                Some("overlayfs does it differently")
+            }
+            Need::TruncateToSameSize
+                if !mounted && matches!(self.lower, Lower::Xfs | Lower::Btrfs) =>
+            {
+                Some("this file system leaves the times when the size stays")
             }
             Need::WriteThrough if self.has_option("writeback") => {
                 Some("with writeback the kernel keeps written data until a flush")

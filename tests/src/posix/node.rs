@@ -11,7 +11,7 @@ pub(super) const CASES: &[Case] = cases! {
     regular_file,
     devices_need_privilege,
     refuses_what_exists,
-    large_device_numbers,
+    large_device_numbers [NotXfs],
     socket_connects,
 };
 

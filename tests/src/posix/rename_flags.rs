@@ -13,7 +13,7 @@ pub(super) const CASES: &[Case] = cases! {
     exchange_with_a_missing_name_is_enoent,
     exchange_with_an_own_parent_is_einval,
     exchange_keeps_open_files,
-    whiteout_leaves_a_whiteout,
+    whiteout_leaves_a_whiteout [NotOverlay],
     unknown_and_contradictory_flags_are_einval,
 };
 

@@ -7,7 +7,7 @@ pub(super) const CASES: &[Case] = cases! {
     file_counts_are_those_beneath,
     every_object_answers,
     by_descriptor,
-    written_data_takes_room,
+    written_data_takes_room [NotBtrfs],
     missing_is_enoent,
     unprivileged_callers_too,
 };

@@ -8,7 +8,7 @@ use super::prelude::*;
 pub(super) const CASES: &[Case] = cases! {
     target_is_kept_byte_for_byte,
     size_is_the_length_of_the_target,
-    long_targets,
+    long_targets [NotXfs],
     empty_target_is_enoent,
     is_followed,
     chain_of_links,

@@ -10,7 +10,7 @@ pub(super) const CASES: &[Case] = cases! {
     shrink_then_grow_shows_zeros,
     within_a_page_zeroes_the_rest,
     of_an_open_file_by_path,
-    changes_mtime_and_ctime [WriteThrough],
+    changes_mtime_and_ctime [WriteThrough, TruncateToSameSize],
     to_zero_and_back,
     far_beyond,
     errors,

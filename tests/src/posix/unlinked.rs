@@ -6,7 +6,7 @@ pub(super) const CASES: &[Case] = cases! {
     reads_and_writes_go_on,
     attributes_still_change,
     same_name_is_another_file,
-    room_comes_back_on_close,
+    room_comes_back_on_close [NotBtrfs],
     truncate_and_allocate,
     directory_may_not_be_filled,
     other_link_lives_on,
