@@ -143,6 +143,16 @@ impl Target {
         mount::abort_connection(device.minor)
     }
 
+    /// Has the kernel read ahead by so many bytes, where INIT could not say so.
+    pub(crate) fn set_readahead(&self, bytes: u32) {
+        const GRANTED_BY_INIT: u32 = 128 << 10;
+        let device = self.device.filter(|_| bytes > GRANTED_BY_INIT);
+        let Some(device) = device else { return };
+        if let Err(error) = mount::set_readahead(device.minor, bytes) {
+            tracing::warn!("max_readahead stays at 128K: {error}");
+        }
+    }
+
     fn everywhere(
         &self,
         take_away: impl Fn(&Path) -> Result<(), MountError>,

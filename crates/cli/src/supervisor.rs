@@ -204,6 +204,9 @@ impl Supervisor {
                 Event::Signal(_) | Event::Worker(_) => {}
             }
         }
+        if let Some(bytes) = self.config.serving.max_readahead {
+            self.target.set_readahead(bytes);
+        }
         Ok(())
     }
 

@@ -688,3 +688,20 @@ fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
         "{said}"
     );
 }
+
+#[test]
+fn reads_ahead_as_far_as_told() {
+    let Some(ground) = Ground::new() else { return };
+    let readahead = |options: &[&str]| {
+        succeeded(&ground.mount(options));
+        let device = rustix::fs::stat(&ground.mnt).unwrap().st_dev;
+        let minor = rustix::fs::minor(device);
+        let path = format!("/sys/class/bdi/0:{minor}/read_ahead_kb");
+        let kib = fs::read_to_string(path).unwrap().trim().to_owned();
+        succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+        kib
+    };
+    assert_eq!(readahead(&[]), "128");
+    assert_eq!(readahead(&["-o", "max_readahead=64K"]), "64");
+    assert_eq!(readahead(&["-o", "max_readahead=1M"]), "1024");
+}

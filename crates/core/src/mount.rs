@@ -11,7 +11,7 @@ mod classic;
 mod connection;
 mod helper;
 
-pub use connection::abort_connection;
+pub use connection::{abort_connection, set_readahead};
 pub use helper::{mount_unprivileged, unmount_unprivileged};
 
 use rustix::fs::FileType;

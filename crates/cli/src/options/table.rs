@@ -523,7 +523,8 @@ pub(crate) const OPTIONS: &[MountOption] = &[
         Value::Bytes,
         Group::Speed,
         "most bytes to read ahead",
-        "The kernel grants no more than 128K.",
+        "128K unless given; more needs root. It makes reading from the front to the back faster, and \
+         page faults in mapped files dearer.",
     ),
     row(
         OptionId::Descriptors,
