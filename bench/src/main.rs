@@ -6,6 +6,7 @@ mod machine;
 mod peers;
 mod report;
 mod row;
+mod splice;
 mod workload;
 
 use contestant::Contestant;
@@ -24,6 +25,8 @@ struct Plan {
     rows: Vec<&'static row::Row>,
     lowers: Vec<Lower>,
     with_passthrough: bool,
+    /// The comparison of [`splice`] instead of the rows.
+    splice: bool,
     /// Work per measurement, in hundredths of the usual.
     percent: usize,
 }
@@ -72,6 +75,7 @@ fn parse(arguments: &[String]) -> Outcome<Plan> {
         rows: row::ROWS.iter().collect(),
         lowers: vec![Lower::Tmpfs, Lower::Ext4],
         with_passthrough: false,
+        splice: false,
         percent: 100,
     };
     let mut words = arguments.iter();
@@ -96,6 +100,7 @@ fn parse(arguments: &[String]) -> Outcome<Plan> {
                     .collect::<Outcome<_>>()?
             }
             "--with-passthrough" => plan.with_passthrough = true,
+            "--splice" => plan.splice = true,
             "--quick" => {
                 plan.percent = 10;
                 plan.rounds = 3;
@@ -103,7 +108,7 @@ fn parse(arguments: &[String]) -> Outcome<Plan> {
             _ => {
                 return Err(format!(
                     "{word}? [--quick] [--rounds N] [--rows A,B] [--lower tmpfs,ext4] \
-                     [--with-passthrough]\nrows: {}",
+                     [--with-passthrough]\nor: --splice [--rounds N] [--lower tmpfs,ext4]\nrows: {}",
                     row::names().join(" ")
                 ));
             }
@@ -131,6 +136,12 @@ fn run(plan: &Plan) -> Outcome<()> {
 }
 
 fn run_in(plan: &Plan, work: &Path) -> Outcome<()> {
+    if plan.splice {
+        for (what, value) in machine::describe()? {
+            eprintln!("{what}: {value}");
+        }
+        return splice::run(plan.rounds, &plan.lowers, work);
+    }
     let mut report = Report::new(plan.rounds, machine::describe()?);
     for lower in &plan.lowers {
         let beneath = lower.set_up(work)?;

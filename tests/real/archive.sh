@@ -77,6 +77,8 @@ serve "$WORK/lower/served" "$WORK/mnt"
 
 make_tree "$WORK/lower/native/tree"
 make_tree "$WORK/mnt/made"
+# With writeback, what was written is beneath when it was synced.
+sync --file-system "$WORK/mnt"
 same_trees "a tree made on the mount, seen above and beneath" "$WORK/mnt/made" "$WORK/lower/served/made"
 holes_stay "$WORK/mnt/made"
 holes_stay "$WORK/lower/served/made"

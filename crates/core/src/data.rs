@@ -8,6 +8,7 @@ use crate::errno::{Errno, Result};
 use rustix::io::{IoSlice, IoSliceMut, ReadWriteFlags};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use thrufs_sys::cache;
 
 /// Data are cached in pages of this size or a multiple.
 const PAGE_BYTES: u64 = 4096;
@@ -41,6 +42,21 @@ impl LowerFile {
     /// How reads on this file may be tried.
     pub fn no_wait(&self) -> NoWait {
         self.no_wait
+    }
+
+    /// How many of `length` bytes at `offset` the file has.
+    pub(crate) fn available(&self, offset: u64, length: usize) -> usize {
+        let size = rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_size.cast_unsigned());
+        usize::try_from(size.saturating_sub(offset)).map_or(length, |left| left.min(length))
+    }
+
+    /// Whether `length` bytes at `offset` are in memory, as far as the kernel tells.
+    pub(crate) fn is_in_memory(&self, offset: u64, length: usize) -> bool {
+        match self.no_wait {
+            NoWait::Memory => true,
+            NoWait::Supported => cache::is_cached(&self.fd, offset, length as u64) == Ok(true),
+            NoWait::Unsupported => false,
+        }
     }
 
     /// Reads at `offset` until `buffer` is full, the file ends or an error occurs; one system call

@@ -115,6 +115,13 @@ impl FileReply {
         self.length
     }
 
+    /// The header of a reply with `bytes` of them.
+    pub(crate) fn header(&self, bytes: usize) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        put_header(&mut header, self.unique, Ok(bytes));
+        header
+    }
+
     /// Reads them into the place behind the header of `reply`, with one `preadv2(2)` if it can be.
     ///
     /// # Errors
@@ -250,7 +257,12 @@ impl<F: FileSystem> Dispatcher<F> {
         result: Result<usize>,
     ) -> usize {
         let result = result.map(|bytes| bytes.min(file_reply.length));
-        let length = put_header(reply, file_reply.unique, result);
+        self.count_file_reply(file_reply, result);
+        put_header(reply, file_reply.unique, result)
+    }
+
+    /// Counts a READ that was answered with the bytes of a file, or could not be.
+    pub(crate) fn count_file_reply(&self, file_reply: &FileReply, result: Result<usize>) {
         let moved = result.unwrap_or(0) as u64;
         self.metrics.record(
             Opcode::Read,
@@ -258,7 +270,6 @@ impl<F: FileSystem> Dispatcher<F> {
             result.is_err(),
             moved,
         );
-        length
     }
 
     /// Carries out a request to its end, sleeping where needed. Returns the bytes of `reply` that

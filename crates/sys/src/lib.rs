@@ -30,6 +30,7 @@ compile_error!("thrufs-sys knows the system calls of 64-bit little-endian Linux 
 
 pub mod attr;
 pub mod buffer;
+pub mod cache;
 pub mod closing;
 pub mod cred;
 pub mod dir;

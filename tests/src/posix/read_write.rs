@@ -17,6 +17,8 @@ pub(super) const CASES: &[Case] = cases! {
     zero_length_write,
     many_small_writes,
     one_large_write,
+    large_reads_at_odd_places,
+    large_reads_of_a_file_that_shrinks,
     random_writes_match_a_model,
     second_descriptor_sees_at_once,
     written_data_is_beneath_after_close,
@@ -38,6 +40,75 @@ fn what_is_written_is_read(env: &Env) {
     assert_eq!(text, "hello");
     drop(file);
     env.agree("file");
+}
+
+/// Bytes that show where they are from.
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at / 11 % 253) as u8).collect()
+}
+
+fn large_reads_at_odd_places(env: &Env) {
+    const LENGTH: usize = 1_500_777;
+    let bytes = pattern(LENGTH);
+    env.file("file", bytes.clone());
+    // Opened anew each time, for modes that forget what they have when a file is opened.
+    for (at, length) in [
+        (0, 128 << 10),
+        (0, 512 << 10),
+        (1, 131_072),
+        (4095, 300_001),
+        (LENGTH - 200_000, 256 << 10),
+        (LENGTH - 131_072, 131_072),
+        (0, 2 << 20),
+    ] {
+        let file = env.open("file", OFlags::RDONLY);
+        let mut buffer = vec![0; length];
+        let mut filled = 0;
+        while filled < length {
+            match file
+                .read_at(&mut buffer[filled..], (at + filled) as u64)
+                .unwrap()
+            {
+                0 => break,
+                read => filled += read,
+            }
+        }
+        assert_eq!(filled, length.min(LENGTH - at), "{length} at {at}");
+        assert!(
+            buffer[..filled] == bytes[at..at + filled],
+            "{length} at {at}"
+        );
+    }
+}
+
+fn large_reads_of_a_file_that_shrinks(env: &Env) {
+    const LENGTH: usize = 1 << 20;
+    let bytes = pattern(LENGTH);
+    env.file("file", bytes.clone());
+    let file = env.open("file", OFlags::RDONLY);
+    let other = env.open("file", OFlags::WRONLY);
+    std::thread::scope(|scope| {
+        let shrinking = scope.spawn(|| {
+            for round in 0..200 {
+                let length = if round % 2 == 0 {
+                    200_123
+                } else {
+                    LENGTH as u64
+                };
+                other.set_len(length)?;
+            }
+            std::io::Result::Ok(())
+        });
+        let mut buffer = vec![0; LENGTH];
+        while !shrinking.is_finished() {
+            let read = file.read_at(&mut buffer, 0).unwrap();
+            // What was cut off comes back as zeros.
+            let is_right =
+                |(at, byte): (usize, &u8)| *byte == bytes[at] || at >= 200_123 && *byte == 0;
+            assert!(read <= LENGTH && buffer[..read].iter().enumerate().all(is_right));
+        }
+        shrinking.join().unwrap().unwrap();
+    });
 }
 
 fn read_at_the_end_is_empty(env: &Env) {

@@ -50,6 +50,9 @@ const ALLOWED: &[(&str, &[c_long])] = &[
             libc::SYS_pwritev2,
             libc::SYS_lseek,
             libc::SYS_copy_file_range,
+            libc::SYS_splice,
+            libc::SYS_pipe2,
+            CACHESTAT,
             libc::SYS_fallocate,
             libc::SYS_truncate,
             libc::SYS_ftruncate,
@@ -206,6 +209,7 @@ const WATCHING: &[(&str, &[c_long])] = &[
 ];
 
 // Younger than libc's tables for some architectures; one number on all that this crate compiles for.
+const CACHESTAT: c_long = 451;
 const FCHMODAT2: c_long = 452;
 const SETXATTRAT: c_long = 463;
 const GETXATTRAT: c_long = 464;

@@ -19,18 +19,20 @@
 
 mod crew;
 mod pairing;
+mod pipe;
 mod scheduling;
 mod seat;
 mod steward;
 
 use super::{Connection, Transport};
-use crate::dispatch::{Outcome, Wait};
+use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::notify::mark_serving_thread;
 use crate::session::End;
 use crew::{Aside, Crew, Member, Next};
+use pipe::SPLICE_BYTES_MIN;
 use seat::Seat;
 use std::io;
 use std::sync::Arc;
@@ -219,19 +221,35 @@ impl<F: FileSystem> Worker<'_, F> {
         match dispatcher.dispatch(request, reply, false) {
             Outcome::Reply(reply) => self.send(length, reply),
             Outcome::Silent => {}
-            Outcome::File(file_reply) => {
-                let mut result = file_reply.read_into(reply, false);
-                if result == Err(Errno::DEFER) {
-                    bump(&dispatcher.metrics().events.deferred);
-                    // Refused or not: the bytes have to be waited for.
-                    let _ = self.crew.stand_aside(self.member, Wait::Io);
-                    result = file_reply.read_into(reply, true);
-                }
-                let reply = dispatcher.finish_file_reply(&file_reply, reply, result);
-                self.send(length, reply);
-            }
+            Outcome::File(file_reply) => self.answer_from_file(length, &file_reply),
             Outcome::Defer(wait) => self.carry_out_aside(length, wait),
         }
+    }
+
+    /// Answers the READ in the seat, of `length` bytes, with bytes of a file.
+    fn answer_from_file(&mut self, length: usize, file_reply: &FileReply) {
+        let dispatcher = &self.connection.dispatcher;
+        if file_reply.length() >= SPLICE_BYTES_MIN {
+            let (file, offset) = (file_reply.file(), file_reply.offset());
+            let bytes = file.available(offset, file_reply.length());
+            if bytes >= SPLICE_BYTES_MIN
+                && file.is_in_memory(offset, bytes)
+                && self.seat.splice(file_reply, bytes)
+            {
+                self.member.is_large();
+                return dispatcher.count_file_reply(file_reply, Ok(bytes));
+            }
+        }
+        let (_, reply) = self.seat.buffers(length);
+        let mut result = file_reply.read_into(reply, false);
+        if result == Err(Errno::DEFER) {
+            bump(&dispatcher.metrics().events.deferred);
+            // Refused or not: the bytes have to be waited for.
+            let _ = self.crew.stand_aside(self.member, Wait::Io);
+            result = file_reply.read_into(reply, true);
+        }
+        let reply = dispatcher.finish_file_reply(file_reply, reply, result);
+        self.send(length, reply);
     }
 
     /// Carries out again what was deferred, having given the reader's role away.

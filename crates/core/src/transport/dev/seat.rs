@@ -1,5 +1,7 @@
 //! What one thread needs to serve: a channel to the kernel and two buffers.
 
+use super::pipe::ReplyPipe;
+use crate::dispatch::FileReply;
 use crate::reply::HEADER_BYTES;
 use crate::transport::Connection;
 use rustix::io::Result;
@@ -35,6 +37,7 @@ pub(super) struct Seat {
     channel: Channel,
     request: PageBuffer,
     reply: PageBuffer,
+    pipe: ReplyPipe,
 }
 
 #[derive(Debug)]
@@ -69,6 +72,7 @@ impl Seat {
             channel,
             request: PageBuffer::new(request)?,
             reply: PageBuffer::new(reply)?,
+            pipe: ReplyPipe::default(),
         })
     }
 
@@ -108,8 +112,18 @@ impl Seat {
         }
     }
 
+    /// Sends the first `bytes` bytes of the reply that `file_reply` stands for, straight from the
+    /// file. False when nothing was sent, and they have to be read and written.
+    pub(super) fn splice(&mut self, file_reply: &FileReply, bytes: usize) -> bool {
+        let header = file_reply.header(bytes);
+        let (device, file) = (self.channel.as_fd(), &**file_reply.file());
+        let offset = file_reply.offset();
+        self.pipe.send(device, &header, file, offset, bytes)
+    }
+
     /// Gives back the memory that large requests have left behind.
     pub(super) fn release_memory(&mut self) {
+        self.pipe.release();
         for buffer in [&mut self.request, &mut self.reply] {
             let end = buffer.len();
             // Advice that is not taken costs memory and nothing else.

@@ -58,4 +58,6 @@ fn watch(crew: &Arc<Crew>) {
             }
         }
     }
+    // What it has in hand shall be done soon, whoever else wants its CPU.
+    matchmaker.rest(crew);
 }

@@ -96,7 +96,7 @@ impl Matchmaker {
         sight.requests > 0
     }
 
-    /// Dissolves the pair, if there is one: nobody will look for a while.
+    /// Dissolves the pair, if there is one: nobody will look for a while, or any more.
     pub(in super::super) fn rest(&mut self, crew: &Arc<Crew>) {
         if self.pair.is_some() {
             self.part(crew);
@@ -162,12 +162,14 @@ impl Crew {
     /// Makes one reader the only one, where its caller is.
     fn make_pair(self: &Arc<Self>) -> Option<Pair> {
         let processes = self.processes.as_ref()?.as_fd();
-        let roster = self.lock();
-        let member = roster.members.iter().find(|member| member.is_reader())?;
-        let member = Arc::clone(member);
-        drop(roster);
-        let (_, thread) = *member.thread.get()?;
-        let cpu = cpu_of_caller(processes, member.caller.load(Ordering::Relaxed))?;
+        let mut members = self.lock().members.clone();
+        members.retain(|member| member.is_reader());
+        // Each has its own last caller, who may be gone by now.
+        let (member, thread, cpu) = members.into_iter().find_map(|member| {
+            let (_, thread) = *member.thread.get()?;
+            let cpu = cpu_of_caller(processes, member.caller.load(Ordering::Relaxed))?;
+            Some((member, thread, cpu))
+        })?;
         if bind(thread, cpu).is_err() {
             release(thread, &self.allowed);
             return None;
@@ -218,7 +220,8 @@ impl Crew {
     fn readers_as_many_as(self: &Arc<Self>, wanted: usize) {
         let mut roster = self.lock();
         roster.wanted = wanted;
-        while roster.readers < wanted && self.call_reader(&mut roster) {}
+        let missing = |roster: &Roster| roster.readers < wanted && !self.control.is_stopping();
+        while missing(&roster) && self.call_reader(&mut roster) {}
         self.note(&roster);
     }
 }
