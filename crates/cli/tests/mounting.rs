@@ -3,7 +3,7 @@
 
 mod ground;
 
-use ground::{Ground, THRUFS, is_mount, mount_line, run, stderr, succeeded, within};
+use ground::{Ground, THRUFS, is_mount, mount_line, run, stderr, stop_process, succeeded, within};
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io::Write;
@@ -233,7 +233,7 @@ fn a_second_signal_does_not_wait() {
 fn a_worker_that_hangs_is_ended_in_bounded_time() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
-    kill_process(ground.process("--worker"), Signal::STOP).unwrap();
+    stop_process(ground.process("--worker"));
     let path = ground.mnt.join("file");
     let client = std::thread::spawn(move || fs::read(path));
     std::thread::sleep(Duration::from_millis(200));

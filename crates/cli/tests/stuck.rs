@@ -194,7 +194,9 @@ impl StoppedSource {
 
     /// A client of the outer mount that waits for the inner one.
     fn ask(&self) -> JoinHandle<io::Result<fs::Metadata>> {
-        self.signal(Signal::STOP);
+        for worker in ground::processes("--worker", &self.ground.src) {
+            ground::stop_process(worker);
+        }
         let path = self.ground.mnt.join("cold");
         let client = std::thread::spawn(move || fs::metadata(path));
         std::thread::sleep(Duration::from_millis(300));

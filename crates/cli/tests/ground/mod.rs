@@ -223,6 +223,18 @@ pub fn succeeded(output: &Output) {
     );
 }
 
+/// Stops a process, and waits until each of its threads has.
+pub fn stop_process(process: Pid) {
+    kill_process(process, Signal::STOP).unwrap();
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    within(5, "its threads to stop", || {
+        fs::read_dir(&tasks).unwrap().all(|task| {
+            let stat = fs::read_to_string(task.unwrap().path().join("stat"));
+            stat.is_ok_and(|stat| stat.rsplit_once(')').unwrap().1.starts_with(" T"))
+        })
+    });
+}
+
 pub fn within(seconds: u64, what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     while !is_so() {
