@@ -11,7 +11,11 @@ TRACING=/sys/kernel/tracing
 [[ -d $TRACING/events/fuse/fuse_request_send ]] || fail "this kernel has no tracepoint fuse:fuse_request_send"
 TRACE=$TRACING/instances/$(basename "$WORK")
 mkdir "$TRACE"
-trap 'echo 0 >"$TRACE/tracing_on"; echo 0 >"$TRACE/events/enable"; rmdir "$TRACE"; clean_up' EXIT
+tear_down() {
+    echo 0 >"$TRACE/tracing_on"
+    echo 0 >"$TRACE/events/enable"
+    rmdir "$TRACE"
+}
 echo 0 >"$TRACE/tracing_on"
 
 # The client: system calls on the mount and nothing else. It warms up, then writes 1 to the switch
@@ -105,14 +109,14 @@ calls() {
     kill -INT "$tracer"
     wait "$tracer" || true
     # What came before the warm-up is done with is little against the turns, and rounded away.
-    awk -v turns="$2" '
-        { sub(/^[0-9]+ +/, "") }
+    awk -v turns="$2" -v steward="$(steward "$pid")" '
+        { thread = $1; sub(/^[0-9]+ +/, "") }
         /^<\.\.\. / || /^[-+]/ || !/^[a-z_0-9]+\(/ { next }
         {
             name = $0; sub(/\(.*/, "", name)
             class = "file system"
-            # The transport looks at the scheduler now and then, to place its readers.
-            if ($0 ~ /schedstat/) { name = name " schedstat"; class = "transport" }
+            # It looks after readers and their callers, every 2 ms and not for each request.
+            if (thread == steward) class = "steward"
             else if ($0 ~ /^[a-z_0-9]+\([0-9]+<\/dev\/fuse>/ || name ~ /^(futex|epoll_wait|epoll_pwait2?|ppoll|poll|restart_syscall|sched_yield|rt_sig.*|madvise|clock_nanosleep|clock_gettime)$/)
                 class = "transport"
             else if (name ~ /^(setfsuid|setfsgid|setresuid|setresgid|setuid|setgid|setgroups|capset|capget|prctl|umask|setfsuid32|setfsgid32)$/)
@@ -123,6 +127,15 @@ calls() {
         LC_ALL=C sort >"$WORK/calls"
     awk -F'\t' '$3 >= 0.05' "$WORK/calls" >"$WORK/calls-shown"
     awk -F'\t' '$1 == "file system" { n += $3 } END { printf "%d\n", n * 100 + 0.5 }' "$WORK/calls"
+}
+
+# steward PID: the thread of the transport that looks after the others.
+steward() {
+    local thread
+    for thread in "/proc/$1/task/"*; do
+        [[ $(<"$thread/comm") != thrufs-steward ]] || { basename "$thread"; return; }
+    done
+    fail "the server has no thread of the name thrufs-steward"
 }
 
 # at_most WHAT HUNDREDTHS BOUND

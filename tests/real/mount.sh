@@ -7,6 +7,7 @@
 #   OPTIONS  more mount options for every `serve`, comma separated
 #   LOWER    `ext4` (default), `xfs`, `btrfs` or `tmpfs`: what `lower` makes
 #
+# A script that has something of its own to take down defines `tear_down`; it sets no trap.
 # `cargo xtask real NAME` runs a script in namespaces of its own. By hand, the traps clean up.
 
 set -euo pipefail
@@ -55,6 +56,8 @@ clean_up() {
     local code=$? point pid
     trap - EXIT INT TERM
     set +e
+    # What the script itself has to take down; its outcome is not that of the script.
+    if declare -F tear_down >/dev/null; then tear_down; fi
     cd /
     # Ours alone, the innermost first.
     while read -r point; do
