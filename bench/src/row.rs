@@ -115,6 +115,14 @@ pub(crate) const ROWS: &[Row] = &[
         workload::stat_each,
     ),
     row(
+        "stat-birth-cold",
+        5000,
+        0,
+        true,
+        workload::many_files,
+        workload::stat_each_birth,
+    ),
+    row(
         "stat-missing",
         5000,
         0,

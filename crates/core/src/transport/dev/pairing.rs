@@ -30,7 +30,7 @@ const LOOKS: u32 = 2;
 const EXCEPTIONS: u64 = 8;
 /// Busy looks after which what a pair does is compared with what was done before.
 const TRIAL_LOOKS: u32 = 8;
-const REST_MIN: Duration = Duration::from_millis(64);
+const REST_MIN: Duration = Duration::from_millis(8);
 const REST_MAX: Duration = Duration::from_secs(4);
 /// Who was paired for so long has done well.
 const SUCCESS: Duration = Duration::from_secs(1);
