@@ -258,9 +258,28 @@ fn set_id_bits_fall_when_the_writer_may_not_keep_them() {
         "an empty SETATTR is the order to drop them"
     );
     assert_eq!(nothing.attr.mode & 0o7777, 0o775);
-    // Without execution by the group, S_ISGID means something else and stays.
+    // Without execution by the group, S_ISGID means something else and stays, whatever the group is
+    // and whatever the thread did before: the last write leaves it (and this test, which runs in it)
+    // without CAP_FSETID.
+    served.write("other", b"0123456789");
+    let other = root.walk("other").unwrap();
+    let other_fh = root.open(other, libc::O_RDWR).unwrap().fh;
+    root.write(other, other_fh, 0, b"x", 0).unwrap();
+    std::os::unix::fs::chown(&path, None, Some(4321)).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6764)).unwrap();
+    assert_eq!(mode(&path), 0o6764);
+    let kill = WriteFlags::KILL_SUIDGID.bits();
+    root.write(other, other_fh, 0, b"x", kill).unwrap();
     root.setattr(node, &SetattrIn::default()).unwrap();
+    assert_eq!(mode(&path), 0o2764);
+    root.write(other, other_fh, 0, b"x", kill).unwrap();
+    let owner = SetattrValid::UID | SetattrValid::KILL_SUIDGID;
+    let set = SetattrIn {
+        valid: owner.bits(),
+        uid: 1002,
+        ..Default::default()
+    };
+    root.setattr(node, &set).unwrap();
     assert_eq!(mode(&path), 0o2764);
     renew();
     let owner = SetattrValid::UID | SetattrValid::KILL_SUIDGID;

@@ -187,9 +187,27 @@ impl Host {
         // The kernel keeps ctime itself under writeback and sends it; the lower file system has
         // its own, which nobody can set.
         if !changed && set.ctime.is_none() {
-            kill_set_ids(fd)?;
+            self.kill_set_ids(fd)?;
         }
         Ok(())
+    }
+
+    /// Drops set-user-id, set-group-id (where the group may execute) and file capabilities.
+    pub(crate) fn kill_set_ids(&self, fd: BorrowedFd<'_>) -> Result<()> {
+        let mode = u32::from(stat_fd(fd, StatxFlags::MODE)?.stx_mode);
+        let mut without = mode & !libc::S_ISUID;
+        if mode & libc::S_IXGRP != 0 {
+            without &= !libc::S_ISGID;
+        }
+        if without != mode {
+            // Else chmod(2) would drop the set-group-id bit of a group that this thread is not in.
+            self.credentials.keep_set_ids(true)?;
+            attr::chmod(fd, without & 0o7777)?;
+        }
+        match xattr::remove(fd, c"security.capability") {
+            Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn change_owner(&self, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<()> {
@@ -201,7 +219,9 @@ impl Host {
             .map(|id| self.config.gid_map.to_host(id).ok_or(Errno::EPERM));
         let uid = uid.transpose()?.map(Uid::from_raw);
         let gid = gid.transpose()?.map(Gid::from_raw);
-        // The lower file system drops set-id bits and capabilities by itself on a change of owner.
+        // The lower file system drops set-id bits and capabilities by itself on a change of owner:
+        // those that it has to, if it does not take this thread for somebody without privilege.
+        self.credentials.keep_set_ids(true)?;
         Ok(rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
     }
 
@@ -270,22 +290,6 @@ impl Host {
         } else {
             Ok(())
         }
-    }
-}
-
-/// Drops set-user-id, set-group-id (where the group may execute) and file capabilities.
-pub(crate) fn kill_set_ids(fd: BorrowedFd<'_>) -> Result<()> {
-    let mode = u32::from(stat_fd(fd, StatxFlags::MODE)?.stx_mode);
-    let mut without = mode & !libc::S_ISUID;
-    if mode & libc::S_IXGRP != 0 {
-        without &= !libc::S_ISGID;
-    }
-    if without != mode {
-        attr::chmod(fd, without & 0o7777)?;
-    }
-    match xattr::remove(fd, c"security.capability") {
-        Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }
 

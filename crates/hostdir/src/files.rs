@@ -1,6 +1,6 @@
 //! Open files.
 
-use crate::attributes::{content_version, kill_set_ids};
+use crate::attributes::content_version;
 use crate::config::CacheMode;
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
@@ -133,7 +133,7 @@ impl Host {
         let stays = set_group_id_stays(stat);
         self.credentials.keep_set_ids(stays)?;
         truncate()?;
-        if stays { kill_set_ids(fd) } else { Ok(()) }
+        if stays { self.kill_set_ids(fd) } else { Ok(()) }
     }
 
     /// Gives an opened lower file a handle.
@@ -217,7 +217,7 @@ impl Host {
         file.mark_written();
         let written = data.write_to(&file.lower, args.offset)?;
         if args.kill_suidgid && stays {
-            kill_set_ids(file.lower.as_fd())?;
+            self.kill_set_ids(file.lower.as_fd())?;
         }
         Ok(written)
     }
