@@ -273,22 +273,15 @@ fn set_id_bits_fall_when_the_writer_may_not_keep_them() {
     root.setattr(node, &SetattrIn::default()).unwrap();
     assert_eq!(mode(&path), 0o2764);
     root.write(other, other_fh, 0, b"x", kill).unwrap();
-    let owner = SetattrValid::UID | SetattrValid::KILL_SUIDGID;
-    let set = SetattrIn {
-        valid: owner.bits(),
-        uid: 1002,
+    let owned_by = |uid| SetattrIn {
+        valid: (SetattrValid::UID | SetattrValid::KILL_SUIDGID).bits(),
+        uid,
         ..Default::default()
     };
-    root.setattr(node, &set).unwrap();
+    root.setattr(node, &owned_by(1002)).unwrap();
     assert_eq!(mode(&path), 0o2764);
     renew();
-    let owner = SetattrValid::UID | SetattrValid::KILL_SUIDGID;
-    let set = SetattrIn {
-        valid: owner.bits(),
-        uid: 1001,
-        ..Default::default()
-    };
-    root.setattr(node, &set).unwrap();
+    root.setattr(node, &owned_by(1001)).unwrap();
     assert_eq!(mode(&path), 0o775);
 }
 

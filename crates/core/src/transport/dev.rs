@@ -214,7 +214,7 @@ impl<F: FileSystem> Worker<'_, F> {
     /// Carries out the request of `length` bytes in the seat, and answers it.
     fn carry_out(&mut self, length: usize) {
         if length >= LARGE_BYTES {
-            self.member.is_large();
+            self.member.count_large();
         }
         let dispatcher = &self.connection.dispatcher;
         let (request, reply) = self.seat.buffers(length);
@@ -236,7 +236,7 @@ impl<F: FileSystem> Worker<'_, F> {
                 && file.is_in_memory(offset, bytes)
                 && self.seat.splice(file_reply, bytes)
             {
-                self.member.is_large();
+                self.member.count_large();
                 return dispatcher.count_file_reply(file_reply, Ok(bytes));
             }
         }
@@ -271,7 +271,7 @@ impl<F: FileSystem> Worker<'_, F> {
 
     fn send(&self, request: usize, reply: usize) {
         if reply >= LARGE_BYTES {
-            self.member.is_large();
+            self.member.count_large();
         }
         let Err(errno) = self.seat.write(reply) else {
             return;

@@ -13,9 +13,10 @@
 //! ```
 //!
 //! Readers are kept at a number while members come and go; it is one while a reader is paired with
-//! its caller ([`super::pairing`]). Two rules keep hand-overs rare: whoever goes away calls a reader in only when no other reader is idle (the steward sees to it
-//! later if that was too sparing), and whoever comes back takes the first place that is free. A
-//! member that goes away to wait for a lock, which may be for ever, is always replaced.
+//! its caller ([`super::pairing`]). Two rules keep hand-overs rare: whoever goes away calls a reader
+//! in only when no other reader is idle (the steward sees to it later if that was too sparing), and
+//! whoever comes back takes the first place that is free. A member that goes away to wait for a lock,
+//! which may be for ever, is always replaced.
 //!
 //! **Who may touch what.** The roster, and every change of the reader's role, belong to the lock,
 //! with one exception: a member's `word`. It says whether the member has the role and whether it is
@@ -118,7 +119,7 @@ impl Member {
     }
 
     /// The request in hand carries much data.
-    pub(super) fn is_large(&self) {
+    pub(super) fn count_large(&self) {
         count(&self.large);
     }
 

@@ -175,6 +175,12 @@ impl Crew {
             return None;
         }
         let mut roster = self.lock();
+        if !member.is_reader() {
+            // It has gone to sleep in a request meanwhile: the others are needed.
+            drop(roster);
+            release(thread, &self.allowed);
+            return None;
+        }
         roster.wanted = 1;
         for other in &roster.members.clone() {
             if !Arc::ptr_eq(other, &member) && other.take_role() {
