@@ -3,8 +3,10 @@
 use crate::options::{self, OptionError, OptionId, Setting};
 use crate::options::{parse_bytes, parse_count, parse_range, parse_seconds};
 use std::ffi::OsString;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
+use thrufs::{RingConfig, Transport};
 use thrufs_hostdir::{CacheMode, Config, ConfigError, IdMap, Locks};
 
 /// How long users of a mount have to leave when the server is asked to end.
@@ -65,6 +67,8 @@ pub(crate) struct MountConfig {
     pub(crate) subtype: String,
     /// How the directory is served.
     pub(crate) serving: Config,
+    pub(crate) transport: Transport,
+    pub(crate) ring: RingConfig,
     pub(crate) threads: Option<usize>,
     /// Whether a reader may be paired with its only caller.
     pub(crate) pairing: bool,
@@ -98,6 +102,8 @@ impl MountConfig {
             default_permissions: true,
             subtype: "thrufs".to_owned(),
             serving: Config::default(),
+            transport: Transport::Auto,
+            ring: RingConfig::default(),
             threads: None,
             pairing: true,
             foreground: false,
@@ -164,6 +170,22 @@ impl MountConfig {
             OptionId::NoExport => self.serving.export = false,
             OptionId::Pairing => self.pairing = true,
             OptionId::NoPairing => self.pairing = false,
+            OptionId::Transport => {
+                self.transport = match value {
+                    "uring" => Transport::Uring,
+                    "dev" => Transport::Dev,
+                    _ => Transport::Auto,
+                }
+            }
+            OptionId::QueuesPerThread => {
+                let queues = usize::try_from(count(value)?).ok();
+                self.ring.queues_per_thread = queues.and_then(NonZeroUsize::new);
+            }
+            OptionId::RingDepth => {
+                let depth = u16::try_from(count(value)?).ok();
+                self.ring.depth = depth.and_then(NonZeroU16::new);
+            }
+            OptionId::RingSpin => self.ring.spin = Duration::from_micros(count(value)?),
             OptionId::Threads => self.threads = usize::try_from(count(value)?).ok(),
             OptionId::MaxWrite => self.serving.max_write = Some(parse_bytes(value).map_err(bad)?),
             OptionId::MaxBackground => {

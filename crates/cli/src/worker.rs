@@ -79,6 +79,8 @@ fn serve(
     };
     let session_config = SessionConfig {
         threads,
+        transport: config.transport,
+        ring: config.ring,
         ..SessionConfig::default()
     };
     let session = Session::with_shared(Arc::clone(&file_system), device, session_config)?;

@@ -20,6 +20,7 @@
 
 mod arguments;
 mod init;
+mod message;
 mod operations;
 mod undelivered;
 
@@ -27,6 +28,7 @@ mod undelivered;
 mod tests;
 
 pub use init::InitFailure;
+pub use message::Message;
 
 use crate::context::Context;
 use crate::data::LowerFile;
@@ -37,9 +39,10 @@ use crate::interrupt::Interrupts;
 use crate::metrics::{Metrics, bump};
 use crate::reply::{HEADER_BYTES, put_header};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
-use thrufs_abi::{Dialect, InitFlags, Opcode, Operation, ParseError, ParseErrorKind, Payload};
+use thrufs_abi::{Dialect, InitFlags, Opcode, Operation, ParseError, ParseErrorKind};
 use thrufs_abi::{Request, Unique};
 
 /// Answers the requests of one connection for a file system.
@@ -47,6 +50,8 @@ use thrufs_abi::{Request, Unique};
 pub struct Dispatcher<F> {
     fs: Arc<F>,
     agreed: OnceLock<Agreed>,
+    /// Whether INIT shall agree on io_uring: somebody is ready for it.
+    wants_ring: AtomicBool,
     init_failure: Mutex<Option<InitFailure>>,
     metrics: Arc<Metrics>,
     interrupts: Interrupts,
@@ -150,12 +155,20 @@ enum Done {
     Silent,
 }
 
+impl<F> Dispatcher<F> {
+    /// The requests that wait.
+    pub(crate) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+}
+
 impl<F: FileSystem> Dispatcher<F> {
     /// A dispatcher that has not seen INIT.
     pub fn new(fs: Arc<F>) -> Dispatcher<F> {
         Dispatcher {
             fs,
             agreed: OnceLock::new(),
+            wants_ring: AtomicBool::new(false),
             init_failure: Mutex::new(None),
             metrics: Arc::default(),
             interrupts: Interrupts::default(),
@@ -172,31 +185,38 @@ impl<F: FileSystem> Dispatcher<F> {
         self.agreed.get().map(|agreed| &agreed.features)
     }
 
+    /// Has INIT agree on io_uring, if the kernel offers it.
+    pub(crate) fn want_ring(&self) {
+        self.wants_ring.store(true, Ordering::Relaxed);
+    }
+
     /// What is counted.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// The requests that wait.
-    pub(crate) fn interrupts(&self) -> &Interrupts {
-        &self.interrupts
+    fn dialect(&self) -> Dialect {
+        let agreed = self.agreed.get();
+        agreed.map_or(Dialect::INITIAL, |agreed| agreed.dialect)
     }
 
     /// Carries out the request in `request`, and writes the reply, header first, to `reply`.
     ///
     /// `reply` should have room for 16 bytes and the largest body: 64 KiB for extended attributes,
     /// or what was agreed on for data. With `may_block`, the outcome is never [`Outcome::Defer`].
-    pub fn dispatch(&self, request: &[u8], reply: &mut [u8], may_block: bool) -> Outcome {
+    pub fn dispatch<'a>(
+        &self,
+        request: impl Into<Message<'a>>,
+        reply: &mut [u8],
+        may_block: bool,
+    ) -> Outcome {
         let started = Instant::now();
         if reply.len() < HEADER_BYTES {
             bump(&self.metrics.events.malformed);
             return Outcome::Silent;
         }
-        let dialect = self
-            .agreed
-            .get()
-            .map_or(Dialect::INITIAL, |agreed| agreed.dialect);
-        let request = match Request::parse(request, dialect, Payload::Inline) {
+        let dialect = self.dialect();
+        let request = match request.into().parse(dialect) {
             Ok(request) => request,
             Err(error) => return self.malformed(&error, reply),
         };
@@ -274,7 +294,7 @@ impl<F: FileSystem> Dispatcher<F> {
 
     /// Carries out a request to its end, sleeping where needed. Returns the bytes of `reply` that
     /// are the answer, 0 when there is none. For clients in the same process and for tests.
-    pub fn answer(&self, request: &[u8], reply: &mut [u8]) -> usize {
+    pub fn answer<'a>(&self, request: impl Into<Message<'a>>, reply: &mut [u8]) -> usize {
         match self.dispatch(request, reply, true) {
             Outcome::Reply(length) => length,
             Outcome::File(file_reply) => {
@@ -286,12 +306,14 @@ impl<F: FileSystem> Dispatcher<F> {
     }
 
     /// Answers a request that was not carried out with `errno`. Returns the bytes to send.
-    pub(crate) fn refuse(&self, request: &[u8], reply: &mut [u8], errno: Errno) -> usize {
-        let dialect = self
-            .agreed
-            .get()
-            .map_or(Dialect::INITIAL, |agreed| agreed.dialect);
-        match Request::parse(request, dialect, Payload::Inline) {
+    pub(crate) fn refuse<'a>(
+        &self,
+        request: impl Into<Message<'a>>,
+        reply: &mut [u8],
+        errno: Errno,
+    ) -> usize {
+        let dialect = self.dialect();
+        match request.into().parse(dialect) {
             Ok(request) => {
                 let header = request.header;
                 self.metrics

@@ -16,6 +16,8 @@ pub struct Features {
     pub readahead_bytes_max: u32,
     /// Most requests without a waiting caller (readahead, RELEASE, asynchronous direct I/O).
     pub background_requests_max: u16,
+    /// See [`Negotiation::set_prompt`].
+    pub prompt: bool,
     /// What was asked for and not given.
     pub refused: Vec<Refusal>,
 }
@@ -47,6 +49,7 @@ pub struct Negotiation {
     background_requests_max: u16,
     time_granularity_ns: u32,
     stack_depth_max: u32,
+    prompt: bool,
 }
 
 /// What every file system gains from and none can be harmed by.
@@ -76,6 +79,7 @@ impl Negotiation {
             background_requests_max: 256,
             time_granularity_ns: 1,
             stack_depth_max: 0,
+            prompt: false,
         }
     }
 
@@ -125,6 +129,13 @@ impl Negotiation {
         self.stack_depth_max = depth.min(2);
     }
 
+    /// Promises that no method sleeps unless it was told that it may
+    /// ([`Context::may_block`](crate::Context::may_block)): everything is in memory. Over io_uring, a
+    /// thread then takes several requests at once, which wait for each other.
+    pub fn set_prompt(&mut self, prompt: bool) {
+        self.prompt = prompt;
+    }
+
     pub(crate) fn time_granularity_ns(&self) -> u32 {
         self.time_granularity_ns
     }
@@ -159,6 +170,7 @@ impl Negotiation {
             write_bytes_max: self.write_bytes_max,
             readahead_bytes_max: self.readahead_bytes_max,
             background_requests_max: self.background_requests_max,
+            prompt: self.prompt,
             refused,
         }
     }

@@ -79,7 +79,10 @@ pub use metrics::{Metrics, Snapshot};
 pub use mount::{MountError, MountOptions};
 pub use mounted::{MountFailure, MountedSession, mount};
 pub use notify::{Notifier, PollHandle};
-pub use session::{End, Session, SessionConfig, SessionError, SessionHandle, Threads};
+pub use session::{
+    Carrier, End, RingConfig, RingRefusal, Session, SessionConfig, SessionError, SessionHandle,
+    Threads, Transport,
+};
 pub use thrufs_abi::layout;
 pub use thrufs_abi::{
     BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,

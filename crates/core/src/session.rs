@@ -18,6 +18,7 @@
 pub(crate) mod control;
 mod handshake;
 
+pub use crate::transport::choice::{Carrier, RingConfig, RingRefusal, Transport};
 pub use control::End;
 
 use crate::dispatch::{Dispatcher, InitFailure};
@@ -26,14 +27,16 @@ use crate::file_system::FileSystem;
 use crate::metrics::{Metrics, Snapshot};
 use crate::notify::{Notifier, Queue};
 use crate::transport::dev::Dev;
-use crate::transport::{Connection, Transport};
+use crate::transport::uring::{Prepared, Uring, prepare};
+use crate::transport::{Connection, scheduling};
 use control::Control;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use thrufs_abi::InitFlags;
 use thrufs_sys::signal::install_interrupt_handler;
 
 /// The threads that read requests.
@@ -71,8 +74,12 @@ impl Threads {
 /// [`Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// The threads that read requests.
+    /// The threads that read requests from `/dev/fuse`.
     pub threads: Threads,
+    /// How requests come.
+    pub transport: Transport,
+    /// How they are served that come by io_uring.
+    pub ring: RingConfig,
     /// Most requests that may sleep at once, away from the readers. Beyond, readers sleep.
     pub blocked_max: usize,
     /// Most requests that may wait for a lock at once. Beyond, they get `ENOLCK`.
@@ -87,6 +94,8 @@ impl Default for SessionConfig {
     fn default() -> SessionConfig {
         SessionConfig {
             threads: Threads::default(),
+            transport: Transport::default(),
+            ring: RingConfig::default(),
             blocked_max: 64,
             lock_waiters_max: 128,
             notifications_max: 8192,
@@ -126,6 +135,9 @@ pub struct Session<F> {
     handle: SessionHandle,
     queue: Arc<Queue>,
     began: AtomicBool,
+    /// Rings that wait for INIT, or why there are none; nothing when none are wanted.
+    prepared: Mutex<Option<Result<Prepared, RingRefusal>>>,
+    ring: OnceLock<Uring>,
 }
 
 /// Watches and ends a session from any thread. Clones are the same.
@@ -135,6 +147,7 @@ pub struct SessionHandle {
     metrics: Arc<Metrics>,
     notifier: Notifier,
     features: Arc<OnceLock<Features>>,
+    carrier: Arc<OnceLock<Carrier>>,
 }
 
 impl SessionHandle {
@@ -151,6 +164,11 @@ impl SessionHandle {
     /// What was agreed on; `None` before INIT.
     pub fn features(&self) -> Option<&Features> {
         self.features.get()
+    }
+
+    /// How requests come; `None` before INIT.
+    pub fn carrier(&self) -> Option<&Carrier> {
+        self.carrier.get()
     }
 
     /// Ends the session: [`Session::run`] returns when requests in progress have ended, or after
@@ -195,11 +213,18 @@ impl<F: FileSystem> Session<F> {
             metrics,
             notifier: Notifier::new(Arc::clone(&queue)),
             features: Arc::default(),
+            carrier: Arc::default(),
         };
+        let allowed = scheduling::allowed_cpus();
+        let prepared = prepare(device.as_fd(), &config, &allowed);
+        if let Some(Ok(_)) = &prepared {
+            dispatcher.want_ring();
+        }
         let connection = Arc::new(Connection {
             dispatcher,
             device,
-            processes: crate::transport::dev::open_processes(),
+            processes: scheduling::open_processes(),
+            allowed,
             config,
             control,
         });
@@ -208,6 +233,8 @@ impl<F: FileSystem> Session<F> {
             handle,
             queue,
             began: AtomicBool::new(false),
+            prepared: Mutex::new(prepared),
+            ring: OnceLock::new(),
         })
     }
 
@@ -226,7 +253,8 @@ impl<F: FileSystem> Session<F> {
         self.handle.clone()
     }
 
-    /// Waits for INIT, answers it, and calls [`FileSystem::started`].
+    /// Waits for INIT, answers it, and calls [`FileSystem::started`]. Where requests come by io_uring,
+    /// serving has begun when it returns.
     ///
     /// # Errors
     ///
@@ -251,7 +279,31 @@ impl<F: FileSystem> Session<F> {
         }
         let _ = self.handle.features.set(features.clone());
         self.file_system().started(features, self.handle.notifier());
+        let _ = self.handle.carrier.set(self.choose_carrier(features));
         Ok(features)
+    }
+
+    fn choose_carrier(&self, features: &Features) -> Carrier {
+        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let agreed = features.flags.contains(InitFlags::OVER_IO_URING);
+        let started = match prepared.take() {
+            None => return Carrier::Dev(None),
+            Some(Ok(prepared)) if agreed => Uring::start(&self.connection, features, prepared),
+            Some(Ok(_)) => Err(RingRefusal::NotOffered),
+            Some(Err(refusal)) => Err(refusal),
+        };
+        match started {
+            Ok((ring, carrier)) => {
+                let _ = self.ring.set(ring);
+                tracing::debug!("requests come by {carrier}");
+                carrier
+            }
+            Err(refusal) => {
+                let carrier = Carrier::Dev(Some(refusal));
+                tracing::info!("requests come by {carrier}");
+                carrier
+            }
+        }
     }
 
     /// Serves until the file system is unmounted or [`SessionHandle::shutdown`] is called, then
@@ -281,12 +333,14 @@ impl<F: FileSystem> Session<F> {
             if let Ok(transport) = &started {
                 transport.wake();
             }
+            if let Some(ring) = self.ring.get() {
+                ring.wake();
+            }
         });
-        let transport = started.map_err(SessionError::Start)?;
+        started.map_err(SessionError::Start)?;
         if left > 0 {
             return Err(SessionError::Stuck(left));
         }
-        drop(transport);
         self.file_system().destroy();
         match end {
             End::Failed(error) => Err(SessionError::Device(io::Error::from_raw_os_error(error))),
@@ -300,12 +354,33 @@ impl<F: FileSystem> Session<F> {
         std::thread::Builder::new()
             .name("thrufs-notify".to_owned())
             .spawn(move || {
-                crate::transport::dev::confine_signals();
+                crate::transport::confine_signals();
                 queue.write_all(connection.device.as_fd());
                 // The connection first: whoever sees no thread left may rely on that.
                 drop(connection);
                 drop(count);
             })?;
-        Dev::start(&self.connection)
+        let mut config = self.connection.config;
+        if self.ring.get().is_some() {
+            // What is left for it comes seldom, or nobody waits for it.
+            config.threads = Threads {
+                readers: NonZeroUsize::new(1),
+                pair: false,
+            };
+        }
+        Dev::start(&self.connection, config)
+    }
+}
+
+impl<F> Drop for Session<F> {
+    /// Ends the threads of a session that was never run.
+    fn drop(&mut self) {
+        let control = &self.connection.control;
+        control.stop(End::ShutDown);
+        if let Some(ring) = self.ring.get() {
+            self.connection.dispatcher.interrupts().stop();
+            let deadline = Instant::now() + self.connection.config.drain_timeout;
+            control.drain(deadline, || ring.wake());
+        }
     }
 }

@@ -1,42 +1,72 @@
 //! Ways in which requests come and replies go.
 //!
-//! A transport owns memory and threads. It is chosen statically, and knows nothing of what is in a
-//! request beyond what [`Dispatcher`] tells it by an
-//! [`Outcome`](crate::Outcome). What a mount negotiates, INIT, and what the kernel only ever sends or
-//! takes on `/dev/fuse` (FORGET, INTERRUPT, notifications) stay with [`dev`], whichever transport
-//! carries the rest.
+//! A transport owns memory and threads. It knows nothing of what is in a request beyond what
+//! [`Dispatcher`] tells it by an [`Outcome`](crate::Outcome). What a mount negotiates, INIT, and what
+//! the kernel only ever sends or takes on `/dev/fuse` (FORGET, INTERRUPT, notifications) stay with
+//! [`dev`], whichever transport carries the rest.
 
+pub(crate) mod choice;
 pub(crate) mod dev;
+mod pairing;
+pub(crate) mod scheduling;
+pub(crate) mod uring;
 
 use crate::dispatch::Dispatcher;
-use crate::file_system::FileSystem;
+use crate::notify::mark_serving_thread;
 use crate::session::SessionConfig;
 use crate::session::control::Control;
+use rustix::thread::CpuSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use thrufs_sys::signal::{block, current_thread_id, interrupt_signal, unblock};
+
+/// Requests and replies of so many bytes take longer to copy than threads to wake.
+const LARGE_BYTES: usize = 32 << 10;
 
 /// What a transport serves from and to: one mounted connection.
 #[derive(Debug)]
 pub(crate) struct Connection<F> {
     pub(crate) dispatcher: Dispatcher<F>,
     pub(crate) device: OwnedFd,
-    /// See [`dev::open_processes`].
+    /// A view of this process's own threads and of callers, for those who look after them. Opened
+    /// before the process gives up its view of the tree.
     pub(crate) processes: Option<OwnedFd>,
+    /// The CPUs that the session may use.
+    pub(crate) allowed: CpuSet,
     pub(crate) config: SessionConfig,
     pub(crate) control: Arc<Control>,
 }
 
-/// A way of carrying requests.
-pub(crate) trait Transport: Sized {
-    /// Starts the threads that serve `connection`. They end when its [`Control`] says so, and tell
-    /// it when they have.
-    ///
-    /// # Errors
-    ///
-    /// What the system says when there is no thread or memory to be had.
-    fn start<F: FileSystem>(connection: &Arc<Connection<F>>) -> std::io::Result<Self>;
+impl<F> Connection<F> {
+    /// Makes the calling thread, just started, one that serves, wherever it was started from.
+    pub(crate) fn begin_thread(&self) {
+        confine_signals();
+        mark_serving_thread();
+        // Threads inherit the class and the CPUs of those who start them, who may be paired.
+        scheduling::release(current_thread_id(), &self.allowed);
+    }
+}
 
-    /// Wakes threads so that they see that they shall end. Called again at intervals until they
-    /// have.
-    fn wake(&self);
+/// Leaves the calling thread with no signal but the one that ends a wait: signals for the process
+/// are for the program's own threads.
+pub(crate) fn confine_signals() {
+    let ours = interrupt_signal();
+    // Faults stay deliverable, or they would end the process without a word. 32 and 33 are the C
+    // library's.
+    let faults = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+    ];
+    let others: Vec<i32> = (1..=31)
+        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
+        .filter(|signal| *signal != ours && !faults.contains(signal))
+        .filter(|signal| ![libc::SIGKILL, libc::SIGSTOP, libc::SIGABRT].contains(signal))
+        .collect();
+    let confined = block(&others).and_then(|_before| unblock(&[ours]));
+    if let Err(error) = confined {
+        tracing::debug!(%error, "cannot set a thread's signal mask");
+    }
 }

@@ -48,6 +48,8 @@ impl FileSystem for HostDir {
                 negotiation.want(InitFlags::EXPLICIT_INVAL_DATA | InitFlags::CACHE_SYMLINKS);
             }
         }
+        // What lies beneath the root may be another file system. It seldom is.
+        negotiation.set_prompt(self.host.root.mount().is_memory());
         if let Some(bytes) = config.max_write {
             negotiation.set_write_bytes_max(bytes);
         }

@@ -35,6 +35,7 @@ pub mod closing;
 pub mod cred;
 pub mod dir;
 pub mod fuse_dev;
+pub mod fuse_ring;
 pub mod handle;
 pub mod ioctl;
 pub mod lock;
@@ -46,5 +47,6 @@ pub mod signal;
 pub mod xattr;
 
 mod raw;
+mod ring;
 #[cfg(test)]
 mod test_ground;

@@ -187,8 +187,12 @@ const ALLOWED: &[(&str, &[c_long])] = &[
     ),
     ("the channel to the supervisor", &[libc::SYS_sendmsg]),
     ("ends", &[libc::SYS_exit, libc::SYS_exit_group]),
-    // Room for io_uring_setup, io_uring_enter and io_uring_register: with the transport that uses
-    // them, because what goes through a ring passes by this filter.
+    (
+        // What goes through a ring passes by this filter. Rings are made before it is taken on, and
+        // can do no more than the transport needs; there is no making others.
+        "rings",
+        &[libc::SYS_io_uring_enter],
+    ),
 ];
 
 /// What the watcher may call besides.
@@ -266,6 +270,11 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
                     libc::SCHED_IDLE.cast_unsigned(),
                 ],
             )?,
+        ),
+        // Rings are made the property of the threads that serve.
+        (
+            libc::SYS_io_uring_register,
+            one_of(1, &[thrufs_sys::fuse_ring::ENABLE])?,
         ),
         // Limits are read, when a thread is started, and not set.
         (libc::SYS_prlimit64, null(2)?),

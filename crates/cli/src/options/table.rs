@@ -467,12 +467,55 @@ pub(crate) const OPTIONS: &[MountOption] = &[
         )
     },
     // Speed and limits.
+    MountOption {
+        default: "auto",
+        ..row(
+            OptionId::Transport,
+            "transport",
+            Value::Choice(&["auto", "uring", "dev"]),
+            Group::Speed,
+            "how the kernel hands over requests",
+            "uring is FUSE over io_uring: Linux 6.14 offers it when Y is written to \
+             /sys/module/fuse/parameters/enable_uring. Where it is not to be had, dev, which is \
+             /dev/fuse, takes its place, and the log says why. auto takes uring where it is to be \
+             had and is of use. `thrufs doctor` tells which it would be.",
+        )
+    },
+    row(
+        OptionId::QueuesPerThread,
+        "queues_per_thread",
+        Value::Count(1, 4096),
+        Group::Speed,
+        "queues that one thread serves (transport=uring)",
+        "There is a queue for each possible processor. One unless given, more where there are very \
+         many.",
+    ),
+    row(
+        OptionId::RingDepth,
+        "ring_depth",
+        Value::Count(1, 256),
+        Group::Speed,
+        "requests that a thread takes at once from a queue (transport=uring)",
+        "8 where the source is in memory, and 1 elsewhere, unless given: a request that waits for a \
+         disk keeps those waiting that were taken with it.",
+    ),
+    MountOption {
+        default: "0",
+        ..row(
+            OptionId::RingSpin,
+            "ring_spin",
+            Value::Count(0, 1000),
+            Group::Speed,
+            "microseconds to look out for the next request before sleeping (transport=uring)",
+            "Only while requests come faster than that, and while nobody else wants the processor.",
+        )
+    },
     row(
         OptionId::Threads,
         "threads",
         Value::Count(1, 1024),
         Group::Speed,
-        "threads that read requests",
+        "threads that read requests (transport=dev)",
         "One for each processor unless given.",
     ),
     MountOption {

@@ -6,6 +6,7 @@ use crate::features::{Features, Negotiation};
 use crate::file_system::FileSystem;
 use crate::reply::put;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::version::{Agreement, KERNEL_MINOR, KERNEL_VERSION, MIN_MINOR, negotiate};
 use thrufs_abi::{Dialect, InitFlags};
@@ -76,6 +77,11 @@ impl<F: FileSystem> Dispatcher<F> {
         self.fs
             .init(&mut negotiation)
             .map_err(|errno| self.fail_init(InitFailure::Refused(errno), errno))?;
+        // Whoever has no ring ready must not agree to it: all callers would wait for one.
+        negotiation.forgo(InitFlags::OVER_IO_URING);
+        if self.wants_ring.load(Ordering::Relaxed) && negotiation.offers(InitFlags::OVER_IO_URING) {
+            negotiation.want(InitFlags::OVER_IO_URING);
+        }
         let features = negotiation.settle();
         let written = put(body, &init_out(&features, &negotiation))?;
         let setxattr_ext = features.flags.contains(InitFlags::SETXATTR_EXT);

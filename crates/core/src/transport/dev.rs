@@ -12,40 +12,27 @@
 //! **Who gets stuck.** Requests that nobody expected to sleep, and that do, are found by the
 //! [`steward`], which takes the role from a thread that has had it for milliseconds without reading.
 //!
-//! **Where readers run.** A caller that is alone and its reader share a CPU ([`pairing`]).
+//! **Where readers run.** A caller that is alone and its reader share a CPU ([`super::pairing`]).
 //!
 //! **Memory.** Buffers are address space until they are touched. A seat that stands by gives back
 //! what lies beyond the first pages.
 
 mod crew;
-mod pairing;
 mod pipe;
-mod scheduling;
 mod seat;
 mod steward;
 
-use super::{Connection, Transport};
+use super::{Connection, LARGE_BYTES};
 use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::notify::mark_serving_thread;
-use crate::session::End;
+use crate::session::{End, SessionConfig};
 use crew::{Aside, Crew, Member, Next};
 use pipe::SPLICE_BYTES_MIN;
 use seat::Seat;
 use std::io;
 use std::sync::Arc;
-use thrufs_sys::signal::{block, interrupt_signal, unblock};
-
-/// Requests and replies of so many bytes take longer to copy than threads to wake.
-const LARGE_BYTES: usize = 32 << 10;
-
-/// A view of this process's own threads and of callers, for those who look after them. To be opened
-/// before the process gives up its view of the tree.
-pub(crate) fn open_processes() -> Option<std::os::fd::OwnedFd> {
-    scheduling::open_processes()
-}
 
 /// The threads of a session on `/dev/fuse`.
 #[derive(Debug)]
@@ -53,9 +40,17 @@ pub(crate) struct Dev {
     crew: Arc<Crew>,
 }
 
-impl Transport for Dev {
-    fn start<F: FileSystem>(connection: &Arc<Connection<F>>) -> io::Result<Dev> {
-        let (config, metrics) = (connection.config, connection.dispatcher.metrics());
+impl Dev {
+    /// Starts the threads that serve `connection` as `config` says.
+    ///
+    /// # Errors
+    ///
+    /// What the system says when there is no thread or memory to be had.
+    pub(crate) fn start<F: FileSystem>(
+        connection: &Arc<Connection<F>>,
+        config: SessionConfig,
+    ) -> io::Result<Dev> {
+        let metrics = connection.dispatcher.metrics();
         let spawner = {
             let connection = Arc::clone(connection);
             Box::new(move |crew: &Arc<Crew>, member: &Arc<Member>| spawn(&connection, crew, member))
@@ -82,32 +77,9 @@ impl Transport for Dev {
         Ok(Dev { crew })
     }
 
-    fn wake(&self) {
+    /// Wakes threads so that they see that they shall end. To be called again until they have.
+    pub(crate) fn wake(&self) {
         self.crew.wake();
-    }
-}
-
-/// Leaves the calling thread with no signal but the one that ends a wait: signals for the process
-/// are for the program's own threads.
-pub(crate) fn confine_signals() {
-    let ours = interrupt_signal();
-    // Faults stay deliverable, or they would end the process without a word. 32 and 33 are the C
-    // library's.
-    let faults = [
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGFPE,
-        libc::SIGILL,
-        libc::SIGTRAP,
-    ];
-    let others: Vec<i32> = (1..=31)
-        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
-        .filter(|signal| *signal != ours && !faults.contains(signal))
-        .filter(|signal| ![libc::SIGKILL, libc::SIGSTOP, libc::SIGABRT].contains(signal))
-        .collect();
-    let confined = block(&others).and_then(|_before| unblock(&[ours]));
-    if let Err(error) = confined {
-        tracing::debug!(%error, "cannot set a thread's signal mask");
     }
 }
 
@@ -130,8 +102,7 @@ fn spawn<F: FileSystem>(
     std::thread::Builder::new()
         .name(format!("thrufs-{}", member.number()))
         .spawn(move || {
-            confine_signals();
-            mark_serving_thread();
+            connection.begin_thread();
             member.begin();
             // Last, also when this thread panics: whoever sees no thread left may rely on that.
             let _count = count;

@@ -271,6 +271,7 @@ pub fn one_reader() -> SessionConfig {
     };
     SessionConfig {
         threads,
+        transport: thrufs::Transport::Dev,
         ..SessionConfig::default()
     }
 }

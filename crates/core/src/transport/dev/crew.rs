@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Readers are kept at a number while members come and go; it is one while a reader is paired with
-//! its caller ([`super::pairing`]). Two rules keep hand-overs rare: whoever goes away calls a reader
+//! its caller ([`crate::transport::pairing`]). Two rules keep hand-overs rare: whoever goes away calls a reader
 //! in only when no other reader is idle (the steward sees to it later if that was too sparing), and
 //! whoever comes back takes the first place that is free. A member that goes away to wait for a lock,
 //! which may be for ever, is always replaced.
@@ -29,11 +29,11 @@ mod pair;
 
 pub(super) use pair::Matchmaker;
 
-use super::scheduling::{allowed_cpus, wants_cpu};
 use crate::dispatch::Wait;
 use crate::metrics::{Metrics, bump};
 use crate::session::SessionConfig;
 use crate::session::control::Control;
+use crate::transport::scheduling::{allowed_cpus, wants_cpu};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::thread::CpuSet;
 use std::fmt;
@@ -193,7 +193,7 @@ pub(super) struct Crew {
     readers_wanted: usize,
     control: Arc<Control>,
     metrics: Arc<Metrics>,
-    /// See [`super::open_processes`].
+    /// See [`Connection::processes`](crate::transport::Connection::processes).
     processes: Option<OwnedFd>,
     /// To ask whether requests wait.
     device: OwnedFd,

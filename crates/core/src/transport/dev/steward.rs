@@ -8,11 +8,11 @@
 //!
 //! While nobody has a request the steward sleeps. The first request after that wakes it; later ones
 //! find it awake by a look at a flag. It goes to sleep again when nobody has had a request that
-//! lasts for 100 ms, and no reader is paired and at work ([`super::pairing`]), which it looks after as
+//! lasts for 100 ms, and no reader is paired and at work ([`crate::transport::pairing`]), which it looks after as
 //! well.
 
-use super::confine_signals;
 use super::crew::{Crew, Matchmaker};
+use crate::transport::confine_signals;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,8 +3,8 @@
 
 use super::{BUSY, Crew, HERE, Member, READER, Roster};
 use crate::metrics::bump;
-use crate::transport::dev::pairing::{Pairing, Sight};
-use crate::transport::dev::scheduling::{bind, cpu_of_caller, move_to, release, time_on_cpu};
+use crate::transport::pairing::{Pairing, Sight};
+use crate::transport::scheduling::{bind, cpu_of_caller, move_to, release, time_on_cpu};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

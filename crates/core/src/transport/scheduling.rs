@@ -18,7 +18,7 @@ use thrufs_sys::sched::{Class, set_class};
 use thrufs_sys::signal::ThreadId;
 
 /// Opens the view of procfs; `None` where there is none.
-pub(super) fn open_processes() -> Option<OwnedFd> {
+pub(crate) fn open_processes() -> Option<OwnedFd> {
     mount_processes().or_else(|_| open_proc()).ok()
 }
 
@@ -64,30 +64,34 @@ fn stat_field(stat: &[u8], number: usize) -> Option<&str> {
 
 /// Whether a thread of this process runs, or would if there were a CPU for it. False where nobody
 /// can tell.
-pub(super) fn wants_cpu(processes: Option<BorrowedFd<'_>>, thread: ThreadId) -> bool {
+pub(crate) fn wants_cpu(processes: Option<BorrowedFd<'_>>, thread: ThreadId) -> bool {
     let stat = processes.and_then(|processes| read_own(processes, thread, "stat"));
     stat.is_some_and(|stat| stat_field(&stat, 3) == Some("R"))
 }
 
 /// The CPU that a caller, given as requests name it, runs on or ran on last.
-pub(super) fn cpu_of_caller(processes: BorrowedFd<'_>, caller: u32) -> Option<usize> {
+pub(crate) fn cpu_of_caller(processes: BorrowedFd<'_>, caller: u32) -> Option<usize> {
     // Requests name the thread. Its own entry in its own list says the least, the fastest.
     let stat = read(processes, caller, caller, "stat")?;
     stat_field(&stat, 39)?.parse().ok()
 }
 
-/// For how long a thread of this process has run since it started (`schedstat`).
-pub(super) fn time_on_cpu(processes: BorrowedFd<'_>, thread: ThreadId) -> Option<Duration> {
+/// For how long a thread of this process has run since it started, and waited for a CPU
+/// (`schedstat`).
+pub(crate) fn times(processes: BorrowedFd<'_>, thread: ThreadId) -> Option<(Duration, Duration)> {
     let bytes = read_own(processes, thread, "schedstat")?;
-    let first = std::str::from_utf8(&bytes)
-        .ok()?
-        .split_whitespace()
-        .next()?;
-    Some(Duration::from_nanos(first.parse().ok()?))
+    let mut words = std::str::from_utf8(&bytes).ok()?.split_whitespace();
+    let mut next = || Some(Duration::from_nanos(words.next()?.parse().ok()?));
+    Some((next()?, next()?))
+}
+
+/// For how long a thread of this process has run since it started.
+pub(crate) fn time_on_cpu(processes: BorrowedFd<'_>, thread: ThreadId) -> Option<Duration> {
+    times(processes, thread).map(|(run, _)| run)
 }
 
 /// The CPUs that the calling thread may use, none if that cannot be told.
-pub(super) fn allowed_cpus() -> CpuSet {
+pub(crate) fn allowed_cpus() -> CpuSet {
     sched_getaffinity(None).unwrap_or_default()
 }
 
@@ -96,7 +100,7 @@ pub(super) fn allowed_cpus() -> CpuSet {
 /// # Errors
 ///
 /// That of the system, and the thread is as it was.
-pub(super) fn bind(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
+pub(crate) fn bind(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     move_to(thread, cpu)?;
     set_class(thread, Class::Idle)
 }
@@ -106,7 +110,7 @@ pub(super) fn bind(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
 /// # Errors
 ///
 /// EINVAL for a CPU that is gone or not for this process.
-pub(super) fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
+pub(crate) fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     let mut only = CpuSet::new();
     if cpu >= CpuSet::MAX_CPU {
         return Err(rustix::io::Errno::INVAL);
@@ -116,7 +120,7 @@ pub(super) fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
 }
 
 /// Makes a bound thread one like the others again, free on all of `allowed`.
-pub(super) fn release(thread: ThreadId, allowed: &CpuSet) {
+pub(crate) fn release(thread: ThreadId, allowed: &CpuSet) {
     let released = set_class(thread, Class::Normal)
         .and_then(|()| sched_setaffinity(Pid::from_raw(thread.as_raw()), allowed));
     match released {

@@ -18,7 +18,7 @@
 //! are as many as they are meant to be again. The next pair is made after a rest, which doubles
 //! while pairs fail. Nobody is paired while the steward sleeps.
 //!
-//! This module decides. [`super::crew`] carries out.
+//! This module decides. Those who look after threads carry out.
 
 use std::time::{Duration, Instant};
 
@@ -37,16 +37,16 @@ const SUCCESS: Duration = Duration::from_secs(1);
 
 /// What was seen since the look before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sight {
+pub(crate) struct Sight {
     /// Those that a caller waits for. What the kernel does by itself (forgetting, writing back) has
     /// none, and comes in floods.
-    pub(super) requests: u64,
+    pub(crate) requests: u64,
     /// How often one came from another caller than the one before.
-    pub(super) changes: u64,
+    pub(crate) changes: u64,
     /// How many carried much data, either way.
-    pub(super) large: u64,
+    pub(crate) large: u64,
     /// Somebody sleeps in a request.
-    pub(super) sleeping: bool,
+    pub(crate) sleeping: bool,
 }
 
 impl Sight {
@@ -59,7 +59,7 @@ impl Sight {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Pairing {
+pub(crate) struct Pairing {
     good_looks: u32,
     /// Requests in the good looks; while paired, in one of them on average.
     before: u64,
@@ -72,7 +72,7 @@ pub(super) struct Pairing {
 }
 
 impl Pairing {
-    pub(super) fn new() -> Pairing {
+    pub(crate) fn new() -> Pairing {
         Pairing {
             good_looks: 0,
             before: 0,
@@ -85,7 +85,7 @@ impl Pairing {
     }
 
     /// Whether a reader should be paired, of those that are not.
-    pub(super) fn calls_for_a_pair(&mut self, sight: Sight, now: Instant) -> bool {
+    pub(crate) fn calls_for_a_pair(&mut self, sight: Sight, now: Instant) -> bool {
         if self.rests_until.is_some_and(|until| now < until) {
             return false;
         }
@@ -101,7 +101,7 @@ impl Pairing {
     }
 
     /// A pair was made.
-    pub(super) fn paired(&mut self, now: Instant) {
+    pub(crate) fn paired(&mut self, now: Instant) {
         self.before /= u64::from(self.good_looks.max(1));
         (self.good_looks, self.busy_looks, self.served) = (0, 0, 0);
         self.since = Some(now);
@@ -109,7 +109,7 @@ impl Pairing {
 
     /// Whether the pair should be dissolved. `stalled` says that the reader has work and has not moved
     /// since the last look.
-    pub(super) fn calls_for_parting(&mut self, sight: Sight, stalled: bool) -> bool {
+    pub(crate) fn calls_for_parting(&mut self, sight: Sight, stalled: bool) -> bool {
         if sight.requests > 0 {
             self.busy_looks += 1;
             self.served += sight.requests;
@@ -130,7 +130,7 @@ impl Pairing {
     }
 
     /// The pair was dissolved, because it did not do well or could not be made.
-    pub(super) fn failed(&mut self, now: Instant) {
+    pub(crate) fn failed(&mut self, now: Instant) {
         let lasted = self.since.take().map(|since| now.duration_since(since));
         self.rest = if lasted.is_some_and(|lasted| lasted >= SUCCESS) {
             REST_MIN
@@ -142,7 +142,7 @@ impl Pairing {
     }
 
     /// The pair was dissolved because there was nothing to do.
-    pub(super) fn ended(&mut self) {
+    pub(crate) fn ended(&mut self) {
         self.since = None;
         self.rest = REST_MIN;
         self.before = 0;

@@ -1,0 +1,247 @@
+//! The io_uring transport (Linux 6.14).
+//!
+//! The kernel has a queue for each possible CPU and puts a request on the queue of the CPU where its
+//! caller is. Each CPU has a thread here that is bound to it ([`plan`]), with a ring, and memory in
+//! which requests come and replies go ([`thrufs_sys::fuse_ring`]). The thread carries a request out where
+//! it lies ([`server`]): sending the reply and waiting for the next is one system call, and neither
+//! the request nor its data cross to another CPU.
+//!
+//! **Who sleeps.** Requests that say so go to a [`pool`], and reads of what is not in memory to the
+//! kernel, by the same ring; each leaves room for another on its queue. What sleeps unexpectedly is
+//! found by the [`steward`]. Where that can happen (that is for the file system to say,
+//! [`Negotiation::set_prompt`](crate::Negotiation::set_prompt)) a thread takes one request at a time,
+//! so that it keeps nobody else waiting, and each queue has a second thread from the start.
+//!
+//! **How it starts.** Once INIT was answered with `OVER_IO_URING`, every caller waits until each queue
+//! has memory. So all that can fail is tried before: rings are made before INIT is read
+//! ([`prepare`]), and what fails after it is made known to the kernel, which falls back to `/dev/fuse`
+//! when an entry is refused.
+//!
+//! **What stays on `/dev/fuse`.** FORGET, INTERRUPT, notifications, and the news of the connection's
+//! end: [`super::dev`], with one reader.
+
+mod member;
+mod plan;
+mod pool;
+mod prepare;
+mod server;
+mod steward;
+mod team;
+mod wait;
+
+pub(crate) use prepare::{Prepared, prepare};
+
+use super::Connection;
+use super::choice::{Carrier, RingRefusal};
+use crate::dispatch::{FileReply, Message};
+use crate::features::Features;
+use crate::file_system::FileSystem;
+use member::Member;
+use plan::Group;
+use pool::{EndOnPanic, Pool};
+use rustix::io::Errno;
+use server::Server;
+use std::io;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+use team::{Parts, Ring, Team};
+use thrufs_sys::fuse_ring::{Desk, QueueIndex};
+
+/// How long threads have to start.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Requests in hand at once where none sleeps unexpectedly.
+const DEPTH_PROMPT: u16 = 8;
+
+/// The longest reply without data: an extended attribute.
+const BODY_BYTES_MIN: usize = 64 << 10;
+
+/// A READ whose bytes are on their way from a file.
+#[derive(Debug)]
+pub(super) struct Reading {
+    file_reply: FileReply,
+    filled: usize,
+}
+
+/// Where a thread says whether it serves.
+type Report = SyncSender<Result<(), Errno>>;
+
+/// The threads of a session on io_uring.
+#[derive(Debug)]
+pub(crate) struct Uring {
+    team: Arc<Team>,
+}
+
+impl Uring {
+    /// Starts serving, after INIT was answered. On an error, the kernel sends requests to `/dev/fuse`.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no ring. If even that could not be made known to the kernel, the session is told
+    /// to end.
+    pub(crate) fn start<F: FileSystem>(
+        connection: &Arc<Connection<F>>,
+        features: &Features,
+        prepared: Prepared,
+    ) -> Result<(Uring, Carrier), RingRefusal> {
+        let config = connection.config.ring;
+        let default = if features.prompt { DEPTH_PROMPT } else { 1 };
+        let depth = config.depth.map_or(default, NonZeroU16::get);
+        let (groups, mut rings) = (prepared.groups, prepared.rings);
+        let each = if features.prompt { 1 } else { 2 };
+        let first = rings.split_off(rings.len().saturating_sub(groups.len() * each));
+        let team = Arc::new(Team::new(Parts {
+            config: connection.config,
+            control: Arc::clone(&connection.control),
+            metrics: Arc::clone(connection.dispatcher.metrics()),
+            processes: connection
+                .processes
+                .as_ref()
+                .and_then(|processes| processes.try_clone().ok()),
+            allowed: connection.allowed,
+            depth,
+            payload_bytes: BODY_BYTES_MIN.max(features.write_bytes_max as usize),
+            pool: pool(connection),
+            spawner: {
+                let connection = Arc::clone(connection);
+                Box::new(move |team, member, ring, report| {
+                    spawn(&connection, team, member, ring, report)
+                })
+            },
+            reserve: rings,
+        }));
+        if let Err(refusal) = start_all(&team, &groups, first) {
+            give_up(&team);
+            return Err(refusal);
+        }
+        let carrier = Carrier::Uring {
+            threads: team.len(),
+            queues: groups.iter().map(|group| group.queues.len()).sum(),
+            depth,
+        };
+        Ok((Uring { team }, carrier))
+    }
+
+    /// Wakes threads so that they see that they shall end. To be called again until they have.
+    pub(crate) fn wake(&self) {
+        self.team.wake();
+    }
+}
+
+fn start_all(team: &Arc<Team>, groups: &[Group], rings: Vec<Ring>) -> Result<(), RingRefusal> {
+    let no_thread = |error: io::Error| {
+        RingRefusal::NoThread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    };
+    steward::start(team).map_err(no_thread)?;
+    let (report, reports) = sync_channel(rings.len());
+    let count = rings.len();
+    for (number, ring) in rings.into_iter().enumerate() {
+        let number = number % groups.len();
+        let added = team.add(number, &groups[number], ring, report.clone());
+        added.map_err(no_thread)?;
+    }
+    drop(report);
+    await_reports(&reports, count)
+}
+
+fn await_reports(reports: &Receiver<Result<(), Errno>>, count: usize) -> Result<(), RingRefusal> {
+    let deadline = Instant::now() + START_TIMEOUT;
+    for _ in 0..count {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match reports.recv_timeout(left) {
+            Ok(started) => started.map_err(RingRefusal::Refused)?,
+            Err(_) => return Err(RingRefusal::NoThread(Errno::TIMEDOUT)),
+        }
+    }
+    Ok(())
+}
+
+/// Has the kernel use `/dev/fuse` after all: an entry that it must refuse makes it do so.
+fn give_up(team: &Arc<Team>) {
+    let refused = team.take_ring().is_some_and(|mut ring| {
+        let refused = ring.enable().and_then(|()| {
+            let slot = ring.slot(QueueIndex(u16::MAX), team.payload_bytes)?;
+            ring.register(slot)
+        });
+        // Not agreed on any more: it has done so before.
+        matches!(
+            refused,
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTCONN)
+        )
+    });
+    team.abandon();
+    if !refused {
+        // Better no mount than one whose callers wait for ever.
+        team.control.stop(crate::session::End::Failed(libc::EIO));
+    }
+}
+
+fn pool<F: FileSystem>(connection: &Arc<Connection<F>>) -> Pool {
+    let (beginner, answerer) = (Arc::clone(connection), Arc::clone(connection));
+    Pool::new(
+        connection.config,
+        Arc::clone(&connection.control),
+        Arc::clone(connection.dispatcher.metrics()),
+        Box::new(move || beginner.begin_thread()),
+        Box::new(move |slot| {
+            let Desk {
+                header,
+                structure,
+                rest,
+                reply,
+            } = slot.desk();
+            let message = Message::Pieces {
+                header,
+                structure,
+                rest,
+            };
+            answerer.dispatcher.answer(message, reply)
+        }),
+    )
+}
+
+fn spawn<F: FileSystem>(
+    connection: &Arc<Connection<F>>,
+    team: &Arc<Team>,
+    member: Arc<Member>,
+    ring: Ring,
+    report: Report,
+) -> io::Result<()> {
+    let count = connection.control.thread();
+    let (connection, team) = (Arc::clone(connection), Arc::clone(team));
+    std::thread::Builder::new()
+        .name(format!("thrufs-ring-{}", member.group_number))
+        .spawn(move || {
+            connection.begin_thread();
+            member.begin();
+            // Last, also when this thread panics: whoever sees no thread left may rely on that.
+            let _count = count;
+            let _leaving = Leaving {
+                team: &team,
+                member: &member,
+            };
+            let _end = EndOnPanic(&connection.control);
+            let mut server = Server::new(&connection, &team, &member, ring);
+            let begun = server.begin();
+            // Whoever started it may have gone on.
+            let _ = report.send(begun);
+            if begun.is_ok() {
+                server.serve();
+            }
+        })
+        .map(drop)
+}
+
+/// Takes a member off the roster at the end of its thread.
+struct Leaving<'a> {
+    team: &'a Arc<Team>,
+    member: &'a Arc<Member>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.team.leave(self.member);
+    }
+}

@@ -1,0 +1,114 @@
+//! One thread that serves queues, as others see it.
+
+use super::plan::Group;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use thrufs_sys::fuse_ring::{Slot, Waker};
+use thrufs_sys::signal::{ThreadId, current_thread_id};
+
+/// The member has a request in hand.
+const BUSY: u64 = 1;
+/// Added to the word by every request.
+const ONE_REQUEST: u64 = 2;
+
+/// See the module. The word and the counts are written by the thread itself, without a lock, and
+/// read by the steward.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Member {
+    word: AtomicU64,
+    large: AtomicU64,
+    /// Which group of queues it serves.
+    pub(super) group_number: usize,
+    pub(super) group: Group,
+    waker: Waker,
+    returned: Mutex<Vec<(Slot, usize)>>,
+    thread: OnceLock<ThreadId>,
+    /// Its thread has ended, or will before it serves another request.
+    gone: AtomicBool,
+}
+
+impl Member {
+    pub(super) fn new(group_number: usize, group: Group, waker: Waker) -> Member {
+        Member {
+            word: AtomicU64::new(0),
+            large: AtomicU64::new(0),
+            group_number,
+            group,
+            waker,
+            returned: Mutex::default(),
+            thread: OnceLock::new(),
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    /// Called once, by the thread itself.
+    pub(super) fn begin(&self) {
+        let _ = self.thread.set(current_thread_id());
+    }
+
+    pub(super) fn end(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn thread(&self) -> Option<ThreadId> {
+        self.thread.get().copied()
+    }
+
+    /// A request is taken in hand. Ordered before a look at whether the steward is awake; see
+    /// [`Team::arm`](super::team::Team::arm).
+    pub(super) fn take_up(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        self.word
+            .swap((word + ONE_REQUEST) | BUSY, Ordering::SeqCst);
+    }
+
+    /// All that were in hand are done.
+    pub(super) fn put_down(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        self.word.store(word & !BUSY, Ordering::SeqCst);
+    }
+
+    /// The request in hand carries much data.
+    pub(super) fn count_large(&self) {
+        let large = self.large.load(Ordering::Relaxed);
+        self.large.store(large + 1, Ordering::Relaxed);
+    }
+
+    /// Says whether it is busy, and changes with every request.
+    pub(super) fn word(&self) -> u64 {
+        self.word.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn is_busy(word: u64) -> bool {
+        word & BUSY != 0
+    }
+
+    /// Requests taken up so far, and those of them with much data.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let requests = self.word.load(Ordering::Relaxed) / ONE_REQUEST;
+        (requests, self.large.load(Ordering::Relaxed))
+    }
+
+    /// A request that was carried out elsewhere, with the length of its reply.
+    pub(super) fn give_back(&self, slot: Slot, length: usize) {
+        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        returned.push((slot, length));
+        drop(returned);
+        self.waker.wake();
+    }
+
+    /// What was given back since.
+    pub(super) fn take_returned(&self) -> Vec<(Slot, usize)> {
+        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *returned)
+    }
+
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+}

@@ -1,0 +1,67 @@
+//! What can be done, and can fail, before INIT is answered.
+
+use super::plan::{Group, count_cpus, groups};
+use super::team::Ring;
+use crate::session::SessionConfig;
+use crate::transport::choice::{RingRefusal, Transport};
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::CpuSet;
+use std::os::fd::BorrowedFd;
+use thrufs_sys::fuse_ring::{FuseRing, TaskRun};
+
+/// Rings for threads that are put in where all others are stuck, and one to give up with.
+const RESERVE: usize = 5;
+
+/// Room in a ring for entries that go out together.
+const LINE: u16 = 64;
+
+/// Most threads that serve queues, unless one is asked to serve fewer than that comes to.
+const THREADS_MAX: usize = 64;
+
+/// Rings and what to do with them.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(super) groups: Vec<Group>,
+    pub(super) rings: Vec<Ring>,
+}
+
+/// Makes rings on `device`, for as many threads as it takes. `None` when none are wanted.
+pub(crate) fn prepare(
+    device: BorrowedFd<'_>,
+    config: &SessionConfig,
+    allowed: &CpuSet,
+) -> Option<Result<Prepared, RingRefusal>> {
+    match config.transport {
+        Transport::Dev => None,
+        Transport::Auto if allowed.count() == 1 => Some(Err(RingRefusal::OneCpu)),
+        Transport::Auto | Transport::Uring => Some(make(device, config, allowed)),
+    }
+}
+
+fn make(
+    device: BorrowedFd<'_>,
+    config: &SessionConfig,
+    allowed: &CpuSet,
+) -> Result<Prepared, RingRefusal> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible");
+    let possible = list.ok().and_then(|list| count_cpus(&list));
+    let possible = possible.ok_or(RingRefusal::NoCpuCount)?;
+    let groups = groups(
+        possible,
+        allowed,
+        config.ring.queues_per_thread,
+        threads_max(),
+    );
+    let count = groups.len() * 2 + RESERVE;
+    let rings: Result<Vec<Ring>, _> = (0..count)
+        .map(|_| FuseRing::new(device, LINE, TaskRun::Deferred))
+        .collect();
+    let rings = rings.map_err(RingRefusal::of_setup)?;
+    Ok(Prepared { groups, rings })
+}
+
+/// Each thread costs two descriptors, and its second another two: a quarter of all at most.
+fn threads_max() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+    usize::try_from(descriptors / 16).map_or(THREADS_MAX, |most| most.clamp(1, THREADS_MAX))
+}

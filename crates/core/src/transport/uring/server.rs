@@ -1,0 +1,359 @@
+//! One thread: takes requests from its queues, and answers them.
+//!
+//! All that has come is carried out in a row, and the replies go out together with the next wait: one
+//! system call for each request when they come one by one, fewer when they come faster. Replies with
+//! much data go out at once, so that their callers go on meanwhile.
+
+use super::Reading;
+use super::member::Member;
+use super::pool::Job;
+use super::team::{Ring, Team};
+use super::wait::Patience;
+use crate::dispatch::{FileReply, Message, Outcome, Wait};
+use crate::errno::Errno;
+use crate::file_system::FileSystem;
+use crate::metrics::bump;
+use crate::session::End;
+use crate::transport::{Connection, LARGE_BYTES, scheduling};
+use rustix::io::Errno as SystemErrno;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thrufs_sys::fuse_ring::{Desk, Event, QueueIndex, Slot};
+
+/// How many requests of one queue may be carried out elsewhere, by the pool or by the kernel, and be
+/// replaced by memory for others. Beyond, requests wait in the kernel until one comes back.
+const AWAY_MAX: usize = 64;
+
+/// How long memory stays after a request with much data.
+const KEEP_MEMORY: Duration = Duration::from_secs(1);
+
+/// The slots of one queue.
+#[derive(Debug)]
+struct Rotation {
+    queue: QueueIndex,
+    /// In the kernel, or in hand.
+    here: usize,
+    away: usize,
+}
+
+/// See the module.
+pub(super) struct Server<'a, F> {
+    connection: &'a Connection<F>,
+    team: &'a Arc<Team>,
+    member: &'a Arc<Member>,
+    ring: Ring,
+    rotations: Vec<Rotation>,
+    /// When much data was last moved, until memory was given back.
+    large: Option<Instant>,
+    patience: Patience,
+}
+
+impl<'a, F: FileSystem> Server<'a, F> {
+    pub(super) fn new(
+        connection: &'a Connection<F>,
+        team: &'a Arc<Team>,
+        member: &'a Arc<Member>,
+        ring: Ring,
+    ) -> Server<'a, F> {
+        let rotation = |queue: &QueueIndex| Rotation {
+            queue: *queue,
+            here: 0,
+            away: 0,
+        };
+        Server {
+            connection,
+            team,
+            member,
+            ring,
+            rotations: member.group.queues.iter().map(rotation).collect(),
+            large: None,
+            patience: Patience::new(team.config.ring.spin),
+        }
+    }
+
+    /// Puts the thread where it belongs, and its memory into the kernel's hands.
+    pub(super) fn begin(&mut self) -> Result<(), SystemErrno> {
+        if let Some(cpu) = self.member.group.cpu
+            && let Err(error) = scheduling::move_to(thrufs_sys::signal::current_thread_id(), cpu)
+        {
+            tracing::debug!(%error, cpu, "a thread is not bound to its CPU");
+        }
+        self.ring.enable()?;
+        for number in 0..self.rotations.len() {
+            for _ in 0..self.team.depth {
+                self.add_slot(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_slot(&mut self, rotation: usize) -> Result<(), SystemErrno> {
+        let queue = self.rotations[rotation].queue;
+        let slot = self.ring.slot(queue, self.team.payload_bytes)?;
+        self.ring.register(slot)?;
+        self.rotations[rotation].here += 1;
+        Ok(())
+    }
+
+    /// Serves until the connection or the session is over.
+    pub(super) fn serve(&mut self) {
+        loop {
+            if let Err(errno) = self.wait() {
+                tracing::error!(error = %errno, "a ring failed");
+                return self
+                    .connection
+                    .control
+                    .stop(End::Failed(errno.raw_os_error()));
+            }
+            self.handle_events();
+            let (here, away) = self.count();
+            if here + away == 0 {
+                return;
+            }
+            if self.team.is_ending() && away == 0 {
+                // The last replies go out. What comes in their place is not taken up.
+                let _ = self.ring.flush();
+                return;
+            }
+        }
+    }
+
+    fn count(&self) -> (usize, usize) {
+        let sum = |part: fn(&Rotation) -> usize| self.rotations.iter().map(part).sum();
+        (sum(|rotation| rotation.here), sum(|rotation| rotation.away))
+    }
+
+    fn wait(&mut self) -> Result<(), SystemErrno> {
+        let timeout = self.large.map(|_| KEEP_MEMORY);
+        let calm = !self.patience.wait(&mut self.ring, timeout)?;
+        if calm || self.large.is_some_and(|last| last.elapsed() >= KEEP_MEMORY) {
+            self.ring.release_memory();
+            self.large = None;
+        }
+        Ok(())
+    }
+
+    fn handle_events(&mut self) {
+        let mut busy = false;
+        while let Some(event) = self.ring.next_event() {
+            match event {
+                Event::Request(slot) => {
+                    busy = true;
+                    self.patience.note_request();
+                    self.carry_out(slot);
+                }
+                Event::Read(slot, reading, result) => {
+                    self.come_back(slot.queue());
+                    self.go_on_reading(slot, reading, result);
+                }
+                Event::Woken => self.take_returned(),
+                Event::Gone(slot, errno) => self.lose(slot.queue(), errno),
+            }
+        }
+        if busy {
+            self.member.put_down();
+        }
+    }
+
+    fn carry_out(&mut self, mut slot: Slot) {
+        self.member.take_up();
+        self.team.arm();
+        let Desk {
+            header,
+            structure,
+            rest,
+            reply,
+        } = slot.desk();
+        if rest.len() >= LARGE_BYTES {
+            self.note_large();
+        }
+        let message = Message::Pieces {
+            header,
+            structure,
+            rest,
+        };
+        match self.connection.dispatcher.dispatch(message, reply, false) {
+            Outcome::Reply(length) => self.send(slot, length),
+            Outcome::Silent => self.send(slot, 0),
+            Outcome::File(file_reply) => self.answer_from_file(slot, file_reply),
+            Outcome::Defer(wait) => self.hand_over(slot, wait),
+        }
+    }
+
+    fn note_large(&mut self) {
+        self.member.count_large();
+        self.large = Some(Instant::now());
+    }
+
+    /// Sends the reply of `length` bytes that is on the slot's desk, 0 for none.
+    fn send(&mut self, slot: Slot, length: usize) {
+        let large = length >= LARGE_BYTES;
+        if large {
+            self.note_large();
+        }
+        let mut sent = self.ring.commit(slot, length);
+        if large {
+            sent = sent.and_then(|()| self.ring.flush());
+        }
+        if let Err(errno) = sent {
+            self.connection
+                .control
+                .stop(End::Failed(errno.raw_os_error()));
+        }
+    }
+
+    /// Answers a READ with bytes of a file: at once when they are in memory.
+    fn answer_from_file(&mut self, mut slot: Slot, file_reply: FileReply) {
+        let result = file_reply.read_into(slot.desk().reply, false);
+        if result == Err(Errno::DEFER) {
+            bump(&self.connection.dispatcher.metrics().events.deferred);
+            let reading = Reading {
+                file_reply,
+                filled: 0,
+            };
+            return self.read_aside(slot, reading);
+        }
+        self.finish_reading(slot, &file_reply, result);
+    }
+
+    fn finish_reading(
+        &mut self,
+        mut slot: Slot,
+        file_reply: &FileReply,
+        result: Result<usize, Errno>,
+    ) {
+        let dispatcher = &self.connection.dispatcher;
+        let length = dispatcher.finish_file_reply(file_reply, slot.desk().reply, result);
+        self.send(slot, length);
+    }
+
+    /// Has the kernel read what is missing, while this thread goes on.
+    fn read_aside(&mut self, slot: Slot, reading: Reading) {
+        let queue = slot.queue();
+        let file = Arc::clone(reading.file_reply.file());
+        let offset = reading.file_reply.offset() + reading.filled as u64;
+        let left = reading.file_reply.length() - reading.filled;
+        let part = (reading.filled, left);
+        match self.ring.read(slot, file.as_fd(), offset, part, reading) {
+            Ok(()) => self.go_away(queue),
+            Err(errno) => self
+                .connection
+                .control
+                .stop(End::Failed(errno.raw_os_error())),
+        }
+    }
+
+    /// A read has come to its end: of the file, of what was asked, or too early.
+    fn go_on_reading(
+        &mut self,
+        slot: Slot,
+        mut reading: Reading,
+        result: Result<usize, SystemErrno>,
+    ) {
+        let length = reading.file_reply.length();
+        let result = match result {
+            Ok(0) => Ok(reading.filled),
+            Ok(more) => {
+                reading.filled += more;
+                if reading.filled < length {
+                    return self.read_aside(slot, reading);
+                }
+                Ok(length)
+            }
+            Err(SystemErrno::INTR | SystemErrno::AGAIN) => return self.read_aside(slot, reading),
+            Err(_) if reading.filled > 0 => Ok(reading.filled),
+            Err(errno) => Err(errno.into()),
+        };
+        self.finish_reading(slot, &reading.file_reply, result);
+    }
+
+    /// Gives a request that will sleep to those who may.
+    fn hand_over(&mut self, slot: Slot, wait: Wait) {
+        let queue = slot.queue();
+        let job = Job {
+            slot,
+            wait,
+            member: Arc::clone(self.member),
+        };
+        let Err(Job { mut slot, .. }) = self.team.pool.take(job) else {
+            return self.go_away(queue);
+        };
+        let dispatcher = &self.connection.dispatcher;
+        let Desk {
+            header,
+            structure,
+            rest,
+            reply,
+        } = slot.desk();
+        let message = Message::Pieces {
+            header,
+            structure,
+            rest,
+        };
+        let length = if wait == Wait::Lock {
+            // A queue must not wait for a lock, whose holder may need it to let go.
+            bump(&dispatcher.metrics().events.lock_waiters_refused);
+            dispatcher.refuse(message, reply, Errno::ENOLCK)
+        } else {
+            bump(&dispatcher.metrics().events.blocked_inline);
+            dispatcher.answer(message, reply)
+        };
+        self.send(slot, length);
+    }
+
+    fn take_returned(&mut self) {
+        for (slot, length) in self.member.take_returned() {
+            self.come_back(slot.queue());
+            self.send(slot, length);
+        }
+    }
+
+    fn rotation(&mut self, queue: QueueIndex) -> usize {
+        let position = |rotation: &Rotation| rotation.queue == queue;
+        self.rotations.iter().position(position).unwrap_or(0)
+    }
+
+    /// A slot of `queue` is carried out elsewhere: another takes its place.
+    fn go_away(&mut self, queue: QueueIndex) {
+        let number = self.rotation(queue);
+        let rotation = &mut self.rotations[number];
+        rotation.here -= 1;
+        rotation.away += 1;
+        let missing = rotation.here < usize::from(self.team.depth) && rotation.away <= AWAY_MAX;
+        if missing && !self.team.is_ending() {
+            // Without, requests wait until the slot is back.
+            if let Err(error) = self.add_slot(number) {
+                tracing::debug!(%error, "no further memory for requests");
+            }
+        }
+    }
+
+    fn come_back(&mut self, queue: QueueIndex) {
+        let number = self.rotation(queue);
+        let rotation = &mut self.rotations[number];
+        rotation.here += 1;
+        rotation.away -= 1;
+    }
+
+    /// The kernel has given up a slot: with the connection, or for a reason that nobody knows yet.
+    fn lose(&mut self, queue: QueueIndex, errno: SystemErrno) {
+        let number = self.rotation(queue);
+        self.rotations[number].here -= 1;
+        // Whether it was unmounted or aborted is told on /dev/fuse.
+        let over = matches!(errno, SystemErrno::NOTCONN | SystemErrno::CANCELED);
+        if over || self.team.is_ending() {
+            return;
+        }
+        bump(&self.connection.dispatcher.metrics().events.replies_refused);
+        tracing::warn!(error = %errno, "the kernel did not take a reply");
+        if let Err(error) = self.add_slot(number)
+            && self.rotations[number].here == 0
+        {
+            tracing::error!(%error, "a queue has no memory left");
+            self.connection
+                .control
+                .stop(End::Failed(error.raw_os_error()));
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Looks after the threads of the rings, every 2 ms while there is something to do.
+//!
+//! **Together.** A thread is bound to the CPU of its callers. While they ask much and in small pieces,
+//! it is in the class `SCHED_IDLE` besides, so that a caller finds its CPU idle when it is answered,
+//! and stays ([`crate::transport::pairing`] says why). Such a thread gives way to everything else: when
+//! it is kept from its work, it is made an ordinary one again, for a rest that grows.
+//!
+//! **Apart.** While requests carry much data, the thread may run on every CPU, so that it copies while
+//! its caller works.
+//!
+//! **Stuck.** When all threads of a queue sleep in requests of which nobody expected it, another is
+//! put in, of which there is a reserve. It stays.
+
+use super::member::Member;
+use super::team::Team;
+use crate::metrics::bump;
+use crate::transport::pairing::{Pairing, Sight};
+use crate::transport::{confine_signals, scheduling};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thrufs_sys::sched::{Class, may_leave_idle, set_class};
+use thrufs_sys::signal::ThreadId;
+
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+const CALM_LOOKS: u32 = 50;
+/// So many looks at one request that does not sleep, and it takes too long all the same.
+const RUNNING_LOOKS: u32 = 5;
+/// So many looks without much data, and a thread goes back to its callers.
+const SMALL_LOOKS: u32 = 5;
+
+pub(super) fn start(team: &Arc<Team>) -> io::Result<()> {
+    let count = team.control.thread();
+    let watched = Arc::clone(team);
+    let thread = std::thread::Builder::new()
+        .name("thrufs-steward".to_owned())
+        .spawn(move || {
+            confine_signals();
+            watch(&watched);
+            drop(watched);
+            drop(count);
+        })?;
+    team.set_steward(thread.thread().clone());
+    Ok(())
+}
+
+fn watch(team: &Arc<Team>) {
+    let wanted = team.config.threads.pair && team.processes().is_some();
+    let mut steward = Steward {
+        team: Arc::clone(team),
+        wards: Vec::new(),
+        may_pair: wanted && may_leave_idle(),
+    };
+    while !team.is_ending() {
+        if !team.is_armed() {
+            std::thread::park();
+            continue;
+        }
+        let mut calm = 0;
+        while !team.is_ending() {
+            std::thread::park_timeout(LOOK_INTERVAL);
+            let busy = steward.look(Instant::now());
+            calm = if busy { 0 } else { calm + 1 };
+            if calm >= CALM_LOOKS {
+                steward.rest();
+                if team.disarm() {
+                    break;
+                }
+                calm = 0;
+            }
+        }
+    }
+    // What they have in hand shall be done soon, whoever else wants their CPUs.
+    steward.rest();
+}
+
+/// Where a thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Bound to its callers' CPU, an ordinary thread.
+    Near,
+    /// Bound, and giving way.
+    Together,
+    /// Anywhere.
+    Apart,
+}
+
+/// One member, and what was seen of it.
+struct Ward {
+    member: Arc<Member>,
+    thread: ThreadId,
+    pairing: Pairing,
+    place: Place,
+    counts: (u64, u64),
+    word: u64,
+    same: u32,
+    small_looks: u32,
+    /// How long it has run, and waited for a CPU.
+    time: (Duration, Duration),
+}
+
+struct Steward {
+    team: Arc<Team>,
+    wards: Vec<Ward>,
+    may_pair: bool,
+}
+
+impl Steward {
+    /// True when there was something to do.
+    fn look(&mut self, now: Instant) -> bool {
+        self.meet_new_members();
+        let mut busy = false;
+        for ward in &mut self.wards {
+            let sight = ward.see();
+            busy |= sight.requests > 0 || ward.same > 0;
+            if ward.member.group.cpu.is_some() && ward.same <= 1 {
+                ward.find_place(&self.team, sight, self.may_pair, now);
+            }
+        }
+        self.help_the_stuck();
+        busy
+    }
+
+    fn meet_new_members(&mut self) {
+        self.wards.retain(|ward| !ward.member.is_gone());
+        if self.wards.len() == self.team.len() {
+            return;
+        }
+        for member in self.team.members() {
+            let known = |ward: &Ward| Arc::ptr_eq(&ward.member, &member);
+            if let Some(thread) = member.thread()
+                && !self.wards.iter().any(known)
+            {
+                self.wards.push(Ward::new(member, thread));
+            }
+        }
+    }
+
+    /// Puts another thread in where all of a group are stuck.
+    fn help_the_stuck(&mut self) {
+        let mut groups: HashMap<usize, bool> = HashMap::new();
+        for ward in &self.wards {
+            let stuck = ward.is_stuck(&self.team);
+            let all = groups.entry(ward.member.group_number).or_insert(true);
+            *all &= stuck;
+        }
+        for (number, _) in groups.into_iter().filter(|(_, stuck)| *stuck) {
+            let Some(ward) = self
+                .wards
+                .iter()
+                .find(|ward| ward.member.group_number == number)
+            else {
+                continue;
+            };
+            let Some(ring) = self.team.take_ring() else {
+                continue;
+            };
+            bump(&self.team.metrics.events.displaced);
+            let (report, _) = std::sync::mpsc::sync_channel(1);
+            if let Err(error) = self.team.add(number, &ward.member.group, ring, report) {
+                tracing::debug!(%error, "no further thread");
+            }
+        }
+    }
+
+    /// Makes everybody an ordinary thread again: nobody will look for a while, or any more.
+    fn rest(&mut self) {
+        for ward in &mut self.wards {
+            ward.go(&self.team, Place::Near);
+            ward.pairing.ended();
+        }
+    }
+}
+
+impl Ward {
+    fn new(member: Arc<Member>, thread: ThreadId) -> Ward {
+        Ward {
+            counts: member.counts(),
+            word: member.word(),
+            member,
+            thread,
+            pairing: Pairing::new(),
+            place: Place::Near,
+            same: 0,
+            small_looks: 0,
+            time: (Duration::ZERO, Duration::ZERO),
+        }
+    }
+
+    fn see(&mut self) -> Sight {
+        let (requests, large) = self.member.counts();
+        let before = std::mem::replace(&mut self.counts, (requests, large));
+        let word = self.member.word();
+        let same = std::mem::replace(&mut self.word, word) == word && Member::is_busy(word);
+        self.same = if same { self.same + 1 } else { 0 };
+        Sight {
+            requests: requests - before.0,
+            changes: 0,
+            large: large - before.1,
+            sleeping: false,
+        }
+    }
+
+    fn find_place(&mut self, team: &Team, sight: Sight, may_pair: bool, now: Instant) {
+        let large = sight.large > 0 && sight.large * 4 >= sight.requests;
+        self.small_looks = if large {
+            0
+        } else {
+            self.small_looks.saturating_add(1)
+        };
+        match self.place {
+            Place::Together => {
+                let kept = self.is_kept_from_work(team);
+                if self.pairing.calls_for_parting(sight, kept) {
+                    self.pairing.failed(now);
+                    self.go(team, if large { Place::Apart } else { Place::Near });
+                } else if sight.requests == 0 {
+                    // Whoever calls next finds an ordinary thread: this one could starve unseen.
+                    self.go(team, Place::Near);
+                    self.pairing.ended();
+                }
+            }
+            _ if large => self.go(team, Place::Apart),
+            Place::Apart if self.small_looks >= SMALL_LOOKS => self.go(team, Place::Near),
+            Place::Apart => {}
+            Place::Near if may_pair && self.pairing.calls_for_a_pair(sight, now) => {
+                self.go(team, Place::Together);
+                self.pairing.paired(now);
+                self.is_kept_from_work(team);
+                bump(&team.metrics.events.pairs);
+            }
+            Place::Near => {}
+        }
+    }
+
+    /// Whether it has waited for its CPU for longer than it ran since the last look.
+    fn is_kept_from_work(&mut self, team: &Team) -> bool {
+        let time = team
+            .processes()
+            .and_then(|processes| scheduling::times(processes, self.thread));
+        let Some(time) = time else {
+            return false;
+        };
+        let before = std::mem::replace(&mut self.time, time);
+        let (run, waited) = (time.0 - before.0, time.1.saturating_sub(before.1));
+        waited > run && waited > LOOK_INTERVAL / 2
+    }
+
+    fn is_stuck(&self, team: &Team) -> bool {
+        self.same > 0
+            && (self.same >= RUNNING_LOOKS || !scheduling::wants_cpu(team.processes(), self.thread))
+    }
+
+    fn go(&mut self, team: &Team, place: Place) {
+        let (Some(cpu), true) = (self.member.group.cpu, place != self.place) else {
+            return;
+        };
+        let moved = match place {
+            Place::Together => scheduling::bind(self.thread, cpu),
+            Place::Near => set_class(self.thread, Class::Normal)
+                .and_then(|()| scheduling::move_to(self.thread, cpu)),
+            Place::Apart => {
+                scheduling::release(self.thread, &team.allowed);
+                Ok(())
+            }
+        };
+        if let Err(error) = moved {
+            tracing::debug!(%error, ?place, "a thread stays where it is");
+        }
+        self.place = place;
+    }
+}

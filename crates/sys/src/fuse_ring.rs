@@ -1,0 +1,530 @@
+//! FUSE over io_uring (Linux 6.14, `linux/fuse.h`, section "FUSE over io-uring"): a thread's ring, and
+//! the memory in which requests come and replies go.
+//!
+//! A [`Slot`] is the memory of one request at a time. It is given to the kernel by
+//! [`register`](FuseRing::register), comes back with a request as [`Event::Request`], goes out with
+//! the reply by [`commit`](FuseRing::commit), and comes back with the next. Where it is not, nobody
+//! can touch it: it moves.
+//!
+//! ```text
+//! 0      128        256      288   512                    32K−16   32K
+//! │header│operation │ sizes  │     │ names, small replies │ header │ data of the request, then
+//! └──────── fuse_uring_req_header ─┴──────────────────────┴────────┴ body of the reply (payload)
+//! ```
+//!
+//! The kernel reads and writes the headers and the payload; the rest is ours. Request and reply share
+//! the payload, so one of the two has to lie elsewhere: names are few bytes and move out of the way,
+//! data of a WRITE are many and stay, and the reply to them is few.
+//!
+//! # Safety
+//!
+//! While a slot is the kernel's, its memory is owned by the ring (`held`) and borrowed by nobody. The
+//! ring gives it back when the kernel has said that it is done with it, and leaks it when the ring
+//! goes before that. A [`PageBuffer`] does not move, whoever owns it.
+
+#![allow(unsafe_code)]
+
+use crate::buffer::PageBuffer;
+use crate::ring::{Cqe, FIXED_FILE, MORE, Ring, Sqe};
+pub use crate::ring::{REGISTER_ENABLE_RINGS as ENABLE, TaskRun};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{Errno, Result};
+use std::fmt;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `struct fuse_uring_req_header`: two of 128 bytes, and `struct fuse_uring_ent_in_out`.
+const HEADERS_BYTES: usize = 288;
+const OPERATION: usize = 128;
+const SIZES: usize = 256;
+/// `commit_id` and `payload_sz` of `struct fuse_uring_ent_in_out`.
+const COMMIT_ID: usize = SIZES + 8;
+const PAYLOAD_SIZE: usize = SIZES + 16;
+/// `struct fuse_in_header` and `struct fuse_out_header`.
+const IN_HEADER_BYTES: usize = 40;
+const OUT_HEADER_BYTES: usize = 16;
+
+const OPCODE: usize = 4;
+/// `FUSE_WRITE`, whose data stay where they are however few they are.
+const OPCODE_WRITE: u32 = 16;
+
+/// Where names go, and replies to requests with much data.
+const ASIDE: usize = 512;
+const PAYLOAD: usize = 32 << 10;
+const REPLY: usize = PAYLOAD - OUT_HEADER_BYTES;
+
+/// The smallest payload that the kernel takes (`FUSE_MIN_READ_BUFFER`).
+const PAYLOAD_BYTES_MIN: usize = 8192;
+
+/// What a slot keeps when memory is given back: the first page of the payload.
+const KEPT_BYTES: usize = PAYLOAD + 4096;
+
+const OP_POLL_ADD: u8 = 6;
+const OP_READ: u8 = 22;
+const OP_URING_CMD: u8 = 46;
+const POLL_ADD_MULTI: u32 = 1;
+const CMD_REGISTER: u64 = 1;
+const CMD_COMMIT_AND_FETCH: u64 = 2;
+
+/// The places of the registered files.
+const DEVICE: i32 = 0;
+const WAKER: i32 = 1;
+
+/// A queue of the kernel's: one for each possible CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueIndex(pub u16);
+
+/// The memory of one request on a queue.
+pub struct Slot {
+    /// Its place among those of its ring.
+    place: u32,
+    queue: QueueIndex,
+    memory: PageBuffer,
+    /// Where the reply is written.
+    reply_at: usize,
+    /// The highest byte that was used since memory was given back.
+    used: usize,
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Slot({} of queue {})", self.place, self.queue.0)
+    }
+}
+
+/// A request in the pieces in which it came, and the room for its reply, header first.
+#[derive(Debug)]
+pub struct Desk<'a> {
+    /// `struct fuse_in_header`.
+    pub header: &'a [u8],
+    /// The structure of the operation, followed by anything.
+    pub structure: &'a [u8],
+    /// All other arguments.
+    pub rest: &'a [u8],
+    /// Where the reply goes: at least 31 KiB, and the whole payload unless the request has much data.
+    pub reply: &'a mut [u8],
+}
+
+impl Slot {
+    /// The queue that it serves.
+    pub fn queue(&self) -> QueueIndex {
+        self.queue
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.memory[at..at + 8]);
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn payload_length(&self) -> usize {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&self.memory[PAYLOAD_SIZE..PAYLOAD_SIZE + 4]);
+        (u32::from_ne_bytes(bytes) as usize).min(self.memory.len() - PAYLOAD)
+    }
+
+    /// A request has come: makes room for its reply.
+    fn take_in(&mut self) {
+        let length = self.payload_length();
+        self.used = self.used.max(PAYLOAD + length);
+        let mut opcode = [0; 4];
+        opcode.copy_from_slice(&self.memory[OPCODE..OPCODE + 4]);
+        if length <= NAMES_BYTES_MAX && u32::from_ne_bytes(opcode) != OPCODE_WRITE {
+            let (before, payload) = self.memory.split_at_mut(PAYLOAD);
+            before[ASIDE..ASIDE + length].copy_from_slice(&payload[..length]);
+            self.reply_at = REPLY;
+        } else {
+            self.reply_at = ASIDE;
+        }
+    }
+
+    /// The request, and the room for its reply.
+    pub fn desk(&mut self) -> Desk<'_> {
+        let length = self.payload_length();
+        let (headers, rest) = self.memory.split_at_mut(ASIDE);
+        let (rest, reply) = if self.reply_at == REPLY {
+            let (aside, reply) = rest.split_at_mut(REPLY - ASIDE);
+            (&aside[..length], reply)
+        } else {
+            let (aside, payload) = rest.split_at_mut(PAYLOAD - ASIDE);
+            (&payload[..length], aside)
+        };
+        Desk {
+            header: &headers[..IN_HEADER_BYTES],
+            structure: &headers[OPERATION..SIZES],
+            rest,
+            reply,
+        }
+    }
+
+    /// A reply of `length` bytes, header included, is where the [`desk`](Self::desk) has room for it.
+    /// None at all, 0, is an empty one: the kernel takes nothing less.
+    fn put_reply(&mut self, length: usize) {
+        let (at, end) = (self.reply_at, self.reply_at + length.max(OUT_HEADER_BYTES));
+        if length < OUT_HEADER_BYTES {
+            let unique = self.word(COMMIT_ID);
+            let header = &mut self.memory[at..at + OUT_HEADER_BYTES];
+            header[..8].copy_from_slice(&(OUT_HEADER_BYTES as u64).to_ne_bytes());
+            header[8..].copy_from_slice(&unique.to_ne_bytes());
+        }
+        self.memory.copy_within(at..at + OUT_HEADER_BYTES, 0);
+        if at != REPLY {
+            self.memory.copy_within(at + OUT_HEADER_BYTES..end, PAYLOAD);
+        }
+        let body = end - at - OUT_HEADER_BYTES;
+        self.used = self.used.max(PAYLOAD + body);
+        self.memory[PAYLOAD_SIZE..PAYLOAD_SIZE + 4].copy_from_slice(&(body as u32).to_ne_bytes());
+    }
+
+    /// Gives back what large requests have left behind.
+    fn release_memory(&mut self) {
+        if self.used > KEPT_BYTES {
+            let end = self.memory.len();
+            // Advice that is not taken costs memory and nothing else.
+            let _ = self.memory.release(KEPT_BYTES..end);
+            self.used = 0;
+        }
+    }
+}
+
+/// Arguments up to this size are names: two of them, or a name and the target of a link.
+const NAMES_BYTES_MAX: usize = 6 << 10;
+
+/// What has happened on a ring.
+#[derive(Debug)]
+pub enum Event<J> {
+    /// A request has come.
+    Request(Slot),
+    /// The kernel has no more use for a slot, or could not take it.
+    Gone(Slot, Errno),
+    /// [`read`](FuseRing::read) has come to its end.
+    Read(Slot, J, Result<usize>),
+    /// [`Waker::wake`] was called, once or several times.
+    Woken,
+}
+
+/// Who has a slot's memory while it is not on a desk.
+#[derive(Debug)]
+enum Held<J> {
+    Nobody,
+    /// The kernel, for a request.
+    Request(Slot),
+    /// The kernel, for reading a file.
+    Read(Slot, J),
+}
+
+/// Wakes a thread that waits in its ring. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// The thread's wait ends with [`Event::Woken`], now or when it next waits.
+    pub fn wake(&self) {
+        // Fails at the 2^64th time without anybody having waited in between.
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+/// The ring of one thread, on one `/dev/fuse`. `J` is what belongs to a read of a file.
+#[derive(Debug)]
+pub struct FuseRing<J> {
+    ring: Ring,
+    waker: Waker,
+    held: Vec<Held<J>>,
+    outside: usize,
+}
+
+impl<J> FuseRing<J> {
+    /// A ring for at most `slots` of them on `device`, to be enabled by the thread that will have it.
+    ///
+    /// # Errors
+    /// Those of [`Ring::new`], and EBADF.
+    pub fn new(device: BorrowedFd<'_>, slots: u16, task_run: TaskRun) -> Result<FuseRing<J>> {
+        // Each slot has one entry in line at most, and the waker one.
+        let ring = Ring::new(u32::from(slots) + 1, task_run)?;
+        let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
+        ring.register_files(&[device.as_raw_fd(), waker.0.as_raw_fd()])?;
+        ring.restrict_to(&[OP_URING_CMD, OP_READ, OP_POLL_ADD])?;
+        Ok(FuseRing {
+            ring,
+            waker,
+            held: Vec::new(),
+            outside: 0,
+        })
+    }
+
+    /// Wakes whoever waits in it.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Makes it the calling thread's. Before anything else that follows.
+    ///
+    /// # Errors
+    /// EBADFD when it is somebody's already.
+    pub fn enable(&mut self) -> Result<()> {
+        self.ring.enable()?;
+        self.watch_waker()
+    }
+
+    fn watch_waker(&mut self) -> Result<()> {
+        let entry = Sqe {
+            opcode: OP_POLL_ADD,
+            flags: FIXED_FILE,
+            fd: WAKER,
+            len: POLL_ADD_MULTI,
+            op_flags: 1, // POLLIN
+            user_data: u64::from(Kind::Waker as u32),
+            ..Sqe::EMPTY
+        };
+        // SAFETY: it points at nothing.
+        unsafe { self.push(&entry) }
+    }
+
+    /// Memory for one more request on `queue`, with at most `payload_bytes` of arguments or body.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn slot(&mut self, queue: QueueIndex, payload_bytes: usize) -> Result<Slot> {
+        let payload_bytes = payload_bytes.max(PAYLOAD_BYTES_MIN);
+        let memory = PageBuffer::new(PAYLOAD + payload_bytes)?;
+        let place = u32::try_from(self.held.len()).map_err(|_| Errno::NOMEM)?;
+        self.held.push(Held::Nobody);
+        self.outside += 1;
+        Ok(Slot {
+            place,
+            queue,
+            memory,
+            reply_at: REPLY,
+            used: 0,
+        })
+    }
+
+    /// Gives the kernel a new slot, at once. After INIT was answered.
+    ///
+    /// # Errors
+    /// EAGAIN before that, EINVAL for a queue that does not exist or too small a slot, ENOTCONN when
+    /// the connection is over, EOPNOTSUPP where INIT did not agree on it. The slot is lost.
+    pub fn register(&mut self, slot: Slot) -> Result<()> {
+        let start = slot.memory.as_ptr() as u64;
+        let payload = (slot.memory.len() - PAYLOAD) as u64;
+        // Two `struct iovec`.
+        let pieces = [start, HEADERS_BYTES as u64, start + PAYLOAD as u64, payload];
+        let mut entry = command(CMD_REGISTER, 0, slot.queue);
+        entry.addr = pieces.as_ptr() as u64;
+        entry.len = 2;
+        entry.user_data = user_data(Kind::Request, slot.place);
+        let place = slot.place as usize;
+        // SAFETY: `pieces` lives until the entry is submitted, below, when the kernel reads it. The
+        // memory that it names is kept in `held` until the kernel gives it back.
+        unsafe { self.push(&entry) }?;
+        self.hold(Held::Request(slot), place);
+        self.submit()?;
+        // What the kernel refuses, it refuses at once, in the order of its completions.
+        match self.find_refusal(place as u32) {
+            Some(errno) => Err(errno),
+            None => Ok(()),
+        }
+    }
+
+    /// The completion with which the kernel has refused the slot at `place`, if it is the next.
+    fn find_refusal(&mut self, place: u32) -> Option<Errno> {
+        let completion = self.ring.peek()?;
+        if completion.user_data != user_data(Kind::Request, place) || completion.res >= 0 {
+            return None;
+        }
+        match self.next_event() {
+            Some(Event::Gone(_, errno)) => Some(errno),
+            _ => None,
+        }
+    }
+
+    /// Sends the reply of `length` bytes that is on the slot's desk, 0 for none, and takes the next
+    /// request, when it comes. Goes out with the next [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// Those of `io_uring_enter(2)` when the line was full.
+    pub fn commit(&mut self, mut slot: Slot, length: usize) -> Result<()> {
+        slot.put_reply(length);
+        let mut entry = command(CMD_COMMIT_AND_FETCH, slot.word(COMMIT_ID), slot.queue);
+        entry.user_data = user_data(Kind::Request, slot.place);
+        let place = slot.place as usize;
+        self.hold(Held::Request(slot), place);
+        // SAFETY: it names the memory that was registered, which is now held.
+        unsafe { self.push(&entry) }
+    }
+
+    /// Reads `length` bytes of `file` at `offset` into the reply's body, from its byte `filled` on,
+    /// without anybody waiting. Goes out with the next [`wait`](Self::wait); `job` keeps the file
+    /// open.
+    ///
+    /// # Errors
+    /// EINVAL when there is not so much room, and those of `io_uring_enter(2)` when the line was full.
+    pub fn read(
+        &mut self,
+        slot: Slot,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        (filled, length): (usize, usize),
+        job: J,
+    ) -> Result<()> {
+        let start = PAYLOAD + filled;
+        let room = slot.memory.len().saturating_sub(start);
+        if slot.reply_at != REPLY || length > room {
+            return Err(Errno::INVAL);
+        }
+        let entry = Sqe {
+            opcode: OP_READ,
+            fd: file.as_raw_fd(),
+            off: offset,
+            addr: slot.memory.as_ptr() as u64 + start as u64,
+            len: u32::try_from(length).map_err(|_| Errno::INVAL)?,
+            user_data: user_data(Kind::Read, slot.place),
+            ..Sqe::EMPTY
+        };
+        let place = slot.place as usize;
+        self.hold(Held::Read(slot, job), place);
+        // SAFETY: `length` bytes of memory that is held until the read has completed.
+        unsafe { self.push(&entry) }
+    }
+
+    fn hold(&mut self, held: Held<J>, place: usize) {
+        self.held[place] = held;
+        self.outside -= 1;
+    }
+
+    /// # Safety
+    ///
+    /// As [`Ring::push`].
+    unsafe fn push(&mut self, entry: &Sqe) -> Result<()> {
+        // SAFETY: the caller's promise.
+        while !unsafe { self.ring.push(entry) } {
+            self.submit()?;
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        match self.ring.enter(0, None) {
+            Ok(()) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Submits what is in line, and waits until something has happened. False when `timeout` was over
+    /// before.
+    ///
+    /// # Errors
+    /// Those of `io_uring_enter(2)`; a signal is no error.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        match self.ring.enter(1, timeout) {
+            Ok(()) | Err(Errno::INTR) => Ok(true),
+            Err(Errno::TIME) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Submits what is in line, and does not wait.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn flush(&mut self) -> Result<()> {
+        self.submit()
+    }
+
+    /// Whether something has happened that [`flush`](Self::flush) would bring. Costs a look at
+    /// memory.
+    pub fn is_ready(&self) -> bool {
+        self.ring.has_work()
+    }
+
+    /// What has happened, one at a time.
+    pub fn next_event(&mut self) -> Option<Event<J>> {
+        loop {
+            let completion = self.ring.pop()?;
+            if let Some(event) = self.event(completion) {
+                return Some(event);
+            }
+        }
+    }
+
+    fn event(&mut self, completion: Cqe) -> Option<Event<J>> {
+        let place = (completion.user_data >> 2) as usize;
+        if completion.user_data & 3 == Kind::Waker as u64 {
+            if completion.flags & MORE == 0 {
+                // Whoever cannot be woken finds out at the end of the connection.
+                let _ = self.watch_waker();
+            }
+            return Some(Event::Woken);
+        }
+        let held = std::mem::replace(self.held.get_mut(place)?, Held::Nobody);
+        let refused = || Errno::from_raw_os_error(-completion.res);
+        let event = match held {
+            Held::Nobody => return None,
+            Held::Request(slot) if completion.res < 0 => Event::Gone(slot, refused()),
+            Held::Request(mut slot) => {
+                slot.take_in();
+                Event::Request(slot)
+            }
+            Held::Read(slot, job) if completion.res < 0 => Event::Read(slot, job, Err(refused())),
+            Held::Read(slot, job) => {
+                Event::Read(slot, job, Ok(completion.res.unsigned_abs() as usize))
+            }
+        };
+        self.outside += 1;
+        Some(event)
+    }
+
+    /// Gives back the memory that large requests have left behind in slots that wait for the next
+    /// one. Rings that are not [`TaskRun::Deferred`] keep it: what they wait for may be there already.
+    pub fn release_memory(&mut self) {
+        for held in &mut self.held {
+            if let Held::Request(slot) = held {
+                slot.release_memory();
+            }
+        }
+    }
+
+    /// How many slots the kernel has.
+    pub fn slots_in_kernel(&self) -> usize {
+        self.held.len() - self.outside
+    }
+}
+
+impl<J> Drop for FuseRing<J> {
+    fn drop(&mut self) {
+        for held in self.held.drain(..) {
+            // The kernel may write to it until the ring is torn down, of which nobody is told.
+            if let Held::Request(slot) | Held::Read(slot, _) = held {
+                std::mem::forget(slot.memory);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Request = 0,
+    Read = 1,
+    Waker = 2,
+}
+
+fn user_data(kind: Kind, place: u32) -> u64 {
+    u64::from(place) << 2 | kind as u64
+}
+
+/// `struct fuse_uring_cmd_req` in an entry.
+fn command(operation: u64, commit: u64, queue: QueueIndex) -> Sqe {
+    let mut entry = Sqe {
+        opcode: OP_URING_CMD,
+        flags: FIXED_FILE,
+        fd: DEVICE,
+        // The lower half is the operation.
+        off: operation,
+        ..Sqe::EMPTY
+    };
+    entry.cmd[1] = commit;
+    entry.cmd[2] = u64::from(queue.0);
+    entry
+}
