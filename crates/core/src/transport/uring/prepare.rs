@@ -4,6 +4,7 @@ use super::plan::{Group, count_cpus, groups};
 use super::team::Ring;
 use crate::session::SessionConfig;
 use crate::transport::choice::{RingRefusal, Transport};
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CpuSet;
 use std::os::fd::BorrowedFd;
@@ -53,11 +54,26 @@ fn make(
         threads_max(),
     );
     let count = groups.len() * 2 + RESERVE;
-    let rings: Result<Vec<Ring>, _> = (0..count)
-        .map(|_| FuseRing::new(device, LINE, TaskRun::Deferred))
-        .collect();
-    let rings = rings.map_err(RingRefusal::of_setup)?;
+    let rings = make_rings(device, count)?;
     Ok(Prepared { groups, rings })
+}
+
+/// Makes them on a thread that ends at once. The kernel takes a ring down only when all threads have
+/// let go of it, the one that made it too; and that may be anybody's, and wait for an answer from the
+/// very mount whose connection ends with its rings.
+fn make_rings(device: BorrowedFd<'_>, count: usize) -> Result<Vec<Ring>, RingRefusal> {
+    std::thread::scope(|scope| {
+        let maker = std::thread::Builder::new()
+            .name("thrufs-rings".to_owned())
+            .spawn_scoped(scope, || {
+                (0..count)
+                    .map(|_| FuseRing::new(device, LINE, TaskRun::Deferred))
+                    .collect::<Result<Vec<Ring>, Errno>>()
+            })
+            .map_err(|_| RingRefusal::NoThread(Errno::AGAIN))?;
+        let made = maker.join().unwrap_or(Err(Errno::AGAIN));
+        made.map_err(RingRefusal::of_setup)
+    })
 }
 
 /// Each thread costs two descriptors, and its second another two: a quarter of all at most.
