@@ -1,89 +1,191 @@
 //! Who is measured: the file system beneath itself, and servers that show it at a mount point.
 
 use crate::Outcome;
+use crate::floor;
 use crate::lower::run;
 use crate::peers;
+use crate::row::Row;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+/// The floors, by transport and flags of the ring.
+pub(crate) const FLOORS: [&str; 5] = [
+    "floor-dev",
+    "floor-uring",
+    "floor-uring-single",
+    "floor-uring-coop",
+    "floor-uring-plain",
+];
+
 /// One that takes part in every round.
 pub(crate) struct Contestant {
     name: &'static str,
     source: PathBuf,
-    seen_at: PathBuf,
-    server: Option<Child>,
+    /// None for native; of a floor, one for each job.
+    mounts: Vec<Mount>,
+    is_floor: bool,
+}
+
+/// A server, and where it shows the source.
+struct Mount {
+    point: PathBuf,
+    server: Child,
+}
+
+/// How requests come to a server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Dev,
+    Uring,
+}
+
+/// What `thrufs mount` is told with `-o`: to cache as long as libfuse's example does, and the
+/// transport, if there is one to choose.
+fn thrufs_options(transport: Option<Transport>) -> &'static str {
+    match transport {
+        None => "cache=always",
+        Some(Transport::Dev) => "cache=always,transport=dev",
+        Some(Transport::Uring) => "cache=always,transport=uring",
+    }
 }
 
 impl Contestant {
     /// No FUSE at all.
     pub(crate) fn native(beneath: &Path) -> Outcome<Self> {
-        let source = directory(beneath.join("native"))?;
-        Ok(Contestant {
-            name: "native",
-            seen_at: source.clone(),
-            source,
-            server: None,
-        })
+        Contestant::without_server("native", beneath)
     }
 
-    /// Ours, caching as long as libfuse's example does.
+    /// Ours, over the transport that it chooses itself.
     pub(crate) fn thrufs(beneath: &Path, work: &Path) -> Outcome<Self> {
-        let program = std::env::var_os("THRUFS").ok_or("THRUFS must name the command")?;
-        let mut command = Command::new(program);
-        command.args(["mount", "-f", "-o", "cache=always"]);
-        Contestant::start("thrufs", command, beneath, work)
+        Contestant::start("thrufs", thrufs_command(None)?, beneath, work)
+    }
+
+    /// Ours, over one transport.
+    pub(crate) fn thrufs_over(transport: Transport, beneath: &Path, work: &Path) -> Outcome<Self> {
+        let name = match transport {
+            Transport::Dev => "thrufs-dev",
+            Transport::Uring => "thrufs-uring",
+        };
+        let command = thrufs_command(Some(transport))?;
+        Contestant::start(name, command, beneath, work)?.which_is_over(transport)
     }
 
     /// libfuse's `passthrough_hp`, which caches for a day unless told otherwise.
-    pub(crate) fn libfuse(beneath: &Path, work: &Path, passthrough: bool) -> Outcome<Self> {
-        let mut command = Command::new(peers::passthrough_hp()?);
-        command.args(["--foreground", "--nosplice"]);
-        if passthrough {
-            return Contestant::start("libfuse+pt", command, beneath, work);
-        }
+    pub(crate) fn libfuse(beneath: &Path, work: &Path) -> Outcome<Self> {
+        let mut command = libfuse_command()?;
         command.arg("--nopassthrough");
-        Contestant::start("libfuse", command, beneath, work)
+        Contestant::start("libfuse", command, beneath, work)?.which_is_over(Transport::Dev)
     }
 
-    fn start(
+    /// The same over io_uring, with as many requests for each queue as it likes.
+    pub(crate) fn libfuse_uring(beneath: &Path, work: &Path) -> Outcome<Self> {
+        let mut command = libfuse_command()?;
+        command.args(["--nopassthrough", "-o", "io_uring"]);
+        Contestant::start("libfuse-uring", command, beneath, work)?.which_is_over(Transport::Uring)
+    }
+
+    /// The same without io_uring, with reads and writes handed to the kernel.
+    pub(crate) fn libfuse_passthrough(beneath: &Path, work: &Path) -> Outcome<Self> {
+        Contestant::start("libfuse+pt", libfuse_command()?, beneath, work)
+    }
+
+    /// The floor: for each of `jobs` clients one, on the client's processor.
+    pub(crate) fn floor(
         name: &'static str,
-        mut command: Command,
+        jobs: usize,
         beneath: &Path,
         work: &Path,
     ) -> Outcome<Self> {
-        let source = directory(beneath.join(name))?;
-        let kind = beneath.file_name().unwrap_or_default().to_string_lossy();
-        let seen_at = directory(work.join(format!("mount-{kind}-{name}")))?;
-        let before = device(&seen_at)?;
+        let word = name.trim_start_matches("floor-");
+        let transport = match word {
+            "dev" => Transport::Dev,
+            _ => Transport::Uring,
+        };
+        let own =
+            std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+        let mut contestant = Contestant::without_server(name, beneath)?;
+        contestant.is_floor = true;
+        for job in 0..jobs {
+            let mut command = Command::new(&own);
+            command.args(["floor", word, &processor(job).to_string()]);
+            contestant.mount(command, work)?;
+        }
+        contestant.which_is_over(transport)
+    }
+
+    fn without_server(name: &'static str, beneath: &Path) -> Outcome<Self> {
+        Ok(Contestant {
+            name,
+            source: directory(beneath.join(name))?,
+            mounts: Vec::new(),
+            is_floor: false,
+        })
+    }
+
+    fn start(name: &'static str, command: Command, beneath: &Path, work: &Path) -> Outcome<Self> {
+        let mut contestant = Contestant::without_server(name, beneath)?;
+        contestant.mount(command, work)?;
+        Ok(contestant)
+    }
+
+    /// Starts a server and waits until its mount is there.
+    fn mount(&mut self, mut command: Command, work: &Path) -> Outcome<()> {
+        let name = self.name;
+        let beneath = self.source.parent().and_then(Path::file_name);
+        let kind = beneath.unwrap_or_default().to_string_lossy();
+        let number = self.mounts.len();
+        let point = directory(work.join(format!("mount-{kind}-{name}-{number}")))?;
+        let before = device(&point)?;
         let server = command
-            .arg(&source)
-            .arg(&seen_at)
+            .arg(&self.source)
+            .arg(&point)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
             .map_err(|error| format!("cannot start {name}: {error}"))?;
-        let mut contestant = Contestant {
-            name,
-            source,
-            seen_at,
-            server: Some(server),
-        };
+        let mut mount = Mount { point, server };
         for _ in 0..200 {
             std::thread::sleep(Duration::from_millis(50));
-            if device(&contestant.seen_at)? != before {
-                return Ok(contestant);
+            if device(&mount.point)? != before {
+                self.mounts.push(mount);
+                return Ok(());
             }
-            if let Some(Ok(Some(status))) = contestant.server.as_mut().map(Child::try_wait) {
+            if let Ok(Some(status)) = mount.server.try_wait() {
                 return Err(format!("{name} ended before it mounted: {status}"));
             }
         }
         Err(format!("{name}: no mount within 10 s"))
     }
 
+    /// Makes sure of the transport: servers fall back to `/dev/fuse` without a word.
+    fn which_is_over(self, transport: Transport) -> Outcome<Self> {
+        let has_ring = |mount: &Mount| family(mount.server.id()).into_iter().any(has_ring);
+        let right = |mount: &Mount| has_ring(mount) == (transport == Transport::Uring);
+        if self.mounts.iter().all(right) {
+            return Ok(self);
+        }
+        Err(match transport {
+            Transport::Dev => format!("{} has an io_uring and should not", self.name),
+            Transport::Uring => format!(
+                "{} was told to use io_uring and does not; it may have said why above",
+                self.name
+            ),
+        })
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Why a row is not for this contestant, if it is not.
+    pub(crate) fn cannot_run(&self, row: &Row) -> Option<&'static str> {
+        if self.is_floor {
+            floor::cannot_run(row)
+        } else {
+            None
+        }
     }
 
     /// The tree beneath.
@@ -91,37 +193,58 @@ impl Contestant {
         &self.source
     }
 
-    /// The same tree, where this contestant shows it.
-    pub(crate) fn seen_at(&self) -> &Path {
-        &self.seen_at
+    /// The same tree, where this contestant shows it to a job.
+    pub(crate) fn seen_at(&self, job: usize) -> &Path {
+        let mount = self.mounts.get(job).or(self.mounts.first());
+        mount.map_or(&self.source, |mount| &mount.point)
     }
 
-    /// Resident memory of the server and its children, in KiB; nothing for native.
+    /// The processor that a job has to stay on, if it matters.
+    pub(crate) fn processor(&self, job: usize) -> Option<usize> {
+        self.is_floor.then(|| processor(job))
+    }
+
+    /// Resident memory of the servers and their children, in KiB; nothing for native.
     pub(crate) fn resident_kib(&self) -> Option<u64> {
-        let top = self.server.as_ref()?.id();
-        Some(family(top).into_iter().map(resident_kib).sum())
+        let servers = self.mounts.iter().map(|mount| mount.server.id());
+        let sum = servers.flat_map(family).map(resident_kib).sum();
+        (!self.mounts.is_empty()).then_some(sum)
     }
 
-    /// Takes the mount down and waits for the server.
-    pub(crate) fn unmount(mut self) -> Outcome<()> {
-        let Some(mut server) = self.server.take() else {
-            return Ok(());
-        };
-        run(Command::new("umount").arg(&self.seen_at))?;
-        server
-            .wait()
-            .map_err(|error| format!("{}: {error}", self.name))?;
+    /// Takes the mounts down and waits for the servers.
+    pub(crate) fn unmount(self) -> Outcome<()> {
+        for mut mount in self.mounts {
+            run(Command::new("umount").arg(&mount.point))?;
+            let ended = mount.server.wait();
+            ended.map_err(|error| format!("{}: {error}", self.name))?;
+        }
         Ok(())
     }
 }
 
-impl Drop for Contestant {
+impl Drop for Mount {
     fn drop(&mut self) {
-        if let Some(server) = self.server.as_mut() {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
+        let _ = self.server.kill();
+        let _ = self.server.wait();
     }
+}
+
+fn thrufs_command(transport: Option<Transport>) -> Outcome<Command> {
+    let program = std::env::var_os("THRUFS").ok_or("THRUFS must name the command")?;
+    let mut command = Command::new(program);
+    command.args(["mount", "-f", "-o", thrufs_options(transport)]);
+    Ok(command)
+}
+
+fn libfuse_command() -> Outcome<Command> {
+    let mut command = Command::new(peers::passthrough_hp()?);
+    command.args(["--foreground", "--nosplice"]);
+    Ok(command)
+}
+
+/// The first for the first job, and so on; where there are fewer, they are shared.
+fn processor(job: usize) -> usize {
+    job % std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn directory(path: PathBuf) -> Outcome<PathBuf> {
@@ -150,6 +273,14 @@ fn family(top: u32) -> Vec<u32> {
         );
     }
     members
+}
+
+fn has_ring(process: u32) -> bool {
+    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd"));
+    descriptors.into_iter().flatten().flatten().any(|entry| {
+        std::fs::read_link(entry.path())
+            .is_ok_and(|link| link == Path::new("anon_inode:[io_uring]"))
+    })
 }
 
 fn resident_kib(process: u32) -> u64 {

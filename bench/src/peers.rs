@@ -1,5 +1,5 @@
 //! Peers that Debian does not ship as programs: libfuse's high-performance example, from the source
-//! package of Debian's testing release, with apt and meson.
+//! package of Debian's testing release, with apt and meson, and with io_uring.
 
 use crate::Outcome;
 use crate::lower::run;
@@ -9,11 +9,13 @@ use std::process::Command;
 /// The release that is measured. Debian's testing release moves on; when it has, the error says so.
 const VERSION: &str = "3.18";
 const RELEASE: &str = "forky";
+/// Another name than the build without io_uring had, so that nobody takes that for this.
+const PROGRAM: &str = "passthrough_hp-uring";
 
 /// The program, built if it is not there yet.
 pub(crate) fn passthrough_hp() -> Outcome<PathBuf> {
     let peers = PathBuf::from(std::env::var_os("PEERS").ok_or("PEERS must name a directory")?);
-    let program = peers.join("passthrough_hp");
+    let program = peers.join(PROGRAM);
     if !program.exists() {
         std::fs::create_dir_all(&peers).map_err(|error| format!("{}: {error}", peers.display()))?;
         build(&peers)?;
@@ -33,6 +35,8 @@ fn build(peers: &Path) -> Outcome<()> {
         "pkg-config",
         "g++",
         "dpkg-dev",
+        "liburing-dev",
+        "libnuma-dev",
     ]))?;
     // An apt of its own, so that neither the machine's sources nor its lists change.
     let apt = peers.join("apt");
@@ -70,22 +74,36 @@ fn build(peers: &Path) -> Outcome<()> {
     configured(&["-qq", "update"])?;
     configured(&["-qq", "source", "--only-source", "fuse3"])?;
     let source = source_directory(peers)?;
-    let built = source.join("build");
+    let built = source.join("build-uring");
     run(Command::new("meson")
         .arg("setup")
         .args(["-Dutils=false", "-Dtests=false", "-Dexamples=true"])
         .args(["--buildtype=release", "-Ddefault_library=static"])
+        .arg("-Denable-io-uring=true")
         .arg(&built)
         .arg(&source))?;
     run(Command::new("ninja")
         .arg("-C")
         .arg(&built)
         .arg("example/passthrough_hp"))?;
+    must_have_uring(&built)?;
     // The last step: whoever sees the program may rely on it.
     let made = built.join("example/passthrough_hp");
-    let unfinished = peers.join("passthrough_hp.new");
+    let unfinished = peers.join(format!("{PROGRAM}.new"));
     std::fs::copy(&made, &unfinished).map_err(|error| format!("{}: {error}", made.display()))?;
-    std::fs::rename(&unfinished, peers.join("passthrough_hp")).map_err(|error| error.to_string())
+    std::fs::rename(&unfinished, peers.join(PROGRAM)).map_err(|error| error.to_string())
+}
+
+/// libfuse leaves io_uring out without a word when it finds no library for it.
+fn must_have_uring(built: &Path) -> Outcome<()> {
+    let config = built.join("fuse_config.h");
+    let text = std::fs::read_to_string(&config)
+        .map_err(|error| format!("{}: {error}", config.display()))?;
+    if text.contains("#define HAVE_URING") {
+        Ok(())
+    } else {
+        Err("libfuse was built without io_uring: are liburing-dev and libnuma-dev there?".into())
+    }
 }
 
 /// The archive that the machine takes its packages from.

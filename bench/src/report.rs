@@ -1,45 +1,90 @@
 //! The table, and the raw figures beside it.
 
+mod transports;
+mod usual;
+
 use crate::Outcome;
+use crate::contest::Contest;
+use crate::contestant::Contestant;
+use crate::figures::Series;
+use crate::measurement::Measured;
 use crate::row::Row;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// One measurement.
-#[derive(Clone, Copy)]
-pub(crate) struct Sample {
-    pub(crate) operations: u64,
-    pub(crate) nanoseconds: u64,
-}
-
-impl Sample {
-    fn per_second(self) -> f64 {
-        self.operations as f64 * 1e9 / self.nanoseconds as f64
-    }
-}
-
-/// All rounds of one contestant in one row.
-struct Series {
-    lower: &'static str,
-    row: &'static str,
-    contestant: &'static str,
-    samples: Vec<Sample>,
-}
-
 /// Everything measured so far.
 pub(crate) struct Report {
+    contest: Contest,
     rounds: usize,
     machine: Vec<(&'static str, String)>,
     series: Vec<Series>,
     memory: Vec<String>,
     table: String,
-    headed: Option<&'static str>,
+    /// The file system beneath and the jobs that the last heading was for.
+    headed: Option<(&'static str, usize)>,
+}
+
+/// A line of a table, with the heading that it needs.
+#[derive(Default)]
+struct Line {
+    heading: Vec<String>,
+    cells: Vec<String>,
+}
+
+impl Line {
+    fn add(&mut self, heading: impl Into<String>, cell: impl Into<String>) {
+        self.heading.push(heading.into());
+        self.cells.push(cell.into());
+    }
+
+    fn head(&self) -> String {
+        format!(
+            "\n| {} |\n|{}\n",
+            self.heading.join(" | "),
+            "---|".repeat(self.heading.len())
+        )
+    }
+
+    fn text(&self) -> String {
+        format!("| {} |\n", self.cells.join(" | "))
+    }
+}
+
+/// The series of one row, by contestant.
+struct Rows<'a>(Vec<&'a Series>);
+
+impl<'a> Rows<'a> {
+    fn named(&self, contestant: &str) -> Option<&'a Series> {
+        let mut all = self.0.iter().copied();
+        all.find(|series| series.contestant == contestant)
+    }
+
+    fn starting<'b>(&'b self, start: &'b str) -> impl Iterator<Item = &'a Series> + 'b {
+        let all = self.0.iter().copied();
+        all.filter(move |series| series.contestant.starts_with(start))
+    }
 }
 
 impl Report {
-    pub(crate) fn new(rounds: usize, machine: Vec<(&'static str, String)>) -> Self {
+    pub(crate) fn new(
+        contest: Contest,
+        rounds: usize,
+        machine: Vec<(&'static str, String)>,
+    ) -> Self {
+        let mut head = String::new();
+        for (name, text) in &machine {
+            let _ = writeln!(head, "{name}: {text}");
+        }
+        let _ = writeln!(
+            head,
+            "{rounds} interleaved rounds; ratio to native: median [least to greatest] of the rounds"
+        );
+        if contest == Contest::Transports {
+            head.push_str(transports::LEGEND);
+        }
         let mut report = Report {
+            contest,
             rounds,
             machine,
             series: Vec::new(),
@@ -47,14 +92,6 @@ impl Report {
             table: String::new(),
             headed: None,
         };
-        let mut head = String::new();
-        for (name, text) in &report.machine {
-            let _ = writeln!(head, "{name}: {text}");
-        }
-        let _ = writeln!(
-            head,
-            "{rounds} interleaved rounds; ratio to native: median [least to greatest] of the rounds"
-        );
         report.say(&head);
         report
     }
@@ -62,87 +99,72 @@ impl Report {
     pub(crate) fn add(
         &mut self,
         lower: &'static str,
-        row: &Row,
+        jobs: usize,
+        row: &'static Row,
         contestant: &'static str,
-        sample: Sample,
+        measured: Measured,
     ) {
-        let known = self.series.iter_mut().find(|series| {
-            series.lower == lower && series.row == row.name && series.contestant == contestant
-        });
-        match known {
-            Some(series) => series.samples.push(sample),
-            None => self.series.push(Series {
+        let is_it = |series: &Series| {
+            (series.lower, series.jobs) == (lower, jobs)
+                && (series.row.name, series.contestant) == (row.name, contestant)
+        };
+        let place = self.series.iter().position(is_it).unwrap_or_else(|| {
+            self.series.push(Series {
                 lower,
-                row: row.name,
+                jobs,
+                row,
                 contestant,
-                samples: vec![sample],
-            }),
+                samples: Vec::new(),
+                not_there: None,
+            });
+            self.series.len() - 1
+        });
+        match measured {
+            Measured::Sample(sample) => self.series[place].samples.push(sample),
+            Measured::NotThere(why) => self.series[place].not_there = Some(why),
         }
     }
 
-    pub(crate) fn add_memory(
-        &mut self,
-        lower: &'static str,
-        contestant: &'static str,
-        kib: Option<u64>,
-    ) {
-        if let Some(kib) = kib {
+    pub(crate) fn add_memory(&mut self, lower: &'static str, contestant: &Contestant) {
+        if let Some(kib) = contestant.resident_kib() {
+            let name = contestant.name();
             self.say(&format!(
-                "resident after the {lower} rows: {contestant} {kib} KiB\n"
+                "resident after the {lower} rows: {name} {kib} KiB\n"
             ));
             self.memory.push(format!(
-                "{{\"lower\":\"{lower}\",\"contestant\":\"{contestant}\",\"resident_kib\":{kib}}}"
+                "{{\"lower\":\"{lower}\",\"contestant\":\"{name}\",\"resident_kib\":{kib}}}"
             ));
         }
     }
 
     /// Prints what is known of a row, as a line of the table.
-    pub(crate) fn print_row(&mut self, lower: &'static str, row: &Row) {
-        let all: Vec<&Series> = self
-            .series
-            .iter()
-            .filter(|series| series.lower == lower && series.row == row.name)
-            .collect();
-        let Some(native) = all.iter().find(|series| series.contestant == "native") else {
+    pub(crate) fn print_row(&mut self, lower: &'static str, jobs: usize, row: &Row) {
+        let all = self.series.iter().filter(|series| {
+            (series.lower, series.jobs) == (lower, jobs) && series.row.name == row.name
+        });
+        let rows = Rows(all.collect());
+        let line = match self.contest {
+            Contest::Usual { .. } | Contest::RingSetups => usual::line(lower, jobs, row, &rows),
+            Contest::Transports => transports::line(lower, jobs, row, &rows),
+        };
+        let Some(line) = line else {
             return;
         };
-        let rates = native
-            .samples
-            .iter()
-            .map(|sample| sample.per_second())
-            .collect();
-        let mut line = format!("| {} | {} |", row.name, rate(middle(rates).1, row.bytes));
-        let mut heading = format!("\n| {lower} below | native |");
-        let mut rule = "|---|---|".to_owned();
-        for series in all.iter().filter(|series| series.contestant != "native") {
-            let ratios = ratios(&series.samples, &native.samples);
-            let (least, median, greatest) = middle(ratios);
-            let _ = write!(line, " {median:.3} [{least:.3} to {greatest:.3}] |");
-            let _ = write!(heading, " {} |", series.contestant);
-            rule.push_str("---|");
+        if self.headed != Some((lower, jobs)) {
+            self.headed = Some((lower, jobs));
+            self.say(&line.head());
         }
-        // Ours against the best of the peers, round by round.
-        if let Some(ours) = all.iter().find(|series| series.contestant == "thrufs") {
-            let peers = all
-                .iter()
-                .filter(|series| series.contestant.starts_with("libfuse"));
-            for peer in peers {
-                let (_, median, _) = middle(ratios(&ours.samples, &peer.samples));
-                let verdict = if median < 0.95 { " **slower**" } else { "" };
-                let _ = write!(line, " {median:.2}{verdict} |");
-                let _ = write!(heading, " thrufs / {} |", peer.contestant);
-                rule.push_str("---|");
-            }
-        }
-        if self.headed != Some(lower) {
-            self.headed = Some(lower);
-            self.say(&format!("{heading}\n{rule}\n"));
-        }
-        self.say(&format!("{line}\n"));
+        self.say(&line.text());
     }
 
-    /// Writes the results beside the program's source.
-    pub(crate) fn finish(self) -> Outcome<()> {
+    /// Says what else there is to say, and writes the results beside the program's source.
+    pub(crate) fn finish(mut self) -> Outcome<()> {
+        if self.contest == Contest::Transports {
+            let rates = transports::rates(&self.series);
+            self.say(&rates);
+        }
+        let reasons = self.reasons();
+        self.say(&reasons);
         let project = std::env::var("PROJECT").unwrap_or_else(|_| ".".to_owned());
         let results = PathBuf::from(project).join("bench/results");
         std::fs::create_dir_all(&results)
@@ -156,6 +178,21 @@ impl Report {
             println!("{}", path.display());
         }
         Ok(())
+    }
+
+    /// Why what is not there is not there.
+    fn reasons(&self) -> String {
+        let mut reasons: Vec<String> = Vec::new();
+        for series in &self.series {
+            if let Some(why) = &series.not_there {
+                let (row, contestant, lower) = (series.row.name, series.contestant, series.lower);
+                let reason = format!("not there: {row} on {contestant}, {lower} below: {why}\n");
+                if !reasons.contains(&reason) {
+                    reasons.push(reason);
+                }
+            }
+        }
+        reasons.concat()
     }
 
     fn say(&mut self, text: &str) {
@@ -176,56 +213,37 @@ impl Report {
             pairs.join(","),
             self.memory.join(",")
         );
-        let series: Vec<String> = self
-            .series
-            .iter()
-            .map(|series| {
-                let samples: Vec<String> = series
-                    .samples
-                    .iter()
-                    .map(|sample| format!("[{},{}]", sample.operations, sample.nanoseconds))
-                    .collect();
-                format!(
-                    "{{\"lower\":\"{}\",\"row\":\"{}\",\"contestant\":\"{}\",\
-                     \"operations_and_nanoseconds\":[{}]}}",
-                    series.lower,
-                    series.row,
-                    series.contestant,
-                    samples.join(",")
-                )
-            })
-            .collect();
+        let series: Vec<String> = self.series.iter().map(series_json).collect();
         let _ = write!(text, "{}\n]}}\n", series.join(",\n"));
         text
     }
 }
 
-/// Round by round, how many times the rate of `base`.
-fn ratios(samples: &[Sample], base: &[Sample]) -> Vec<f64> {
-    samples
+fn series_json(series: &Series) -> String {
+    let samples: Vec<String> = series
+        .samples
         .iter()
-        .zip(base)
-        .map(|(sample, base)| sample.per_second() / base.per_second())
-        .collect()
+        .map(|sample| format!("[{},{}]", sample.operations, sample.nanoseconds))
+        .collect();
+    let not_there = series.not_there.as_ref().map_or(String::new(), |why| {
+        format!(",\"not_there\":\"{}\"", escaped(why))
+    });
+    format!(
+        "{{\"lower\":\"{}\",\"jobs\":{},\"row\":\"{}\",\"contestant\":\"{}\",\
+         \"operations_and_nanoseconds\":[{}]{not_there}}}",
+        series.lower,
+        series.jobs,
+        series.row.name,
+        series.contestant,
+        samples.join(",")
+    )
 }
 
-/// Least, median, greatest.
-fn middle(mut values: Vec<f64>) -> (f64, f64, f64) {
-    values.sort_by(f64::total_cmp);
-    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
-    let half = values.len() / 2;
-    let median = if values.len() % 2 == 1 {
-        at(half)
-    } else {
-        f64::midpoint(at(half.wrapping_sub(1)), at(half))
-    };
-    (at(0), median, at(values.len().wrapping_sub(1)))
-}
-
-fn rate(per_second: f64, bytes: u64) -> String {
-    match bytes {
-        0 => format!("{:.0} k/s", per_second / 1e3),
-        _ => format!("{:.2} GB/s", per_second * bytes as f64 / 1e9),
+/// What stands over the first column.
+fn corner(lower: &str, jobs: usize) -> String {
+    match jobs {
+        1 => format!("{lower} below"),
+        _ => format!("{lower} below, {jobs} jobs"),
     }
 }
 
@@ -235,15 +253,4 @@ fn escaped(text: &str) -> String {
         .collect::<String>()
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::middle;
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
-        assert_eq!(middle(vec![4.0, 1.0, 3.0, 2.0]), (1.0, 2.5, 4.0));
-        assert_eq!(middle(vec![9.0, 1.0, 5.0]), (1.0, 5.0, 9.0));
-    }
 }

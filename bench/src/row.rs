@@ -1,10 +1,8 @@
-//! The rows of the table: what is measured, and running one measurement.
+//! The rows of the table: what is measured.
 
 use crate::Outcome;
 use crate::workload::{self, Place};
 use std::io;
-use std::path::Path;
-use std::time::Instant;
 
 /// One row.
 pub(crate) struct Row {
@@ -15,8 +13,10 @@ pub(crate) struct Row {
     pub(crate) bytes: u64,
     /// Whether the kernel's caches are dropped before the clock starts.
     pub(crate) cold: bool,
-    prepare: fn(&Place) -> io::Result<()>,
-    run: fn(&Place) -> io::Result<()>,
+    /// Makes what the row needs, out of the time.
+    pub(crate) prepare: fn(&Place) -> io::Result<()>,
+    /// What is timed.
+    pub(crate) run: fn(&Place) -> io::Result<()>,
 }
 
 const fn row(
@@ -75,12 +75,36 @@ pub(crate) const ROWS: &[Row] = &[
         workload::append_4k,
     ),
     row(
+        "mmap-read-4k-cold",
+        16384,
+        4 * KIB,
+        true,
+        workload::one_file,
+        workload::mmap_read_4k,
+    ),
+    row(
+        "read-128k-cold",
+        2048,
+        128 * KIB,
+        true,
+        workload::one_file_of_pieces,
+        workload::read_128k,
+    ),
+    row(
         "read-1m-cold",
         256,
         MIB,
         true,
         workload::one_big_file,
         workload::read_1m,
+    ),
+    row(
+        "read-1m-direct",
+        256,
+        MIB,
+        true,
+        workload::one_big_file,
+        workload::read_1m_direct,
     ),
     row(
         "write-1m",
@@ -181,6 +205,31 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
+/// The rows that a comparison of transports is about.
+const TRANSPORTS: &[&str] = &[
+    "read-128k-cold",
+    "read-1m-cold",
+    "read-1m-direct",
+    "mmap-read-4k-cold",
+    "random-read-4k-cold",
+    "random-write-4k",
+    "stat-cold",
+    "open-close",
+    "create",
+    "unlink",
+    "rename",
+];
+
+/// Names of several rows, for `--rows`.
+const GROUPS: &[(&str, &[&str])] = &[("transports", TRANSPORTS)];
+
+impl Row {
+    /// Operations of a measurement at this share of the usual work.
+    pub(crate) fn scaled(&self, percent: usize) -> usize {
+        (self.operations * percent / 100).max(16)
+    }
+}
+
 /// The names of all rows.
 pub(crate) fn names() -> Vec<&'static str> {
     ROWS.iter().map(|row| row.name).collect()
@@ -188,61 +237,48 @@ pub(crate) fn names() -> Vec<&'static str> {
 
 /// The row of that name.
 pub(crate) fn named(name: &str) -> Outcome<&'static Row> {
-    ROWS.iter()
-        .find(|row| row.name == name)
-        .ok_or_else(|| format!("no row {name}; there are: {}", names().join(" ")))
+    ROWS.iter().find(|row| row.name == name).ok_or_else(|| {
+        let groups: Vec<&str> = GROUPS.iter().map(|(group, _)| *group).collect();
+        format!(
+            "no row {name}; there are: {}; and groups: {}",
+            names().join(" "),
+            groups.join(" ")
+        )
+    })
 }
 
-/// `row NAME BENEATH SEEN PERCENT`: measures in this process and prints operations and
-/// nanoseconds. `BENEATH` is a directory to be made, `SEEN` where it will be seen.
-pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
-    let [name, beneath, seen, percent] = arguments else {
-        return Err("row NAME BENEATH SEEN PERCENT".to_owned());
-    };
-    let percent: usize = percent
-        .parse()
-        .map_err(|_| "PERCENT is a number".to_owned())?;
-    let row = named(name)?;
-    let nanoseconds = measure(row, Path::new(beneath), Path::new(seen), percent)
-        .map_err(|error| format!("{name} at {seen}: {error}"))?;
-    println!("{} {nanoseconds}", scaled(row.operations, percent));
-    Ok(())
-}
-
-fn scaled(operations: usize, percent: usize) -> usize {
-    (operations * percent / 100).max(16)
-}
-
-fn measure(row: &Row, beneath: &Path, seen: &Path, percent: usize) -> io::Result<u128> {
-    std::fs::create_dir(beneath)?;
-    let place =
-        |name: &str, operations: usize| Place::new(beneath.join(name), seen.join(name), operations);
-    let warm_up = place("warm-up", scaled(row.operations, percent) / 10 + 1)?;
-    let real = place("measured", scaled(row.operations, percent))?;
-    (row.prepare)(&warm_up)?;
-    (row.prepare)(&real)?;
-    if row.cold {
-        drop_caches()?;
+/// The rows of a list of names of rows and groups, parted by commas.
+pub(crate) fn listed(names: &str) -> Outcome<Vec<&'static Row>> {
+    let mut rows = Vec::new();
+    for name in names.split(',') {
+        match GROUPS.iter().find(|(group, _)| *group == name) {
+            Some((_, members)) => {
+                for member in *members {
+                    rows.push(named(member)?);
+                }
+            }
+            None => rows.push(named(name)?),
+        }
     }
-    (row.run)(&warm_up)?;
-    if row.cold {
-        drop_caches()?;
-    }
-    let start = Instant::now();
-    (row.run)(&real)?;
-    let nanoseconds = start.elapsed().as_nanos();
-    // Through the mount, so that no cache believes in what is gone; then all is forgotten, also by
-    // servers that keep a descriptor for whatever the kernel remembers.
-    std::fs::remove_dir_all(seen)?;
-    drop_caches()?;
-    Ok(nanoseconds)
+    Ok(rows)
 }
 
-/// Writes back and drops pages, names and inodes.
-fn drop_caches() -> io::Result<()> {
-    let synced = std::process::Command::new("sync").status()?;
-    if !synced.success() {
-        return Err(io::Error::other("sync failed"));
+#[cfg(test)]
+mod tests {
+    use super::{GROUPS, listed};
+
+    #[test]
+    fn a_group_stands_for_its_rows() {
+        let names = |list: &str| -> Vec<&str> {
+            let rows = listed(list).unwrap_or_else(|why| panic!("{why}"));
+            rows.iter().map(|row| row.name).collect()
+        };
+        for (group, members) in GROUPS {
+            assert_eq!(names(group), *members);
+        }
+        let mixed = names("mkdir,transports");
+        assert_eq!(mixed.len(), 12);
+        assert_eq!(mixed[..2], ["mkdir", "read-128k-cold"]);
+        assert!(listed("mkdir,transport").is_err());
     }
-    std::fs::write("/proc/sys/vm/drop_caches", "3")
 }

@@ -1,6 +1,9 @@
 //! What the rows do. A `prepare` makes files beneath the mount, so that nothing is cached by it; a
 //! `run` is the timed loop, at the place where the contestant shows them.
 
+use crate::fence::Mapped;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -24,14 +27,26 @@ impl Place {
         })
     }
 
+    /// Of files that are there.
     fn names(&self, top: &Path) -> Vec<PathBuf> {
+        self.numbered(top, "file")
+    }
+
+    /// Of what is to be made, or to be missing. They differ from [`names`](Self::names) for the
+    /// sake of the floor, which has no memory and goes by the name (`floor/answers.rs`).
+    fn new_names(&self) -> Vec<PathBuf> {
+        self.numbered(&self.seen, "made")
+    }
+
+    fn numbered(&self, top: &Path, stem: &str) -> Vec<PathBuf> {
         (0..self.operations)
-            .map(|n| top.join(format!("file-{n:06}")))
+            .map(|n| top.join(format!("{stem}-{n:06}")))
             .collect()
     }
 }
 
 const BLOCK: usize = 4096;
+const PIECE: usize = 128 << 10;
 const BIG: usize = 1 << 20;
 /// The file of the 4 KiB rows, in blocks; each is touched once, or more often when there are more
 /// operations than blocks.
@@ -50,6 +65,10 @@ pub(crate) fn one_file_read(place: &Place) -> io::Result<()> {
     one_file(place)?;
     io::copy(&mut File::open(place.seen.join("file"))?, &mut io::sink())?;
     Ok(())
+}
+
+pub(crate) fn one_file_of_pieces(place: &Place) -> io::Result<()> {
+    filled(&place.beneath.join("file"), place.operations * PIECE)
 }
 
 pub(crate) fn one_big_file(place: &Place) -> io::Result<()> {
@@ -98,11 +117,32 @@ pub(crate) fn write_1m(place: &Place) -> io::Result<()> {
     write_pieces(place, BIG)
 }
 
+pub(crate) fn read_128k(place: &Place) -> io::Result<()> {
+    read_through(place, &mut vec![0; PIECE])
+}
+
 pub(crate) fn read_1m(place: &Place) -> io::Result<()> {
-    let mut file = File::open(place.seen.join("file"))?;
-    let mut buffer = vec![0; BIG];
+    read_through(place, &mut vec![0; BIG])
+}
+
+/// Past the cache above. The buffer begins with a page, as file systems on disks want it.
+pub(crate) fn read_1m_direct(place: &Place) -> io::Result<()> {
+    let mut file = open_direct(&place.seen.join("file"))?;
+    let mut memory = vec![0; BIG + BLOCK];
+    let start = memory.as_ptr().align_offset(BLOCK);
+    let buffer = &mut memory[start..start + BIG];
     for _ in 0..place.operations {
-        file.read_exact(&mut buffer)?;
+        file.read_exact(buffer)?;
+    }
+    Ok(())
+}
+
+/// One byte of each page of a mapping. The kernel is told that the order is random, as `fio` tells
+/// it: it would read 128 KiB around each page, and most pages would be there before their turn.
+pub(crate) fn mmap_read_4k(place: &Place) -> io::Result<()> {
+    let mapped = Mapped::new(&File::open(place.seen.join("file"))?)?;
+    for offset in offsets(place) {
+        std::hint::black_box(mapped.byte(offset as usize));
     }
     Ok(())
 }
@@ -141,9 +181,9 @@ pub(crate) fn stat_each_birth(place: &Place) -> io::Result<()> {
 }
 
 pub(crate) fn stat_missing(place: &Place) -> io::Result<()> {
-    for name in place.names(&place.seen) {
+    for name in place.new_names() {
         match rustix::fs::lstat(&name) {
-            Err(rustix::io::Errno::NOENT) => {}
+            Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
             Ok(_) => return Err(io::Error::other("a name that should be missing")),
         }
@@ -173,7 +213,7 @@ pub(crate) fn read_each(place: &Place) -> io::Result<()> {
 }
 
 pub(crate) fn create(place: &Place) -> io::Result<()> {
-    for name in place.names(&place.seen) {
+    for name in place.new_names() {
         File::create_new(name)?;
     }
     Ok(())
@@ -181,14 +221,14 @@ pub(crate) fn create(place: &Place) -> io::Result<()> {
 
 pub(crate) fn create_write_4k(place: &Place) -> io::Result<()> {
     let buffer = vec![3; BLOCK];
-    for name in place.names(&place.seen) {
+    for name in place.new_names() {
         File::create_new(name)?.write_all(&buffer)?;
     }
     Ok(())
 }
 
 pub(crate) fn mkdir(place: &Place) -> io::Result<()> {
-    for name in place.names(&place.seen) {
+    for name in place.new_names() {
         fs::create_dir(name)?;
     }
     Ok(())
@@ -204,6 +244,27 @@ pub(crate) fn rename(place: &Place) -> io::Result<()> {
 pub(crate) fn unlink(place: &Place) -> io::Result<()> {
     for name in place.names(&place.seen) {
         fs::remove_file(name)?;
+    }
+    Ok(())
+}
+
+/// A file system that has no direct I/O says EINVAL, and that is [`io::ErrorKind::Unsupported`] here.
+fn open_direct(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => Ok(file.into()),
+        Err(Errno::INVAL) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "no direct I/O (O_DIRECT)",
+        )),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read_through(place: &Place, buffer: &mut [u8]) -> io::Result<()> {
+    let mut file = File::open(place.seen.join("file"))?;
+    for _ in 0..place.operations {
+        file.read_exact(buffer)?;
     }
     Ok(())
 }

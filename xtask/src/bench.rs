@@ -3,6 +3,7 @@
 use crate::project;
 use crate::step::{Failure, Step};
 use crate::tools;
+use std::path::PathBuf;
 
 /// Builds the command and the benchmark, and runs the benchmark with `arguments`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -25,10 +26,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         ])
         .args([&built])
         .run()?;
+    // Whoever has built them elsewhere says so.
+    let peers = std::env::var_os("PEERS").map(PathBuf::from);
+    let peers = peers.unwrap_or_else(|| project::target().join("peers"));
     Step::new(built.join("release/thrufs-bench"))
         .args(arguments)
         .env("THRUFS", project::target().join("release/thrufs"))
-        .env("PEERS", project::target().join("peers"))
+        .env("PEERS", peers)
         .env("PROJECT", project::root())
         .run()
 }

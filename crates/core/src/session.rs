@@ -26,7 +26,7 @@ use crate::features::Features;
 use crate::file_system::FileSystem;
 use crate::metrics::{Metrics, Snapshot};
 use crate::notify::{Notifier, Queue};
-use crate::transport::dev::Dev;
+use crate::transport::dev::{Dev, Load};
 use crate::transport::uring::{Prepared, Uring, prepare};
 use crate::transport::{Connection, scheduling};
 use control::Control;
@@ -361,14 +361,16 @@ impl<F: FileSystem> Session<F> {
                 drop(count);
             })?;
         let mut config = self.connection.config;
+        let mut load = Load::All;
         if self.ring.get().is_some() {
+            load = Load::Rest;
             // What is left for it comes seldom, or nobody waits for it.
             config.threads = Threads {
                 readers: NonZeroUsize::new(1),
                 pair: false,
             };
         }
-        Dev::start(&self.connection, config)
+        Dev::start(&self.connection, config, load)
     }
 }
 

@@ -32,7 +32,7 @@ use rustix::io::{Errno, Result};
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `struct fuse_uring_req_header`: two of 128 bytes, and `struct fuse_uring_ent_in_out`.
 const HEADERS_BYTES: usize = 288;
@@ -56,6 +56,10 @@ const REPLY: usize = PAYLOAD - OUT_HEADER_BYTES;
 
 /// The smallest payload that the kernel takes (`FUSE_MIN_READ_BUFFER`).
 const PAYLOAD_BYTES_MIN: usize = 8192;
+
+/// How long the answer to INIT may take to have an effect, and how often that is tried.
+const INIT_PATIENCE: Duration = Duration::from_secs(3);
+const INIT_INTERVAL: Duration = Duration::from_micros(50);
 
 /// What a slot keeps when memory is given back: the first page of the payload.
 const KEPT_BYTES: usize = PAYLOAD + 4096;
@@ -301,11 +305,47 @@ impl<J> FuseRing<J> {
         })
     }
 
-    /// Gives the kernel a new slot, at once. After INIT was answered.
+    /// Waits until the answer to INIT has taken effect. Where `mount(2)` itself waits for it
+    /// (`FUSE_DEV_IOC_SYNC_INIT`), that is when the mounting thread next runs, and slots are refused
+    /// until then.
     ///
     /// # Errors
-    /// EAGAIN before that, EINVAL for a queue that does not exist or too small a slot, ENOTCONN when
-    /// the connection is over, EOPNOTSUPP where INIT did not agree on it. The slot is lost.
+    /// EAGAIN when that lasts for seconds, and those of `io_uring_enter(2)`.
+    pub fn await_init(&mut self) -> Result<()> {
+        let start = Instant::now();
+        // A refused command whose reason is EAGAIN is tried again by a thread of the kernel's, and
+        // refused later. So what is tried is one that is always refused.
+        while self.try_in_vain()? == Errno::AGAIN {
+            if start.elapsed() >= INIT_PATIENCE {
+                return Err(Errno::AGAIN);
+            }
+            std::thread::sleep(INIT_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Commits nothing, to no queue, and says why that was refused.
+    fn try_in_vain(&mut self) -> Result<Errno> {
+        let mut entry = command(CMD_COMMIT_AND_FETCH, 0, QueueIndex(u16::MAX));
+        entry.user_data = Kind::Trial as u64;
+        // SAFETY: it points at nothing.
+        unsafe { self.push(&entry) }?;
+        loop {
+            self.wait(None)?;
+            // Nothing else is on the way yet but a call to wake up, which is told again at the end.
+            while let Some(completion) = self.ring.pop() {
+                if completion.user_data == Kind::Trial as u64 {
+                    return Ok(Errno::from_raw_os_error(-completion.res.min(-1)));
+                }
+            }
+        }
+    }
+
+    /// Gives the kernel a new slot, at once. After [`await_init`](Self::await_init).
+    ///
+    /// # Errors
+    /// EINVAL for a queue that does not exist or too small a slot, ENOTCONN when the connection is
+    /// over, EOPNOTSUPP where INIT did not agree on it. The slot is lost.
     pub fn register(&mut self, slot: Slot) -> Result<()> {
         let start = slot.memory.as_ptr() as u64;
         let payload = (slot.memory.len() - PAYLOAD) as u64;
@@ -322,21 +362,14 @@ impl<J> FuseRing<J> {
         self.hold(Held::Request(slot), place);
         self.submit()?;
         // What the kernel refuses, it refuses at once, in the order of its completions.
-        match self.find_refusal(place as u32) {
-            Some(errno) => Err(errno),
-            None => Ok(()),
-        }
-    }
-
-    /// The completion with which the kernel has refused the slot at `place`, if it is the next.
-    fn find_refusal(&mut self, place: u32) -> Option<Errno> {
-        let completion = self.ring.peek()?;
-        if completion.user_data != user_data(Kind::Request, place) || completion.res >= 0 {
-            return None;
+        let refused = |completion: &Cqe| completion.user_data == entry.user_data;
+        let next = self.ring.peek().filter(refused);
+        if next.is_none_or(|completion| completion.res >= 0) {
+            return Ok(());
         }
         match self.next_event() {
-            Some(Event::Gone(_, errno)) => Some(errno),
-            _ => None,
+            Some(Event::Gone(_, errno)) => Err(errno),
+            _ => Ok(()),
         }
     }
 
@@ -439,6 +472,12 @@ impl<J> FuseRing<J> {
         self.ring.has_work()
     }
 
+    /// Whether something has happened that [`next_event`](Self::next_event) has not told yet. Costs a
+    /// look at memory.
+    pub fn has_event(&self) -> bool {
+        self.ring.peek().is_some()
+    }
+
     /// What has happened, one at a time.
     pub fn next_event(&mut self) -> Option<Event<J>> {
         loop {
@@ -451,6 +490,9 @@ impl<J> FuseRing<J> {
 
     fn event(&mut self, completion: Cqe) -> Option<Event<J>> {
         let place = (completion.user_data >> 2) as usize;
+        if completion.user_data & 3 == Kind::Trial as u64 {
+            return None;
+        }
         if completion.user_data & 3 == Kind::Waker as u64 {
             if completion.flags & MORE == 0 {
                 // Whoever cannot be woken finds out at the end of the connection.
@@ -508,6 +550,7 @@ enum Kind {
     Request = 0,
     Read = 1,
     Waker = 2,
+    Trial = 3,
 }
 
 fn user_data(kind: Kind, place: u32) -> u64 {

@@ -33,6 +33,21 @@ use pipe::SPLICE_BYTES_MIN;
 use seat::Seat;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// What comes by `/dev/fuse`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Everything.
+    All,
+    /// What does not come by another transport: FORGETs, for which nobody waits, and now and then an
+    /// INTERRUPT.
+    Rest,
+}
+
+/// How long FORGETs are let gather, where nothing else comes. To be woken for each would cost those
+/// who cause them more than the FORGETs do.
+const FORGET_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The threads of a session on `/dev/fuse`.
 #[derive(Debug)]
@@ -49,11 +64,14 @@ impl Dev {
     pub(crate) fn start<F: FileSystem>(
         connection: &Arc<Connection<F>>,
         config: SessionConfig,
+        load: Load,
     ) -> io::Result<Dev> {
         let metrics = connection.dispatcher.metrics();
         let spawner = {
             let connection = Arc::clone(connection);
-            Box::new(move |crew: &Arc<Crew>, member: &Arc<Member>| spawn(&connection, crew, member))
+            Box::new(move |crew: &Arc<Crew>, member: &Arc<Member>| {
+                spawn(&connection, crew, member, load)
+            })
         };
         let control = Arc::clone(&connection.control);
         let processes = connection
@@ -88,6 +106,7 @@ fn spawn<F: FileSystem>(
     connection: &Arc<Connection<F>>,
     crew: &Arc<Crew>,
     member: &Arc<Member>,
+    load: Load,
 ) -> io::Result<()> {
     // What can fail is done before anybody relies on the thread.
     let data_bytes_max = connection
@@ -117,6 +136,7 @@ fn spawn<F: FileSystem>(
                 crew,
                 member,
                 seat,
+                load,
             }
             .serve();
         })?;
@@ -142,6 +162,7 @@ struct Worker<'a, F> {
     crew: &'a Arc<Crew>,
     member: &'a Arc<Member>,
     seat: Seat,
+    load: Load,
 }
 
 impl<F: FileSystem> Worker<'_, F> {
@@ -158,7 +179,10 @@ impl<F: FileSystem> Worker<'_, F> {
             };
             if length > 0 {
                 self.member.take_up(self.crew, self.seat.caller(length));
-                self.carry_out(length);
+                let silent = self.carry_out(length);
+                if silent && self.load == Load::Rest {
+                    std::thread::sleep(FORGET_INTERVAL);
+                }
                 if self.member.put_down() {
                     continue;
                 }
@@ -182,8 +206,9 @@ impl<F: FileSystem> Worker<'_, F> {
         }
     }
 
-    /// Carries out the request of `length` bytes in the seat, and answers it.
-    fn carry_out(&mut self, length: usize) {
+    /// Carries out the request of `length` bytes in the seat, and answers it. True when it wants no
+    /// answer.
+    fn carry_out(&mut self, length: usize) -> bool {
         if length >= LARGE_BYTES {
             self.member.count_large();
         }
@@ -191,10 +216,11 @@ impl<F: FileSystem> Worker<'_, F> {
         let (request, reply) = self.seat.buffers(length);
         match dispatcher.dispatch(request, reply, false) {
             Outcome::Reply(reply) => self.send(length, reply),
-            Outcome::Silent => {}
+            Outcome::Silent => return true,
             Outcome::File(file_reply) => self.answer_from_file(length, &file_reply),
             Outcome::Defer(wait) => self.carry_out_aside(length, wait),
         }
+        false
     }
 
     /// Answers the READ in the seat, of `length` bytes, with bytes of a file.

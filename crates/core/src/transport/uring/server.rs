@@ -80,6 +80,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
             tracing::debug!(%error, cpu, "a thread is not bound to its CPU");
         }
         self.ring.enable()?;
+        self.ring.await_init()?;
         for number in 0..self.rotations.len() {
             for _ in 0..self.team.depth {
                 self.add_slot(number)?;

@@ -1,0 +1,44 @@
+//! The floor: a server that answers every request from constants. Its time for an operation is the
+//! price of the protocol: what no server can be cheaper than that gets the same requests.
+//!
+//! It is one thread, on the processor of the client: a request then costs two switches between
+//! processes and no waking of an idle processor, which costs more and varies. Of several clients,
+//! each has a floor of its own on a processor of its own, so that they share nothing either.
+//!
+//! [`answers`] has what is answered and knows no transport; [`dev`] carries it over `/dev/fuse`,
+//! [`uring`] over io_uring.
+
+mod answers;
+mod dev;
+mod uring;
+
+use crate::Outcome;
+use crate::measurement::stay_on;
+use crate::row::Row;
+use std::path::Path;
+use thrufs_sys::fuse_ring::TaskRun;
+
+/// Why the floor cannot run a row, if it cannot.
+pub(crate) fn cannot_run(row: &Row) -> Option<&'static str> {
+    (row.name == "list-cold").then_some("its directories are empty")
+}
+
+/// `floor TRANSPORT PROCESSOR SOURCE MOUNTPOINT`: serves until it is unmounted. `SOURCE` is not
+/// looked at: it is there because every other server has one.
+pub(crate) fn serve_here(arguments: &[String]) -> Outcome<()> {
+    let [transport, processor, _source, point] = arguments else {
+        return Err("floor TRANSPORT PROCESSOR SOURCE MOUNTPOINT".to_owned());
+    };
+    // Before there is another thread: all of them stay there.
+    stay_on(processor)?;
+    match transport.as_str() {
+        "dev" => dev::serve(Path::new(point)),
+        "uring" => uring::serve(Path::new(point), TaskRun::Deferred),
+        "uring-single" => uring::serve(Path::new(point), TaskRun::SingleIssuer),
+        "uring-coop" => uring::serve(Path::new(point), TaskRun::Cooperative),
+        "uring-plain" => uring::serve(Path::new(point), TaskRun::Interrupting),
+        _ => Err(format!(
+            "floor {transport}: dev, uring, uring-single, uring-coop, uring-plain"
+        )),
+    }
+}

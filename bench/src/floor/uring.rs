@@ -1,0 +1,107 @@
+//! The floor over io_uring: one thread has the queues of all processors.
+
+use super::answers::{Answer, DIALECT, WANTED, answer};
+use super::dev::answer_init;
+use crate::Outcome;
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use thrufs::layout::OutHeader;
+use thrufs::mount::{MountOptions, mount, open_device};
+use thrufs_abi::{InitFlags, Payload, Request};
+use thrufs_sys::fuse_ring::{Desk, Event, FuseRing, QueueIndex, Slot, TaskRun};
+use zerocopy::IntoBytes;
+
+/// Requests of one queue at once: the one that the client waits for, and what the kernel asks besides.
+const DEPTH: usize = 4;
+const PAYLOAD_BYTES: usize = 1 << 20;
+
+/// Mounts on `point` and serves until it is unmounted.
+pub(super) fn serve(point: &Path, task_run: TaskRun) -> Outcome<()> {
+    let (device, _) = open_device().map_err(|error| error.to_string())?;
+    let served = device.try_clone().map_err(|error| error.to_string())?;
+    // The mount call may wait until INIT is answered.
+    let serving = std::thread::spawn(move || answer_all(&served, task_run));
+    let options = MountOptions::new("thrufs-floor");
+    mount(device.as_fd(), point, &options).map_err(|error| error.to_string())?;
+    drop(device);
+    serving
+        .join()
+        .map_err(|_| "the floor panicked".to_owned())?
+        .map_err(|error| format!("the floor: {error}"))
+}
+
+fn answer_all(device: &OwnedFd, task_run: TaskRun) -> io::Result<()> {
+    let mut ring: FuseRing<()> = FuseRing::new(device.as_fd(), 64, task_run)?;
+    answer_init(device, WANTED | InitFlags::OVER_IO_URING)?;
+    ring.enable()?;
+    ring.await_init()?;
+    for queue in 0..possible_processors()? {
+        for _ in 0..DEPTH {
+            let slot = ring.slot(QueueIndex(queue), PAYLOAD_BYTES)?;
+            ring.register(slot)?;
+        }
+    }
+    let device = device.try_clone()?;
+    // What the kernel only sends there, and nobody waits for.
+    std::thread::spawn(move || while forget(&device) {});
+    let mut slots = usize::from(possible_processors()?) * DEPTH;
+    while slots > 0 {
+        ring.wait(None)?;
+        while let Some(event) = ring.next_event() {
+            match event {
+                Event::Request(mut slot) => {
+                    let length = reply_to(&mut slot)?;
+                    ring.commit(slot, length)?;
+                }
+                Event::Gone(..) => slots -= 1,
+                Event::Read(..) | Event::Woken => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn forget(device: &OwnedFd) -> bool {
+    let mut request = vec![0; 256 << 10];
+    loop {
+        match rustix::io::read(device, &mut request) {
+            Ok(_) | Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+fn possible_processors() -> io::Result<u16> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    let last = list.trim().rsplit(['-', ',']).next().unwrap_or_default();
+    let last: u16 = last.parse().map_err(io::Error::other)?;
+    Ok(last + 1)
+}
+
+/// Writes the whole reply and gives its length.
+fn reply_to(slot: &mut Slot) -> io::Result<usize> {
+    let Desk {
+        header,
+        structure,
+        rest,
+        reply,
+    } = slot.desk();
+    let request = Request::parse_split(header, structure, rest, DIALECT, Payload::Inline)
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    let (head, body) = reply.split_at_mut(size_of::<OutHeader>());
+    let (bytes, error) = match answer(&request, WANTED, body) {
+        Answer::Body(bytes) => (bytes, 0),
+        Answer::Failed(errno) => (0, -errno.raw_os_error()),
+        Answer::Nothing => (0, 0),
+    };
+    let length = head.len() + bytes;
+    let header = OutHeader {
+        len: length as u32,
+        error,
+        unique: request.header.unique.0,
+    };
+    head.copy_from_slice(header.as_bytes());
+    Ok(length)
+}
