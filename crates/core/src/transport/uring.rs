@@ -100,7 +100,6 @@ impl Uring {
                 .processes
                 .as_ref()
                 .and_then(|processes| processes.try_clone().ok()),
-            allowed: connection.allowed,
             depth,
             payload_bytes: BODY_BYTES_MIN.max(features.write_bytes_max as usize),
             pool: pool(connection),

@@ -5,9 +5,6 @@
 //! and stays ([`crate::transport::pairing`] says why). Such a thread gives way to everything else: when
 //! it is kept from its work, it is made an ordinary one again, for a rest that grows.
 //!
-//! **Apart.** While requests carry much data, the thread may run on every CPU, so that it copies while
-//! its caller works.
-//!
 //! **Stuck.** When all threads of a queue sleep in requests of which nobody expected it, another is
 //! put in, of which there is a reserve. It stays.
 
@@ -27,8 +24,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 const CALM_LOOKS: u32 = 50;
 /// So many looks at one request that does not sleep, and it takes too long all the same.
 const RUNNING_LOOKS: u32 = 5;
-/// So many looks without much data, and a thread goes back to its callers.
-const SMALL_LOOKS: u32 = 5;
 
 pub(super) fn start(team: &Arc<Team>) -> io::Result<()> {
     let count = team.control.thread();
@@ -82,8 +77,6 @@ enum Place {
     Near,
     /// Bound, and giving way.
     Together,
-    /// Anywhere.
-    Apart,
 }
 
 /// One member, and what was seen of it.
@@ -95,7 +88,6 @@ struct Ward {
     counts: (u64, u64),
     word: u64,
     same: u32,
-    small_looks: u32,
     /// How long it has run, and waited for a CPU.
     time: (Duration, Duration),
 }
@@ -114,7 +106,7 @@ impl Steward {
         for ward in &mut self.wards {
             let sight = ward.see();
             busy |= sight.requests > 0 || ward.same > 0;
-            if ward.member.group.cpu.is_some() && ward.same <= 1 {
+            if ward.member.group.cpu.is_some() {
                 ward.find_place(&self.team, sight, self.may_pair, now);
             }
         }
@@ -167,7 +159,7 @@ impl Steward {
     /// Makes everybody an ordinary thread again: nobody will look for a while, or any more.
     fn rest(&mut self) {
         for ward in &mut self.wards {
-            ward.go(&self.team, Place::Near);
+            ward.go(Place::Near);
             ward.pairing.ended();
         }
     }
@@ -183,7 +175,6 @@ impl Ward {
             pairing: Pairing::new(),
             place: Place::Near,
             same: 0,
-            small_looks: 0,
             time: (Duration::ZERO, Duration::ZERO),
         }
     }
@@ -203,29 +194,20 @@ impl Ward {
     }
 
     fn find_place(&mut self, team: &Team, sight: Sight, may_pair: bool, now: Instant) {
-        let large = sight.large > 0 && sight.large * 4 >= sight.requests;
-        self.small_looks = if large {
-            0
-        } else {
-            self.small_looks.saturating_add(1)
-        };
         match self.place {
             Place::Together => {
                 let kept = self.is_kept_from_work(team);
                 if self.pairing.calls_for_parting(sight, kept) {
                     self.pairing.failed(now);
-                    self.go(team, if large { Place::Apart } else { Place::Near });
+                    self.go(Place::Near);
                 } else if sight.requests == 0 {
                     // Whoever calls next finds an ordinary thread: this one could starve unseen.
-                    self.go(team, Place::Near);
+                    self.go(Place::Near);
                     self.pairing.ended();
                 }
             }
-            _ if large => self.go(team, Place::Apart),
-            Place::Apart if self.small_looks >= SMALL_LOOKS => self.go(team, Place::Near),
-            Place::Apart => {}
             Place::Near if may_pair && self.pairing.calls_for_a_pair(sight, now) => {
-                self.go(team, Place::Together);
+                self.go(Place::Together);
                 self.pairing.paired(now);
                 self.is_kept_from_work(team);
                 bump(&team.metrics.events.pairs);
@@ -252,18 +234,13 @@ impl Ward {
             && (self.same >= RUNNING_LOOKS || !scheduling::wants_cpu(team.processes(), self.thread))
     }
 
-    fn go(&mut self, team: &Team, place: Place) {
+    fn go(&mut self, place: Place) {
         let (Some(cpu), true) = (self.member.group.cpu, place != self.place) else {
             return;
         };
         let moved = match place {
             Place::Together => scheduling::bind(self.thread, cpu),
-            Place::Near => set_class(self.thread, Class::Normal)
-                .and_then(|()| scheduling::move_to(self.thread, cpu)),
-            Place::Apart => {
-                scheduling::release(self.thread, &team.allowed);
-                Ok(())
-            }
+            Place::Near => set_class(self.thread, Class::Normal),
         };
         if let Err(error) = moved {
             tracing::debug!(%error, ?place, "a thread stays where it is");

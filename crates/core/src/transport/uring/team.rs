@@ -11,7 +11,6 @@ use super::{Reading, Report};
 use crate::metrics::Metrics;
 use crate::session::SessionConfig;
 use crate::session::control::Control;
-use rustix::thread::CpuSet;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,8 +29,6 @@ pub(super) struct Team {
     pub(super) control: Arc<Control>,
     pub(super) metrics: Arc<Metrics>,
     processes: Option<OwnedFd>,
-    /// The CPUs that the session may use.
-    pub(super) allowed: CpuSet,
     /// How many requests of one queue a thread has at once.
     pub(super) depth: u16,
     /// Room for the data of a request.
@@ -66,7 +63,6 @@ pub(super) struct Parts {
     pub(super) control: Arc<Control>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) processes: Option<OwnedFd>,
-    pub(super) allowed: CpuSet,
     pub(super) depth: u16,
     pub(super) payload_bytes: usize,
     pub(super) pool: Pool,
@@ -81,7 +77,6 @@ impl Team {
             control: parts.control,
             metrics: parts.metrics,
             processes: parts.processes,
-            allowed: parts.allowed,
             depth: parts.depth,
             payload_bytes: parts.payload_bytes,
             pool: Arc::new(parts.pool),
