@@ -264,6 +264,29 @@ pub fn can_mount() -> bool {
     false
 }
 
+/// The defaults, over the transport of this program.
+pub fn plain() -> SessionConfig {
+    SessionConfig {
+        transport: crate::OVER,
+        ..SessionConfig::default()
+    }
+}
+
+/// Whether the kernel offers io_uring; says so loudly when it does not.
+fn has_ring() -> bool {
+    let switch = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    if switch.is_ok_and(|switch| switch.trim() == "Y") {
+        return true;
+    }
+    let test = std::thread::current().name().unwrap_or("?").to_owned();
+    eprintln!(
+        "SKIPPED {test}: no FUSE over io_uring; write Y to \
+         /sys/module/fuse/parameters/enable_uring (Linux 6.14)"
+    );
+    false
+}
+
+/// One thread that reads requests from `/dev/fuse`, whatever else is served otherwise.
 pub fn one_reader() -> SessionConfig {
     let threads = thrufs::Threads {
         readers: std::num::NonZeroUsize::new(1),
@@ -286,7 +309,8 @@ impl Mount {
         config: SessionConfig,
         options: &MountOptions,
     ) -> Option<Mount> {
-        if !can_mount() {
+        let over_ring = config.transport == thrufs::Transport::Uring;
+        if !can_mount() || over_ring && !has_ring() {
             return None;
         }
         let directory = tempfile::Builder::new()
@@ -294,9 +318,14 @@ impl Mount {
             .tempdir()
             .unwrap();
         let session = thrufs::mount(Shared(Arc::clone(stage)), directory.path(), options, config);
+        let session = session.unwrap();
+        let handle = session.handle();
+        let carrier = handle.carrier().expect("after INIT");
+        let is_ring = matches!(carrier, thrufs::Carrier::Uring { .. });
+        assert_eq!(is_ring, over_ring, "{carrier}");
         Some(Mount {
             stage: Arc::clone(stage),
-            session: Some(session.unwrap()),
+            session: Some(session),
             directory,
         })
     }

@@ -1,0 +1,473 @@
+//! Real mounts: their beginning, their end, and what happens when requests sleep.
+
+use crate::ground::{
+    Mount, Shared, Stage, can_mount, eventually, is_mounted, node_of, one_reader, plain,
+};
+use rustix::fs::FlockOperation;
+use rustix::mount::{MountAttrFlags, UnmountFlags};
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use thrufs::{
+    End, InitFlags, MountFailure, MountOptions, Opcode, Session, SessionConfig, SessionError,
+};
+use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
+
+#[test]
+fn a_mount_answers_as_soon_as_it_is_there_and_goes_on_drop() {
+    let stage = Stage::with(b"hello");
+    let Some(mut mount) = Mount::new(&stage, plain()) else {
+        return;
+    };
+    assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"hello");
+    let mut names: Vec<_> = std::fs::read_dir(mount.path(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["held", "locked", "other", "panics", "plain", "slow"]
+    );
+    let error = std::fs::metadata(mount.path("absent")).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    let handle = mount.session().handle();
+    let features = handle.features().unwrap();
+    assert!(
+        features
+            .flags
+            .contains(InitFlags::FLOCK_LOCKS | InitFlags::PARALLEL_DIROPS)
+    );
+    let snapshot = handle.metrics();
+    assert!(snapshot.operation(Opcode::Lookup).unwrap().requests() >= 2);
+    assert_eq!(snapshot.operation(Opcode::Read).unwrap().bytes, 5);
+    assert!(snapshot.readers >= 1);
+    let target = mount.session().target().to_owned();
+    assert!(is_mounted(&target));
+    drop(mount.session.take());
+    assert!(!is_mounted(&target));
+    assert!(stage.destroyed.get().is_some());
+    assert!(
+        stage.notifier().increment_epoch().is_err(),
+        "the connection has ended"
+    );
+}
+
+#[test]
+fn unmounting_from_outside_ends_the_session_and_the_place_can_be_used_again() {
+    let stage = Stage::with(b"one");
+    let Some(mut mount) = Mount::new(&stage, plain()) else {
+        return;
+    };
+    rustix::mount::unmount(mount.root(), UnmountFlags::empty()).unwrap();
+    assert_eq!(
+        mount.session.take().unwrap().join().unwrap(),
+        End::Unmounted
+    );
+    assert!(stage.destroyed.get().is_some());
+    let second = Stage::with(b"two");
+    let options = MountOptions::new("second");
+    let session = thrufs::mount(Shared(second), mount.path(""), &options, one_reader()).unwrap();
+    assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"two");
+    assert_eq!(session.unmount().unwrap(), End::Unmounted);
+    assert!(!is_mounted(mount.root()));
+}
+
+#[test]
+fn a_refusal_at_init_leaves_nothing_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let stage = Arc::new(Stage {
+        refuse: true,
+        ..Stage::default()
+    });
+    let options = MountOptions::new("refused");
+    let failure =
+        thrufs::mount(Shared(stage), directory.path(), &options, one_reader()).unwrap_err();
+    assert!(
+        matches!(failure, MountFailure::Session(SessionError::Init(_))),
+        "{failure:?}"
+    );
+    assert!(!is_mounted(directory.path()));
+}
+
+#[test]
+fn the_helper_mounts_and_unmounts() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = MountOptions::new("with,comma");
+    options.subtype = Some("stage".to_owned());
+    let device = match thrufs::mount::mount_unprivileged(directory.path(), &options) {
+        Err(thrufs::MountError::NoHelper) => {
+            return eprintln!("SKIPPED the_helper_mounts_and_unmounts: no fusermount3 here");
+        }
+        device => device.unwrap(),
+    };
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts
+        .lines()
+        .find(|line| line.contains(directory.path().to_str().unwrap()));
+    let line = line.expect("mounted");
+    assert!(
+        line.starts_with("with,comma ") && line.contains(" fuse.stage "),
+        "{line}"
+    );
+    assert!(
+        line.contains("nosuid") && line.contains("default_permissions"),
+        "{line}"
+    );
+    let stage = Stage::with(b"helped");
+    let session = Session::new(Shared(stage), device, one_reader()).unwrap();
+    session.handshake().unwrap();
+    let server = std::thread::spawn(move || session.run());
+    assert_eq!(
+        std::fs::read(directory.path().join("plain")).unwrap(),
+        b"helped"
+    );
+    thrufs::mount::unmount_unprivileged(directory.path(), false).unwrap();
+    assert_eq!(server.join().unwrap().unwrap(), End::Unmounted);
+    let error = thrufs::mount::unmount_unprivileged(directory.path(), false).unwrap_err();
+    assert!(matches!(error, thrufs::MountError::Helper(_)), "{error:?}");
+}
+
+#[test]
+fn options_of_the_mount_are_those_that_were_asked_for() {
+    let mut options = MountOptions::new("the source");
+    options.subtype = Some("stage".to_owned());
+    options.attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | MountAttrFlags::MOUNT_ATTR_NOATIME;
+    options.allow_other = true;
+    options.read_bytes_max = Some(65_536);
+    let stage = Stage::with(b"");
+    let Some(mount) = Mount::with_options(&stage, one_reader(), &options) else {
+        return;
+    };
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts
+        .lines()
+        .find(|line| line.contains(mount.root().to_str().unwrap()));
+    let line = line.expect("mounted");
+    assert!(line.starts_with("the\\040source "), "{line}");
+    for word in [
+        " fuse.stage ro,",
+        "noexec",
+        "noatime",
+        "allow_other",
+        "max_read=65536",
+    ] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    let error = std::fs::write(mount.path("plain"), "x").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EROFS));
+}
+
+#[test]
+fn bad_mount_points_are_named() {
+    if !can_mount() {
+        return;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for target in [file.path(), "/nonexistent/thrufs".as_ref()] {
+        let options = MountOptions::new("nowhere");
+        let stage = Shared(Stage::with(b""));
+        let failure = thrufs::mount(stage, target, &options, one_reader()).unwrap_err();
+        assert!(
+            failure.to_string().contains(target.to_str().unwrap()),
+            "{failure}"
+        );
+    }
+}
+
+#[test]
+fn shutting_down_before_the_mount_ends_the_handshake() {
+    if !can_mount() {
+        return;
+    }
+    let (device, _) = thrufs::mount::open_device().unwrap();
+    let session = Session::new(Shared(Stage::with(b"")), device, one_reader()).unwrap();
+    let handle = session.handle();
+    std::thread::scope(|scope| {
+        let greeting = scope.spawn(|| session.handshake().map(drop));
+        std::thread::sleep(Duration::from_millis(50));
+        handle.shutdown();
+        assert!(matches!(greeting.join().unwrap(), Err(SessionError::Ended)));
+    });
+    assert!(
+        matches!(session.run(), Err(SessionError::Misuse)),
+        "there was no agreement"
+    );
+}
+
+#[test]
+fn a_reader_that_gets_stuck_is_replaced() {
+    let stage = Stage::with(b"content");
+    let Some(mount) = Mount::new(&stage, one_reader()) else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        let slow: Vec<_> = (0..5)
+            .map(|number| {
+                let path = mount.path("slow");
+                let stage = &stage;
+                let stuck = scope.spawn(move || std::fs::metadata(path).unwrap().len());
+                // Each holds the only reader there is.
+                stage.gate.wait_for(number + 1);
+                stuck
+            })
+            .collect();
+        let start = Instant::now();
+        assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            start.elapsed()
+        );
+        let snapshot = mount.metrics();
+        assert!(snapshot.displaced >= 5, "{snapshot}");
+        assert!(snapshot.blocked >= 5, "{snapshot}");
+        assert_eq!(snapshot.readers, 1, "{snapshot}");
+        stage.gate.open();
+        for stuck in slow {
+            assert_eq!(stuck.join().unwrap(), 7);
+        }
+    });
+    eventually("all are back", || mount.metrics().blocked == 0);
+    assert_eq!(mount.metrics().readers, 1);
+    assert_eq!(std::fs::read(mount.path("other")).unwrap(), b"content");
+}
+
+#[test]
+fn requests_that_sleep_leave_the_reader_at_once() {
+    let stage = Stage::with(b"content");
+    let Some(mount) = Mount::new(&stage, one_reader()) else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| std::fs::read(mount.path("held")).unwrap());
+        stage.gate.wait_for(1);
+        assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
+        let snapshot = mount.metrics();
+        assert_eq!((snapshot.blocked, snapshot.displaced), (1, 0), "{snapshot}");
+        assert_eq!(snapshot.deferred, 1);
+        stage.gate.open();
+        assert_eq!(held.join().unwrap(), b"content");
+    });
+    eventually("it is back", || mount.metrics().blocked == 0);
+}
+
+#[test]
+fn beyond_the_bound_readers_sleep_and_nothing_is_lost() {
+    let stage = Stage::with(b"content");
+    let config = SessionConfig {
+        blocked_max: 1,
+        ..one_reader()
+    };
+    let Some(mount) = Mount::new(&stage, config) else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| std::fs::read(mount.path("held")).unwrap());
+        stage.gate.wait_for(1);
+        // Another open file of the same node would wait for the first one's page.
+        let second = scope.spawn(|| std::fs::metadata(mount.path("slow")).unwrap().len());
+        stage.gate.wait_for(2);
+        let third = scope.spawn(|| std::fs::read(mount.path("plain")).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!third.is_finished(), "nobody is left to read requests");
+        stage.gate.open();
+        assert_eq!(first.join().unwrap(), b"content");
+        assert_eq!(second.join().unwrap(), 7);
+        assert_eq!(third.join().unwrap(), b"content");
+    });
+}
+
+/// A thread that sleeps in flock(2) on the mount, and whom to signal.
+fn lock(mount: &Mount) -> (std::thread::JoinHandle<rustix::io::Result<()>>, ThreadId) {
+    let file = File::open(mount.path("locked")).unwrap();
+    let (tell, told) = mpsc::channel();
+    let waiter = std::thread::spawn(move || {
+        tell.send(current_thread_id()).unwrap();
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)
+    });
+    (waiter, told.recv().unwrap())
+}
+
+#[test]
+fn a_lock_that_is_waited_for_is_interrupted_with_its_client() {
+    let stage = Stage::with(b"content");
+    let Some(mount) = Mount::new(&stage, one_reader()) else {
+        return;
+    };
+    let waiters: Vec<_> = (0..8).map(|_| lock(&mount)).collect();
+    eventually("all wait", || stage.count("waiting for a lock") == 8);
+    let snapshot = mount.metrics();
+    assert_eq!(
+        (snapshot.lock_waiters, snapshot.blocked),
+        (8, 0),
+        "{snapshot}"
+    );
+    assert_eq!(
+        std::fs::read(mount.path("plain")).unwrap(),
+        b"content",
+        "nobody else waits"
+    );
+    for (waiter, thread) in waiters {
+        eventually("interrupted", || {
+            let _ = interrupt_thread(thread);
+            waiter.is_finished()
+        });
+        assert_eq!(waiter.join().unwrap(), Err(rustix::io::Errno::INTR));
+    }
+    eventually("all have left", || mount.metrics().lock_waiters == 0);
+    assert!(mount.metrics().interrupts >= 8);
+}
+
+#[test]
+fn too_many_who_wait_for_locks_are_refused() {
+    let stage = Stage::with(b"content");
+    let config = SessionConfig {
+        lock_waiters_max: 3,
+        ..one_reader()
+    };
+    let Some(mount) = Mount::new(&stage, config) else {
+        return;
+    };
+    let waiters: Vec<_> = (0..3).map(|_| lock(&mount)).collect();
+    eventually("three wait", || stage.count("waiting for a lock") == 3);
+    let (refused, _) = lock(&mount);
+    assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
+    assert_eq!(mount.metrics().lock_waiters_refused, 1);
+    // They are still there at the end, which must not wait for them.
+    let start = Instant::now();
+    drop(mount);
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
+    for (waiter, _) in waiters {
+        assert!(waiter.join().unwrap().is_err());
+    }
+    assert!(stage.destroyed.get().is_some());
+}
+
+#[test]
+fn shutting_down_while_busy_ends_in_time_and_leaves_no_dead_mount() {
+    let stage = Stage::with(b"content");
+    let Some(mut mount) = Mount::new(&stage, plain()) else {
+        return;
+    };
+    let (waiter, _) = lock(&mount);
+    let path = mount.path("held");
+    let held = std::thread::spawn(move || std::fs::read(path));
+    stage.gate.wait_for(1);
+    eventually("it waits", || stage.count("waiting for a lock") == 1);
+    let handle = mount.session().handle();
+    handle.shutdown();
+    assert_eq!(waiter.join().unwrap(), Err(rustix::io::Errno::NOTCONN));
+    assert!(!held.is_finished(), "what is in progress is given time");
+    stage.gate.open();
+    let session = mount.session.take().unwrap();
+    assert_eq!(session.join().unwrap(), End::ShutDown);
+    assert_eq!(held.join().unwrap().unwrap(), b"content");
+    assert!(!is_mounted(mount.root()));
+    assert!(stage.destroyed.get().is_some());
+}
+
+#[test]
+fn the_end_does_not_wait_for_ever() {
+    let stage = Stage::with(b"content");
+    let config = SessionConfig {
+        drain_timeout: Duration::from_millis(200),
+        ..plain()
+    };
+    let Some(mut mount) = Mount::new(&stage, config) else {
+        return;
+    };
+    let path = mount.path("held");
+    let held = std::thread::spawn(move || std::fs::read(path));
+    stage.gate.wait_for(1);
+    mount.session().handle().shutdown();
+    let ended = mount.session.take().unwrap().join();
+    // The thread that has the request, and over io_uring the one that would send the reply.
+    assert!(
+        matches!(ended, Err(SessionError::Stuck(1 | 2))),
+        "{ended:?}"
+    );
+    assert!(stage.destroyed.get().is_none(), "somebody is still in it");
+    assert!(!is_mounted(mount.root()));
+    assert!(
+        held.join().unwrap().is_err(),
+        "the client is not left waiting"
+    );
+    stage.gate.open();
+}
+
+#[test]
+fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
+    let stage = Stage::with(b"content");
+    let Some(mut mount) = Mount::new(&stage, plain()) else {
+        return;
+    };
+    let connection = rustix::fs::minor(rustix::fs::stat(mount.root()).unwrap().st_dev);
+    let path = mount.path("held");
+    let held = std::thread::spawn(move || std::fs::read(path));
+    stage.gate.wait_for(1);
+    rustix::mount::unmount(mount.root(), UnmountFlags::DETACH).unwrap();
+    thrufs::mount::abort_connection(connection).unwrap();
+    // Answered by nobody.
+    assert!(held.join().unwrap().is_err());
+    stage.gate.open();
+    let ended = mount.session.take().unwrap().join();
+    assert_eq!(ended.unwrap(), End::Aborted);
+    let error = thrufs::mount::abort_connection(connection).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_panic_in_the_file_system_is_eio_and_no_more() {
+    let stage = Stage::with(b"content");
+    let Some(mount) = Mount::new(&stage, one_reader()) else {
+        return;
+    };
+    for _ in 0..3 {
+        let error = File::open(mount.path("panics")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    }
+    assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
+    assert_eq!(mount.metrics().panics, 3);
+}
+
+#[test]
+fn many_clients_at_once_get_their_own_answers() {
+    let stage = Stage::with(b"content");
+    let Some(mount) = Mount::new(&stage, plain()) else {
+        return;
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for number in 0..300 {
+                    let name = ["plain", "other", "absent"][number % 3];
+                    match std::fs::metadata(mount.path(name)) {
+                        Ok(metadata) => {
+                            use std::os::unix::fs::MetadataExt;
+                            assert_eq!(metadata.ino(), node_of(name).0);
+                        }
+                        Err(error) => {
+                            assert_eq!(name, "absent");
+                            assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(mount.metrics().replies_refused, 0);
+}
