@@ -238,7 +238,8 @@ impl Queue {
             state: Mutex::default(),
             changed: Condvar::new(),
             messages_max,
-            next_cookie: AtomicU64::new(2),
+            // Far from the numbers of requests, among which the kernel looks it up.
+            next_cookie: AtomicU64::new(1 << 62),
             metrics,
         }
     }

@@ -85,6 +85,9 @@ pub struct Slot {
     place: u32,
     queue: QueueIndex,
     memory: PageBuffer,
+    /// Two `struct iovec`, which the kernel reads when it registers the slot: at once, or later on a
+    /// thread of its own.
+    pieces: Box<[u64; 4]>,
     /// Where the reply is written.
     reply_at: usize,
     /// The highest byte that was used since memory was given back.
@@ -300,6 +303,7 @@ impl<J> FuseRing<J> {
             place,
             queue,
             memory,
+            pieces: Box::default(),
             reply_at: REPLY,
             used: 0,
         })
@@ -346,18 +350,17 @@ impl<J> FuseRing<J> {
     /// # Errors
     /// EINVAL for a queue that does not exist or too small a slot, ENOTCONN when the connection is
     /// over, EOPNOTSUPP where INIT did not agree on it. The slot is lost.
-    pub fn register(&mut self, slot: Slot) -> Result<()> {
+    pub fn register(&mut self, mut slot: Slot) -> Result<()> {
         let start = slot.memory.as_ptr() as u64;
         let payload = (slot.memory.len() - PAYLOAD) as u64;
-        // Two `struct iovec`.
-        let pieces = [start, HEADERS_BYTES as u64, start + PAYLOAD as u64, payload];
+        *slot.pieces = [start, HEADERS_BYTES as u64, start + PAYLOAD as u64, payload];
         let mut entry = command(CMD_REGISTER, 0, slot.queue);
-        entry.addr = pieces.as_ptr() as u64;
+        entry.addr = slot.pieces.as_ptr() as u64;
         entry.len = 2;
         entry.user_data = user_data(Kind::Request, slot.place);
         let place = slot.place as usize;
-        // SAFETY: `pieces` lives until the entry is submitted, below, when the kernel reads it. The
-        // memory that it names is kept in `held` until the kernel gives it back.
+        // SAFETY: the pieces, which do not move, and the memory that they name are kept in `held` until
+        // the kernel gives them back.
         unsafe { self.push(&entry) }?;
         self.hold(Held::Request(slot), place);
         self.submit()?;
@@ -540,6 +543,7 @@ impl<J> Drop for FuseRing<J> {
             // The kernel may write to it until the ring is torn down, of which nobody is told.
             if let Held::Request(slot) | Held::Read(slot, _) = held {
                 std::mem::forget(slot.memory);
+                std::mem::forget(slot.pieces);
             }
         }
     }

@@ -119,6 +119,15 @@ pub(crate) fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     sched_setaffinity(Pid::from_raw(thread.as_raw()), &only)
 }
 
+/// Lets a thread run on these CPUs.
+///
+/// # Errors
+///
+/// EINVAL when none of them is there.
+pub(crate) fn allow(thread: ThreadId, cpus: &CpuSet) -> rustix::io::Result<()> {
+    sched_setaffinity(Pid::from_raw(thread.as_raw()), cpus)
+}
+
 /// Makes a bound thread one like the others again, free on all of `allowed`.
 pub(crate) fn release(thread: ThreadId, allowed: &CpuSet) {
     let released = set_class(thread, Class::Normal)

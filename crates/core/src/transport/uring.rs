@@ -20,6 +20,7 @@
 //! **What stays on `/dev/fuse`.** FORGET, INTERRUPT, notifications, and the news of the connection's
 //! end: [`super::dev`], with one reader.
 
+mod kick;
 mod member;
 mod plan;
 mod pool;
@@ -47,7 +48,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use team::{Parts, Ring, Team};
-use thrufs_sys::fuse_ring::{Desk, QueueIndex};
+use thrufs_sys::fuse_ring::{Desk, QueueIndex, Slot};
 
 /// How long threads have to start.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
@@ -65,8 +66,24 @@ pub(super) struct Reading {
     filled: usize,
 }
 
-/// Where a thread says whether it serves.
-type Report = SyncSender<Result<(), Errno>>;
+/// The request on a slot's desk, and the room for its reply.
+fn message(slot: &mut Slot) -> (Message<'_>, &mut [u8]) {
+    let Desk {
+        header,
+        structure,
+        rest,
+        reply,
+    } = slot.desk();
+    let message = Message::Pieces {
+        header,
+        structure,
+        rest,
+    };
+    (message, reply)
+}
+
+/// Where a thread says whether it serves; nothing for those that come later, to help.
+type Report = Option<SyncSender<Result<(), Errno>>>;
 
 /// The threads of a session on io_uring.
 #[derive(Debug)]
@@ -138,7 +155,7 @@ fn start_all(team: &Arc<Team>, groups: &[Group], rings: Vec<Ring>) -> Result<(),
     let count = rings.len();
     for (number, ring) in rings.into_iter().enumerate() {
         let number = number % groups.len();
-        let added = team.add(number, &groups[number], ring, report.clone());
+        let added = team.add(number, &groups[number], ring, Some(report.clone()));
         added.map_err(no_thread)?;
     }
     drop(report);
@@ -185,17 +202,7 @@ fn pool<F: FileSystem>(connection: &Arc<Connection<F>>) -> Pool {
         Arc::clone(connection.dispatcher.metrics()),
         Box::new(move || beginner.begin_thread()),
         Box::new(move |slot| {
-            let Desk {
-                header,
-                structure,
-                rest,
-                reply,
-            } = slot.desk();
-            let message = Message::Pieces {
-                header,
-                structure,
-                rest,
-            };
+            let (message, reply) = message(slot);
             answerer.dispatcher.answer(message, reply)
         }),
     )
@@ -224,9 +231,14 @@ fn spawn<F: FileSystem>(
             let _end = EndOnPanic(&connection.control);
             let mut server = Server::new(&connection, &team, &member, ring);
             let begun = server.begin();
-            // Whoever started it may have gone on.
-            let _ = report.send(begun);
+            let is_late = report.is_none();
+            if let Some(report) = report {
+                let _ = report.send(begun);
+            }
             if begun.is_ok() {
+                if is_late {
+                    server.kick_all();
+                }
                 server.serve();
             }
         })

@@ -3,6 +3,7 @@
 use super::plan::Group;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use thrufs_abi::NodeId;
 use thrufs_sys::fuse_ring::{Slot, Waker};
 use thrufs_sys::signal::{ThreadId, current_thread_id};
 
@@ -18,6 +19,10 @@ const ONE_REQUEST: u64 = 2;
 pub(super) struct Member {
     word: AtomicU64,
     large: AtomicU64,
+    /// A regular file that a request was about; 0 for none yet.
+    file: AtomicU64,
+    /// It waits for requests, or has one.
+    serves: AtomicBool,
     /// Which group of queues it serves.
     pub(super) group_number: usize,
     pub(super) group: Group,
@@ -33,6 +38,8 @@ impl Member {
         Member {
             word: AtomicU64::new(0),
             large: AtomicU64::new(0),
+            file: AtomicU64::new(0),
+            serves: AtomicBool::new(false),
             group_number,
             group,
             waker,
@@ -45,6 +52,24 @@ impl Member {
     /// Called once, by the thread itself.
     pub(super) fn begin(&self) {
         let _ = self.thread.set(current_thread_id());
+    }
+
+    /// Its memory is in the kernel's hands.
+    pub(super) fn serve(&self) {
+        self.serves.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it waits for a request.
+    pub(super) fn is_idle(&self) -> bool {
+        self.serves.load(Ordering::SeqCst) && !self.is_gone() && !Member::is_busy(self.word())
+    }
+
+    pub(super) fn note_file(&self, node: u64) {
+        self.file.store(node, Ordering::Relaxed);
+    }
+
+    pub(super) fn file(&self) -> Option<NodeId> {
+        Some(NodeId(self.file.load(Ordering::Relaxed))).filter(|node| node.0 != 0)
     }
 
     pub(super) fn end(&self) {

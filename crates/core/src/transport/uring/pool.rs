@@ -57,6 +57,23 @@ struct State {
     locks: usize,
 }
 
+impl State {
+    fn admits(&self, wait: Wait, config: &SessionConfig) -> bool {
+        match wait {
+            Wait::Io => self.io < config.blocked_max,
+            Wait::Lock => self.locks < config.lock_waiters_max,
+        }
+    }
+
+    fn count(&mut self, wait: Wait, change: isize) {
+        let count = match wait {
+            Wait::Io => &mut self.io,
+            Wait::Lock => &mut self.locks,
+        };
+        *count = count.saturating_add_signed(change);
+    }
+}
+
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
@@ -95,22 +112,34 @@ impl Pool {
     /// The request, when so many sleep already, or no thread is to be had.
     pub(super) fn take(self: &Arc<Self>, job: Job) -> Result<(), Job> {
         let mut state = self.lock();
-        let full = match job.wait {
-            Wait::Io => state.io >= self.config.blocked_max,
-            Wait::Lock => state.locks >= self.config.lock_waiters_max,
-        };
-        if full || state.idle <= state.jobs.len() && self.spawn().is_err() {
+        let spawns = state.idle <= state.jobs.len();
+        if !state.admits(job.wait, &self.config) || spawns && self.spawn().is_err() {
             return Err(job);
         }
-        match job.wait {
-            Wait::Io => state.io += 1,
-            Wait::Lock => state.locks += 1,
-        }
+        state.count(job.wait, 1);
         state.jobs.push_back(job);
         self.note(&state);
         drop(state);
         self.called.notify_one();
         Ok(())
+    }
+
+    /// Counts a request that will sleep on a thread of its own. False when so many sleep already.
+    pub(super) fn admit(&self, wait: Wait) -> bool {
+        let mut state = self.lock();
+        let admitted = state.admits(wait, &self.config);
+        if admitted {
+            state.count(wait, 1);
+            self.note(&state);
+        }
+        admitted
+    }
+
+    /// It sleeps no more.
+    pub(super) fn dismiss(&self, wait: Wait) {
+        let mut state = self.lock();
+        state.count(wait, -1);
+        self.note(&state);
     }
 
     fn spawn(self: &Arc<Self>) -> io::Result<()> {
@@ -131,13 +160,7 @@ impl Pool {
     fn work(&self) {
         while let Some(mut job) = self.next_job() {
             let length = (self.answer)(&mut job.slot);
-            let mut state = self.lock();
-            match job.wait {
-                Wait::Io => state.io -= 1,
-                Wait::Lock => state.locks -= 1,
-            }
-            self.note(&state);
-            drop(state);
+            self.dismiss(job.wait);
             job.member.give_back(job.slot, length);
         }
     }

@@ -10,11 +10,15 @@ use rustix::thread::CpuSet;
 use std::os::fd::BorrowedFd;
 use thrufs_sys::fuse_ring::{FuseRing, TaskRun};
 
-/// Rings for threads that are put in where all others are stuck, and one to give up with.
-const RESERVE: usize = 5;
+/// Rings for threads that stand in for those that sleep, and one to give up with. A confined process
+/// cannot make any later.
+const RESERVE: usize = 17;
 
 /// Room in a ring for entries that go out together.
-const LINE: u16 = 64;
+const LINE: u16 = 15;
+
+/// Descriptors that everything else has to live on.
+const OTHER_DESCRIPTORS: usize = 64;
 
 /// Most threads that serve queues, unless one is asked to serve fewer than that comes to.
 const THREADS_MAX: usize = 64;
@@ -53,7 +57,13 @@ fn make(
         config.ring.queues_per_thread,
         threads_max(),
     );
-    let count = groups.len() * 2 + RESERVE;
+    // Two descriptors each.
+    let most = descriptors().saturating_sub(OTHER_DESCRIPTORS) / 2;
+    let least = groups.len() * 2 + 1;
+    if most < least {
+        return Err(RingRefusal::NoRing(Errno::MFILE));
+    }
+    let count = (groups.len() * 2 + RESERVE).min(most);
     let rings = make_rings(device, count)?;
     Ok(Prepared { groups, rings })
 }
@@ -78,6 +88,10 @@ fn make_rings(device: BorrowedFd<'_>, count: usize) -> Result<Vec<Ring>, RingRef
 
 /// Each thread costs two descriptors, and its second another two: a quarter of all at most.
 fn threads_max() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
-    usize::try_from(descriptors / 16).map_or(THREADS_MAX, |most| most.clamp(1, THREADS_MAX))
+    (descriptors() / 16).clamp(1, THREADS_MAX)
+}
+
+fn descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.map_or(1 << 20, |limit| usize::try_from(limit).unwrap_or(1 << 20))
 }

@@ -4,12 +4,13 @@
 //! system call for each request when they come one by one, fewer when they come faster. Replies with
 //! much data go out at once, so that their callers go on meanwhile.
 
-use super::Reading;
+use super::kick::{is_about_file, is_answer, kick};
 use super::member::Member;
 use super::pool::Job;
 use super::team::{Ring, Team};
 use super::wait::Patience;
-use crate::dispatch::{FileReply, Message, Outcome, Wait};
+use super::{Reading, message};
+use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
@@ -19,11 +20,14 @@ use rustix::io::Errno as SystemErrno;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thrufs_abi::layout::InHeader;
 use thrufs_sys::fuse_ring::{Desk, Event, QueueIndex, Slot};
+use zerocopy::FromBytes;
 
-/// How many requests of one queue may be carried out elsewhere, by the pool or by the kernel, and be
-/// replaced by memory for others. Beyond, requests wait in the kernel until one comes back.
-const AWAY_MAX: usize = 64;
+/// How many reads of one queue may be with the kernel at once, and be replaced by memory for further
+/// requests. Beyond, requests wait until one comes back. (Those with the pool, which may take for
+/// ever, are always replaced; the pool has its own bounds.)
+const READS_MAX: usize = 64;
 
 /// How long memory stays after a request with much data.
 const KEEP_MEMORY: Duration = Duration::from_secs(1);
@@ -35,6 +39,8 @@ struct Rotation {
     /// In the kernel, or in hand.
     here: usize,
     away: usize,
+    /// Of those that are away: with the kernel.
+    reading: usize,
 }
 
 /// See the module.
@@ -60,6 +66,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
             queue: *queue,
             here: 0,
             away: 0,
+            reading: 0,
         };
         Server {
             connection,
@@ -86,6 +93,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
                 self.add_slot(number)?;
             }
         }
+        self.member.serve();
         Ok(())
     }
 
@@ -145,7 +153,8 @@ impl<'a, F: FileSystem> Server<'a, F> {
                     self.carry_out(slot);
                 }
                 Event::Read(slot, reading, result) => {
-                    self.come_back(slot.queue());
+                    let number = self.come_back(slot.queue());
+                    self.rotations[number].reading -= 1;
                     self.go_on_reading(slot, reading, result);
                 }
                 Event::Woken => self.take_returned(),
@@ -160,20 +169,19 @@ impl<'a, F: FileSystem> Server<'a, F> {
     fn carry_out(&mut self, mut slot: Slot) {
         self.member.take_up();
         self.team.arm();
-        let Desk {
-            header,
-            structure,
-            rest,
-            reply,
-        } = slot.desk();
+        let Desk { header, rest, .. } = slot.desk();
+        if let Ok((header, _)) = InHeader::ref_from_prefix(header) {
+            if is_answer(header) {
+                return self.send(slot, 0);
+            }
+            if is_about_file(header) {
+                self.member.note_file(header.nodeid);
+            }
+        }
         if rest.len() >= LARGE_BYTES {
             self.note_large();
         }
-        let message = Message::Pieces {
-            header,
-            structure,
-            rest,
-        };
+        let (message, reply) = message(&mut slot);
         match self.connection.dispatcher.dispatch(message, reply, false) {
             Outcome::Reply(length) => self.send(slot, length),
             Outcome::Silent => self.send(slot, 0),
@@ -209,6 +217,11 @@ impl<'a, F: FileSystem> Server<'a, F> {
         let result = file_reply.read_into(slot.desk().reply, false);
         if result == Err(Errno::DEFER) {
             bump(&self.connection.dispatcher.metrics().events.deferred);
+            if self.may_sleep(Wait::Io) {
+                let result = file_reply.read_into(slot.desk().reply, true);
+                self.team.pool.dismiss(Wait::Io);
+                return self.finish_reading(slot, &file_reply, result);
+            }
             let reading = Reading {
                 file_reply,
                 filled: 0,
@@ -237,7 +250,11 @@ impl<'a, F: FileSystem> Server<'a, F> {
         let left = reading.file_reply.length() - reading.filled;
         let part = (reading.filled, left);
         match self.ring.read(slot, file.as_fd(), offset, part, reading) {
-            Ok(()) => self.go_away(queue),
+            Ok(()) => {
+                let number = self.rotation(queue);
+                self.rotations[number].reading += 1;
+                self.go_away(number);
+            }
             Err(errno) => self
                 .connection
                 .control
@@ -269,8 +286,30 @@ impl<'a, F: FileSystem> Server<'a, F> {
         self.finish_reading(slot, &reading.file_reply, result);
     }
 
-    /// Gives a request that will sleep to those who may.
-    fn hand_over(&mut self, slot: Slot, wait: Wait) {
+    /// Whether this thread may sleep, because it has no other request, now or soon, and others have
+    /// its queue.
+    fn may_sleep(&self, wait: Wait) -> bool {
+        let alone = match &self.rotations[..] {
+            [only] => only.here == 1 && only.away == 0,
+            _ => false,
+        };
+        if !alone || !self.team.pool.admit(wait) {
+            return false;
+        }
+        let may = self.team.stands_in_for(self.member);
+        if !may {
+            self.team.pool.dismiss(wait);
+        }
+        may
+    }
+
+    /// Carries out a request that will sleep: here, or where others may.
+    fn hand_over(&mut self, mut slot: Slot, wait: Wait) {
+        if self.may_sleep(wait) {
+            let length = self.answer(&mut slot);
+            self.team.pool.dismiss(wait);
+            return self.send(slot, length);
+        }
         let queue = slot.queue();
         let job = Job {
             slot,
@@ -278,29 +317,27 @@ impl<'a, F: FileSystem> Server<'a, F> {
             member: Arc::clone(self.member),
         };
         let Err(Job { mut slot, .. }) = self.team.pool.take(job) else {
-            return self.go_away(queue);
+            let number = self.rotation(queue);
+            return self.go_away(number);
         };
-        let dispatcher = &self.connection.dispatcher;
-        let Desk {
-            header,
-            structure,
-            rest,
-            reply,
-        } = slot.desk();
-        let message = Message::Pieces {
-            header,
-            structure,
-            rest,
-        };
+        let events = &self.connection.dispatcher.metrics().events;
         let length = if wait == Wait::Lock {
             // A queue must not wait for a lock, whose holder may need it to let go.
-            bump(&dispatcher.metrics().events.lock_waiters_refused);
+            bump(&events.lock_waiters_refused);
+            let (message, reply) = message(&mut slot);
+            let dispatcher = &self.connection.dispatcher;
             dispatcher.refuse(message, reply, Errno::ENOLCK)
         } else {
-            bump(&dispatcher.metrics().events.blocked_inline);
-            dispatcher.answer(message, reply)
+            bump(&events.blocked_inline);
+            self.answer(&mut slot)
         };
         self.send(slot, length);
+    }
+
+    /// Carries out a request to its end.
+    fn answer(&self, slot: &mut Slot) -> usize {
+        let (message, reply) = message(slot);
+        self.connection.dispatcher.answer(message, reply)
     }
 
     fn take_returned(&mut self) {
@@ -315,26 +352,49 @@ impl<'a, F: FileSystem> Server<'a, F> {
         self.rotations.iter().position(position).unwrap_or(0)
     }
 
-    /// A slot of `queue` is carried out elsewhere: another takes its place.
-    fn go_away(&mut self, queue: QueueIndex) {
-        let number = self.rotation(queue);
+    /// A slot is carried out elsewhere: another takes its place.
+    fn go_away(&mut self, number: usize) {
         let rotation = &mut self.rotations[number];
         rotation.here -= 1;
         rotation.away += 1;
-        let missing = rotation.here < usize::from(self.team.depth) && rotation.away <= AWAY_MAX;
-        if missing && !self.team.is_ending() {
-            // Without, requests wait until the slot is back.
-            if let Err(error) = self.add_slot(number) {
-                tracing::debug!(%error, "no further memory for requests");
-            }
+        let missing = rotation.here < usize::from(self.team.depth);
+        if !missing || rotation.reading > READS_MAX || self.team.is_ending() {
+            return;
+        }
+        let (last, queue) = (rotation.here == 0, rotation.queue);
+        match self.add_slot(number) {
+            Ok(()) if last => self.kick(queue),
+            Ok(()) => {}
+            // Requests wait until the slot is back.
+            Err(error) => tracing::debug!(%error, "no further memory for requests"),
         }
     }
 
-    fn come_back(&mut self, queue: QueueIndex) {
+    /// Has the kernel hand over what came while there was no memory for it.
+    fn kick(&self, queue: QueueIndex) {
+        let kicked = match self.member.file().or_else(|| self.team.file()) {
+            Some(file) => kick(self.connection.device.as_fd(), file, queue),
+            None => Err(SystemErrno::NOENT),
+        };
+        if let Err(error) = kicked {
+            // Until the next request of this queue, which brings the others along.
+            tracing::debug!(%error, ?queue, "requests may wait for another");
+        }
+    }
+
+    /// As [`kick`](Self::kick), for all queues.
+    pub(super) fn kick_all(&self) {
+        for rotation in &self.rotations {
+            self.kick(rotation.queue);
+        }
+    }
+
+    fn come_back(&mut self, queue: QueueIndex) -> usize {
         let number = self.rotation(queue);
         let rotation = &mut self.rotations[number];
         rotation.here += 1;
         rotation.away -= 1;
+        number
     }
 
     /// The kernel has given up a slot: with the connection, or for a reason that nobody knows yet.

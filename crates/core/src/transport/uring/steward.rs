@@ -149,8 +149,7 @@ impl Steward {
                 continue;
             };
             bump(&self.team.metrics.events.displaced);
-            let (report, _) = std::sync::mpsc::sync_channel(1);
-            if let Err(error) = self.team.add(number, &ward.member.group, ring, report) {
+            if let Err(error) = self.team.add(number, &ward.member.group, ring, None) {
                 tracing::debug!(%error, "no further thread");
             }
         }

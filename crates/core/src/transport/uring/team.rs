@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
+use thrufs_abi::NodeId;
 use thrufs_sys::fuse_ring::FuseRing;
 
 pub(super) type Ring = FuseRing<Reading>;
@@ -111,6 +112,28 @@ impl Team {
 
     pub(super) fn processes(&self) -> Option<BorrowedFd<'_>> {
         self.processes.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether `member` may sleep with its only request: another of its group waits for requests
+    /// meanwhile, or will in a moment.
+    pub(super) fn stands_in_for(self: &Arc<Self>, member: &Arc<Member>) -> bool {
+        let number = member.group_number;
+        let idle = |other: &&Arc<Member>| {
+            other.group_number == number && !Arc::ptr_eq(other, member) && other.is_idle()
+        };
+        let idle = self.lock().members.iter().filter(idle).count();
+        // One is enough until it sleeps as well, which may be at once.
+        let called = idle < 2
+            && self.take_ring().is_some_and(|ring| {
+                let added = self.add(number, &member.group, ring, None);
+                added.is_ok()
+            });
+        idle > 0 || called
+    }
+
+    /// A regular file that somebody asked about.
+    pub(super) fn file(&self) -> Option<NodeId> {
+        self.lock().members.iter().find_map(|member| member.file())
     }
 
     /// Starts a thread for the queues of a group, which tells `report` whether it serves them.

@@ -1,0 +1,90 @@
+//! Has the kernel hand over requests that wait.
+//!
+//! A request that finds no memory on its queue waits, and is handed over with the next reply that is
+//! sent there. New memory alone does not bring it (observed with Linux 6.18). When all requests of a
+//! queue are carried out elsewhere, and may take for ever, no reply is sent; so one has to be made. The
+//! kernel is asked for data that it does not have (`FUSE_NOTIFY_RETRIEVE`): its answer comes as a
+//! request, on the queue of the CPU where the question was asked, and takes a reply. It takes no
+//! lock of an inode, so a thread that serves may ask. It has to be about a regular file that the kernel
+//! knows; one that a request was about just now.
+
+use crate::transport::scheduling;
+use rustix::io::Result;
+use rustix::thread::{sched_getaffinity, sched_getcpu};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thrufs_abi::layout::InHeader;
+use thrufs_abi::{NodeId, Notification, Opcode, Unique};
+use thrufs_sys::fuse_ring::QueueIndex;
+use thrufs_sys::signal::current_thread_id;
+
+/// Numbers that neither the kernel's requests nor the notifier's questions have.
+const KICK: u64 = 1 << 63;
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Asks about `file` on the CPU of `queue`.
+///
+/// # Errors
+///
+/// EINVAL when this thread may not run there or it is no regular file, ENOENT when the kernel does not
+/// know it any more, and those of writing to the device.
+pub(super) fn kick(device: BorrowedFd<'_>, file: NodeId, queue: QueueIndex) -> Result<()> {
+    let question = Notification::Retrieve {
+        unique: Unique(KICK | NEXT.fetch_add(2, Ordering::Relaxed) & (KICK - 1)),
+        node: file,
+        offset: 0,
+        size: 0,
+    };
+    let message = question.encode().unwrap_or_default();
+    let cpu = usize::from(queue.0);
+    if sched_getcpu() == cpu {
+        return rustix::io::write(device, &message).map(drop);
+    }
+    let thread = current_thread_id();
+    let before = sched_getaffinity(None)?;
+    scheduling::move_to(thread, cpu)?;
+    let written = rustix::io::write(device, &message);
+    scheduling::allow(thread, &before)?;
+    written.map(drop)
+}
+
+/// Whether the request with this header is the answer to a kick.
+pub(super) fn is_answer(header: &InHeader) -> bool {
+    header.unique & KICK != 0 && header.opcode == Opcode::NotifyReply.number()
+}
+
+/// Whether the request with this header is about a regular file.
+pub(super) fn is_about_file(header: &InHeader) -> bool {
+    matches!(
+        Opcode::from_u32(header.opcode),
+        Some(Opcode::Open | Opcode::Read | Opcode::Write | Opcode::Fsync | Opcode::Setlkw)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(opcode: Opcode, unique: u64) -> InHeader {
+        InHeader {
+            opcode: opcode.number(),
+            unique,
+            ..InHeader::default()
+        }
+    }
+
+    #[test]
+    fn answers_are_told_from_others() {
+        assert!(is_answer(&header(Opcode::NotifyReply, KICK | 4)));
+        assert!(!is_answer(&header(Opcode::NotifyReply, 4)));
+        assert!(!is_answer(&header(Opcode::Lookup, KICK | 4)));
+    }
+
+    #[test]
+    fn directories_are_of_no_use() {
+        assert!(is_about_file(&header(Opcode::Read, 2)));
+        assert!(!is_about_file(&header(Opcode::Readdir, 2)));
+        assert!(!is_about_file(&header(Opcode::Lookup, 2)));
+    }
+}

@@ -1,0 +1,194 @@
+//! What is particular to io_uring: requests that sleep while others of their CPU go on, and ends.
+#![allow(clippy::unwrap_used)]
+
+mod ground;
+
+use ground::{Mount, Stage, can_mount, eventually, is_mounted, plain};
+use rustix::fs::FlockOperation;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fs::File;
+use std::num::{NonZeroU16, NonZeroUsize};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use thrufs::{Carrier, MountOptions, RingConfig, Session, SessionConfig};
+use thrufs_sys::signal::{current_thread_id, interrupt_thread};
+
+const OVER: thrufs::Transport = thrufs::Transport::Uring;
+
+/// Has the calling thread, and those that it starts, ask from one CPU: their requests share a queue.
+fn stay_on_one_cpu() {
+    let allowed = sched_getaffinity(None).unwrap();
+    let first = (0..CpuSet::MAX_CPU)
+        .find(|cpu| allowed.is_set(*cpu))
+        .unwrap();
+    let mut one = CpuSet::new();
+    one.set(first);
+    sched_setaffinity(None, &one).unwrap();
+}
+
+/// Asks the server something that no cache answers, and says how long that took.
+fn ask(mount: &Mount, number: usize) -> Duration {
+    let start = Instant::now();
+    let missing = mount.path(&format!("missing-{number}"));
+    assert!(std::fs::symlink_metadata(missing).is_err());
+    start.elapsed()
+}
+
+#[test]
+fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
+    let stage = Stage::with(b"content");
+    let Some(mount) = Mount::new(&stage, plain()) else {
+        return;
+    };
+    stay_on_one_cpu();
+    let slow: PathBuf = mount.path("slow");
+    std::thread::scope(|scope| {
+        for number in 1..=5 {
+            let stuck = scope.spawn(|| std::fs::metadata(&slow).unwrap().len());
+            stage.gate.wait_for(number);
+            if number > 1 {
+                // Nobody had expected it, and there were two threads: a third is put in.
+                eventually("help comes", || {
+                    mount.metrics().displaced as usize >= number - 1
+                });
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let took = ask(&mount, number);
+            assert!(took < Duration::from_secs(1), "{number}: {took:?}");
+            assert!(!stuck.is_finished());
+        }
+        stage.gate.open();
+    });
+    assert!(ask(&mount, 99) < Duration::from_secs(1));
+}
+
+#[test]
+fn what_says_that_it_sleeps_leaves_its_queue_at_once() {
+    let stage = Stage::with(b"content");
+    let Some(mount) = Mount::new(&stage, plain()) else {
+        return;
+    };
+    stay_on_one_cpu();
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| std::fs::read(mount.path("held")).unwrap());
+        stage.gate.wait_for(1);
+        for number in 0..100 {
+            ask(&mount, number);
+        }
+        let snapshot = mount.metrics();
+        assert_eq!((snapshot.blocked, snapshot.displaced), (1, 0), "{snapshot}");
+        assert_eq!(snapshot.deferred, 1);
+        stage.gate.open();
+        assert_eq!(held.join().unwrap(), b"content");
+    });
+    eventually("it is back", || mount.metrics().blocked == 0);
+}
+
+#[test]
+fn who_waits_for_a_lock_keeps_nobody_waiting_and_hears_signals() {
+    let stage = Stage::with(b"content");
+    let config = SessionConfig {
+        lock_waiters_max: 8,
+        ..plain()
+    };
+    let Some(mount) = Mount::new(&stage, config) else {
+        return;
+    };
+    stay_on_one_cpu();
+    let lock = || {
+        let file = File::open(mount.path("locked")).unwrap();
+        let (tell, told) = mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            tell.send(current_thread_id()).unwrap();
+            rustix::fs::flock(&file, FlockOperation::LockExclusive)
+        });
+        (waiter, told.recv().unwrap())
+    };
+    let waiters: Vec<_> = (0..8).map(|_| lock()).collect();
+    eventually("all wait", || stage.count("waiting for a lock") == 8);
+    let snapshot = mount.metrics();
+    let levels = (snapshot.lock_waiters, snapshot.blocked);
+    assert_eq!(levels, (8, 0), "{snapshot}");
+    assert!(ask(&mount, 0) < Duration::from_secs(1));
+    let (refused, _) = lock();
+    assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
+    for (waiter, thread) in waiters {
+        eventually("interrupted", || {
+            let _ = interrupt_thread(thread);
+            waiter.is_finished()
+        });
+        assert_eq!(waiter.join().unwrap(), Err(rustix::io::Errno::INTR));
+    }
+    eventually("all have left", || mount.metrics().lock_waiters == 0);
+}
+
+#[test]
+fn threads_serve_as_many_queues_as_they_are_told() {
+    let depth = NonZeroU16::new(3);
+    for queues_per_thread in [1, 2, 1000] {
+        let ring = RingConfig {
+            queues_per_thread: NonZeroUsize::new(queues_per_thread),
+            depth,
+            ..RingConfig::default()
+        };
+        let config = SessionConfig { ring, ..plain() };
+        let stage = Stage::with(b"content");
+        let Some(mount) = Mount::new(&stage, config) else {
+            return;
+        };
+        let handle = mount.session().handle();
+        let Some(Carrier::Uring {
+            threads,
+            queues,
+            depth: 3,
+        }) = handle.carrier()
+        else {
+            panic!("{:?}", handle.carrier());
+        };
+        // Each has a second, because requests of this file system may sleep.
+        let allowed = sched_getaffinity(None).unwrap().count() as usize;
+        assert_eq!(*threads, 2 * allowed.div_ceil(queues_per_thread));
+        assert!(*queues >= allowed);
+        std::thread::scope(|scope| {
+            for client in 0..8 {
+                let mount = &mount;
+                scope.spawn(move || {
+                    for number in 0..200 {
+                        ask(mount, client * 1000 + number);
+                        assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_session_that_is_never_run_ends_its_threads() {
+    let stage = Stage::with(b"content");
+    // Nothing but a look at whether there is a ring to be had.
+    if Mount::new(&stage, plain()).is_none() || !can_mount() {
+        return;
+    }
+    let stage = Stage::with(b"content");
+    let directory = tempfile::tempdir().unwrap();
+    let (device, _) = thrufs::mount::open_device().unwrap();
+    let session = Session::new(ground::Shared(stage), device, plain()).unwrap();
+    std::thread::scope(|scope| {
+        let greeted = scope.spawn(|| session.handshake().map(drop));
+        let options = MountOptions::new("stage");
+        thrufs::mount::mount(session.device(), directory.path(), &options).unwrap();
+        greeted.join().unwrap().unwrap();
+    });
+    assert!(std::fs::read(directory.path().join("plain")).is_ok());
+    let metrics = session.handle();
+    assert!(metrics.metrics().readers > 0);
+    drop(session);
+    assert_eq!(metrics.metrics().readers, 0, "they have left");
+    let dead = std::fs::read_dir(directory.path()).unwrap_err();
+    let over = [libc::ENOTCONN, libc::ECONNABORTED];
+    assert!(over.contains(&dead.raw_os_error().unwrap()), "{dead}");
+    thrufs::mount::unmount(directory.path(), true).unwrap();
+    assert!(!is_mounted(directory.path()));
+}
