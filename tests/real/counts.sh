@@ -1,9 +1,10 @@
 #!/bin/bash
 # Counts instead of times: requests per operation, from the kernel's tracepoint, and system calls
-# per request, from strace. They are exact on a noisy machine, so exceeding them fails.
+# per request, from strace, over /dev/fuse and over io_uring. They are exact on a noisy machine, so
+# exceeding them fails.
 # shellcheck source=tests/real/mount.sh
 source "$(dirname "$0")/mount.sh"
-need gcc strace
+need gcc strace taskset
 
 [[ $SERVE != native ]] || { say "natively there is nothing to count"; exit 0; }
 TRACING=/sys/kernel/tracing
@@ -89,9 +90,10 @@ count_requests() {
 }
 
 # calls OPERATION TURNS PATH: system calls per turn of the server's, into $WORK/calls by name, apart:
-# transport (anything on /dev/fuse, and waiting), credentials, file system. Prints the last, ×100.
+# transport (anything on /dev/fuse, rings, and waiting), credentials, file system. Prints the last,
+# ×100. CLIENTS (1) of them run at once, all on the CPU that PIN names, if it does.
 calls() {
-    local pid tracer turn
+    local pid tracer turn client clients=${CLIENTS:-1} running=()
     pid=$(server_pid "$WORK/mnt")
     strace -f -y -qq -o "$WORK/strace" -p "$pid" 2>"$WORK/strace-error" &
     tracer=$!
@@ -101,23 +103,29 @@ calls() {
     done
     ((turn < 100)) || { cat "$WORK/strace-error" >&2; fail "strace does not attach to the server"; }
     sleep 0.3
-    # The client's switch, here: a mark in strace's own output is the position in the file.
-    mkfifo "$WORK/switch-$turn-$1" 2>/dev/null || true
+    # The client's switch switches nothing here.
     : >"$WORK/switch"
-    "$WORK/client" "$WORK/switch" "$1" "$2" "$3" || fail "the client's $1 failed"
+    for ((client = 0; client < clients; client++)); do
+        ${PIN:+taskset -c "$PIN"} "$WORK/client" "$WORK/switch" "$1" "$2" "$3" &
+        running+=($!)
+    done
+    for client in "${running[@]}"; do
+        wait "$client" || fail "the client's $1 failed"
+    done
     sleep 0.2
     kill -INT "$tracer"
     wait "$tracer" || true
     # What came before the warm-up is done with is little against the turns, and rounded away.
-    awk -v turns="$2" -v steward="$(steward "$pid")" '
+    awk -v turns="$(($2 * clients))" -v stewards="$(stewards "$pid")" '
+        BEGIN { split(stewards, list, " "); for (at in list) is_steward[list[at]] = 1 }
         { thread = $1; sub(/^[0-9]+ +/, "") }
         /^<\.\.\. / || /^[-+]/ || !/^[a-z_0-9]+\(/ { next }
         {
             name = $0; sub(/\(.*/, "", name)
             class = "file system"
-            # It looks after readers and their callers, every 2 ms and not for each request.
-            if (thread == steward) class = "steward"
-            else if ($0 ~ /^[a-z_0-9]+\([0-9]+<\/dev\/fuse>/ || name ~ /^(futex|epoll_wait|epoll_pwait2?|ppoll|poll|restart_syscall|sched_yield|rt_sig.*|madvise|clock_nanosleep|clock_gettime)$/)
+            # They look after threads and their callers, every 2 ms and not for each request.
+            if (thread in is_steward) class = "steward"
+            else if ($0 ~ /^[a-z_0-9]+\([0-9]+<\/dev\/fuse>/ || name ~ /^(io_uring_enter|futex|epoll_wait|epoll_pwait2?|ppoll|poll|restart_syscall|sched_yield|rt_sig.*|madvise|clock_nanosleep|clock_gettime)$/)
                 class = "transport"
             else if (name ~ /^(setfsuid|setfsgid|setresuid|setresgid|setuid|setgid|setgroups|capset|capget|prctl|umask|setfsuid32|setfsgid32)$/)
                 class = "credentials"
@@ -129,13 +137,14 @@ calls() {
     awk -F'\t' '$1 == "file system" { n += $3 } END { printf "%d\n", n * 100 + 0.5 }' "$WORK/calls"
 }
 
-# steward PID: the thread of the transport that looks after the others.
-steward() {
-    local thread
+# stewards PID: the threads of the transports that look after the others.
+stewards() {
+    local thread found=()
     for thread in "/proc/$1/task/"*; do
-        [[ $(<"$thread/comm") != thrufs-steward ]] || { basename "$thread"; return; }
+        [[ $(<"$thread/comm") != thrufs-steward ]] || found+=("$(basename "$thread")")
     done
-    fail "the server has no thread of the name thrufs-steward"
+    ((${#found[@]} > 0)) || fail "the server has no thread of the name thrufs-steward"
+    echo "${found[*]}"
 }
 
 # at_most WHAT HUNDREDTHS BOUND
@@ -174,6 +183,79 @@ count_calls() {
     unserve "$WORK/mnt"
 }
 
+# entered: how often a turn went into a ring, ×100. Nothing else of the transport may have happened.
+entered() {
+    awk -F'\t' '$1 == "transport" && $2 == "io_uring_enter" { n = $3 } END { printf "%d", n * 100 + 0.5 }' "$WORK/calls"
+}
+
+# one_enter_each WHAT REQUESTS: so many requests made a turn, and each one io_uring_enter.
+one_enter_each() {
+    local others times
+    times=$(entered)
+    others=$(awk -F'\t' '$1 == "transport" && $2 != "io_uring_enter" && $3 >= 0.05 { printf "%s %s  ", $3, $2 }' "$WORK/calls")
+    ((times >= $2 * 100 - 10 && times <= $2 * 100 + 10)) ||
+        exceeded "$1: $((times / 100)).$((times % 100)) io_uring_enter for $2 requests"
+    [[ -z $others ]] || exceeded "$1: calls of the transport besides io_uring_enter: $others"
+    say "rings: $1: $(printf '%d.%02d' $((times / 100)) $((times % 100))) io_uring_enter for $2 requests"
+}
+
+# busiest_ring_thread PID: of the threads that serve rings, the one that has run longest since the
+# last time, and the CPU where it was last.
+busiest_ring_thread() {
+    local thread stat
+    for thread in "/proc/$1/task/"*; do
+        [[ $(<"$thread/comm") == thrufs-ring* ]] || continue
+        stat=$(<"$thread/stat")
+        # The fields behind the name, which is in parentheses: the third is the first.
+        echo "$(cut -d' ' -f1 "$thread/schedstat") $(basename "$thread") $(cut -d' ' -f37 <<<"${stat##*) }")"
+    done | LC_ALL=C sort -k2 >"$WORK/ring-threads"
+    touch "$WORK/ring-threads-before"
+    LC_ALL=C join -1 2 -2 2 -o 2.1,1.1,2.2,2.3 "$WORK/ring-threads-before" "$WORK/ring-threads" |
+        awk '{ ran = $1 - $2; if (ran > most) { most = ran; at = $3 " " $4 } } END { print at }'
+    mv "$WORK/ring-threads" "$WORK/ring-threads-before"
+}
+
+# A caller that stays on its CPU is served there.
+count_places() {
+    local cpu pid found
+    pid=$(server_pid "$WORK/mnt")
+    : >"$WORK/switch"
+    for cpu in $(taskset -cp $$ | sed 's/.*: //' | tr , '\n' | awk -F- '{ for (n = $1; n <= $NF; n++) print n }'); do
+        busiest_ring_thread "$pid" >/dev/null
+        taskset -c "$cpu" "$WORK/client" "$WORK/switch" stat 3000 "$WORK/mnt/file" || fail "the client's stat failed"
+        found=$(busiest_ring_thread "$pid")
+        [[ ${found#* } == "$cpu" ]] || exceeded "a caller on CPU $cpu was served on CPU ${found#* } (thread ${found% *})"
+        say "rings: a caller on CPU $cpu was served on CPU ${found#* }"
+    done
+}
+
+count_rings() {
+    local depth times cpu requests=2
+    cpu=$(taskset -cp $$ | sed -E 's/.*: ([0-9]+).*/\1/')
+    local timeouts=allow_other,transport=uring,entry_timeout=3600,attr_timeout=0
+    # A stat here is two GETATTR: of the root and of the file. An open and close are OPEN and RELEASE.
+    serve "$WORK/fast/served" "$WORK/mnt" "$timeouts,ring_depth=1"
+    calls stat 1000 "$WORK/mnt/file" >/dev/null
+    one_enter_each "stat, depth 1" $requests
+    CLIENTS=4 PIN=$cpu calls stat 500 "$WORK/mnt/file" >/dev/null
+    one_enter_each "stat by four on one CPU, depth 1" $requests
+    count_places
+    unserve "$WORK/mnt"
+
+    serve "$WORK/fast/served" "$WORK/mnt" allow_other,transport=uring,entry_timeout=3600,attr_timeout=3600,ring_depth=1
+    calls open 1000 "$WORK/mnt/file" >/dev/null
+    one_enter_each "open and close, depth 1" 2
+    unserve "$WORK/mnt"
+
+    serve "$WORK/fast/served" "$WORK/mnt" "$timeouts,ring_depth=8"
+    CLIENTS=4 PIN=$cpu calls stat 500 "$WORK/mnt/file" >/dev/null
+    times=$(entered)
+    ((times <= requests * 70)) ||
+        exceeded "four callers on one CPU, depth 8: $((times / 100)).$((times % 100)) io_uring_enter for $requests requests"
+    say "rings: stat by four on one CPU, depth 8: $(printf '%d.%02d' $((times / 100)) $((times % 100))) io_uring_enter for $requests requests"
+    unserve "$WORK/mnt"
+}
+
 lower "$WORK/lower" 1G
 mkdir -p "$WORK/lower/served/dir"
 head -c 4M /dev/urandom >"$WORK/lower/served/dir/file"
@@ -184,4 +266,12 @@ ln -s file "$WORK/lower/served/dir/link"
 count_requests allow_other,cache=auto,entry_timeout=3600,attr_timeout=3600
 count_requests allow_other,cache=always
 count_calls
+if [[ -e /sys/module/fuse/parameters/enable_uring ]]; then
+    LOWER=tmpfs lower "$WORK/fast" 64M
+    mkdir "$WORK/fast/served"
+    echo text >"$WORK/fast/served/file"
+    count_rings
+else
+    say "NOT COUNTED: rings: this kernel has no FUSE over io_uring" >&2
+fi
 ((EXCEEDED == 0)) || fail "$EXCEEDED counts exceeded"

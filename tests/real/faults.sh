@@ -84,8 +84,11 @@ in_background() {
         return
     fi
     SERVER_LOG[$2]=$WORK/log-$(basename "$2")
-    "$THRUFS" mount -o "allow_other,log_file=${SERVER_LOG[$2]}" "$1" "$2" </dev/null || fail "thrufs mount: exit status $?"
+    local options
+    options=$(all_options "allow_other,log_file=${SERVER_LOG[$2]}")
+    "$THRUFS" mount -o "$options" "$1" "$2" </dev/null || fail "thrufs mount: exit status $?"
     mountpoint -q "$2" || fail "thrufs mount returned before there was a mount"
+    comes_by "$2" "$options"
 }
 
 # mounted POINT: by the table of mounts, asking no file system.

@@ -5,6 +5,7 @@
 #   TOOLS    where fsx and pjdfstest are (default: found through PATH)
 #   SERVE    `thrufs` (default), or `native`: a bind mount instead, to try the script itself
 #   OPTIONS  more mount options for every `serve`, comma separated
+#   TRANSPORT  `dev` (default) or `uring`: how requests come where options do not say it
 #   LOWER    `ext4` (default), `xfs`, `btrfs` or `tmpfs`: what `lower` makes
 #
 # A script that has something of its own to take down defines `tear_down`; it sets no trap.
@@ -15,6 +16,7 @@ shopt -s inherit_errexit
 
 NAME=$(basename "$0" .sh)
 SERVE=${SERVE:-thrufs}
+TRANSPORT=${TRANSPORT:-dev}
 LOWER=${LOWER:-ext4}
 PROJECT=${PROJECT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
 if [[ $SERVE == thrufs ]]; then
@@ -96,11 +98,30 @@ lower() {
     rmdir "$directory/lost+found" 2>/dev/null || true
 }
 
+# all_options OPTIONS: with those for every mount, and the transport.
+all_options() {
+    local options=$1${OPTIONS:+,$OPTIONS}
+    [[ $options == *transport=* ]] || options=$options,transport=$TRANSPORT
+    echo "$options"
+}
+
+# has_ring MOUNTPOINT: whether requests come by io_uring.
+has_ring() { find "/proc/$(server_pid "$1")/fd" -lname 'anon_inode:\[io_uring\]' | grep -q .; }
+
+# comes_by MOUNTPOINT OPTIONS: fails unless requests come as the options say. A server that may not
+# use io_uring serves all the same.
+comes_by() {
+    case $2 in
+        *transport=uring*) has_ring "$1" || fail "requests to $1 do not come by io_uring (cargo xtask setup)" ;;
+        *) ! has_ring "$1" || fail "requests to $1 come by io_uring" ;;
+    esac
+}
+
 # serve SOURCE MOUNTPOINT [OPTIONS]: mounts, and returns once the mount answers. SERVE_WITH may
 # hold a command to start the server with, such as `prlimit --nofile=1024`.
 serve() {
-    local source=$1 point=$2 options=${3:-allow_other}
-    [[ -z ${OPTIONS:-} ]] || options=$options,$OPTIONS
+    local source=$1 point=$2 options
+    options=$(all_options "${3:-allow_other}")
     mkdir -p "$point"
     if [[ $SERVE == native ]]; then
         mount --bind "$source" "$point"
@@ -116,6 +137,7 @@ serve() {
     local turn
     for ((turn = 0; turn < 200; turn++)); do
         if mountpoint -q "$point" && stat "$point" >/dev/null 2>&1; then
+            comes_by "$point" "$options"
             return
         fi
         kill -0 "${SERVER_PID[$point]}" 2>/dev/null || fail "the server ended before it mounted"

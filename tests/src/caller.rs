@@ -6,12 +6,14 @@
 //! `thrufs-test-helper`.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Gid, Pid, Signal, Uid};
 
@@ -84,7 +86,9 @@ impl Caller {
 /// How long another process may take for a line that is due.
 const LINE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running `thrufs-test-helper`: another process. Killed when dropped.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A running helper program: another process. Killed when dropped.
 pub struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -95,7 +99,13 @@ impl Process {
     /// Starts the helper program with `args`; its own documentation lists the commands.
     #[track_caller]
     pub fn start<S: AsRef<OsStr>>(args: &[S]) -> Self {
-        let mut child = Command::new(programs::test_helper())
+        Self::start_program(&programs::test_helper(), args)
+    }
+
+    /// Starts another of this crate's programs.
+    #[track_caller]
+    pub fn start_program<S: AsRef<OsStr>>(program: &Path, args: &[S]) -> Self {
+        let mut child = Command::new(program)
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -133,6 +143,32 @@ impl Process {
     /// The next line, if one comes within `timeout`.
     pub fn line_within(&self, timeout: Duration) -> Option<String> {
         self.lines.recv_timeout(timeout).ok()
+    }
+
+    /// All lines that it has printed since the last one that was asked for.
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
+    /// Whether it has ended, at the latest after `timeout`. Its last lines can be read then.
+    pub fn is_ended_within(&mut self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        while Instant::now() < deadline {
+            if self.child.try_wait().unwrap().is_some() {
+                return true;
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        false
+    }
+
+    /// What the kernel says of where it is, for the report of a process that is stuck.
+    pub fn place(&self) -> String {
+        let place = |file: &str| {
+            let path = format!("/proc/{}/{file}", self.child.id());
+            fs::read_to_string(path).unwrap_or_default()
+        };
+        format!("{}{}", place("stack"), place("syscall"))
     }
 
     /// Sends it a signal.

@@ -12,12 +12,17 @@
 // The whole crate is tests: a failed step must stop the case, and the panic is its report.
 #![allow(clippy::unwrap_used)]
 
+pub mod acknowledged;
 pub mod caller;
 pub mod compare;
+pub mod connection;
 pub mod fence;
 pub mod lower;
+pub mod machine;
 pub mod mounted;
 pub mod posix;
 pub mod programs;
+pub mod server;
 pub mod suite;
+pub mod transport;
 pub mod tree;

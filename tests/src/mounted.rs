@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::lower::{Ground, Lower};
 use crate::programs;
+use crate::transport;
 use crate::tree::Tree;
 
 /// `f_type` of a FUSE file system, `FUSE_SUPER_MAGIC` in `linux/magic.h`.
@@ -62,7 +63,8 @@ pub fn must_skip(test: &str) -> bool {
 
 impl Mounted {
     /// Mounts a fresh directory with `options` (as after `-o`, without the `allow_other` that is
-    /// always added, because cases act as several users).
+    /// always added, because cases act as several users). Requests come by `/dev/fuse` unless they
+    /// say `transport=uring`; that they come as they shall is made sure of.
     ///
     /// # Panics
     ///
@@ -85,7 +87,8 @@ impl Mounted {
         let ground = Ground::prepare(lower)?;
         let log = ground.base().join("server.log");
         let log_file = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        let options = with_all_users(options);
+        let options = transport::named(&with_all_users(options));
+        let _switch = transport::hold_switch(&options)?;
         let child = Command::new(&program)
             .args(["mount", "-f", "-o", &options])
             .args([ground.source(), ground.mnt()])
@@ -101,12 +104,13 @@ impl Mounted {
             stopped: false,
             ground,
         };
-        mounted.wait_until_it_answers().map_err(|error| {
-            format!(
-                "`thrufs mount -f -o {options}`: {error}\n{}",
-                mounted.log_text()
-            )
-        })?;
+        mounted
+            .wait_until_it_answers()
+            .and_then(|()| transport::prove(&options, mounted.server_pid))
+            .map_err(|error| {
+                let log = mounted.log_text();
+                format!("`thrufs mount -f -o {options}`: {error}\n{log}")
+            })?;
         Ok(mounted)
     }
 
@@ -128,6 +132,16 @@ impl Mounted {
     /// The server's process id.
     pub fn server_pid(&self) -> u32 {
         self.server_pid
+    }
+
+    /// The process id of its worker, which answers requests.
+    ///
+    /// # Panics
+    ///
+    /// If it has none.
+    #[track_caller]
+    pub fn worker_pid(&self) -> u32 {
+        transport::worker_of(self.server_pid).expect("a worker")
     }
 
     /// What the server has written so far.
@@ -206,22 +220,31 @@ impl Mounted {
         Err(format!("nothing was mounted within {START_TIMEOUT:?}"))
     }
 
-    /// A call into a mount that never answers cannot be given up, so another thread makes it.
     fn wait_for_statfs(&self, deadline: Instant) -> Result<(), String> {
-        let (sender, receiver) = mpsc::channel();
-        let mnt = self.mnt().to_owned();
-        thread::spawn(move || sender.send(rustix::fs::statfs(&mnt).map(|statfs| statfs.f_type)));
-        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Ok(FUSE_SUPER_MAGIC)) => Ok(()),
-            Ok(Ok(other)) => Err(format!("statfs shows type {other:#x}, not FUSE")),
-            Ok(Err(error)) => Err(format!("statfs of the mount: {error}")),
-            Err(_) => {
-                self.abort();
-                Err(format!(
-                    "mounted, but did not answer within {START_TIMEOUT:?}"
-                ))
-            }
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        let answered = answers_within(self.mnt(), timeout);
+        if answered.is_err() {
+            self.abort();
         }
+        answered
+    }
+}
+
+/// Whether a FUSE file system at `mnt` answers in time. A call into a mount that never answers cannot
+/// be given up, so another thread makes it.
+///
+/// # Errors
+///
+/// As text.
+pub fn answers_within(mnt: &Path, timeout: Duration) -> Result<(), String> {
+    let (sender, receiver) = mpsc::channel();
+    let path = mnt.to_owned();
+    thread::spawn(move || sender.send(rustix::fs::statfs(&path).map(|statfs| statfs.f_type)));
+    match receiver.recv_timeout(timeout) {
+        Ok(Ok(FUSE_SUPER_MAGIC)) => Ok(()),
+        Ok(Ok(other)) => Err(format!("statfs shows type {other:#x}, not FUSE")),
+        Ok(Err(error)) => Err(format!("statfs of the mount: {error}")),
+        Err(_) => Err(format!("mounted, but did not answer within {timeout:?}")),
     }
 }
 
@@ -278,7 +301,7 @@ fn signal(pid: u32, signal: Signal) {
 }
 
 /// Whether something is mounted on `dir`, from the mount table: asking the mount itself could hang.
-fn is_mounted(dir: &Path) -> bool {
+pub fn is_mounted(dir: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     // Temporary directories have no characters that the table escapes.
     table.lines().any(|line| {

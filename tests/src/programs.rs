@@ -32,6 +32,11 @@ pub fn test_helper() -> PathBuf {
     built("thrufs-test-helper").expect("cargo builds thrufs-test-helper with the tests")
 }
 
+/// The slow file system of this crate, built as well.
+pub fn slow_files() -> PathBuf {
+    built("thrufs-slow-files").expect("cargo builds thrufs-slow-files with the tests")
+}
+
 /// A program of this workspace. A test runs from `target/PROFILE/deps/`, a binary from
 /// `target/PROFILE/`.
 fn built(name: &str) -> Option<PathBuf> {

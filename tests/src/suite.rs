@@ -16,6 +16,7 @@ use crate::fence::umask::private_umask;
 use crate::lower::Lower;
 use crate::mounted::Mounted;
 use crate::posix::{self, Case, Env, Setting};
+use crate::transport::Transport;
 use crate::tree::{Native, Tree};
 
 /// A case that takes longer hangs: the tree is then aborted so that the run goes on.
@@ -170,9 +171,9 @@ pub fn native_settings() -> Vec<Setting> {
     }))
 }
 
-/// The grounds of the run through the mount: `options` on tmpfs and on ext4, the defaults on the
-/// others.
-pub fn mount_settings(options: &[&'static str]) -> Vec<Setting> {
+/// The grounds of the run through the mount: `options` on tmpfs and on ext4, `tmpfs_options` on tmpfs
+/// alone, the defaults on the others.
+pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) -> Vec<Setting> {
     let with = |lower, options| Setting {
         lower,
         options: Some(options),
@@ -182,14 +183,26 @@ pub fn mount_settings(options: &[&'static str]) -> Vec<Setting> {
         let settings = options.iter().map(move |options| with(lower, options));
         settings.collect::<Vec<_>>()
     });
-    known(main.chain(OTHERS.map(|lower| with(lower, ""))))
+    let tmpfs = tmpfs_options.iter();
+    let tmpfs = tmpfs.map(|options| with(Lower::Tmpfs, options));
+    known(main.chain(tmpfs).chain(OTHERS.map(|lower| with(lower, ""))))
 }
 
-/// Those whose file system this kernel has; says which it has not.
+/// Those whose file system and transport this kernel has; says which it has not.
 fn known(settings: impl Iterator<Item = Setting>) -> Vec<Setting> {
-    let (known, unknown): (Vec<_>, Vec<_>) = settings.partition(|setting| setting.lower.is_known());
-    for setting in unknown {
-        eprintln!("SKIPPED {}: not in this kernel", setting.name());
+    let mut known = Vec::new();
+    for setting in settings {
+        match is_missing(&setting) {
+            Some(reason) => eprintln!("SKIPPED {}: {reason}", setting.name()),
+            None => known.push(setting),
+        }
     }
     known
+}
+
+fn is_missing(setting: &Setting) -> Option<String> {
+    if !setting.lower.is_known() {
+        return Some("not in this kernel".to_owned());
+    }
+    Transport::of(setting.options?).is_missing()
 }

@@ -1,5 +1,6 @@
 //! What is changed beneath a mount is seen through it, as soon as the cache mode promises: at once
 //! with `cache=never`, within the timeout of one second by default, and at the next open for data.
+//! Over each transport.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -12,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{CWD, XattrFlags};
-use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::mounted::Mounted;
+use thrufs_tests::transport::{Transport, over_each};
 
 /// The default timeout of a second, and a little for the clock ticks of the kernel.
 const TIMEOUT: Duration = Duration::from_millis(1100);
@@ -246,24 +248,27 @@ fn see_all_changes(options: &str, delay: Duration) {
 
 #[test]
 fn never_sees_changes_at_once() {
-    if !must_skip("never_sees_changes_at_once") {
-        see_all_changes("cache=never", Duration::ZERO);
-    }
+    over_each("never_sees_changes_at_once", |transport| {
+        see_all_changes(&transport.with("cache=never"), Duration::ZERO);
+    });
 }
 
 #[test]
 fn auto_sees_changes_within_its_timeout() {
-    if !must_skip("auto_sees_changes_within_its_timeout") {
-        see_all_changes("", TIMEOUT);
-    }
+    over_each("auto_sees_changes_within_its_timeout", |transport| {
+        see_all_changes(&transport.with(""), TIMEOUT);
+    });
 }
 
 #[test]
 fn auto_with_timeouts_of_zero_sees_changes_at_once() {
-    if !must_skip("auto_with_timeouts_of_zero_sees_changes_at_once") {
-        let options = "entry_timeout=0,attr_timeout=0,negative_timeout=0";
-        see_all_changes(options, Duration::ZERO);
-    }
+    over_each(
+        "auto_with_timeouts_of_zero_sees_changes_at_once",
+        |transport| {
+            let options = "entry_timeout=0,attr_timeout=0,negative_timeout=0";
+            see_all_changes(&transport.with(options), Duration::ZERO);
+        },
+    );
 }
 
 /// A reader has the file open, and so its pages cached, while somebody else changes it.
@@ -300,32 +305,33 @@ fn reopen_after_a_change(options: &str, delay: Duration) {
 
 #[test]
 fn never_reads_new_data_after_an_open() {
-    if !must_skip("never_reads_new_data_after_an_open") {
-        reopen_after_a_change("cache=never", Duration::ZERO);
-    }
+    over_each("never_reads_new_data_after_an_open", |transport| {
+        reopen_after_a_change(&transport.with("cache=never"), Duration::ZERO);
+    });
 }
 
 #[test]
 fn auto_reads_new_data_after_an_open() {
-    if !must_skip("auto_reads_new_data_after_an_open") {
-        reopen_after_a_change("", TIMEOUT);
-    }
+    over_each("auto_reads_new_data_after_an_open", |transport| {
+        reopen_after_a_change(&transport.with(""), TIMEOUT);
+    });
 }
 
 #[test]
 fn auto_reads_new_data_after_an_open_at_once() {
-    if !must_skip("auto_reads_new_data_after_an_open_at_once") {
-        reopen_after_a_change("", Duration::ZERO);
-    }
+    over_each("auto_reads_new_data_after_an_open_at_once", |transport| {
+        reopen_after_a_change(&transport.with(""), Duration::ZERO);
+    });
 }
 
 /// Links beneath: the count is an attribute of the other name too.
 #[test]
 fn auto_sees_a_link_made_beneath() {
-    if must_skip("auto_sees_a_link_made_beneath") {
-        return;
-    }
-    let mut mounted = Mounted::start("");
+    over_each("auto_sees_a_link_made_beneath", see_a_link_made_beneath);
+}
+
+fn see_a_link_made_beneath(transport: Transport) {
+    let mut mounted = Mounted::start(&transport.to_string());
     let (source, through) = (mounted.source().to_owned(), mounted.mnt().to_owned());
     fs::write(source.join("one"), b"x").unwrap();
     assert_eq!(fs::metadata(through.join("one")).unwrap().nlink(), 1);

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, XattrFlags};
 use thrufs_tests::compare::{differences, snapshot};
-use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::mounted::Mounted;
+use thrufs_tests::transport::over_each;
 
 const SECRET: &[u8] = b"the secret outside";
 
@@ -254,14 +255,16 @@ fn no_way_out(options: &str) {
 
 #[test]
 fn a_swapped_directory_leads_nowhere_with_cache_never() {
-    if !must_skip("a_swapped_directory_leads_nowhere_with_cache_never") {
-        no_way_out("cache=never");
-    }
+    over_each(
+        "a_swapped_directory_leads_nowhere_with_cache_never",
+        |transport| no_way_out(&transport.with("cache=never")),
+    );
 }
 
 #[test]
 fn a_swapped_directory_leads_nowhere_by_default() {
-    if !must_skip("a_swapped_directory_leads_nowhere_by_default") {
-        no_way_out("");
-    }
+    over_each(
+        "a_swapped_directory_leads_nowhere_by_default",
+        |transport| no_way_out(&transport.with("")),
+    );
 }

@@ -1,197 +1,31 @@
 //! The ends of a mount, good and bad: killed servers, killed clients, a source that vanishes, a
-//! full disk, too few descriptors. And file handles that outlive what the kernel remembers.
+//! full disk, too few descriptors. And file handles that outlive what the kernel remembers. Over each
+//! transport.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
 use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FallocateFlags};
 use rustix::mount::UnmountFlags;
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use thrufs_sys::handle::{FileHandleBuf, name_to_handle, open_by_handle};
+use thrufs_tests::acknowledged::{check_blocks, write_and_sync};
 use thrufs_tests::caller::Process;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::must_skip;
-use thrufs_tests::programs;
+use thrufs_tests::mounted::is_mounted;
+use thrufs_tests::server::{END_TIMEOUT, START_TIMEOUT, Server, is_unmounted_within, kill_process};
+use thrufs_tests::transport::over_each;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-const START_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A server on a ground that outlives it, so that another can follow.
-struct Server {
-    child: Child,
-    mnt: PathBuf,
-    log: PathBuf,
-}
-
-impl Server {
-    /// Mounts the ground. `files_max` is the limit of open files, soft and hard.
-    fn start(ground: &Ground, options: &str, files_max: Option<u32>) -> Self {
-        let options = format!(
-            "allow_other{}{options}",
-            if options.is_empty() { "" } else { "," }
-        );
-        let log = ground.base().join("server.log");
-        let log_file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&log)
-            .unwrap();
-        let limit = files_max
-            .map(|max| format!("ulimit -n {max} && "))
-            .unwrap_or_default();
-        let child = Command::new("sh")
-            .args(["-c", &format!("{limit}exec \"$@\""), "sh"])
-            .arg(programs::thrufs().unwrap())
-            .args(["mount", "-f", "-o", &options])
-            .args([ground.source(), ground.mnt()])
-            .stdin(Stdio::null())
-            .stdout(log_file.try_clone().unwrap())
-            .stderr(log_file)
-            .spawn()
-            .unwrap();
-        let mut server = Self {
-            child,
-            mnt: ground.mnt().to_owned(),
-            log,
-        };
-        let deadline = Instant::now() + START_TIMEOUT;
-        while !is_mounted(&server.mnt) {
-            let ended = server.child.try_wait().unwrap();
-            assert!(
-                ended.is_none() && Instant::now() < deadline,
-                "no mount, ended: {ended:?}"
-            );
-            thread::sleep(POLL_INTERVAL);
-        }
-        fs::metadata(&server.mnt).unwrap();
-        server
-    }
-
-    fn signal(&self, signal: Signal) {
-        rustix::process::kill_process(pid_of(self.child.id()), signal).unwrap();
-    }
-
-    /// Waits for the end of the process.
-    fn ended_within(&mut self, timeout: Duration) -> Option<ExitStatus> {
-        let deadline = Instant::now() + timeout;
-        while Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return Some(status);
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
-        None
-    }
-
-    /// Ends it with SIGTERM: in time, without an error, and without a mount left.
-    #[track_caller]
-    fn stop(mut self) {
-        self.signal(Signal::TERM);
-        let status = self
-            .ended_within(Duration::from_secs(12))
-            .expect("it ends within 12 s");
-        assert!(status.success(), "{status}");
-        assert!(!is_mounted(&self.mnt), "the mount is gone");
-    }
-
-    /// The processes that serve: the one that was started and what it started.
-    fn processes(&self) -> Vec<u32> {
-        let first = self.child.id();
-        let path = format!("/proc/{first}/task/{first}/children");
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let children = text.split_whitespace().map(|pid| pid.parse().unwrap());
-        std::iter::once(first).chain(children).collect()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!(
-                "--- server log ---\n{}",
-                fs::read_to_string(&self.log).unwrap_or_default()
-            );
-        }
-        if let Ok(None) = self.child.try_wait() {
-            let _ = rustix::process::kill_process(pid_of(self.child.id()), Signal::TERM);
-            if self.ended_within(Duration::from_secs(12)).is_none() {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-            }
-        }
-        if is_mounted(&self.mnt) {
-            let _ = rustix::mount::unmount(&self.mnt, UnmountFlags::DETACH);
-        }
-    }
-}
-
-fn pid_of(pid: u32) -> Pid {
-    Pid::from_raw(pid.try_into().unwrap()).unwrap()
-}
-
-fn is_mounted(dir: &Path) -> bool {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table.lines().any(|line| {
-        line.split(' ')
-            .nth(4)
-            .is_some_and(|path| Path::new(path) == dir)
-    })
-}
-
-fn wait_until_unmounted(mnt: &Path, timeout: Duration) -> bool {
-    let deadline = Instant::now() + timeout;
-    while Instant::now() < deadline {
-        if !is_mounted(mnt) {
-            return true;
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
-    false
-}
-
-/// Writes numbered blocks, each synced before it counts as acknowledged, until an error.
-fn write_and_sync(path: &Path, acknowledged: &AtomicU64) -> io::Error {
-    let write = || -> io::Result<()> {
-        let file = File::create(path)?;
-        for at in 0.. {
-            file.write_all_at(&block(at), at * BLOCK)?;
-            file.sync_all()?;
-            acknowledged.store(at + 1, Ordering::SeqCst);
-        }
-        Ok(())
-    };
-    write().expect_err("it goes on until an error")
-}
-
-const BLOCK: u64 = 16_384;
-
-fn block(number: u64) -> Vec<u8> {
-    number.to_le_bytes().repeat((BLOCK / 8) as usize)
-}
-
-fn check_blocks(path: &Path, count: u64) {
-    let file = File::open(path).unwrap();
-    let mut found = vec![0; BLOCK as usize];
-    for number in 0..count {
-        file.read_exact_at(&mut found, number * BLOCK).unwrap();
-        assert!(
-            found == block(number),
-            "acknowledged block {number} of {count} is damaged"
-        );
-    }
-}
 
 /// Which of the server's processes is killed.
 #[derive(Clone, Copy, Debug)]
@@ -200,25 +34,29 @@ enum Victim {
     Worker,
 }
 
+/// Where others see how much is acknowledged.
+fn store(acknowledged: &AtomicU64) -> impl FnMut(u64) {
+    |count| acknowledged.store(count, Ordering::SeqCst)
+}
+
 fn killed_while_writing(victim: Victim, options: &str) {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let mut server = Server::start(&ground, options, None);
     let acknowledged = AtomicU64::new(0);
     let path = ground.mnt().join("file");
     let error = thread::scope(|scope| {
-        let writer = scope.spawn(|| write_and_sync(&path, &acknowledged));
+        let writer = scope.spawn(|| write_and_sync(&path, store(&acknowledged)));
         let deadline = Instant::now() + START_TIMEOUT;
         while acknowledged.load(Ordering::SeqCst) < 20 && !writer.is_finished() {
             assert!(Instant::now() < deadline, "the writer is stuck");
             thread::sleep(POLL_INTERVAL);
         }
-        let processes = server.processes();
         let pid = match victim {
-            Victim::Supervisor => processes[0],
-            Victim::Worker => *processes.get(1).expect("a worker of its own"),
+            Victim::Supervisor => server.pid(),
+            Victim::Worker => server.worker(),
         };
-        rustix::process::kill_process(pid_of(pid), Signal::KILL).unwrap();
-        let unmounted = wait_until_unmounted(ground.mnt(), Duration::from_secs(2));
+        kill_process(pid, Signal::KILL);
+        let unmounted = is_unmounted_within(ground.mnt(), Duration::from_secs(2));
         if !unmounted {
             let _ = rustix::mount::unmount(ground.mnt(), UnmountFlags::DETACH);
         }
@@ -226,9 +64,7 @@ fn killed_while_writing(victim: Victim, options: &str) {
         writer.join().unwrap()
     });
     assert_ne!(error.raw_os_error(), None, "{error}");
-    let status = server
-        .ended_within(Duration::from_secs(12))
-        .expect("it ends");
+    let status = server.ended_within(END_TIMEOUT).expect("it ends");
     assert!(!status.success(), "a server that was killed is no success");
     let count = acknowledged.load(Ordering::SeqCst);
     assert!(count >= 20, "the writer ended early: {error}");
@@ -243,242 +79,251 @@ fn killed_while_writing(victim: Victim, options: &str) {
 
 #[test]
 fn a_killed_worker_leaves_no_dead_mount() {
-    if !must_skip("a_killed_worker_leaves_no_dead_mount") {
-        killed_while_writing(Victim::Worker, "");
-    }
+    over_each("a_killed_worker_leaves_no_dead_mount", |transport| {
+        killed_while_writing(Victim::Worker, &transport.with(""));
+    });
 }
 
 #[test]
 fn a_killed_worker_with_writeback_loses_nothing_synced() {
-    if !must_skip("a_killed_worker_with_writeback_loses_nothing_synced") {
-        killed_while_writing(Victim::Worker, "writeback");
-    }
+    over_each(
+        "a_killed_worker_with_writeback_loses_nothing_synced",
+        |transport| {
+            killed_while_writing(Victim::Worker, &transport.with("writeback"));
+        },
+    );
 }
 
 #[test]
 fn a_killed_supervisor_leaves_no_dead_mount() {
-    if !must_skip("a_killed_supervisor_leaves_no_dead_mount") {
-        killed_while_writing(Victim::Supervisor, "");
-    }
+    over_each("a_killed_supervisor_leaves_no_dead_mount", |transport| {
+        killed_while_writing(Victim::Supervisor, &transport.with(""));
+    });
 }
 
 #[test]
 fn sigterm_while_busy_ends_in_time() {
-    if must_skip("sigterm_while_busy_ends_in_time") {
-        return;
-    }
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let mut server = Server::start(&ground, "locks=shared", None);
-    let mnt = ground.mnt();
-    fs::write(mnt.join("locked"), b"x").unwrap();
-    let locked = mnt.join("locked");
-    let lock = [
-        "lock-hold",
-        "flock",
-        "write",
-        locked.to_str().unwrap(),
-        "0",
-        "0",
-    ];
-    let holder = Process::start(&lock);
-    assert_eq!(
-        (holder.line(), holder.line()),
-        ("waiting".to_owned(), "ok".to_owned())
-    );
-    let waiter = Process::start(&lock);
-    assert_eq!(waiter.line(), "waiting");
-    assert_eq!(
-        waiter.line_within(Duration::from_millis(200)),
-        None,
-        "it should wait for the lock"
-    );
-    let open: Vec<File> = (0..10)
-        .map(|at| File::create(mnt.join(format!("{at}"))).unwrap())
-        .collect();
-    let acknowledged: Vec<AtomicU64> = (0..2).map(|_| AtomicU64::new(0)).collect();
-    thread::scope(|scope| {
-        for (at, count) in acknowledged.iter().enumerate() {
-            scope.spawn(move || write_and_sync(&mnt.join(format!("busy-{at}")), count));
-        }
-        let deadline = Instant::now() + START_TIMEOUT;
-        while acknowledged
-            .iter()
-            .any(|count| count.load(Ordering::SeqCst) < 5)
-        {
-            assert!(Instant::now() < deadline, "the writers are stuck");
-            thread::sleep(POLL_INTERVAL);
-        }
-        server.signal(Signal::TERM);
-        let ended = server.ended_within(Duration::from_secs(12));
-        let left = is_mounted(mnt);
-        if ended.is_none() {
-            // So that the writers return.
-            let _ = server.child.kill();
-        }
-        assert!(ended.is_some(), "it does not end within 12 s of SIGTERM");
-        assert!(!left, "its mount is left behind");
-    });
-    drop((open, holder, waiter));
-    for (at, count) in acknowledged.iter().enumerate() {
-        check_blocks(
-            &ground.source().join(format!("busy-{at}")),
-            count.load(Ordering::SeqCst),
+    over_each("sigterm_while_busy_ends_in_time", |transport| {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        let mut server = Server::start(&ground, &transport.with("locks=shared"), None);
+        let mnt = ground.mnt();
+        fs::write(mnt.join("locked"), b"x").unwrap();
+        let locked = mnt.join("locked");
+        let lock = [
+            "lock-hold",
+            "flock",
+            "write",
+            locked.to_str().unwrap(),
+            "0",
+            "0",
+        ];
+        let holder = Process::start(&lock);
+        assert_eq!(
+            (holder.line(), holder.line()),
+            ("waiting".to_owned(), "ok".to_owned())
         );
-    }
+        let waiter = Process::start(&lock);
+        assert_eq!(waiter.line(), "waiting");
+        assert_eq!(
+            waiter.line_within(Duration::from_millis(200)),
+            None,
+            "it should wait for the lock"
+        );
+        let open: Vec<File> = (0..10)
+            .map(|at| File::create(mnt.join(format!("{at}"))).unwrap())
+            .collect();
+        let acknowledged: Vec<AtomicU64> = (0..2).map(|_| AtomicU64::new(0)).collect();
+        thread::scope(|scope| {
+            for (at, count) in acknowledged.iter().enumerate() {
+                scope.spawn(move || write_and_sync(&mnt.join(format!("busy-{at}")), store(count)));
+            }
+            let deadline = Instant::now() + START_TIMEOUT;
+            while acknowledged
+                .iter()
+                .any(|count| count.load(Ordering::SeqCst) < 5)
+            {
+                assert!(Instant::now() < deadline, "the writers are stuck");
+                thread::sleep(POLL_INTERVAL);
+            }
+            server.signal(Signal::TERM);
+            let ended = server.ended_within(END_TIMEOUT);
+            let left = is_mounted(mnt);
+            if ended.is_none() {
+                // So that the writers return.
+                server.kill();
+            }
+            assert!(ended.is_some(), "it does not end in time after SIGTERM");
+            assert!(!left, "its mount is left behind");
+        });
+        drop((open, holder, waiter));
+        for (at, count) in acknowledged.iter().enumerate() {
+            check_blocks(
+                &ground.source().join(format!("busy-{at}")),
+                count.load(Ordering::SeqCst),
+            );
+        }
+    });
 }
 
 #[test]
 fn a_killed_client_does_no_harm() {
-    if must_skip("a_killed_client_does_no_harm") {
-        return;
-    }
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let server = Server::start(&ground, "", None);
-    let file = ground.mnt().join("file");
-    File::create(&file).unwrap();
-    let text = "line of the client";
-    for _ in 0..3 {
-        let before = fs::metadata(ground.source().join("file")).unwrap().len();
-        let client = Process::start(&["append", file.to_str().unwrap(), text, "100000000"]);
-        let deadline = Instant::now() + START_TIMEOUT;
-        while fs::metadata(ground.source().join("file")).unwrap().len() < before + 10_000 {
-            assert!(Instant::now() < deadline, "the client does not write");
-            thread::sleep(POLL_INTERVAL);
+    over_each("a_killed_client_does_no_harm", |transport| {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        let server = Server::start(&ground, &transport.with(""), None);
+        let file = ground.mnt().join("file");
+        File::create(&file).unwrap();
+        let text = "line of the client";
+        for _ in 0..3 {
+            let before = fs::metadata(ground.source().join("file")).unwrap().len();
+            let client = Process::start(&["append", file.to_str().unwrap(), text, "100000000"]);
+            let deadline = Instant::now() + START_TIMEOUT;
+            while fs::metadata(ground.source().join("file")).unwrap().len() < before + 10_000 {
+                assert!(Instant::now() < deadline, "the client does not write");
+                thread::sleep(POLL_INTERVAL);
+            }
+            client.kill();
         }
-        client.kill();
-    }
-    let content = fs::read_to_string(&file).unwrap();
-    assert!(content.lines().all(|line| line == text), "only whole lines");
-    assert_eq!(
-        fs::read_to_string(ground.source().join("file")).unwrap(),
-        content
-    );
-    fs::write(ground.mnt().join("after"), b"works").unwrap();
-    server.stop();
+        let content = fs::read_to_string(&file).unwrap();
+        assert!(content.lines().all(|line| line == text), "only whole lines");
+        assert_eq!(
+            fs::read_to_string(ground.source().join("file")).unwrap(),
+            content
+        );
+        fs::write(ground.mnt().join("after"), b"works").unwrap();
+        server.stop();
+    });
 }
 
 #[test]
 fn a_vanished_source_gives_clean_errors() {
-    if must_skip("a_vanished_source_gives_clean_errors") {
-        return;
-    }
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let server = Server::start(&ground, "cache=never", None);
-    let mnt = ground.mnt();
-    fs::create_dir(mnt.join("dir")).unwrap();
-    fs::write(mnt.join("dir/file"), b"content").unwrap();
-    let mut open = File::open(mnt.join("dir/file")).unwrap();
-    fs::remove_dir_all(ground.source()).unwrap();
-    for path in [mnt.join("dir"), mnt.join("dir/file"), mnt.join("other")] {
-        let errors = [
-            fs::metadata(&path).map(drop),
-            fs::write(&path, b"x"),
-            fs::create_dir(&path),
-            fs::remove_file(&path),
-            fs::read_dir(&path).map(drop),
-        ];
-        for result in errors {
-            let errno = result
-                .expect_err("nothing is there any more")
-                .raw_os_error();
-            let clean = [libc::ENOENT, libc::ESTALE].map(Some);
-            assert!(
-                clean.contains(&errno),
-                "{}: errno {errno:?}",
-                path.display()
-            );
+    over_each("a_vanished_source_gives_clean_errors", |transport| {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        let server = Server::start(&ground, &transport.with("cache=never"), None);
+        let mnt = ground.mnt();
+        fs::create_dir(mnt.join("dir")).unwrap();
+        fs::write(mnt.join("dir/file"), b"content").unwrap();
+        let mut open = File::open(mnt.join("dir/file")).unwrap();
+        fs::remove_dir_all(ground.source()).unwrap();
+        for path in [mnt.join("dir"), mnt.join("dir/file"), mnt.join("other")] {
+            let errors = [
+                fs::metadata(&path).map(drop),
+                fs::write(&path, b"x"),
+                fs::create_dir(&path),
+                fs::remove_file(&path),
+                fs::read_dir(&path).map(drop),
+            ];
+            for result in errors {
+                let errno = result
+                    .expect_err("nothing is there any more")
+                    .raw_os_error();
+                let clean = [libc::ENOENT, libc::ESTALE].map(Some);
+                assert!(
+                    clean.contains(&errno),
+                    "{}: errno {errno:?}",
+                    path.display()
+                );
+            }
         }
-    }
-    // What is open natively stays readable after its name is gone.
-    let mut content = String::new();
-    open.read_to_string(&mut content).unwrap();
-    assert_eq!(content, "content");
-    drop(open);
-    server.stop();
+        // What is open natively stays readable after its name is gone.
+        let mut content = String::new();
+        open.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "content");
+        drop(open);
+        server.stop();
+    });
 }
 
 #[test]
 fn a_full_disk_is_reported_and_keeps_what_was_synced() {
-    if must_skip("a_full_disk_is_reported_and_keeps_what_was_synced") {
-        return;
-    }
-    for options in ["", "writeback"] {
-        let ground = Ground::prepare(Lower::Ext4).unwrap();
-        // Takes all but some megabytes.
-        let space = rustix::fs::statvfs(ground.outside()).unwrap();
-        let ballast = File::create(ground.outside().join("ballast")).unwrap();
-        let len = space.f_bfree * space.f_frsize - (12 << 20);
-        rustix::fs::fallocate(&ballast, FallocateFlags::empty(), 0, len).unwrap();
-        let server = Server::start(&ground, options, None);
-        let acknowledged = AtomicU64::new(0);
-        let error = write_and_sync(&ground.mnt().join("file"), &acknowledged);
-        assert_eq!(
-            error.raw_os_error(),
-            Some(libc::ENOSPC),
-            "options \"{options}\": {error}"
-        );
-        let count = acknowledged.into_inner();
-        assert!(
-            count > 100,
-            "options \"{options}\": only {count} blocks before the disk was full"
-        );
-        check_blocks(&ground.mnt().join("file"), count);
-        check_blocks(&ground.source().join("file"), count);
-        // Room again, and it goes on.
-        fs::remove_file(ground.mnt().join("file")).unwrap();
-        fs::write(ground.mnt().join("after"), vec![b'x'; 1 << 20]).unwrap();
-        server.stop();
-        assert_eq!(
-            fs::metadata(ground.source().join("after")).unwrap().len(),
-            1 << 20
-        );
-        drop(ballast);
-    }
+    over_each(
+        "a_full_disk_is_reported_and_keeps_what_was_synced",
+        |transport| {
+            for options in ["", "writeback"] {
+                let ground = Ground::prepare(Lower::Ext4).unwrap();
+                // Takes all but some megabytes.
+                let space = rustix::fs::statvfs(ground.outside()).unwrap();
+                let ballast = File::create(ground.outside().join("ballast")).unwrap();
+                let len = space.f_bfree * space.f_frsize - (12 << 20);
+                rustix::fs::fallocate(&ballast, FallocateFlags::empty(), 0, len).unwrap();
+                let server = Server::start(&ground, &transport.with(options), None);
+                let acknowledged = AtomicU64::new(0);
+                let error = write_and_sync(&ground.mnt().join("file"), store(&acknowledged));
+                assert_eq!(
+                    error.raw_os_error(),
+                    Some(libc::ENOSPC),
+                    "options \"{options}\": {error}"
+                );
+                let count = acknowledged.into_inner();
+                assert!(
+                    count > 100,
+                    "options \"{options}\": only {count} blocks before the disk was full"
+                );
+                check_blocks(&ground.mnt().join("file"), count);
+                check_blocks(&ground.source().join("file"), count);
+                // Room again, and it goes on.
+                fs::remove_file(ground.mnt().join("file")).unwrap();
+                fs::write(ground.mnt().join("after"), vec![b'x'; 1 << 20]).unwrap();
+                server.stop();
+                assert_eq!(
+                    fs::metadata(ground.source().join("after")).unwrap().len(),
+                    1 << 20
+                );
+                drop(ballast);
+            }
+        },
+    );
 }
 
 #[test]
 fn file_handles_outlive_the_kernels_memory() {
-    if must_skip("file_handles_outlive_the_kernels_memory") {
-        return;
-    }
-    let ground = Ground::prepare(Lower::Ext4).unwrap();
-    let server = Server::start(&ground, "export", None);
-    let mnt = ground.mnt();
-    fs::create_dir(mnt.join("dir")).unwrap();
-    let paths = [mnt.join("dir"), mnt.join("dir/file")];
-    fs::write(&paths[1], b"content").unwrap();
-    let handles: Vec<FileHandleBuf> = paths
-        .iter()
-        .map(|path| {
-            let mut handle = FileHandleBuf::new();
-            let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-            name_to_handle(CWD, &path, 0, &mut handle).unwrap();
-            handle
-        })
-        .collect();
-    // The kernel forgets dentries and inodes that nobody uses.
-    fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
-    let root = File::open(mnt).unwrap();
-    let open = |handle| open_by_handle(std::os::fd::AsFd::as_fd(&root), handle, libc::O_RDONLY);
-    let mut content = String::new();
-    File::from(open(&handles[1]).unwrap())
-        .read_to_string(&mut content)
-        .unwrap();
-    assert_eq!(content, "content");
-    // Also where it was moved to; and not when it is gone.
-    fs::rename(&paths[1], mnt.join("moved")).unwrap();
-    fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
-    content.clear();
-    File::from(open(&handles[1]).unwrap())
-        .read_to_string(&mut content)
-        .unwrap();
-    assert_eq!(content, "content");
-    drop(open(&handles[0]).unwrap());
-    fs::remove_file(mnt.join("moved")).unwrap();
-    fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
-    assert_eq!(open(&handles[1]).unwrap_err(), rustix::io::Errno::STALE);
-    drop(root);
-    server.stop();
+    over_each("file_handles_outlive_the_kernels_memory", |transport| {
+        let ground = Ground::prepare(Lower::Ext4).unwrap();
+        let server = Server::start(&ground, &transport.with("export"), None);
+        let mnt = ground.mnt();
+        fs::create_dir(mnt.join("dir")).unwrap();
+        let paths = [mnt.join("dir"), mnt.join("dir/file")];
+        fs::write(&paths[1], b"content").unwrap();
+        let handles: Vec<FileHandleBuf> = paths
+            .iter()
+            .map(|path| {
+                let mut handle = FileHandleBuf::new();
+                let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+                name_to_handle(CWD, &path, 0, &mut handle).unwrap();
+                handle
+            })
+            .collect();
+        // The kernel forgets dentries and inodes that nobody uses.
+        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+        let root = File::open(mnt).unwrap();
+        let open = |handle| open_by_handle(std::os::fd::AsFd::as_fd(&root), handle, libc::O_RDONLY);
+        let mut content = String::new();
+        File::from(open(&handles[1]).unwrap())
+            .read_to_string(&mut content)
+            .unwrap();
+        assert_eq!(content, "content");
+        // Also where it was moved to; and not when it is gone.
+        fs::rename(&paths[1], mnt.join("moved")).unwrap();
+        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+        content.clear();
+        File::from(open(&handles[1]).unwrap())
+            .read_to_string(&mut content)
+            .unwrap();
+        assert_eq!(content, "content");
+        drop(open(&handles[0]).unwrap());
+        fs::remove_file(mnt.join("moved")).unwrap();
+        // The kernel keeps the file until it is told that the last close was heard of.
+        let deadline = Instant::now() + START_TIMEOUT;
+        let error = loop {
+            fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+            match open(&handles[1]) {
+                Ok(_) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
+                opened => break opened.unwrap_err(),
+            }
+        };
+        assert_eq!(error, rustix::io::Errno::STALE);
+        drop(root);
+        server.stop();
+    });
 }
 
 /// The limit for a server with few descriptors.
@@ -486,84 +331,85 @@ const FILES_MAX: u32 = 128;
 
 #[test]
 fn inodes_do_not_exhaust_descriptors() {
-    if must_skip("inodes_do_not_exhaust_descriptors") {
-        return;
-    }
-    for options in ["", "cache=always", "cache=never"] {
-        let ground = Ground::prepare(Lower::Ext4).unwrap();
-        for dir in 0..50 {
-            fs::create_dir(ground.source().join(format!("dir-{dir}"))).unwrap();
-            for file in 0..40 {
-                let name = format!("dir-{dir}/file-{file}");
-                fs::write(ground.source().join(&name), &name).unwrap();
+    over_each("inodes_do_not_exhaust_descriptors", |transport| {
+        for options in ["", "cache=always", "cache=never"] {
+            let ground = Ground::prepare(Lower::Ext4).unwrap();
+            for dir in 0..50 {
+                fs::create_dir(ground.source().join(format!("dir-{dir}"))).unwrap();
+                for file in 0..40 {
+                    let name = format!("dir-{dir}/file-{file}");
+                    fs::write(ground.source().join(&name), &name).unwrap();
+                }
             }
-        }
-        let server = Server::start(&ground, options, Some(FILES_MAX));
-        for dir in 0..50 {
-            let dir = format!("dir-{dir}");
-            for file in 0..40 {
-                let name = format!("{dir}/file-{file}");
-                let len = fs::metadata(ground.mnt().join(&name)).unwrap().len();
-                assert_eq!(len, name.len() as u64);
+            let server = Server::start(&ground, &transport.with(options), Some(FILES_MAX));
+            for dir in 0..50 {
+                let dir = format!("dir-{dir}");
+                for file in 0..40 {
+                    let name = format!("{dir}/file-{file}");
+                    let len = fs::metadata(ground.mnt().join(&name)).unwrap().len();
+                    assert_eq!(len, name.len() as u64);
+                }
+                assert_eq!(fs::read_dir(ground.mnt().join(&dir)).unwrap().count(), 40);
             }
-            assert_eq!(fs::read_dir(ground.mnt().join(&dir)).unwrap().count(), 40);
+            // The first ones again, whose descriptors made room for others.
+            for dir in 0..50 {
+                let name = format!("dir-{dir}/file-0");
+                assert_eq!(fs::read_to_string(ground.mnt().join(&name)).unwrap(), name);
+            }
+            server.stop();
         }
-        // The first ones again, whose descriptors made room for others.
-        for dir in 0..50 {
-            let name = format!("dir-{dir}/file-0");
-            assert_eq!(fs::read_to_string(ground.mnt().join(&name)).unwrap(), name);
-        }
-        server.stop();
-    }
+    });
 }
 
 #[test]
 fn too_many_open_files_are_refused_and_the_mount_goes_on() {
-    if must_skip("too_many_open_files_are_refused_and_the_mount_goes_on") {
-        return;
-    }
-    let ground = Ground::prepare(Lower::Default).unwrap();
-    let server = Server::start(&ground, "", Some(FILES_MAX));
-    let path = ground.mnt().join("file");
-    fs::write(&path, b"content").unwrap();
-    let mut open = Vec::new();
-    let error = loop {
-        assert!(
-            open.len() <= FILES_MAX as usize,
-            "more files open than the server may have"
-        );
-        match File::open(&path) {
-            Ok(file) => open.push(file),
-            Err(error) => break error,
-        }
-    };
-    let errno = error.raw_os_error();
-    assert!(
-        [libc::EMFILE, libc::ENFILE].map(Some).contains(&errno),
-        "{error}"
+    over_each(
+        "too_many_open_files_are_refused_and_the_mount_goes_on",
+        |transport| {
+            let ground = Ground::prepare(Lower::Default).unwrap();
+            let server = Server::start(&ground, &transport.with(""), Some(FILES_MAX));
+            let path = ground.mnt().join("file");
+            fs::write(&path, b"content").unwrap();
+            let mut open = Vec::new();
+            let error = loop {
+                assert!(
+                    open.len() <= FILES_MAX as usize,
+                    "more files open than the server may have"
+                );
+                match File::open(&path) {
+                    Ok(file) => open.push(file),
+                    Err(error) => break error,
+                }
+            };
+            let errno = error.raw_os_error();
+            assert!(
+                [libc::EMFILE, libc::ENFILE].map(Some).contains(&errno),
+                "{error}"
+            );
+            assert!(
+                open.len() >= 16,
+                "only {} files could be opened",
+                open.len()
+            );
+            // Those that are open work, and what needs no open file works.
+            let mut content = [0; 7];
+            open[0].read_exact_at(&mut content, 0).unwrap();
+            assert_eq!(&content, b"content");
+            assert_eq!(fs::metadata(&path).unwrap().len(), 7);
+            drop(open);
+            // The releases come in the background.
+            let deadline = Instant::now() + START_TIMEOUT;
+            while let Err(error) =
+                File::create(ground.mnt().join("new")).and_then(|mut file| file.write_all(b"works"))
+            {
+                assert!(
+                    Instant::now() < deadline,
+                    "closed files are not let go: {error}"
+                );
+                thread::sleep(POLL_INTERVAL);
+            }
+            assert_eq!(fs::read(ground.source().join("new")).unwrap(), b"works");
+            server.stop();
+        },
     );
-    assert!(
-        open.len() >= 16,
-        "only {} files could be opened",
-        open.len()
-    );
-    // Those that are open work, and what needs no open file works.
-    let mut content = [0; 7];
-    open[0].read_exact_at(&mut content, 0).unwrap();
-    assert_eq!(&content, b"content");
-    assert_eq!(fs::metadata(&path).unwrap().len(), 7);
-    drop(open);
-    // The releases come in the background.
-    let deadline = Instant::now() + START_TIMEOUT;
-    while let Err(error) =
-        File::create(ground.mnt().join("new")).and_then(|mut file| file.write_all(b"works"))
-    {
-        assert!(
-            Instant::now() < deadline,
-            "closed files are not let go: {error}"
-        );
-        thread::sleep(POLL_INTERVAL);
-    }
-    assert_eq!(fs::read(ground.source().join("new")).unwrap(), b"works");
-    server.stop();
 }

@@ -40,14 +40,6 @@ fn stat_field(stat: &Path, number: usize) -> Option<String> {
     fields.split_whitespace().nth(number - 3).map(str::to_owned)
 }
 
-/// The supervisor's child.
-fn worker(mounted: &Mounted) -> u32 {
-    let server = mounted.server_pid();
-    let children = format!("/proc/{server}/task/{server}/children");
-    let children = fs::read_to_string(children).unwrap();
-    children.split_whitespace().next().unwrap().parse().unwrap()
-}
-
 /// The threads in the idle class, each with the CPUs that it may use.
 fn paired_readers(worker: u32) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
@@ -92,7 +84,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 fn mounted(options: &str) -> (Mounted, u32) {
     let mounted = Mounted::start(options);
     fs::write(mounted.source().join("file"), "content").unwrap();
-    let worker = worker(&mounted);
+    let worker = mounted.worker_pid();
     // At the start, a thread tries whether it can leave the idle class again.
     wait_until("without a pair", || paired_readers(worker).is_empty());
     (mounted, worker)

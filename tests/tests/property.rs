@@ -1,5 +1,5 @@
 //! Random sequences of operations on a mount and on a native twin: the same result at every step,
-//! the same tree at the end, seen through the mount and beneath it.
+//! the same tree at the end, seen through the mount and beneath it. Over each transport.
 //!
 //! `THRUFS_PROPERTY_CASES` is the number of sequences per set of options. `THRUFS_PROPERTY_SEED`
 //! is the seed of the first one; the others follow from it. A failure prints the seed that repeats
@@ -19,7 +19,8 @@ use rustix::fs::{
     XattrFlags,
 };
 use thrufs_tests::compare::{differences, snapshot};
-use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::mounted::Mounted;
+use thrufs_tests::transport::over_each;
 use thrufs_tests::tree::{Native, Tree};
 
 /// Sequences per set of options, without `THRUFS_PROPERTY_CASES`.
@@ -478,10 +479,11 @@ fn number(variable: &str, default: u64) -> u64 {
     }
 }
 
+fn run_cases_over_each(test: &str, options: &str) {
+    over_each(test, |transport| run_cases(test, &transport.with(options)));
+}
+
 fn run_cases(test: &str, options: &str) {
-    if must_skip(test) {
-        return;
-    }
     let cases = number("THRUFS_PROPERTY_CASES", CASES_DEFAULT);
     let mut seed = number("THRUFS_PROPERTY_SEED", 1);
     let native = Native::start();
@@ -508,20 +510,20 @@ fn run_cases(test: &str, options: &str) {
 
 #[test]
 fn operations_are_the_same_by_default() {
-    run_cases("operations_are_the_same_by_default", "");
+    run_cases_over_each("operations_are_the_same_by_default", "");
 }
 
 #[test]
 fn operations_are_the_same_with_cache_always() {
-    run_cases("operations_are_the_same_with_cache_always", "cache=always");
+    run_cases_over_each("operations_are_the_same_with_cache_always", "cache=always");
 }
 
 #[test]
 fn operations_are_the_same_with_cache_never() {
-    run_cases("operations_are_the_same_with_cache_never", "cache=never");
+    run_cases_over_each("operations_are_the_same_with_cache_never", "cache=never");
 }
 
 #[test]
 fn operations_are_the_same_with_writeback() {
-    run_cases("operations_are_the_same_with_writeback", "writeback");
+    run_cases_over_each("operations_are_the_same_with_writeback", "writeback");
 }

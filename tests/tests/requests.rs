@@ -1,6 +1,6 @@
 //! How many requests an operation costs, counted by the kernel's tracepoint
-//! `fuse:fuse_request_send`. Counts are exact, also on a busy machine: a new request on a hot path
-//! fails a test here.
+//! `fuse:fuse_request_send`, the same over each transport. Counts are exact, also on a busy machine:
+//! a new request on a hot path fails a test here.
 //!
 //! Needs tracefs. Without it the tests skip and say so, or fail if `CI` is `true`.
 
@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use thrufs_tests::caller::Caller;
-use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::mounted::Mounted;
+use thrufs_tests::transport::over_each;
 
 /// An ordinary user.
 const USER: Caller = Caller {
@@ -158,120 +159,105 @@ fn requests(expected: &[(&str, u64)]) -> Requests {
         .collect()
 }
 
-/// A mount and its tracer, or the reason to skip was printed.
-fn start(test: &str, options: &str) -> Option<(Mounted, Tracer)> {
-    if must_skip(test) {
-        return None;
-    }
-    let mounted = Mounted::start(options);
-    match Tracer::start(mounted.mnt()) {
-        Ok(tracer) => Some((mounted, tracer)),
-        Err(error) if env::var("CI").is_ok_and(|value| value == "true") => {
-            panic!("CI must count requests: {error}")
+/// Counts on a mount with all caches, over each transport, unless the reason to skip was printed.
+fn counted(test: &str, count: impl Fn(&Mounted, &Tracer)) {
+    over_each(test, |transport| {
+        let mut mounted = Mounted::start(&transport.with("cache=always"));
+        match Tracer::start(mounted.mnt()) {
+            Ok(tracer) => count(&mounted, &tracer),
+            Err(error) if env::var("CI").is_ok_and(|value| value == "true") => {
+                panic!("CI must count requests: {error}")
+            }
+            Err(error) => eprintln!("SKIPPED {test}: no tracing here: {error}"),
         }
-        Err(error) => {
-            eprintln!("SKIPPED {test}: no tracing here: {error}");
-            None
-        }
-    }
+        mounted.stop().unwrap();
+    });
 }
 
 #[test]
 fn warm_paths_cost_no_request() {
-    let Some((mut mounted, tracer)) = start("warm_paths_cost_no_request", "cache=always") else {
-        return;
-    };
-    let mnt = mounted.mnt().to_owned();
-    fs::create_dir(mounted.source().join("dir")).unwrap();
-    fs::write(mounted.source().join("dir/file"), b"content").unwrap();
-    std::os::unix::fs::symlink("file", mounted.source().join("dir/link")).unwrap();
-    let look = || {
-        assert_eq!(fs::metadata(mnt.join("dir/file")).unwrap().len(), 7);
+    counted("warm_paths_cost_no_request", |mounted, tracer| {
+        let mnt = mounted.mnt().to_owned();
+        fs::create_dir(mounted.source().join("dir")).unwrap();
+        fs::write(mounted.source().join("dir/file"), b"content").unwrap();
+        std::os::unix::fs::symlink("file", mounted.source().join("dir/link")).unwrap();
+        let look = || {
+            assert_eq!(fs::metadata(mnt.join("dir/file")).unwrap().len(), 7);
+            assert!(
+                fs::symlink_metadata(mnt.join("dir/link"))
+                    .unwrap()
+                    .is_symlink()
+            );
+            assert_eq!(
+                fs::read_link(mnt.join("dir/link")).unwrap(),
+                Path::new("file")
+            );
+            assert_eq!(fs::metadata(mnt.join("dir/link")).unwrap().len(), 7);
+        };
+        let cold = tracer.count(look);
+        // That the tracer sees anything at all.
         assert!(
-            fs::symlink_metadata(mnt.join("dir/link"))
-                .unwrap()
-                .is_symlink()
+            cold.get("LOOKUP").is_some_and(|&count| count >= 3),
+            "cold: {cold:?}"
         );
-        assert_eq!(
-            fs::read_link(mnt.join("dir/link")).unwrap(),
-            Path::new("file")
-        );
-        assert_eq!(fs::metadata(mnt.join("dir/link")).unwrap().len(), 7);
-    };
-    let cold = tracer.count(look);
-    // That the tracer sees anything at all.
-    assert!(
-        cold.get("LOOKUP").is_some_and(|&count| count >= 3),
-        "cold: {cold:?}"
-    );
-    // The kernel itself calls the time of access of a link old once it has asked for its target,
-    // so the second look asks for that again.
-    let second = tracer.count(look);
-    assert!(second.values().sum::<u64>() <= 1, "second: {second:?}");
-    assert_eq!(tracer.count(look), Requests::new(), "warm");
-    drop(tracer);
-    mounted.stop().unwrap();
+        // The kernel itself calls the time of access of a link old once it has asked for its target,
+        // so the second look asks for that again.
+        let second = tracer.count(look);
+        assert!(second.values().sum::<u64>() <= 1, "second: {second:?}");
+        assert_eq!(tracer.count(look), Requests::new(), "warm");
+    });
 }
 
 #[test]
 fn a_warm_missing_name_costs_no_request() {
-    let test = "a_warm_missing_name_costs_no_request";
-    let Some((mut mounted, tracer)) = start(test, "cache=always") else {
-        return;
-    };
-    let path = mounted.mnt().join("missing");
-    let look = || assert!(fs::metadata(&path).is_err());
-    assert_eq!(tracer.count(look), requests(&[("LOOKUP", 1)]), "cold");
-    assert_eq!(tracer.count(look), Requests::new(), "warm");
-    drop(tracer);
-    mounted.stop().unwrap();
+    counted("a_warm_missing_name_costs_no_request", |mounted, tracer| {
+        let path = mounted.mnt().join("missing");
+        let look = || assert!(fs::metadata(&path).is_err());
+        assert_eq!(tracer.count(look), requests(&[("LOOKUP", 1)]), "cold");
+        assert_eq!(tracer.count(look), Requests::new(), "warm");
+    });
 }
 
 #[test]
 fn a_warm_open_costs_open_and_release() {
-    let test = "a_warm_open_costs_open_and_release";
-    let Some((mut mounted, tracer)) = start(test, "cache=always") else {
-        return;
-    };
-    fs::write(mounted.source().join("file"), b"content").unwrap();
-    let path = mounted.mnt().join("file");
-    assert_eq!(fs::read(&path).unwrap(), b"content");
-    let seen = tracer.count(|| drop(File::open(&path).unwrap()));
-    assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
-    // The pages are kept from one open to the next.
-    let seen = tracer.count(|| {
-        let file = File::open(&path).unwrap();
-        let mut content = [0; 7];
-        file.read_exact_at(&mut content, 0).unwrap();
-        assert_eq!(&content, b"content");
+    counted("a_warm_open_costs_open_and_release", |mounted, tracer| {
+        fs::write(mounted.source().join("file"), b"content").unwrap();
+        let path = mounted.mnt().join("file");
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+        let seen = tracer.count(|| drop(File::open(&path).unwrap()));
+        assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
+        // The pages are kept from one open to the next.
+        let seen = tracer.count(|| {
+            let file = File::open(&path).unwrap();
+            let mut content = [0; 7];
+            file.read_exact_at(&mut content, 0).unwrap();
+            assert_eq!(&content, b"content");
+        });
+        assert_eq!(
+            seen,
+            requests(&[("OPEN", 1), ("RELEASE", 1)]),
+            "with a read"
+        );
     });
-    assert_eq!(
-        seen,
-        requests(&[("OPEN", 1), ("RELEASE", 1)]),
-        "with a read"
-    );
-    drop(tracer);
-    mounted.stop().unwrap();
 }
 
 #[test]
 fn a_new_file_costs_lookup_create_and_release() {
-    let test = "a_new_file_costs_lookup_create_and_release";
-    let Some((mut mounted, tracer)) = start(test, "cache=always") else {
-        return;
-    };
-    // The root's own attributes.
-    fs::metadata(mounted.mnt()).unwrap();
-    let path = mounted.mnt().join("new");
-    let mut seen = tracer.count(|| drop(File::create_new(&path).unwrap()));
-    let attributes = seen.remove("GETATTR").unwrap_or(0);
-    assert!(attributes <= 1, "{attributes} GETATTR");
-    assert_eq!(
-        seen,
-        requests(&[("CREATE", 1), ("LOOKUP", 1), ("RELEASE", 1)])
+    counted(
+        "a_new_file_costs_lookup_create_and_release",
+        |mounted, tracer| {
+            // The root's own attributes.
+            fs::metadata(mounted.mnt()).unwrap();
+            let path = mounted.mnt().join("new");
+            let mut seen = tracer.count(|| drop(File::create_new(&path).unwrap()));
+            let attributes = seen.remove("GETATTR").unwrap_or(0);
+            assert!(attributes <= 1, "{attributes} GETATTR");
+            assert_eq!(
+                seen,
+                requests(&[("CREATE", 1), ("LOOKUP", 1), ("RELEASE", 1)])
+            );
+        },
     );
-    drop(tracer);
-    mounted.stop().unwrap();
 }
 
 const WRITES: u64 = 4096;
@@ -297,21 +283,18 @@ fn writable_file(mounted: &Mounted) -> PathBuf {
 
 /// `open` and `write` run as the user in question. The open is not counted.
 fn writes_cost_one_request_each(test: &str, open: fn(&Path) -> File, write: fn(&File)) {
-    let Some((mut mounted, tracer)) = start(test, "cache=always") else {
-        return;
-    };
-    let file = open(&writable_file(&mounted));
-    // The one GETXATTR asks for file capabilities before the first write. That there is none must
-    // then be remembered.
-    let seen = tracer.count(|| write(&file));
-    assert_eq!(seen, requests(&[("GETXATTR", 1), ("WRITE", WRITES)]));
-    drop(file);
-    assert_eq!(
-        fs::metadata(mounted.source().join("file")).unwrap().len(),
-        WRITES * 4096
-    );
-    drop(tracer);
-    mounted.stop().unwrap();
+    counted(test, |mounted, tracer| {
+        let file = open(&writable_file(mounted));
+        // The one GETXATTR asks for file capabilities before the first write. That there is none must
+        // then be remembered.
+        let seen = tracer.count(|| write(&file));
+        assert_eq!(seen, requests(&[("GETXATTR", 1), ("WRITE", WRITES)]));
+        drop(file);
+        assert_eq!(
+            fs::metadata(mounted.source().join("file")).unwrap().len(),
+            WRITES * 4096
+        );
+    });
 }
 
 #[test]
@@ -333,17 +316,16 @@ fn small_writes_of_a_user_cost_one_request_each() {
 /// not own it (seen on Linux 6.18), so that one GETXATTR is let pass; a second one is not.
 #[test]
 fn a_warm_open_by_a_user_costs_at_most_one_getxattr_more() {
-    let test = "a_warm_open_by_a_user_costs_at_most_one_getxattr_more";
-    let Some((mut mounted, tracer)) = start(test, "cache=always") else {
-        return;
-    };
-    let path = writable_file(&mounted);
-    let open = || drop(USER.run(|| open_for_writing(&path)));
-    open();
-    let mut seen = tracer.count(open);
-    let attributes = seen.remove("GETXATTR").unwrap_or(0);
-    assert!(attributes <= 1, "{attributes} GETXATTR");
-    assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
-    drop(tracer);
-    mounted.stop().unwrap();
+    counted(
+        "a_warm_open_by_a_user_costs_at_most_one_getxattr_more",
+        |mounted, tracer| {
+            let path = writable_file(mounted);
+            let open = || drop(USER.run(|| open_for_writing(&path)));
+            open();
+            let mut seen = tracer.count(open);
+            let attributes = seen.remove("GETXATTR").unwrap_or(0);
+            assert!(attributes <= 1, "{attributes} GETXATTR");
+            assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
+        },
+    );
 }

@@ -9,6 +9,7 @@ mod fuzz;
 mod mounts;
 mod project;
 mod real;
+mod ring;
 mod step;
 mod test;
 mod tools;
@@ -20,9 +21,11 @@ const USAGE: &str = "\
 cargo xtask CHORE
 
   setup            install what the tests use (Debian packages and crates, exact names; as root)
+                   and turn FUSE over io_uring on in the kernel
   test             setup, then every test: cargo test, then the real programs
   check            format, clippy, documentation, licences and advisories
-  real [NAME...]   the real programs of tests/real, or those named
+  real [NAME...]   the real programs of tests/real, or those named, over each transport
+                   (TRANSPORT=dev or uring chooses one)
   fuzz [SECONDS]   every fuzz target, sharing SECONDS among them (default 60)
   ci               check, test and fuzz
   bench [ARG...]   the interleaved benchmark against native and libfuse (see bench/)

@@ -1,9 +1,11 @@
 //! Real programs on a real mount: the scripts of `tests/real`.
 //!
 //! Each runs in a mount and process namespace of its own, under a time limit, so that whatever
-//! goes wrong in it leaves neither a mount nor a process behind.
+//! goes wrong in it leaves neither a mount nor a process behind. Those for which it makes a difference
+//! run over each transport.
 
 use crate::project;
+use crate::ring;
 use crate::step::{Failure, Step};
 use crate::tools;
 use std::path::PathBuf;
@@ -14,6 +16,42 @@ const SECONDS_MAX: &str = "900";
 
 /// Scripts that are no tests: what the others source, and what only runs by name.
 const NOT_TESTS: &[&str] = &["mount"];
+
+/// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or it matters
+/// little to what they test.
+const NOT_OVER_RING: &[&str] = &["counts", "million"];
+
+/// One run of a script.
+struct Run {
+    script: String,
+    transport: &'static str,
+}
+
+/// Each script over `/dev/fuse` and, where there is such a thing, over io_uring. `TRANSPORT` in the
+/// environment chooses one.
+fn runs(scripts: Vec<String>) -> Vec<Run> {
+    let chosen = std::env::var("TRANSPORT").ok();
+    let missing = ring::missing();
+    let mut runs = Vec::new();
+    for script in scripts {
+        for transport in ["dev", "uring"] {
+            let alone = transport == "uring" && NOT_OVER_RING.contains(&script.as_str());
+            if alone || chosen.as_deref().is_some_and(|chosen| chosen != transport) {
+                continue;
+            }
+            match &missing {
+                Some(reason) if transport == "uring" => {
+                    println!("xtask: SKIPPED: {script} over io_uring: {reason}");
+                }
+                _ => runs.push(Run {
+                    script: script.clone(),
+                    transport,
+                }),
+            }
+        }
+    }
+    runs
+}
 
 /// Runs the named scripts, or all of them; every one runs even when an earlier one failed.
 pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
@@ -33,27 +71,30 @@ pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
         names.to_vec()
     };
     let server = build()?;
+    let runs = runs(scripts);
     let mut table = Vec::new();
     let mut failed = Vec::new();
-    for name in &scripts {
+    for run in &runs {
+        let name = format!("{} ({})", run.script, run.transport);
+        println!("\nxtask: {name}");
         let start = Instant::now();
-        let outcome = run_one(name, &server);
+        let outcome = run_one(run, &server);
         let seconds = start.elapsed().as_secs_f64();
         let word = if outcome.is_ok() { "ok" } else { "FAILED" };
-        table.push(format!("  {name:<16} {word:<8} {seconds:>6.1} s"));
+        table.push(format!("  {name:<20} {word:<8} {seconds:>6.1} s"));
         if let Err(failure) = outcome {
             eprintln!("xtask: {failure}");
-            failed.push(name.clone());
+            failed.push(name);
         }
     }
     println!("\nreal programs:\n{}", table.join("\n"));
     if failed.is_empty() {
-        println!("real programs: {} passed", scripts.len());
+        println!("real programs: {} passed", runs.len());
         Ok(())
     } else {
         Err(Failure::new(format!(
             "real programs that failed: {}",
-            failed.join(" ")
+            failed.join(", ")
         )))
     }
 }
@@ -86,10 +127,10 @@ fn build() -> Result<PathBuf, Failure> {
     Ok(project::target().join("release/thrufs"))
 }
 
-fn run_one(name: &str, server: &PathBuf) -> Result<(), Failure> {
+fn run_one(run: &Run, server: &PathBuf) -> Result<(), Failure> {
     let script = project::root()
         .join("tests/real")
-        .join(format!("{name}.sh"));
+        .join(format!("{}.sh", run.script));
     if !script.exists() {
         return Err(Failure::new(format!(
             "no such script: {}",
@@ -102,6 +143,7 @@ fn run_one(name: &str, server: &PathBuf) -> Result<(), Failure> {
         .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
         .args([script])
         .env("THRUFS", server)
+        .env("TRANSPORT", run.transport)
         .env("TOOLS", project::tools().join("bin"))
         .env("PROJECT", project::root())
         .without_env("CARGO_TARGET_DIR")

@@ -1,6 +1,7 @@
 //! Everything that the tests use and cargo does not build: one table for Debian, one for crates.io.
 
 use crate::project;
+use crate::ring;
 use crate::step::{Failure, Step};
 use std::os::unix::fs::MetadataExt;
 
@@ -47,7 +48,7 @@ const PACKAGES: &[Package] = &[
     package("strace", "system calls per request"),
     package("stress-ng", "its file system class"),
     package("tar", "round trips with everything a file can have"),
-    package("util-linux", "unshare, prlimit, flock"),
+    package("util-linux", "unshare, prlimit, flock, taskset"),
     package("xfsprogs", "mkfs.xfs: a lower file system"),
     package("zsh", "the syntax of its completions"),
 ];
@@ -94,7 +95,8 @@ pub(crate) fn list() {
     }
 }
 
-/// Installs whatever of the tables is missing. Costs well under a second when nothing is.
+/// Installs whatever of the tables is missing, and turns FUSE over io_uring on in the kernel. Costs
+/// well under a second when nothing is to be done.
 pub(crate) fn set_up() -> Result<(), Failure> {
     let missing = missing_packages()?;
     if !missing.is_empty() {
@@ -115,7 +117,7 @@ pub(crate) fn set_up() -> Result<(), Failure> {
     for program in PROGRAMS {
         install(program)?;
     }
-    Ok(())
+    ring::turn_on()
 }
 
 /// The path of a program that [`set_up`] installed from crates.io.

@@ -14,6 +14,10 @@ pub(crate) enum Request {
         mountpoints: Vec<PathBuf>,
         lazy: bool,
     },
+    Doctor {
+        directory: Option<PathBuf>,
+        json: bool,
+    },
     Completions(clap_complete::Shell),
     Man(PathBuf),
 }
@@ -70,6 +74,7 @@ pub(crate) fn command(purpose: Purpose) -> Command {
                         .help("Where something is mounted"),
                 ),
         )
+        .subcommand(doctor_command())
         .subcommand(
             Command::new("completions")
                 .about("Print the completions for a shell")
@@ -84,6 +89,22 @@ pub(crate) fn command(purpose: Purpose) -> Command {
             Command::new("man")
                 .about("Write the manual pages")
                 .arg(path("DIR").default_value(".").help("Where to write them")),
+        )
+}
+
+fn doctor_command() -> Command {
+    Command::new("doctor")
+        .about("Tell what this machine offers to a mount, and what to do about what it does not")
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print an array of objects: name, state (ok, no, --), detail, remedy"),
+        )
+        .arg(
+            path("DIR")
+                .value_hint(clap::ValueHint::DirPath)
+                .help("A directory to serve: tell what there is to be said of it too"),
         )
 }
 
@@ -234,6 +255,10 @@ pub(crate) fn parse(
                 .into_iter()
                 .flatten()
                 .collect(),
+        },
+        "doctor" => Request::Doctor {
+            json: matches.get_flag("json"),
+            directory: matches.remove_one("DIR"),
         },
         "completions" => Request::Completions(required(&mut matches, "SHELL")),
         "man" => Request::Man(required(&mut matches, "DIR")),

@@ -325,6 +325,7 @@ mod tests {
             "ro,suid,dev,noexec,nosymfollow,noatime,nodiratime,sync,allow_other,\
              fsname=a\\,b,subtype=x,cache=always,entry_timeout=1.5,attr_timeout=2,\
              negative_timeout=0,writeback,noacl,locks=shared,export,threads=3,nopairing,max_write=64K,\
+             transport=uring,queues_per_thread=4,ring_depth=2,ring_spin=50,\
              max_background=7,max_readahead=32K,descriptors=99,stop_timeout=0.5,log=debug,\
              log_file=/l,uidmap=0:1000:10,uidmap=10:0:1,gid=5",
         )
@@ -341,6 +342,13 @@ mod tests {
         };
         assert_eq!(config.attributes, attributes);
         assert!(!config.pairing);
+        assert_eq!(config.transport, Transport::Uring);
+        let ring = RingConfig {
+            queues_per_thread: NonZeroUsize::new(4),
+            depth: NonZeroU16::new(2),
+            spin: Duration::from_micros(50),
+        };
+        assert_eq!(config.ring, ring);
         let serving = &config.serving;
         assert!(serving.read_only && serving.allow_other && serving.writeback && serving.export);
         assert!(!serving.acl && serving.xattr);

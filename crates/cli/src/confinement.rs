@@ -121,6 +121,19 @@ fn try_to_leave() -> Result<(), (&'static str, io::Error)> {
     Ok(())
 }
 
+/// Whether system calls could be filtered: tried on a thread made for it.
+///
+/// # Errors
+///
+/// Why not, in words.
+pub(crate) fn try_filter() -> Result<(), String> {
+    let thread = std::thread::Builder::new()
+        .name("thrufs-probe".to_owned())
+        .spawn(|| seccomp::filter_this_thread(Duty::Serving).map_err(|error| error.to_string()));
+    let tried = thread.map_err(|error| error.to_string())?.join();
+    tried.unwrap_or_else(|_| Err("the thread that tried it ended".to_owned()))
+}
+
 /// Filters the system calls of the calling thread and of those that it starts from now on. Where
 /// that cannot be had, they stay as they are.
 pub(crate) fn filter_system_calls(duty: Duty) {

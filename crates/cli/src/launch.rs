@@ -90,7 +90,12 @@ fn make_absolute(settings: &mut [Setting]) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn open_source(path: &Path) -> Result<OwnedFd, CommandError> {
+/// Opens a directory to serve.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(crate) fn open_source(path: &Path) -> Result<OwnedFd, CommandError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
         Errno::NOENT => CommandError::SourceMissing(path.into()),

@@ -5,7 +5,7 @@
 //! | `options`, `config` | the table of options, and what a list of them means |
 //! | `command_line`, `mount_helper` | reading arguments, of people and of mount(8) |
 //! | `manual` | the manual pages |
-//! | `launch`, `unmount` | the commands |
+//! | `launch`, `unmount`, `doctor` | the commands |
 //! | `supervisor`, `worker` | the two processes of a server |
 //! | `process`, `channel` | starting them, and what they say to each other |
 //! | `task`, `waiting` | calls and descriptors that are waited for until a moment |
@@ -26,6 +26,7 @@ mod channel;
 mod command_line;
 mod config;
 mod confinement;
+mod doctor;
 mod error;
 mod launch;
 mod log;
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
         .map_err(CommandError::from)
         .and_then(carry_out);
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(CommandError::CommandLine(CommandLineError::Clap(error))) => {
             // Help and version come this way too, with success.
             let _ = error.print();
@@ -92,21 +93,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn carry_out(request: Request) -> Result<(), CommandError> {
+fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
     match request {
-        Request::Mount(arguments) => launch::plan(arguments)?.carry_out(),
-        Request::Unmount { mountpoints, lazy } => unmount_all(&mountpoints, lazy),
+        Request::Mount(arguments) => launch::plan(arguments)?.carry_out()?,
+        Request::Unmount { mountpoints, lazy } => unmount_all(&mountpoints, lazy)?,
+        Request::Doctor { directory, json } => return doctor::run(directory.as_deref(), json),
         Request::Completions(shell) => {
             let mut script = Vec::new();
             let mut command = command_line::command(Purpose::Completion);
             clap_complete::generate(shell, &mut command, "thrufs", &mut script);
             // A reader that has enough (`| head`) is no failure.
             let _ = std::io::stdout().write_all(&script);
-            Ok(())
         }
         Request::Man(directory) => manual::write_pages(&directory)
-            .map_err(|(path, source)| CommandError::Write { path, source }),
+            .map_err(|(path, source)| CommandError::Write { path, source })?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Unmounts what can be, and fails with the last of the errors.

@@ -13,6 +13,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("thrufs.1", overview()),
         ("thrufs-mount.1", mount()),
         ("thrufs-unmount.1", unmount()),
+        ("thrufs-doctor.1", doctor()),
         ("mount.thrufs.8", helper()),
     ]
 }
@@ -36,6 +37,7 @@ fn overview() -> String {
     page.section("SYNOPSIS");
     page.synopsis("thrufs mount", "[-f] [-o OPT[,OPT...]] SOURCE MOUNTPOINT");
     page.synopsis("thrufs unmount", "[-l] MOUNTPOINT...");
+    page.synopsis("thrufs doctor", "[--json] [DIR]");
     page.synopsis("thrufs completions", "SHELL");
     page.synopsis("thrufs man", "[DIR]");
     page.section("DESCRIPTION");
@@ -47,6 +49,10 @@ fn overview() -> String {
         "Unmount it, and wait until its server has ended; see thrufs-unmount(1).",
     );
     page.item(
+        "doctor",
+        "Tell what this machine offers to a mount; see thrufs-doctor(1).",
+    );
+    page.item(
         "completions",
         "Print the completions of the command line for bash, elvish, fish, powershell or zsh.",
     );
@@ -56,7 +62,12 @@ fn overview() -> String {
     );
     page.section("EXIT STATUS");
     exit_status(&mut page);
-    page.see_also(&["thrufs-mount(1)", "thrufs-unmount(1)", "mount.thrufs(8)"]);
+    page.see_also(&[
+        "thrufs-mount(1)",
+        "thrufs-unmount(1)",
+        "thrufs-doctor(1)",
+        "mount.thrufs(8)",
+    ]);
     page.finish()
 }
 
@@ -113,7 +124,10 @@ fn mount() -> String {
         "Unmount and end. While the mount is in use, wait for stop_timeout seconds; then take it away \
          from its users. A second signal does not wait.",
     );
-    page.item("SIGUSR1", "Log figures: requests, inodes, descriptors.");
+    page.item(
+        "SIGUSR1",
+        "Log how requests come, and figures: requests, inodes, descriptors.",
+    );
     page.item(
         "SIGHUP",
         "In the foreground as SIGTERM; in the background without effect, and reserved.",
@@ -139,6 +153,7 @@ fn mount() -> String {
     );
     page.see_also(&[
         "thrufs-unmount(1)",
+        "thrufs-doctor(1)",
         "mount.thrufs(8)",
         "mount(8)",
         "fusermount3(1)",
@@ -207,6 +222,43 @@ fn unmount() -> String {
     page.section("EXIT STATUS");
     exit_status(&mut page);
     page.see_also(&["thrufs-mount(1)", "umount(8)", "fusermount3(1)"]);
+    page.finish()
+}
+
+fn doctor() -> String {
+    let mut page = Page::new(
+        "thrufs-doctor",
+        1,
+        "tell what this machine offers to a mount",
+    );
+    page.section("SYNOPSIS");
+    page.synopsis("thrufs doctor", "[--json] [DIR]");
+    page.section("DESCRIPTION");
+    page.text(
+        "Tells what a mount with the defaults, made by the same user, would find: the kernel, \
+         /dev/fuse, how this user mounts, whether requests would come by io_uring and if not, why, \
+         and what else makes a mount fast or slow. With DIR, also what serving that directory would \
+         find there. Nothing is mounted and nothing is changed.",
+    );
+    page.text(
+        "Each line begins with ok, no or --. What is no has a line below it that tells what to do \
+         about it; -- stands before what is good to know.",
+    );
+    page.section("OPTIONS");
+    page.item(
+        "--json",
+        "Print the same as a JSON array of objects with name, state, detail and remedy, which is \
+         null where there is none.",
+    );
+    page.section("EXIT STATUS");
+    page.item("0", "A mount would work, if not as fast as it could.");
+    page.item(
+        "1",
+        "No mount would work, for what is no of kernel, /dev/fuse and mounting; or DIR cannot be \
+         opened.",
+    );
+    page.item("2", "The command line is wrong.");
+    page.see_also(&["thrufs-mount(1)", "name_to_handle_at(2)", "io_uring(7)"]);
     page.finish()
 }
 

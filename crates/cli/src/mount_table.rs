@@ -43,6 +43,12 @@ pub(crate) fn on_top_at<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Moun
     mounts.iter().rev().find(|mount| mount.path == path)
 }
 
+/// The mount that `path`, absolute and without symbolic links, lies on.
+pub(crate) fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let above = path.ancestors();
+    above.into_iter().find_map(|path| on_top_at(mounts, path))
+}
+
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
@@ -112,5 +118,8 @@ mod tests {
         let mounts = all().unwrap();
         assert!(on_top_at(&mounts, Path::new("/")).is_some());
         assert!(on_top_at(&mounts, Path::new("/no/such/place")).is_none());
+        let holding = |path| holding(&mounts, Path::new(path)).map(|mount| &mount.kind);
+        assert_eq!(holding("/proc/self").map(String::as_str), Some("proc"));
+        assert_eq!(holding("/no/such/place"), holding("/"));
     }
 }

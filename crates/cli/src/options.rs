@@ -593,6 +593,7 @@ mod tests {
             ("kernel_cache", "cache=always"),
             ("allow_root", "allow_other"),
             ("remount", "unmount"),
+            ("io_uring_q_depth=32", "say ring_depth="),
             ("foreground", "--foreground"),
         ] {
             let error = parse(list).unwrap_err().to_string();
@@ -603,7 +604,7 @@ mod tests {
     #[test]
     fn what_mount_and_other_servers_use_is_taken() {
         let list = "rw,defaults,_netdev,nofail,noauto,x-systemd.automount,x-gvfs-show,X-mount.mkdir,\
-                    comment=a fine one,big_writes,clone_fd,max_read=131072,users,nouser";
+                    comment=a fine one,big_writes,clone_fd,io_uring,max_read=131072,users,nouser";
         assert!(parse(list).is_ok(), "{:?}", parse(list));
     }
 

@@ -200,6 +200,11 @@ impl Watcher {
     fn print_statistics(&self) {
         let mountpoint = self.target.mountpoint.display();
         let (statistics, metrics) = (self.file_system.statistics(), self.handle.metrics());
-        eprintln!("thrufs: {mountpoint}: {statistics}\n{metrics}");
+        let carrier = match self.handle.carrier() {
+            Some(carrier) => format!("requests come by {carrier}"),
+            None => "no requests yet: INIT was not answered".to_owned(),
+        };
+        // In one piece: others may write to the same file.
+        eprint!("thrufs: {mountpoint}: {carrier}\nthrufs: {mountpoint}: {statistics}\n{metrics}\n");
     }
 }

@@ -129,6 +129,7 @@ fn manual_pages_have_no_fault() {
         names,
         [
             "mount.thrufs.8",
+            "thrufs-doctor.1",
             "thrufs-mount.1",
             "thrufs-unmount.1",
             "thrufs.1"

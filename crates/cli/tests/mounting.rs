@@ -431,6 +431,19 @@ fn statistics_go_to_the_log_file() {
         within(2, "a line of statistics", || count() == lines);
     }
     let text = fs::read_to_string(&log).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    for (number, _) in lines
+        .iter()
+        .enumerate()
+        .filter(|(_, l)| l.contains("inodes="))
+    {
+        let before = lines[number - 1];
+        let carrier = before
+            .split_once(": requests come by ")
+            .map(|(_, carrier)| carrier);
+        let known = |c: &str| c.starts_with("io_uring: ") || c.starts_with("/dev/fuse");
+        assert!(carrier.is_some_and(known), "{before}");
+    }
     assert!(
         text.contains("mounted ") && text.contains("LOOKUP"),
         "{text}"

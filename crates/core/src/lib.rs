@@ -81,7 +81,7 @@ pub use mounted::{MountFailure, MountedSession, mount};
 pub use notify::{Notifier, PollHandle};
 pub use session::{
     Carrier, End, RingConfig, RingRefusal, Session, SessionConfig, SessionError, SessionHandle,
-    Threads, Transport,
+    Threads, Transport, ring_availability,
 };
 pub use thrufs_abi::layout;
 pub use thrufs_abi::{

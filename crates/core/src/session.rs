@@ -19,6 +19,7 @@ pub(crate) mod control;
 mod handshake;
 
 pub use crate::transport::choice::{Carrier, RingConfig, RingRefusal, Transport};
+pub use crate::transport::uring::ring_availability;
 pub use control::End;
 
 use crate::dispatch::{Dispatcher, InitFailure};

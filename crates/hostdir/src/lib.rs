@@ -39,4 +39,5 @@ mod xattrs;
 
 pub use config::{CacheMode, Config, ConfigError, IdMap, IdRange, Locks};
 pub use host::{HostDir, SetupError};
+pub use mounts::{Habits, Handles};
 pub use statistics::Statistics;

@@ -285,11 +285,8 @@ fn probe(
     anchor: OwnedFd,
     mounted_on: Option<(Arc<Inode>, CString)>,
 ) -> Result<LowerMount> {
-    let magic = rustix::fs::fstatfs(&anchor)?.f_type as u64 & 0xffff_ffff;
-    let no_wait = match magic {
-        TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC => NoWait::Memory,
-        _ => NoWait::Supported,
-    };
+    let magic = magic(anchor.as_fd())?;
+    let no_wait = no_wait(magic);
     let number_in_handle = match magic {
         EXT_MAGIC => NumberInHandle::Low32,
         TMPFS_MAGIC => NumberInHandle::AfterGeneration,
@@ -299,7 +296,7 @@ fn probe(
     Ok(LowerMount {
         index,
         id,
-        has_handles: handles_open(anchor.as_fd()),
+        has_handles: handles(anchor.as_fd()) == Handles::Usable,
         anchor: RwLock::new(Some(Arc::new(anchor))),
         number_in_handle,
         no_wait,
@@ -311,12 +308,66 @@ fn probe(
     })
 }
 
+/// Which file system it is (`statfs(2)`).
+fn magic(anchor: impl AsFd) -> Result<u64> {
+    Ok(rustix::fs::fstatfs(anchor)?.f_type as u64 & 0xffff_ffff)
+}
+
+fn no_wait(magic: u64) -> NoWait {
+    match magic {
+        TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC => NoWait::Memory,
+        _ => NoWait::Supported,
+    }
+}
+
 /// Whether inodes here have handles, and whether this process may open them.
-fn handles_open(anchor: impl AsFd) -> bool {
+fn handles(anchor: impl AsFd) -> Handles {
     let mut buffer = FileHandleBuf::default();
     let flags = libc::AT_EMPTY_PATH as u32;
-    if handle::name_to_handle(anchor.as_fd(), c"", flags, &mut buffer).is_err() {
-        return false;
+    if let Err(errno) = handle::name_to_handle(anchor.as_fd(), c"", flags, &mut buffer) {
+        return Handles::Missing(errno.into());
     }
-    handle::open_by_handle(anchor.as_fd(), &buffer, libc::O_PATH | libc::O_CLOEXEC).is_ok()
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    match handle::open_by_handle(anchor.as_fd(), &buffer, flags) {
+        Ok(_) => Handles::Usable,
+        Err(errno) => Handles::Refused(errno.into()),
+    }
+}
+
+/// The file handles of a file system, for a process that would serve it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handles {
+    /// Inodes are found again by handle.
+    Usable,
+    /// It has none: inodes are found again by name.
+    Missing(Errno),
+    /// It has some, which this process may not open: inodes are found again by name.
+    Refused(Errno),
+}
+
+/// What serving a directory would find there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Habits {
+    /// Its file handles.
+    pub handles: Handles,
+    /// How reads are tried; taken from what the file system is, not tried.
+    pub no_wait: NoWait,
+    /// Whether another machine or process serves it.
+    pub is_remote: bool,
+}
+
+impl Habits {
+    /// Those of the mount that `directory`, opened for reading, lies on.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fstatfs(2)`.
+    pub fn of(directory: impl AsFd) -> Result<Habits> {
+        let magic = magic(directory.as_fd())?;
+        Ok(Habits {
+            handles: handles(directory),
+            no_wait: no_wait(magic),
+            is_remote: REMOTE_MAGICS.contains(&magic),
+        })
+    }
 }

@@ -8,18 +8,31 @@
 //! lock-query OWNER KIND PATH START LEN  prints "free" or "held KIND START LEN PID"
 //! append PATH TEXT COUNT                appends TEXT and a newline COUNT times, one write each
 //! hold PATH                             opens PATH for reading and writing, prints "ok", holds it
+//! load DIR NAME PAUSE                   makes, reads, moves and removes files NAME-* in DIR, over and
+//!                                       over, with PAUSE microseconds between rounds. Prints the
+//!                                       number of each round; after an error "errno N", and ends.
+//!                                       Without `marker` in DIR, it prints "gone" and ends.
+//! load-inside DIR NAME PAUSE            the same with DIR as the working directory
+//! write-synced PATH                     writes blocks (see `acknowledged`), prints the count after
+//!                                       each is synced; after an error "errno N", and ends
+//! sync PATH                             writes a byte and syncs it, prints "ok" or "errno N"
+//! stat PATH...                          looks at each, prints "ok" or "errno N"
 //! ```
 //!
 //! OWNER is `process`, `description` (OFD) or `flock`; KIND is `read` or `write`.
 
 #![forbid(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::FlockOperation;
+use thrufs_tests::acknowledged::write_and_sync;
 use thrufs_tests::fence::interrupt::interrupt_on_usr1;
 use thrufs_tests::fence::record_lock::{self, Kind, Owner, Range};
 
@@ -32,6 +45,11 @@ fn main() -> ExitCode {
         ["lock-query", rest @ ..] => lock_query(rest),
         ["append", path, text, count] => append(path, text, count),
         ["hold", path] => hold(path),
+        ["load", dir, name, pause] => load(Path::new(dir), name, pause),
+        ["load-inside", dir, name, pause] => load_inside(dir, name, pause),
+        ["write-synced", path] => write_synced(path),
+        ["sync", path] => report(sync(path)),
+        ["stat", paths @ ..] => report(paths.iter().try_for_each(|path| stat(path))),
         other => Err(io::Error::other(format!("unknown command {other:?}"))),
     };
     if let Err(error) = done {
@@ -152,4 +170,68 @@ fn hold(path: &str) -> io::Result<()> {
     let _file = OpenOptions::new().read(true).write(true).open(path)?;
     say("ok")?;
     wait_for_end_of_input()
+}
+
+/// Some pages more than one request of 128 KiB takes.
+const LOAD_BYTES: usize = 200_000;
+
+fn load_inside(dir: &str, name: &str, pause: &str) -> io::Result<()> {
+    std::env::set_current_dir(dir)?;
+    load(Path::new("."), name, pause)
+}
+
+fn load(dir: &Path, name: &str, pause: &str) -> io::Result<()> {
+    let pause = Duration::from_micros(pause.parse().map_err(io::Error::other)?);
+    for round in 1_u64.. {
+        if !dir.join("marker").try_exists().unwrap_or(true) {
+            return say("gone");
+        }
+        if let Err(error) = one_round(dir, name, round) {
+            // What is no error of the kernel is one of the mount: wrong content.
+            return match error.raw_os_error() {
+                Some(_) => report(Err(error)),
+                None => Err(error),
+            };
+        }
+        say(&round.to_string())?;
+        thread::sleep(pause);
+    }
+    Ok(())
+}
+
+fn one_round(dir: &Path, name: &str, round: u64) -> io::Result<()> {
+    let (first, second) = (
+        dir.join(format!("{name}-{round}")),
+        dir.join(format!("{name}-moved")),
+    );
+    let content = round.to_le_bytes().repeat(LOAD_BYTES / 8);
+    fs::write(&first, &content)?;
+    if fs::read(&first)? != content {
+        return Err(io::Error::other("other content than was written"));
+    }
+    fs::rename(&first, &second)?;
+    let found = fs::metadata(&second)?.len();
+    if found != content.len() as u64 {
+        return Err(io::Error::other(format!("{found} bytes")));
+    }
+    fs::read_dir(dir)?.try_for_each(|entry| entry.map(drop))?;
+    fs::remove_file(&second)
+}
+
+fn write_synced(path: &str) -> io::Result<()> {
+    let error = write_and_sync(Path::new(path), |count| {
+        // Whoever reads this may be gone, which the end will tell.
+        let _ = say(&count.to_string());
+    });
+    report(Err(error))
+}
+
+fn sync(path: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    file.write_all(b"x")?;
+    file.sync_all()
+}
+
+fn stat(path: &str) -> io::Result<()> {
+    fs::symlink_metadata(path).map(drop)
 }

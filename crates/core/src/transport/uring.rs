@@ -30,6 +30,7 @@ mod steward;
 mod team;
 mod wait;
 
+pub use prepare::ring_availability;
 pub(crate) use prepare::{Prepared, prepare};
 
 use super::Connection;

@@ -91,6 +91,7 @@ fn what_requests_need_is_decided_at_once() {
         libc::SYS_capset,
         libc::SYS_umask,
         libc::SYS_clock_gettime,
+        libc::SYS_io_uring_enter,
     ] {
         let answer = run(&list, call, [u64::MAX; 6]);
         assert_eq!(answer, Answer::AtOnce, "call {call}");
@@ -183,6 +184,24 @@ fn threads_and_no_processes() {
     assert_eq!(clone(spawn), NOT_PERMITTED);
     let without = run(&without_clone3().unwrap(), libc::SYS_clone3, [0; 6]);
     assert_eq!(without, Answer::Fails(libc::ENOSYS));
+}
+
+#[test]
+fn rings_are_enabled_and_nothing_else_is_done_to_them() {
+    use thrufs_sys::fuse_ring::ENABLE;
+    let register = |list: &BpfProgram, operation: u32| {
+        let arguments = [3, operation.into(), 0, 0, 0, 0];
+        run(list, libc::SYS_io_uring_register, arguments)
+    };
+    // By a registered ring, with a number instead of a descriptor (IORING_REGISTER_USE_REGISTERED_RING).
+    const BY_NUMBER: u32 = 1 << 31;
+    for list in [Duty::Serving, Duty::Watching].map(|duty| list(duty).unwrap()) {
+        assert_eq!(register(&list, ENABLE), Answer::Allowed);
+        assert_eq!(register(&list, ENABLE | BY_NUMBER), NOT_PERMITTED);
+        for other in (0..256).filter(|operation| *operation != ENABLE) {
+            assert_eq!(register(&list, other), NOT_PERMITTED, "operation {other}");
+        }
+    }
 }
 
 #[test]

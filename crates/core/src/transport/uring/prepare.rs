@@ -7,7 +7,8 @@ use crate::transport::choice::{RingRefusal, Transport};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CpuSet;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use thrufs_sys::fuse_dev;
 use thrufs_sys::fuse_ring::{FuseRing, TaskRun};
 
 /// Rings for threads that stand in for those that sleep, and one to give up with. A confined process
@@ -22,6 +23,9 @@ const OTHER_DESCRIPTORS: usize = 64;
 
 /// Most threads that serve queues, unless one is asked to serve fewer than that comes to.
 const THREADS_MAX: usize = 64;
+
+/// Says whether new mounts are offered it. Absent where the kernel was built without, or is too old.
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Rings and what to do with them.
 #[derive(Debug)]
@@ -41,6 +45,29 @@ pub(crate) fn prepare(
         Transport::Auto if allowed.count() == 1 => Some(Err(RingRefusal::OneCpu)),
         Transport::Auto | Transport::Uring => Some(make(device, config, allowed)),
     }
+}
+
+/// On how many queues a session with `config` would be served by io_uring if it were started now, by a
+/// process like this one. None, 0, with [`Transport::Dev`], which wants none. Nothing is left of what
+/// it takes to find out.
+///
+/// # Errors
+///
+/// What such a session would say ([`Carrier::Dev`](crate::Carrier::Dev)), in the same order; and
+/// [`RingRefusal::NoRing`] where `/dev/fuse` cannot be opened.
+pub fn ring_availability(config: &SessionConfig) -> Result<usize, RingRefusal> {
+    let device = fuse_dev::open().map_err(RingRefusal::NoRing)?;
+    let allowed = crate::transport::scheduling::allowed_cpus();
+    let prepared = prepare(device.as_fd(), config, &allowed);
+    let Some(prepared) = prepared.transpose()? else {
+        return Ok(0);
+    };
+    // Opening the device has loaded the module, if it was not there.
+    let parameter = std::fs::read_to_string(PARAMETER).unwrap_or_default();
+    if parameter.trim() != "Y" {
+        return Err(RingRefusal::NotOffered);
+    }
+    Ok(prepared.groups.iter().map(|group| group.queues.len()).sum())
 }
 
 fn make(

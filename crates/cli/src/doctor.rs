@@ -1,0 +1,173 @@
+//! `thrufs doctor`: what this machine offers to a mount, for whoever wonders why one is slow or
+//! fails.
+//!
+//! Everything is tried rather than looked up, as far as that leaves no trace: what a version or a
+//! sysctl promises, a container's filter may still refuse. It speaks for a mount with the defaults,
+//! made by the same user.
+
+mod device;
+mod directory;
+mod kernel;
+mod ring;
+mod threads;
+
+use crate::confinement;
+use crate::error::CommandError;
+use serde::Serialize;
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// How it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+enum State {
+    #[serde(rename = "ok")]
+    Good,
+    #[serde(rename = "no")]
+    Bad,
+    /// Neither: good to know, or nothing that could be changed.
+    #[serde(rename = "--")]
+    Note,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::Good => "ok",
+            State::Bad => "no",
+            State::Note => "--",
+        })
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    name: &'static str,
+    state: State,
+    detail: String,
+    /// What can be done about it, in one line; for all that is [`State::Bad`].
+    remedy: Option<String>,
+    /// Whether there is no mount without it.
+    #[serde(skip)]
+    is_needed: bool,
+}
+
+impl Finding {
+    fn good(name: &'static str, detail: impl Into<String>) -> Finding {
+        Finding {
+            name,
+            state: State::Good,
+            detail: detail.into(),
+            remedy: None,
+            is_needed: false,
+        }
+    }
+
+    fn note(name: &'static str, detail: impl Into<String>) -> Finding {
+        Finding {
+            state: State::Note,
+            ..Finding::good(name, detail)
+        }
+    }
+
+    fn bad(name: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding {
+            state: State::Bad,
+            remedy: Some(remedy.into()),
+            ..Finding::good(name, detail)
+        }
+    }
+
+    fn needed(self) -> Finding {
+        Finding {
+            is_needed: true,
+            ..self
+        }
+    }
+}
+
+/// Prints what there is, and what serving `directory` would find there. Fails when there would be no
+/// mount at all.
+///
+/// # Errors
+///
+/// A directory that cannot be opened.
+pub(crate) fn run(directory: Option<&Path>, json: bool) -> Result<ExitCode, CommandError> {
+    let findings = look(directory)?;
+    let text = if json {
+        let array = serde_json::to_string_pretty(&findings);
+        array.expect("texts are always JSON") + "\n"
+    } else {
+        as_text(&findings)
+    };
+    // A reader that has enough (`| head`) is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    let is_hopeless = |finding: &Finding| finding.is_needed && finding.state == State::Bad;
+    Ok(if findings.iter().any(is_hopeless) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn look(directory: Option<&Path>) -> Result<Vec<Finding>, CommandError> {
+    let of_directory = directory.map(directory::look).transpose()?;
+    let descriptors = threads::descriptors();
+    // As a server does, before it makes rings and threads.
+    confinement::raise_descriptor_limit();
+    let device = device::device();
+    let has_device = device.state == State::Good;
+    let mut findings = vec![kernel::release(), device];
+    findings.extend(device::mounting());
+    findings.extend(ring::look(has_device));
+    findings.extend([
+        kernel::passthrough(),
+        threads::pairing(),
+        descriptors,
+        kernel::request_size(),
+        threads::system_calls(),
+    ]);
+    findings.extend(of_directory.into_iter().flatten());
+    Ok(findings)
+}
+
+fn as_text(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.name.len()).max();
+    let width = width.unwrap_or_default();
+    let mut text = String::new();
+    for finding in findings {
+        let Finding {
+            name,
+            state,
+            detail,
+            ..
+        } = finding;
+        text.push_str(&format!("{state}  {name:width$}  {detail}\n"));
+        if let Some(remedy) = &finding.remedy {
+            text.push_str(&format!("    {:width$}  do: {remedy}\n", ""));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_aligned_and_remedies_stand_below() {
+        let findings = [
+            Finding::good("a", "is so"),
+            Finding::bad("longer", "is not", "this"),
+            Finding::note("b", "by the way"),
+        ];
+        assert_eq!(
+            as_text(&findings),
+            "ok  a       is so\n\
+             no  longer  is not\n            do: this\n\
+             --  b       by the way\n"
+        );
+    }
+}

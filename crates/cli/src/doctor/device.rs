@@ -1,0 +1,145 @@
+//! FUSE itself, and how this user would mount.
+
+use super::{Finding, kernel};
+use crate::mounting;
+use rustix::fs::{FileType, StatVfsMountFlags};
+use rustix::io::Errno;
+use rustix::mount::{FsOpenFlags, fsopen};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use thrufs_sys::fuse_dev;
+
+/// The number of `/dev/fuse` (`Documentation/admin-guide/devices.txt` of Linux).
+const DEVICE: (u32, u32) = (10, 229);
+
+const SET_USER_ID: u32 = 0o4000;
+
+/// How this user would mount.
+pub(super) fn mounting() -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if mounting::is_privileged() {
+        findings.push(mounting_as_root().needed());
+    } else {
+        findings.push(mounting_by_helper().needed());
+        findings.push(allow_other());
+    }
+    findings
+}
+
+/// The device.
+pub(super) fn device() -> Finding {
+    open().needed()
+}
+
+fn open() -> Finding {
+    let name = "/dev/fuse";
+    let make = "as root: rm -f /dev/fuse && mknod -m 666 /dev/fuse c 10 229";
+    match fuse_dev::open() {
+        Ok(device) if is_the_device(&device) => Finding::good(name, "this user may open it"),
+        Ok(_) => Finding::bad(name, "it is something else, not the device 10:229", make),
+        Err(errno @ Errno::ACCESS) => {
+            Finding::bad(name, errno.to_string(), "as root: chmod 666 /dev/fuse")
+        }
+        Err(errno @ Errno::PERM) => Finding::bad(
+            name,
+            errno.to_string(),
+            "let the container have the device (docker run --device /dev/fuse)",
+        ),
+        Err(errno) => Finding::bad(
+            name,
+            errno.to_string(),
+            "as root: modprobe fuse; for a container: docker run --device /dev/fuse",
+        ),
+    }
+}
+
+fn is_the_device(device: impl std::os::fd::AsFd) -> bool {
+    rustix::fs::fstat(device).is_ok_and(|stat| {
+        let number = stat.st_rdev;
+        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+            && (rustix::fs::major(number), rustix::fs::minor(number)) == DEVICE
+    })
+}
+
+fn mounting_as_root() -> Finding {
+    let name = "mounting";
+    match fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC) {
+        Ok(_) => Finding::good(name, "as root, by the mount API"),
+        Err(Errno::NODEV) => Finding::bad(
+            name,
+            "there is no FUSE in this kernel",
+            "as root: modprobe fuse; else use a kernel built with CONFIG_FUSE_FS",
+        ),
+        Err(_) if !kernel::is_admin() => Finding::bad(
+            name,
+            "this root has no CAP_SYS_ADMIN",
+            "let the container have it (docker run --cap-add SYS_ADMIN), or mount outside",
+        ),
+        Err(errno) => Finding::good(
+            name,
+            format!("as root, by mount(2): no mount API ({errno})"),
+        ),
+    }
+}
+
+fn mounting_by_helper() -> Finding {
+    let name = "mounting";
+    let Some(helper) = helper() else {
+        return Finding::bad(
+            name,
+            "fusermount3 was not found",
+            "install the package fuse3, or mount as root",
+        );
+    };
+    let shown = helper.display();
+    if rustix::thread::no_new_privs() == Ok(true) {
+        return Finding::bad(
+            name,
+            "this process may not gain privileges (no_new_privs), as fusermount3 has to",
+            "start it outside of the sandbox or unit that says NoNewPrivileges",
+        );
+    }
+    if !is_set_user_id(&helper) {
+        let detail = format!("{shown} is not set-user-id root");
+        let remedy = format!("as root: chown root {shown} && chmod u+s {shown}");
+        return Finding::bad(name, detail, remedy);
+    }
+    if rustix::fs::statvfs(&helper).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::NOSUID)) {
+        return Finding::bad(
+            name,
+            format!("{shown} lies on a mount with nosuid"),
+            "as root: mount -o remount,suid there, or install fuse3 elsewhere",
+        );
+    }
+    Finding::good(name, format!("by {shown}"))
+}
+
+/// As [`thrufs::mount::mount_unprivileged`] looks for it.
+fn helper() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let fixed = ["/usr/bin", "/bin", "/usr/local/bin", "/sbin", "/usr/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(fixed)
+        .map(|directory| directory.join("fusermount3"))
+        .find(|candidate| candidate.is_file())
+}
+
+fn is_set_user_id(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| {
+        metadata.uid() == 0 && metadata.permissions().mode() & SET_USER_ID != 0
+    })
+}
+
+fn allow_other() -> Finding {
+    let name = "allow_other";
+    let text = std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    if text.lines().any(|line| line.trim() == "user_allow_other") {
+        Finding::good(name, "/etc/fuse.conf lets ordinary users share mounts")
+    } else {
+        Finding::bad(
+            name,
+            "only root may share mounts with other users",
+            "as root: add the line user_allow_other to /etc/fuse.conf",
+        )
+    }
+}

@@ -1,0 +1,104 @@
+//! What serving a directory would find there.
+
+use super::Finding;
+use crate::error::CommandError;
+use crate::{launch, mount_table};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use thrufs::NoWait;
+use thrufs_hostdir::{Habits, Handles};
+
+/// How many entries are looked at to find a file.
+const ENTRIES_MAX: usize = 1000;
+
+/// What is to be said of `path`.
+///
+/// # Errors
+///
+/// When it cannot be opened, as a mount of it would fail.
+pub(super) fn look(path: &Path) -> Result<Vec<Finding>, CommandError> {
+    let directory = launch::open_source(path)?;
+    let habits = Habits::of(&directory).map_err(|errno| CommandError::Source {
+        path: path.into(),
+        source: errno.into(),
+    })?;
+    Ok(vec![
+        file_system(path, &habits),
+        handles(habits.handles),
+        reads(path, &directory, habits.no_wait),
+    ])
+}
+
+fn file_system(path: &Path, habits: &Habits) -> Finding {
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mounts = mount_table::all().unwrap_or_default();
+    let kind = mount_table::holding(&mounts, &path).map_or("unknown", |mount| &mount.kind);
+    let place = match (habits.no_wait, habits.is_remote) {
+        (NoWait::Memory, _) => ", in memory",
+        (_, true) => ", served by another machine or process",
+        _ => "",
+    };
+    Finding::note(
+        "file system",
+        format!("{} is {kind}{place}", path.display()),
+    )
+}
+
+fn handles(handles: Handles) -> Finding {
+    let name = "file handles";
+    match handles {
+        Handles::Usable => Finding::good(name, "files are found again by handle"),
+        Handles::Missing(errno) => Finding::note(
+            name,
+            format!("this file system has none ({errno}): files are found again by name"),
+        ),
+        Handles::Refused(errno) => Finding::bad(
+            name,
+            format!("this user may not open them ({errno}): files are found again by name"),
+            "mount as root (they need CAP_DAC_READ_SEARCH)",
+        ),
+    }
+}
+
+fn reads(path: &Path, directory: &OwnedFd, no_wait: NoWait) -> Finding {
+    let name = "RWF_NOWAIT";
+    if no_wait == NoWait::Memory {
+        return Finding::good(name, "not needed: reads do not wait for a device");
+    }
+    let Some(file) = some_file(path, directory) else {
+        return Finding::note(
+            name,
+            "not tried: there is no file in it that this user may read",
+        );
+    };
+    let mut byte = [0];
+    let buffer = &mut [IoSliceMut::new(&mut byte)];
+    match rustix::io::preadv2(&file, buffer, 0, ReadWriteFlags::NOWAIT) {
+        Ok(_) | Err(Errno::AGAIN) => {
+            Finding::good(name, "reads of what is in memory are answered at once")
+        }
+        Err(errno) => Finding::bad(
+            name,
+            format!("refused ({errno}): each read is handed to a thread that may wait"),
+            "serve from a file system that takes it, such as ext4, XFS or btrfs",
+        ),
+    }
+}
+
+/// A regular file in the directory, opened so that nobody sees it.
+fn some_file(path: &Path, directory: &OwnedFd) -> Option<OwnedFd> {
+    let entries = std::fs::read_dir(path).ok()?.take(ENTRIES_MAX).flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        .find_map(|entry| {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let open = |flags| {
+                rustix::fs::openat(directory.as_fd(), entry.file_name(), flags, Mode::empty())
+            };
+            // Of other users' files it is not for us to leave the time of access as it is.
+            open(flags | OFlags::NOATIME).or_else(|_| open(flags)).ok()
+        })
+}

@@ -1,0 +1,119 @@
+//! The kernel: its release, and what follows from it.
+
+use super::Finding;
+use rustix::thread::CapabilitySet;
+use thrufs_sys::cred;
+
+/// The oldest that serves a directory.
+const OLDEST: (u32, u32) = (5, 12);
+
+const PASSTHROUGH: (u32, u32) = (6, 9);
+
+const PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
+
+/// Most pages in a request, unless a sysctl says otherwise (`FUSE_DEFAULT_MAX_PAGES_LIMIT`).
+const PAGES_MAX: u64 = 256;
+
+/// Which kernel it is.
+pub(super) fn release() -> Finding {
+    let name = "kernel";
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let detail = format!("Linux {release}");
+    let finding = match version(&release) {
+        Some(version) if version < OLDEST => Finding::bad(name, detail, "use Linux 5.12 or newer"),
+        Some(_) => Finding::good(name, detail),
+        None => Finding::note(name, format!("{detail}, of which nothing is known")),
+    };
+    finding.needed()
+}
+
+/// Whether reads and writes could go by the server.
+pub(super) fn passthrough() -> Finding {
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let kernel = match version(&release) {
+        Some(version) if version >= PASSTHROUGH => "this kernel has it",
+        _ => "it needs Linux 6.9",
+    };
+    let privilege = if is_admin() && is_initial_namespace() {
+        "is there"
+    } else {
+        "is missing"
+    };
+    let detail = format!("not used by thrufs yet; {kernel}, and CAP_SYS_ADMIN for it {privilege}");
+    Finding::note("passthrough", detail)
+}
+
+/// Whether this thread has CAP_SYS_ADMIN, be it in a user namespace.
+pub(super) fn is_admin() -> bool {
+    cred::thread_effective().is_ok_and(|set| set.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// Only there do user ids mean themselves, all of them.
+fn is_initial_namespace() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// How large reads and writes can be.
+pub(super) fn request_size() -> Finding {
+    let name = "request size";
+    let limit = std::fs::read_to_string(PAGES_LIMIT).ok();
+    let limit = limit.and_then(|limit| limit.trim().parse::<u64>().ok());
+    let Some(pages) = limit else {
+        let size = size(PAGES_MAX);
+        return Finding::note(
+            name,
+            format!("at most {size}: no fs.fuse.max_pages_limit here"),
+        );
+    };
+    let detail = format!(
+        "at most {}: fs.fuse.max_pages_limit is {pages}",
+        size(pages)
+    );
+    if pages < PAGES_MAX {
+        Finding::bad(name, detail, "as root: sysctl fs.fuse.max_pages_limit=256")
+    } else {
+        Finding::good(name, detail)
+    }
+}
+
+fn size(pages: u64) -> String {
+    let kibibytes = pages * rustix::param::page_size() as u64 / 1024;
+    match kibibytes % 1024 {
+        0 => format!("{}M", kibibytes / 1024),
+        _ => format!("{kibibytes}K"),
+    }
+}
+
+/// `6.18.44-1` is 6, 18.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(version("6.18.44-1-amd64"), Some((6, 18)));
+        assert_eq!(version("5.9"), Some((5, 9)));
+        assert_eq!(version("6.1-rc3"), Some((6, 1)));
+        assert!(version("5.9") < Some(OLDEST));
+        assert_eq!(version("unknown"), None);
+    }
+
+    #[test]
+    fn sizes_in_the_words_of_max_write() {
+        let page = rustix::param::page_size() as u64;
+        assert_eq!(size((1 << 20) / page), "1M");
+        assert_eq!(size((64 << 10) / page), "64K");
+    }
+}

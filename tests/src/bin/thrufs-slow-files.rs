@@ -1,0 +1,142 @@
+//! A slow file system, to lie beneath the one under test.
+//!
+//! ```text
+//! thrufs-slow-files MOUNTPOINT    mounts, prints "ok", serves until standard input closes
+//! ```
+//!
+//! Its root has `file-0` to `file-9`, which answer at once, `slow-0` to `slow-9`, which take a
+//! second to be looked up and again for their attributes, and `sync-0` to `sync-9`, whose fsync takes
+//! as long.
+//! Nothing is cached, and nothing that is written is kept.
+
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::num::NonZeroUsize;
+use std::thread;
+use std::time::Duration;
+
+use thrufs::layout::Attr;
+use thrufs::session::{Threads, Transport};
+use thrufs::{
+    Attributes, Context, DirectorySink, Entry, Errno, FileHandle, FileSystem, Generation,
+    MountOptions, Name, NodeId, Result, SessionConfig, SetAttr, WriteArgs, WriteSource, mount,
+};
+
+const SLOWNESS: Duration = Duration::from_secs(1);
+
+/// So many may sleep at once, and others are still served.
+const READERS: usize = 16;
+
+const FIRST_FILE: u64 = 10;
+const FIRST_SLOW: u64 = 20;
+const FIRST_SYNC: u64 = 30;
+
+struct SlowFiles;
+
+fn node_of(name: &[u8]) -> Option<u64> {
+    let numbered = [
+        (&b"file-"[..], FIRST_FILE),
+        (&b"slow-"[..], FIRST_SLOW),
+        (&b"sync-"[..], FIRST_SYNC),
+    ];
+    numbered
+        .iter()
+        .find_map(|(prefix, first)| match name.strip_prefix(*prefix)? {
+            [digit @ b'0'..=b'9'] => Some(first + u64::from(digit - b'0')),
+            _ => None,
+        })
+}
+
+fn attributes_of(node: u64) -> Attr {
+    if (FIRST_SLOW..FIRST_SYNC).contains(&node) {
+        thread::sleep(SLOWNESS);
+    }
+    let (mode, nlink) = match node {
+        1 => (0o040_755, 2),
+        _ => (0o100_644, 1),
+    };
+    Attr {
+        ino: node,
+        mode,
+        nlink,
+        ..Attr::default()
+    }
+}
+
+impl FileSystem for SlowFiles {
+    fn lookup(&self, _: &Context<'_>, _: NodeId, name: Name<'_>) -> Result<Entry> {
+        let node = node_of(name.as_bytes()).ok_or(Errno::ENOENT)?;
+        Ok(Entry {
+            node: NodeId(node),
+            generation: Generation(0),
+            attr: attributes_of(node),
+            entry_timeout: Duration::ZERO,
+            attr_timeout: Duration::ZERO,
+        })
+    }
+
+    fn getattr(&self, _: &Context<'_>, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
+        Ok(Attributes {
+            attr: attributes_of(node.0),
+            timeout: Duration::ZERO,
+        })
+    }
+
+    fn setattr(&self, _: &Context<'_>, node: NodeId, _: &SetAttr) -> Result<Attributes> {
+        Ok(Attributes {
+            attr: attributes_of(node.0),
+            timeout: Duration::ZERO,
+        })
+    }
+
+    fn write(
+        &self,
+        _: &Context<'_>,
+        _: NodeId,
+        _: &WriteArgs,
+        source: WriteSource<'_>,
+    ) -> Result<usize> {
+        Ok(source.len())
+    }
+
+    /// Nothing, for those who look through the whole tree of the machine.
+    fn readdir(
+        &self,
+        _: &Context<'_>,
+        _: NodeId,
+        _: FileHandle,
+        _: u64,
+        _: &mut DirectorySink<'_>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    fn fsync(&self, _: &Context<'_>, node: NodeId, _: FileHandle, _: bool) -> Result<()> {
+        if node.0 >= FIRST_SYNC {
+            thread::sleep(SLOWNESS);
+        }
+        Ok(())
+    }
+}
+
+fn main() -> std::result::Result<(), Box<dyn Error>> {
+    let target = std::env::args()
+        .nth(1)
+        .ok_or("usage: thrufs-slow-files MOUNTPOINT")?;
+    let config = SessionConfig {
+        threads: Threads {
+            readers: NonZeroUsize::new(READERS),
+            pair: false,
+        },
+        transport: Transport::Dev,
+        ..SessionConfig::default()
+    };
+    let session = mount(SlowFiles, target, &MountOptions::new("slow"), config)?;
+    println!("ok");
+    io::stdout().flush()?;
+    io::stdin().read_to_end(&mut Vec::new())?;
+    session.unmount()?;
+    Ok(())
+}

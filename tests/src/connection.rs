@@ -1,0 +1,70 @@
+//! A connection as the kernel's control file system shows it.
+
+use std::ffi::CStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, UnmountFlags};
+
+/// Where the control file system belongs.
+const USUAL_PLACE: &str = "/sys/fs/fuse/connections";
+
+/// The connection of one mount. Its control file system is mounted for it where the machine has none.
+pub struct Connection {
+    directory: PathBuf,
+    mounted_at: Option<tempfile::TempDir>,
+}
+
+impl Connection {
+    /// The connection of what is mounted at `mnt`, which is not asked for it: it may hang.
+    ///
+    /// # Panics
+    ///
+    /// When nothing is mounted there, or the control file system cannot be mounted.
+    #[track_caller]
+    pub fn of(mnt: &Path) -> Self {
+        let number = device_number(mnt).expect("a mount in the table");
+        let usual = Path::new(USUAL_PLACE).join(&number);
+        if usual.is_dir() {
+            return Self {
+                directory: usual,
+                mounted_at: None,
+            };
+        }
+        let place = tempfile::Builder::new()
+            .prefix("thrufs-test-")
+            .tempdir()
+            .unwrap();
+        let (flags, none) = (MountFlags::empty(), None::<&CStr>);
+        rustix::mount::mount("thrufs-test", place.path(), "fusectl", flags, none).unwrap();
+        Self {
+            directory: place.path().join(number),
+            mounted_at: Some(place),
+        }
+    }
+
+    /// Ends it by force: every call into the mount returns with an error. Nothing happens when it
+    /// has ended already.
+    pub fn abort(&self) {
+        let _ = fs::write(self.directory.join("abort"), "1");
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(place) = &self.mounted_at {
+            let _ = rustix::mount::unmount(place.path(), UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// The minor number of the device, by which the kernel calls the connection.
+fn device_number(mnt: &Path) -> Option<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let line = table.lines().rfind(|line| {
+        let point = line.split(' ').nth(4);
+        point.is_some_and(|point| Path::new(point) == mnt)
+    })?;
+    let (_, minor) = line.split(' ').nth(2)?.split_once(':')?;
+    Some(minor.to_owned())
+}

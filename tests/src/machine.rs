@@ -1,0 +1,81 @@
+//! The machine that the tests run on: its CPUs, and settings that a test changes for a moment.
+
+use std::fs;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The CPUs that this process may use.
+pub fn cpus() -> Vec<usize> {
+    let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU)
+        .filter(|cpu| set.is_set(*cpu))
+        .collect()
+}
+
+/// Runs `body` in a thread that is bound to `cpu`. What it starts is bound as well.
+///
+/// # Panics
+///
+/// With the panic of `body`, or when there is no such CPU.
+#[track_caller]
+pub fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> T {
+    let ran = thread::scope(|scope| {
+        scope
+            .spawn(move || {
+                let mut set = CpuSet::new();
+                set.set(cpu);
+                sched_setaffinity(None, &set).unwrap();
+                body()
+            })
+            .join()
+    });
+    ran.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// A file of the kernel that holds another value for as long as this lives. A process of its own puts
+/// the old one back, also when this one is killed.
+pub struct Changed {
+    path: PathBuf,
+    before: String,
+    guard: Child,
+}
+
+impl Changed {
+    /// Writes `value` to the file.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written; it is then as it was.
+    pub fn to(path: &Path, value: &str) -> std::io::Result<Self> {
+        let before = fs::read_to_string(path)?.trim().to_owned();
+        let guard = Command::new("sh")
+            .args(["-c", "trap '' INT TERM HUP; read -r _; echo \"$1\" >\"$2\""])
+            .args(["sh", &before])
+            .arg(path)
+            // The end of this process closes it.
+            .stdin(Stdio::piped())
+            .spawn()?;
+        let changed = Self {
+            path: path.to_owned(),
+            before,
+            guard,
+        };
+        fs::write(path, value)?;
+        Ok(changed)
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+        let now = fs::read_to_string(&self.path).unwrap_or_default();
+        if now.trim() != self.before {
+            eprintln!("thrufs-tests: {} stays {}", self.path.display(), now.trim());
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! How requests come to a server under test, and the proof that they do.
+//!
+//! A mount is asked for one transport by name, never for `auto`: else nobody would know what was
+//! tested. One that was asked for io_uring is looked at once it stands ([`prove`]), because a server
+//! that may not use it serves by `/dev/fuse`.
+//!
+//! **The kernel's switch** is one for the whole machine, and a test turns it off for a moment. So
+//! whoever mounts over io_uring holds a shared lock on its file meanwhile, and whoever turns it off an
+//! exclusive one.
+
+use std::env;
+use std::fmt;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::mounted::must_skip;
+
+/// The kernel offers FUSE over io_uring while this file says `Y`.
+pub const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// How long a switch that is off may be somebody's test.
+const SWITCH_PATIENCE: Duration = Duration::from_secs(10);
+
+const OPTION: &str = "transport=";
+
+/// A way for requests to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// By reading `/dev/fuse`.
+    Dev,
+    /// By io_uring.
+    Uring,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dev => "transport=dev",
+            Self::Uring => "transport=uring",
+        })
+    }
+}
+
+impl Transport {
+    /// The one that `options` ask for: `/dev/fuse` unless they say otherwise.
+    pub fn of(options: &str) -> Self {
+        let asked = |option: &str| option == Self::Uring.to_string();
+        if options.split(',').any(asked) {
+            Self::Uring
+        } else {
+            Self::Dev
+        }
+    }
+
+    /// `options`, as after `-o`, over this transport.
+    pub fn with(self, options: &str) -> String {
+        if options.is_empty() {
+            self.to_string()
+        } else {
+            format!("{self},{options}")
+        }
+    }
+
+    /// Why it is not to be had here, if so.
+    pub fn is_missing(self) -> Option<String> {
+        match self {
+            Self::Dev => None,
+            Self::Uring => no_ring(),
+        }
+    }
+}
+
+/// Runs a test over each transport, one after the other, and says on standard error what is skipped.
+pub fn over_each(test: &str, run: impl Fn(Transport)) {
+    if must_skip(test) {
+        return;
+    }
+    for transport in [Transport::Dev, Transport::Uring] {
+        match transport.is_missing() {
+            Some(reason) => eprintln!("SKIPPED {test} with {transport}: {reason}"),
+            None => {
+                // The last such line names the transport of a failure.
+                eprintln!("{test}: {transport}");
+                run(transport);
+            }
+        }
+    }
+}
+
+/// For the first line of a `#[test]` of io_uring: true if it must skip, which it then says.
+pub fn must_skip_ring(test: &str) -> bool {
+    if must_skip(test) {
+        return true;
+    }
+    let reason = no_ring();
+    if let Some(reason) = &reason {
+        eprintln!("SKIPPED {test}: {reason}");
+    }
+    reason.is_some()
+}
+
+/// Why the kernel offers no FUSE over io_uring, if so.
+pub fn no_ring() -> Option<String> {
+    static REASON: OnceLock<Option<String>> = OnceLock::new();
+    REASON.get_or_init(find_no_ring).clone()
+}
+
+fn find_no_ring() -> Option<String> {
+    if !Path::new(SWITCH).exists() {
+        return Some(format!(
+            "no FUSE over io_uring in this kernel (Linux 6.14 has it): no {SWITCH}"
+        ));
+    }
+    let deadline = Instant::now() + SWITCH_PATIENCE;
+    while !is_switched_on() {
+        if Instant::now() > deadline {
+            // CI sets machines up. The mounts of the tests will fail, and say this as well.
+            let must_run = env::var("CI").is_ok_and(|value| value == "true");
+            return (!must_run)
+                .then(|| format!("{SWITCH} is off: `cargo xtask setup` turns it on"));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    None
+}
+
+fn is_switched_on() -> bool {
+    fs::read_to_string(SWITCH).is_ok_and(|text| text.trim() == "Y")
+}
+
+/// Keeps the switch as it is while a mount with `options` is made. `None` where it does not matter.
+///
+/// # Errors
+///
+/// As text.
+pub fn hold_switch(options: &str) -> Result<Option<File>, String> {
+    if Transport::of(options) == Transport::Dev {
+        return Ok(None);
+    }
+    let text = |error: std::io::Error| format!("{SWITCH}: {error}");
+    let file = File::open(SWITCH).map_err(text)?;
+    flock(&file, FlockOperation::LockShared).map_err(|error| text(error.into()))?;
+    Ok(Some(file))
+}
+
+/// `options`, with the transport named if they do not.
+pub fn named(options: &str) -> String {
+    let has_one = options.split(',').any(|option| option.starts_with(OPTION));
+    if has_one {
+        options.to_owned()
+    } else {
+        Transport::Dev.with(options)
+    }
+}
+
+/// Sees that a server that stands uses the transport that `options` name.
+///
+/// # Errors
+///
+/// What it uses instead.
+pub fn prove(options: &str, server: u32) -> Result<(), String> {
+    let worker = worker_of(server).ok_or("the server has no worker")?;
+    match (Transport::of(options), has_ring(worker)) {
+        (Transport::Uring, false) => Err("its requests do not come by io_uring".to_owned()),
+        (Transport::Dev, true) => Err("its requests come by io_uring".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// The process that answers requests: the only child of the one that was started.
+pub fn worker_of(server: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+/// Whether a process holds a ring. A server makes some before it knows whether the kernel will use
+/// them, and keeps them only then.
+pub fn has_ring(process: u32) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else {
+        return false;
+    };
+    descriptors
+        .flatten()
+        .filter_map(|descriptor| fs::read_link(descriptor.path()).ok())
+        .any(|target| target == Path::new("anon_inode:[io_uring]"))
+}

@@ -1,0 +1,145 @@
+//! Ends of the mount while callers on every CPU are busy in it.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::Signal;
+use thrufs_tests::connection::Connection;
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::mounted::is_mounted;
+use thrufs_tests::server::{END_TIMEOUT, Server, is_unmounted_within, kill_process};
+use thrufs_tests::transport::must_skip_ring;
+
+use crate::load::{Load, serve};
+
+/// The most that a supervisor may take to see that its worker is gone, and to take the mount away.
+const DEAD_MOUNT_MAX: Duration = Duration::from_secs(2);
+
+const RETRY_INTERVAL: Duration = Duration::from_micros(300);
+
+/// Unmounts as soon as nobody holds anything open.
+fn unmount_in_a_pause(ground: &Ground) {
+    let deadline = Instant::now() + END_TIMEOUT;
+    loop {
+        match unmount(ground.mnt(), UnmountFlags::empty()) {
+            Ok(()) => return,
+            Err(Errno::BUSY) if Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
+            Err(error) => panic!("unmounting: {error}"),
+        }
+    }
+}
+
+#[track_caller]
+fn expect_success(mut server: Server) {
+    let status = server.ended_within(END_TIMEOUT);
+    let status = status.expect("the server ends with its mount");
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn unmounting_between_requests_ends_everybody() {
+    if must_skip_ring("unmounting_between_requests_ends_everybody") {
+        return;
+    }
+    let (ground, server) = serve(Lower::Tmpfs, "");
+    // Each round, all that it holds is let go for a while.
+    let mut load = Load::start(&ground, "load", 3000);
+    load.wait_for_progress();
+    unmount_in_a_pause(&ground);
+    load.expect_ends();
+    expect_success(server);
+}
+
+#[test]
+fn a_forced_unmount_ends_everybody() {
+    if must_skip_ring("a_forced_unmount_ends_everybody") {
+        return;
+    }
+    let (ground, mut server) = serve(Lower::Tmpfs, "");
+    let mut load = Load::start_with_writers(&ground);
+    load.wait_for_progress();
+    // It aborts the connection first; the mount goes when the callers have.
+    let _ = unmount(ground.mnt(), UnmountFlags::FORCE);
+    load.expect_ends();
+    assert!(server.ended_within(END_TIMEOUT).is_some(), "it ends");
+    assert!(!is_mounted(ground.mnt()), "its mount is left behind");
+    load.check_written(ground.source());
+}
+
+#[test]
+fn a_lazy_unmount_serves_those_inside_to_their_end() {
+    if must_skip_ring("a_lazy_unmount_serves_those_inside_to_their_end") {
+        return;
+    }
+    let (ground, mut server) = serve(Lower::Tmpfs, "");
+    let mut load = Load::start(&ground, "load-inside", 0);
+    load.wait_for_progress();
+    unmount(ground.mnt(), UnmountFlags::DETACH).unwrap();
+    assert!(!is_mounted(ground.mnt()));
+    load.listen();
+    load.wait_for_progress();
+    let early = server.ended_within(Duration::from_millis(200));
+    assert_eq!(early, None, "somebody is still inside");
+    load.kill();
+    expect_success(server);
+}
+
+#[test]
+fn sigterm_under_load_ends_in_time() {
+    if must_skip_ring("sigterm_under_load_ends_in_time") {
+        return;
+    }
+    let (ground, mut server) = serve(Lower::Tmpfs, "");
+    let mut load = Load::start_with_writers(&ground);
+    load.wait_for_progress();
+    server.signal(Signal::TERM);
+    assert!(server.ended_within(END_TIMEOUT).is_some(), "it ends");
+    assert!(!is_mounted(ground.mnt()), "its mount is left behind");
+    load.expect_ends();
+    load.check_written(ground.source());
+}
+
+#[test]
+fn a_killed_worker_lets_everybody_go_and_loses_nothing() {
+    if must_skip_ring("a_killed_worker_lets_everybody_go_and_loses_nothing") {
+        return;
+    }
+    for options in ["", "writeback"] {
+        let (ground, mut server) = serve(Lower::Ext4, options);
+        let mut load = Load::start_with_writers(&ground);
+        load.wait_for_progress();
+        kill_process(server.worker(), Signal::KILL);
+        let unmounted = is_unmounted_within(ground.mnt(), DEAD_MOUNT_MAX);
+        assert!(unmounted, "a dead mount stays after {DEAD_MOUNT_MAX:?}");
+        load.expect_ends();
+        let status = server.ended_within(END_TIMEOUT).expect("it ends");
+        assert!(!status.success(), "a server that was killed is no success");
+        load.check_written(ground.source());
+        // And again.
+        let again = Server::start(&ground, &format!("transport=uring,{options}"), None);
+        load.check_written(ground.mnt());
+        fs::write(ground.mnt().join("new"), b"works").unwrap();
+        again.stop();
+        assert_eq!(fs::read(ground.source().join("new")).unwrap(), b"works");
+    }
+}
+
+#[test]
+fn an_aborted_connection_lets_everybody_go() {
+    if must_skip_ring("an_aborted_connection_lets_everybody_go") {
+        return;
+    }
+    for lower in [Lower::Tmpfs, Lower::Ext4] {
+        let (ground, mut server) = serve(lower, "");
+        let mut load = Load::start_with_writers(&ground);
+        load.wait_for_progress();
+        Connection::of(ground.mnt()).abort();
+        load.expect_ends();
+        assert!(server.ended_within(END_TIMEOUT).is_some(), "it ends");
+        assert!(!is_mounted(ground.mnt()), "its mount is left behind");
+        load.check_written(ground.source());
+    }
+}

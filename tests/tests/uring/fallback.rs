@@ -1,0 +1,91 @@
+//! Where there is no ring to be had, `/dev/fuse` serves, and one line of the log says why.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::thread;
+
+use rustix::fs::{FlockOperation, flock};
+use thrufs_tests::fence::seccomp;
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::machine::Changed;
+use thrufs_tests::server::Server;
+use thrufs_tests::transport::{SWITCH, has_ring, hold_switch, must_skip_ring, prove};
+
+const OPTIONS: &str = "transport=uring";
+
+/// Sees that the mount works without a ring, and that the log names `reason` once.
+fn works_without_ring(ground: &Ground, server: Server, reason: &str) {
+    assert!(!has_ring(server.worker()), "it has a ring");
+    assert!(prove(OPTIONS, server.pid()).is_err(), "who believes it?");
+    let file = ground.mnt().join("file");
+    fs::write(&file, "content").unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "content");
+    fs::remove_file(&file).unwrap();
+    let log = server.log_text();
+    let lines = log.lines().filter(|line| line.contains("not io_uring"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(lines[0].contains(reason), "\"{reason}\" in: {}", lines[0]);
+    server.stop();
+}
+
+#[test]
+fn with_the_kernels_switch_off_it_serves_by_dev_fuse() {
+    if must_skip_ring("with_the_kernels_switch_off_it_serves_by_dev_fuse") {
+        return;
+    }
+    let ground = Ground::prepare(Lower::Tmpfs).unwrap();
+    let server = {
+        let lock = File::open(SWITCH).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let _off = Changed::to(Path::new(SWITCH), "N").unwrap();
+        Server::start_unproved(&ground, OPTIONS, None)
+    };
+    works_without_ring(&ground, server, "the kernel does not offer it");
+}
+
+#[test]
+fn where_rings_are_forbidden_it_serves_by_dev_fuse() {
+    if must_skip_ring("where_rings_are_forbidden_it_serves_by_dev_fuse") {
+        return;
+    }
+    // A thread of its own, because the filter stays.
+    let ended = thread::spawn(|| {
+        seccomp::take_away(&[libc::SYS_io_uring_setup]).unwrap();
+        let ground = Ground::prepare(Lower::Tmpfs).unwrap();
+        let server = {
+            let _switch = hold_switch(OPTIONS).unwrap();
+            Server::start_unproved(&ground, OPTIONS, None)
+        };
+        works_without_ring(&ground, server, "may not use io_uring");
+    });
+    ended.join().unwrap();
+}
+
+#[test]
+fn with_few_descriptors_it_serves_one_way_or_the_other() {
+    if must_skip_ring("with_few_descriptors_it_serves_one_way_or_the_other") {
+        return;
+    }
+    let mut without = 0;
+    // From what serving by /dev/fuse takes to more than rings take.
+    for files_max in [20, 24, 28, 32, 40, 64] {
+        eprintln!("{files_max} descriptors");
+        let ground = Ground::prepare(Lower::Tmpfs).unwrap();
+        let server = {
+            let _switch = hold_switch(OPTIONS).unwrap();
+            Server::start_unproved(&ground, OPTIONS, Some(files_max))
+        };
+        if has_ring(server.worker()) {
+            let names: Vec<_> = (0..8).map(|number| format!("file-{number}")).collect();
+            let open = |name| File::create(ground.mnt().join(name)).unwrap();
+            let files: Vec<_> = names.iter().map(open).collect();
+            drop(files);
+            server.stop();
+        } else {
+            works_without_ring(&ground, server, "no ring was to be had");
+            without += 1;
+        }
+    }
+    assert!(without > 0, "the rings took nothing");
+}

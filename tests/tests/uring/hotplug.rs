@@ -1,0 +1,55 @@
+//! A CPU that goes while its callers and its thread are busy, and comes back.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use thrufs_tests::lower::Lower;
+use thrufs_tests::machine::{Changed, cpus};
+use thrufs_tests::transport::must_skip_ring;
+
+use crate::load::{Load, serve};
+
+/// The last CPU that can be taken away.
+fn removable_cpu() -> Option<PathBuf> {
+    cpus()
+        .into_iter()
+        .rev()
+        .map(|cpu| PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/online")))
+        .find(|path| path.exists())
+}
+
+#[test]
+fn callers_go_on_when_a_cpu_goes_and_comes_back() {
+    let test = "callers_go_on_when_a_cpu_goes_and_comes_back";
+    if must_skip_ring(test) {
+        return;
+    }
+    let Some(cpu) = removable_cpu() else {
+        return eprintln!("SKIPPED {test}: no CPU here can be taken offline");
+    };
+    for options in ["", "queues_per_thread=2"] {
+        let (ground, server) = serve(Lower::Tmpfs, options);
+        let mut load = Load::start(&ground, "load", 0);
+        load.wait_for_progress();
+        for _ in 0..3 {
+            go_and_come_back(&cpu, &mut load);
+        }
+        load.kill();
+        server.stop();
+    }
+}
+
+fn go_and_come_back(cpu: &Path, load: &mut Load) {
+    {
+        let _offline = match Changed::to(cpu, "0") {
+            Ok(changed) => changed,
+            Err(error) => panic!("{}: {error}", cpu.display()),
+        };
+        load.listen();
+        load.wait_for_progress();
+    }
+    load.listen();
+    load.wait_for_progress();
+    thread::sleep(Duration::from_millis(100));
+}

@@ -1,0 +1,179 @@
+//! Processes that keep a mount busy, on every CPU.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use thrufs_tests::acknowledged::check_blocks;
+use thrufs_tests::caller::Process;
+use thrufs_tests::connection::Connection;
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::machine::{cpus, on_cpu};
+use thrufs_tests::server::{START_TIMEOUT, Server};
+
+/// How long callers may take to come back after an end.
+pub const CALLERS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// So many rounds, and the load is under way.
+const ROUNDS: u64 = 5;
+
+/// Numbers that the last of a process's lines shall reach.
+fn last_number(lines: &[String]) -> u64 {
+    let numbers = lines.iter().rev().find_map(|line| line.parse().ok());
+    numbers.unwrap_or(0)
+}
+
+struct Caller {
+    process: Process,
+    name: String,
+    /// The greatest number that it has printed.
+    count: u64,
+    /// What it said of its end.
+    last_words: String,
+}
+
+impl Caller {
+    fn listen(&mut self) {
+        let lines = self.process.lines();
+        self.count = self.count.max(last_number(&lines));
+        let words = lines.into_iter().rfind(|line| line.parse::<u64>().is_err());
+        self.last_words = words.unwrap_or(std::mem::take(&mut self.last_words));
+    }
+}
+
+/// For each CPU a process that works with files, and one that syncs what it writes. When a test fails,
+/// the connection is aborted first: else a process that is stuck could not be killed.
+pub struct Load {
+    callers: Vec<Caller>,
+    connection: Connection,
+    written: Vec<PathBuf>,
+}
+
+impl Load {
+    /// `kind` is `load` or `load-inside`.
+    pub fn start(ground: &Ground, kind: &str, pause_us: u32) -> Self {
+        fs::write(ground.source().join("marker"), "").unwrap();
+        let mnt = ground.mnt().to_str().unwrap();
+        let mut load = Self {
+            callers: Vec::new(),
+            connection: Connection::of(ground.mnt()),
+            written: Vec::new(),
+        };
+        for cpu in cpus() {
+            let name = format!("cpu-{cpu}");
+            load.add(cpu, &[kind, mnt, &name, &pause_us.to_string()]);
+        }
+        load
+    }
+
+    /// With writers that sync. They hold a file open all the time.
+    pub fn start_with_writers(ground: &Ground) -> Self {
+        let mut load = Self::start(ground, "load", 0);
+        for cpu in cpus() {
+            let file = format!("synced-{cpu}");
+            let path = ground.mnt().join(&file);
+            load.add(cpu, &["write-synced", path.to_str().unwrap()]);
+            load.written.push(PathBuf::from(file));
+        }
+        load
+    }
+
+    fn add(&mut self, cpu: usize, args: &[&str]) {
+        self.callers.push(Caller {
+            process: on_cpu(cpu, || Process::start(args)),
+            name: format!("{args:?} on CPU {cpu}"),
+            count: 0,
+            last_words: String::new(),
+        });
+    }
+
+    /// Waits until each has made some rounds more.
+    #[track_caller]
+    pub fn wait_for_progress(&mut self) {
+        let deadline = Instant::now() + START_TIMEOUT;
+        for caller in &mut self.callers {
+            let wanted = caller.count + ROUNDS;
+            while caller.count < wanted {
+                assert!(
+                    Instant::now() < deadline && caller.last_words.is_empty(),
+                    "{} does not go on: {} rounds, \"{}\", {}",
+                    caller.name,
+                    caller.count,
+                    caller.last_words,
+                    caller.process.place()
+                );
+                let line = caller.process.line_within(Duration::from_millis(100));
+                caller.count = caller.count.max(last_number(line.as_slice()));
+                if let Some(words) = line.filter(|line| line.parse::<u64>().is_err()) {
+                    caller.last_words = words;
+                }
+            }
+        }
+    }
+
+    /// Sees that all come back by themselves, with an error or because the mount is gone.
+    #[track_caller]
+    pub fn expect_ends(&mut self) {
+        let deadline = Instant::now() + CALLERS_TIMEOUT;
+        for caller in &mut self.callers {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                caller
+                    .process
+                    .is_ended_within(left.max(Duration::from_millis(10))),
+                "{} is stuck: {}",
+                caller.name,
+                caller.process.place()
+            );
+            // Its last words are under way when it has ended.
+            while let Some(line) = caller.process.line_within(Duration::from_millis(200)) {
+                match line.parse() {
+                    Ok(count) => caller.count = count,
+                    Err(_) => caller.last_words = line,
+                }
+            }
+            let words = caller.last_words.as_str();
+            assert!(
+                words == "gone" || words.starts_with("errno "),
+                "{} ended in a strange way: \"{words}\"",
+                caller.name
+            );
+        }
+    }
+
+    /// Ends all of them in the middle of what they do.
+    pub fn kill(&mut self) {
+        for caller in self.callers.drain(..) {
+            caller.process.kill();
+        }
+    }
+
+    /// Sees that what was acknowledged is in `dir`. To be called after [`expect_ends`](Self::expect_ends).
+    #[track_caller]
+    pub fn check_written(&self, dir: &Path) {
+        let writers = self.callers.iter().rev().take(self.written.len()).rev();
+        for (file, writer) in self.written.iter().zip(writers) {
+            assert!(writer.count >= ROUNDS, "{}: {}", writer.name, writer.count);
+            check_blocks(&dir.join(file), writer.count);
+        }
+    }
+
+    pub fn listen(&mut self) {
+        self.callers.iter_mut().for_each(Caller::listen);
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.connection.abort();
+        }
+    }
+}
+
+/// A server over io_uring on a fresh ground of `lower`.
+pub fn serve(lower: Lower, options: &str) -> (Ground, Server) {
+    let ground = Ground::prepare(lower).unwrap();
+    let server = Server::start(&ground, &format!("transport=uring,{options}"), None);
+    (ground, server)
+}

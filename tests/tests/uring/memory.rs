@@ -1,0 +1,97 @@
+//! What large requests leave behind in memory is given back.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use thrufs_tests::lower::Lower;
+use thrufs_tests::machine::{cpus, on_cpu};
+use thrufs_tests::transport::must_skip_ring;
+
+use crate::load::serve;
+
+const LARGE: usize = 1 << 20;
+
+/// What may be left of it.
+const LEFT_KIB_MAX: u64 = 2048;
+
+/// So long after the last large request, memory is to be back.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Resident memory without pages of files, in KiB.
+fn resident_kib(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number
+            .and_then(|number| number.parse::<u64>().ok())
+            .unwrap()
+    };
+    of("RssAnon:") + of("RssShmem:")
+}
+
+/// Past the page cache: a page-aligned buffer, so that one call is one request.
+fn move_much_data(path: &Path) {
+    let file: File = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(path)
+        .unwrap();
+    let mut memory = vec![7; LARGE + 4096];
+    let start = memory.as_ptr().align_offset(4096);
+    let buffer = &mut memory[start..start + LARGE];
+    for turn in 0..16 {
+        let at = turn % 4 * LARGE as u64;
+        file.write_all_at(buffer, at).unwrap();
+        file.read_exact_at(buffer, at).unwrap();
+    }
+}
+
+fn gives_memory_back(lower: Lower, options: &str) {
+    let (ground, server) = serve(lower, options);
+    let worker = server.worker();
+    for cpu in cpus() {
+        on_cpu(cpu, || fs::metadata(ground.mnt()).unwrap());
+    }
+    let idle = resident_kib(worker);
+    let most = thread::scope(|scope| {
+        let asking: Vec<_> = cpus()
+            .into_iter()
+            .flat_map(|cpu| [(cpu, 0), (cpu, 1)])
+            .map(|(cpu, number)| {
+                let path = ground.mnt().join(format!("file-{cpu}-{number}"));
+                scope.spawn(move || on_cpu(cpu, || move_much_data(&path)))
+            })
+            .collect();
+        asking.into_iter().for_each(|asks| asks.join().unwrap());
+        resident_kib(worker)
+    });
+    thread::sleep(PATIENCE);
+    let after = resident_kib(worker);
+    eprintln!("{options}: {idle} KiB idle, {most} KiB after large requests, {after} KiB later");
+    assert!(
+        most >= idle + 1024,
+        "{idle} KiB and {most} KiB: nothing to give back"
+    );
+    assert!(
+        after <= idle + LEFT_KIB_MAX,
+        "{idle} KiB before, {after} KiB after"
+    );
+    server.stop();
+}
+
+#[test]
+fn memory_of_large_requests_is_given_back() {
+    if must_skip_ring("memory_of_large_requests_is_given_back") {
+        return;
+    }
+    gives_memory_back(Lower::Tmpfs, "");
+    gives_memory_back(Lower::Tmpfs, "ring_depth=1");
+    gives_memory_back(Lower::Ext4, "");
+}

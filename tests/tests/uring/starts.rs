@@ -1,0 +1,77 @@
+//! The start of a mount. It is made by another process than the one that serves, and the kernel takes
+//! no entry of a ring before that one has gone on: on busy CPUs it often has not.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::machine::{cpus, on_cpu};
+use thrufs_tests::server::Server;
+use thrufs_tests::transport::must_skip_ring;
+
+use crate::load::Load;
+
+const OPTIONS: &str = "transport=uring";
+
+/// So often that what happens in one of five is all but certain.
+const TURNS: usize = 20;
+
+/// Turns that take longer.
+const BUSY_TURNS: usize = 5;
+
+/// Sees that nothing was wrong at this start, or at one before on the same ground.
+#[track_caller]
+fn expect_no_warning(server: &Server, turn: usize) {
+    let log = server.log_text();
+    let is_warning = |line: &&str| line.contains("WARN") || line.contains("ERROR");
+    assert_eq!(log.lines().find(is_warning), None, "in turn {turn}");
+}
+
+#[test]
+fn starting_on_one_cpu_goes_without_a_warning() {
+    if must_skip_ring("starting_on_one_cpu_goes_without_a_warning") {
+        return;
+    }
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    for turn in 0..TURNS {
+        let server = on_cpu(cpus()[0], || Server::start(&ground, OPTIONS, None));
+        expect_no_warning(&server, turn);
+        server.stop();
+    }
+}
+
+/// Stops the others when its thread ends, also by a panic.
+struct StopAll<'a>(&'a AtomicBool);
+
+impl Drop for StopAll<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_first_requests_on_busy_cpus_are_answered() {
+    if must_skip_ring("the_first_requests_on_busy_cpus_are_answered") {
+        return;
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = StopAll(&over);
+        for _ in cpus() {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        for turn in 0..BUSY_TURNS {
+            let ground = Ground::prepare(Lower::Tmpfs).unwrap();
+            let server = Server::start(&ground, OPTIONS, None);
+            let mut load = Load::start(&ground, "load", 0);
+            load.wait_for_progress();
+            load.kill();
+            expect_no_warning(&server, turn);
+            server.stop();
+        }
+    });
+}

@@ -1,0 +1,107 @@
+//! Who waits for a lock holds up nobody else, and can be interrupted.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use thrufs_tests::caller::Process;
+use thrufs_tests::connection::Connection;
+use thrufs_tests::lower::Lower;
+use thrufs_tests::machine::{cpus, on_cpu};
+use thrufs_tests::transport::must_skip_ring;
+
+use crate::load::serve;
+
+/// More than a queue has memory for at once.
+const WAITERS: usize = 24;
+
+/// A hundred requests that nobody holds up take a fraction of it.
+const PROMPT_MAX: Duration = Duration::from_millis(500);
+
+/// EINTR, as the helper prints it.
+const INTERRUPTED: &str = "errno 4";
+
+/// Aborts the connection when the test fails, so that those who wait can be killed.
+struct AbortOnPanic(Connection);
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abort();
+        }
+    }
+}
+
+fn waiters_hold_up_nobody(options: &str, owner: &str) {
+    let (ground, server) = serve(Lower::Tmpfs, options);
+    let path = ground.mnt().join("file");
+    std::fs::write(&path, "x").unwrap();
+    let path = path.to_str().unwrap();
+    let lock = ["lock-hold", owner, "write", path, "0", "0"];
+    let cpu = cpus()[0];
+    let (holder, waiters, _abort);
+    holder = Process::start(&lock);
+    assert_eq!(
+        (holder.line(), holder.line()),
+        ("waiting".into(), "ok".into())
+    );
+    waiters = (0..WAITERS)
+        .map(|_| on_cpu(cpu, || Process::start(&lock)))
+        .collect::<Vec<_>>();
+    _abort = AbortOnPanic(Connection::of(ground.mnt()));
+    for waiter in &waiters {
+        assert_eq!(waiter.line(), "waiting");
+    }
+    assert_eq!(waiters[0].line_within(Duration::from_millis(200)), None);
+
+    let others = vec![path; 100];
+    let took = on_cpu(cpu, || {
+        let start = Instant::now();
+        for path in others {
+            std::fs::symlink_metadata(path).unwrap();
+        }
+        start.elapsed()
+    });
+    assert!(took < PROMPT_MAX, "held up by waiters for {took:?}");
+
+    let (interrupted, patient) = waiters.split_at(WAITERS / 2);
+    for waiter in interrupted {
+        waiter.signal(Signal::USR1);
+    }
+    for waiter in interrupted {
+        assert_eq!(waiter.line(), INTERRUPTED);
+    }
+    holder.finish();
+    // One after the other, each as soon as the one before has ended.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut left: Vec<&Process> = patient.iter().collect();
+    while !left.is_empty() {
+        assert!(Instant::now() < deadline, "{} still wait", left.len());
+        left.retain(
+            |waiter| match waiter.line_within(Duration::from_millis(5)) {
+                Some(line) => {
+                    assert_eq!(line, "ok");
+                    waiter.signal(Signal::TERM);
+                    false
+                }
+                None => true,
+            },
+        );
+    }
+    drop(waiters);
+    server.stop();
+}
+
+#[test]
+fn waiting_for_shared_locks_holds_up_nobody() {
+    if !must_skip_ring("waiting_for_shared_locks_holds_up_nobody") {
+        waiters_hold_up_nobody("locks=shared,cache=never", "flock");
+        waiters_hold_up_nobody("locks=shared,cache=never", "process");
+    }
+}
+
+#[test]
+fn waiting_for_shared_locks_at_depth_one_holds_up_nobody() {
+    if !must_skip_ring("waiting_for_shared_locks_at_depth_one_holds_up_nobody") {
+        waiters_hold_up_nobody("locks=shared,cache=never,ring_depth=1", "process");
+    }
+}
