@@ -187,7 +187,9 @@ impl StoppedSource {
         fs::write(below.join("file"), "content").unwrap();
         let source = StoppedSource { ground, below };
         succeeded(&run(Command::new(THRUFS)
-            .args(["mount", "-o", "cache=never"])
+            // A request that lies with a stopped server can be killed while nobody has read it; over
+            // io_uring, nobody has to.
+            .args(["mount", "-o", "cache=never,transport=dev"])
             .args([&source.below, &source.ground.src])));
         Some(source)
     }

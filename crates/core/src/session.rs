@@ -136,6 +136,8 @@ pub struct Session<F> {
     handle: SessionHandle,
     queue: Arc<Queue>,
     began: AtomicBool,
+    /// [`run`](Self::run) has seen to the end.
+    ran: AtomicBool,
     /// Rings that wait for INIT, or why there are none; nothing when none are wanted.
     prepared: Mutex<Option<Result<Prepared, RingRefusal>>>,
     ring: OnceLock<Uring>,
@@ -234,6 +236,7 @@ impl<F: FileSystem> Session<F> {
             handle,
             queue,
             began: AtomicBool::new(false),
+            ran: AtomicBool::new(false),
             prepared: Mutex::new(prepared),
             ring: OnceLock::new(),
         })
@@ -321,6 +324,7 @@ impl<F: FileSystem> Session<F> {
             return Err(SessionError::Misuse);
         }
         let control = Arc::clone(&connection.control);
+        self.ran.store(true, Ordering::Relaxed);
         let started = self.start();
         if let Err(error) = &started {
             control.stop(End::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
@@ -380,7 +384,9 @@ impl<F> Drop for Session<F> {
     fn drop(&mut self) {
         let control = &self.connection.control;
         control.stop(End::ShutDown);
-        if let Some(ring) = self.ring.get() {
+        if let Some(ring) = self.ring.get()
+            && !*self.ran.get_mut()
+        {
             self.connection.dispatcher.interrupts().stop();
             let deadline = Instant::now() + self.connection.config.drain_timeout;
             control.drain(deadline, || ring.wake());
