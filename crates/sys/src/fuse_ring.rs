@@ -246,7 +246,8 @@ impl<J> FuseRing<J> {
     /// A ring for at most `slots` of them on `device`, to be enabled by the thread that will have it.
     ///
     /// # Errors
-    /// Those of [`Ring::new`], and EBADF.
+    /// EPERM or EACCES where rings are forbidden (`kernel.io_uring_disabled`, a filter), ENOSYS without
+    /// io_uring, EINVAL where a flag is not known, ENOMEM, EMFILE, EBADF.
     pub fn new(device: BorrowedFd<'_>, slots: u16, task_run: TaskRun) -> Result<FuseRing<J>> {
         // Each slot has one entry in line at most, and the waker one.
         let ring = Ring::new(u32::from(slots) + 1, task_run)?;
@@ -448,15 +449,15 @@ impl<J> FuseRing<J> {
         }
     }
 
-    /// Submits what is in line, and waits until something has happened. False when `timeout` was over
-    /// before.
+    /// Submits what is in line, and waits until something has happened. False when `timeout` was over,
+    /// or a signal came, before.
     ///
     /// # Errors
-    /// Those of `io_uring_enter(2)`; a signal is no error.
+    /// Those of `io_uring_enter(2)`.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        // Where something was submitted, the kernel does not say how the wait has ended.
         match self.ring.enter(1, timeout) {
-            Ok(()) | Err(Errno::INTR) => Ok(true),
-            Err(Errno::TIME) => Ok(false),
+            Ok(()) | Err(Errno::INTR | Errno::TIME) => Ok(self.has_event()),
             Err(errno) => Err(errno),
         }
     }
@@ -574,4 +575,175 @@ fn command(operation: u64, commit: u64, queue: QueueIndex) -> Sqe {
     entry.cmd[1] = commit;
     entry.cmd[2] = u64::from(queue.0);
     entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_ground::skipped;
+    use std::os::fd::AsFd;
+
+    const PAYLOAD_BYTES: usize = 64 << 10;
+
+    fn slot() -> Slot {
+        Slot {
+            place: 0,
+            queue: QueueIndex(0),
+            memory: PageBuffer::new(PAYLOAD + PAYLOAD_BYTES).unwrap(),
+            pieces: Box::default(),
+            reply_at: REPLY,
+            used: 0,
+        }
+    }
+
+    /// Does as the kernel does with a request.
+    fn deliver(slot: &mut Slot, opcode: u32, unique: u64, rest: &[u8]) {
+        let memory = &mut slot.memory;
+        memory[OPCODE..OPCODE + 4].copy_from_slice(&opcode.to_ne_bytes());
+        memory[OPERATION..OPERATION + 4].copy_from_slice(b"arg ");
+        memory[COMMIT_ID..COMMIT_ID + 8].copy_from_slice(&unique.to_ne_bytes());
+        let length = rest.len() as u32;
+        memory[PAYLOAD_SIZE..PAYLOAD_SIZE + 4].copy_from_slice(&length.to_ne_bytes());
+        memory[PAYLOAD..PAYLOAD + rest.len()].copy_from_slice(rest);
+        slot.take_in();
+    }
+
+    fn reply(slot: &mut Slot, header: &[u8; 16], body: &[u8]) {
+        let desk = slot.desk();
+        desk.reply[..16].copy_from_slice(header);
+        desk.reply[16..16 + body.len()].copy_from_slice(body);
+        slot.put_reply(16 + body.len());
+    }
+
+    /// The reply where the kernel looks for it: its header and its body.
+    fn replied(slot: &Slot) -> (&[u8], &[u8]) {
+        let length = slot.payload_length();
+        (&slot.memory[..16], &slot.memory[PAYLOAD..PAYLOAD + length])
+    }
+
+    #[test]
+    fn names_make_room_for_the_reply() {
+        let mut slot = slot();
+        deliver(&mut slot, 1, 6, b"name\0");
+        let desk = slot.desk();
+        assert_eq!(&desk.structure[..4], b"arg ");
+        assert_eq!(desk.rest, b"name\0");
+        assert_eq!(desk.reply.len(), 16 + PAYLOAD_BYTES);
+        desk.reply[16..21].copy_from_slice(b"entry");
+        assert_eq!(desk.rest, b"name\0", "not where the reply is written");
+        reply(&mut slot, b"sixteen bytes...", b"entry and more");
+        assert_eq!(
+            replied(&slot),
+            (&b"sixteen bytes..."[..], &b"entry and more"[..])
+        );
+    }
+
+    #[test]
+    fn data_stay_where_they_are() {
+        for (opcode, length) in [(OPCODE_WRITE, 10), (OPCODE_WRITE, 40_000), (21, 40_000)] {
+            let data: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let mut slot = slot();
+            deliver(&mut slot, opcode, 6, &data);
+            let start = slot.memory[PAYLOAD..].as_ptr();
+            let desk = slot.desk();
+            assert_eq!(desk.rest.as_ptr(), start, "{opcode} {length}");
+            assert!(desk.reply.len() >= 31 << 10);
+            reply(&mut slot, b"sixteen bytes...", b"written!");
+            assert_eq!(replied(&slot), (&b"sixteen bytes..."[..], &b"written!"[..]));
+        }
+    }
+
+    #[test]
+    fn no_reply_is_an_empty_one() {
+        let mut slot = slot();
+        deliver(&mut slot, 41, 77, b"");
+        slot.put_reply(0);
+        let (header, body) = replied(&slot);
+        assert_eq!(header[..8], 16_u64.to_ne_bytes(), "16 bytes, no error");
+        assert_eq!(header[8..], 77_u64.to_ne_bytes());
+        assert_eq!(body, b"");
+    }
+
+    #[test]
+    fn a_size_beyond_the_memory_is_cut() {
+        let mut slot = slot();
+        deliver(&mut slot, 1, 6, b"");
+        slot.memory[PAYLOAD_SIZE..PAYLOAD_SIZE + 4].copy_from_slice(&u32::MAX.to_ne_bytes());
+        slot.take_in();
+        assert_eq!(slot.desk().rest.len(), PAYLOAD_BYTES);
+    }
+
+    fn ring() -> Option<FuseRing<()>> {
+        let Ok(device) = crate::fuse_dev::open() else {
+            skipped("no /dev/fuse");
+            return None;
+        };
+        match FuseRing::new(device.as_fd(), 4, TaskRun::Deferred) {
+            Ok(ring) => Some(ring),
+            Err(error) => {
+                skipped(&format!("no ring: {error}"));
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_woken() {
+        let Some(mut ring) = ring() else { return };
+        let waker = ring.waker();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                ring.enable().unwrap();
+                let calm = ring.wait(Some(Duration::from_millis(5))).unwrap();
+                assert!(!calm && ring.next_event().is_none(), "nothing yet");
+                for _ in 0..3 {
+                    ring.wait(None).unwrap();
+                    assert!(matches!(ring.next_event(), Some(Event::Woken)));
+                }
+            });
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(20));
+                waker.wake();
+            }
+        });
+    }
+
+    #[test]
+    fn a_ring_does_nothing_else() {
+        const OP_NOP: u8 = 0;
+        const OP_WRITE: u8 = 23;
+        let Some(mut ring) = ring() else { return };
+        std::thread::spawn(move || {
+            ring.enable().unwrap();
+            for opcode in [OP_NOP, OP_WRITE] {
+                let entry = Sqe {
+                    opcode,
+                    user_data: 99,
+                    ..Sqe::EMPTY
+                };
+                // SAFETY: it points at nothing.
+                assert!(unsafe { ring.ring.push(&entry) });
+                ring.wait(None).unwrap();
+                let completion = ring.ring.pop().unwrap();
+                assert_eq!((completion.user_data, completion.res), (99, -libc::EACCES));
+            }
+            let more = ring.ring.register_files(&[0]);
+            assert_eq!(more, Err(Errno::ACCESS), "nor more files");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn what_is_not_mounted_takes_no_slots() {
+        let Some(mut ring) = ring() else { return };
+        std::thread::spawn(move || {
+            ring.enable().unwrap();
+            let slot = ring.slot(QueueIndex(0), 4096).unwrap();
+            assert!(ring.register(slot).is_err());
+            assert_eq!(ring.slots_in_kernel(), 0);
+        })
+        .join()
+        .unwrap();
+    }
 }

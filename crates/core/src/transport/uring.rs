@@ -6,7 +6,7 @@
 //! it lies ([`server`]): sending the reply and waiting for the next is one system call, and neither
 //! the request nor its data cross to another CPU.
 //!
-//! **Who sleeps.** Requests that say so go to a [`pool`], and reads of what is not in memory to the
+//! **Who sleeps.** Requests that say so go to a [pool](mod@pool), and reads of what is not in memory to the
 //! kernel, by the same ring; each leaves room for another on its queue. What sleeps unexpectedly is
 //! found by the [`steward`]. Where that can happen (that is for the file system to say,
 //! [`Negotiation::set_prompt`](crate::Negotiation::set_prompt)) a thread takes one request at a time,
@@ -14,7 +14,7 @@
 //!
 //! **How it starts.** Once INIT was answered with `OVER_IO_URING`, every caller waits until each queue
 //! has memory. So all that can fail is tried before: rings are made before INIT is read
-//! ([`prepare`]), and what fails after it is made known to the kernel, which falls back to `/dev/fuse`
+//! ([`prepare`](mod@prepare)), and what fails after it is made known to the kernel, which falls back to `/dev/fuse`
 //! when an entry is refused.
 //!
 //! **What stays on `/dev/fuse`.** FORGET, INTERRUPT, notifications, and the news of the connection's

@@ -38,7 +38,7 @@ impl Patience {
         self.asked = true;
     }
 
-    /// Sends what is to be sent, and waits. False when `timeout` was over first.
+    /// Sends what is to be sent, and waits. False when nothing has happened until `timeout`.
     pub(super) fn wait(
         &mut self,
         ring: &mut Ring,
