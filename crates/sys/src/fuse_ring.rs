@@ -523,13 +523,19 @@ impl<J> FuseRing<J> {
     }
 
     /// Gives back the memory that large requests have left behind in slots that wait for the next
-    /// one. Rings that are not [`TaskRun::Deferred`] keep it: what they wait for may be there already.
-    pub fn release_memory(&mut self) {
+    /// one. False, and nothing was done, when replies were not sent yet, or requests have come that
+    /// nobody has looked at: they lie there. For rings that are [`TaskRun::Deferred`]; with others, a
+    /// request may come at this moment.
+    pub fn release_memory(&mut self) -> bool {
+        if self.ring.has_pushed() || self.has_event() {
+            return false;
+        }
         for held in &mut self.held {
             if let Held::Request(slot) = held {
                 slot.release_memory();
             }
         }
+        true
     }
 
     /// How many slots the kernel has.

@@ -404,6 +404,11 @@ impl Ring {
         answer.map(drop)
     }
 
+    /// Whether something was pushed that the kernel has not taken yet.
+    pub(crate) fn has_pushed(&self) -> bool {
+        self.pushed > 0
+    }
+
     /// Whether there is something to be had by [`enter`](Self::enter) without waiting.
     pub(crate) fn has_work(&self) -> bool {
         // SAFETY: of the mapping, see `new`.

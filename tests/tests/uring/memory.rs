@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::{cpus, on_cpu};
@@ -94,4 +94,35 @@ fn memory_of_large_requests_is_given_back() {
     gives_memory_back(Lower::Tmpfs, "");
     gives_memory_back(Lower::Tmpfs, "ring_depth=1");
     gives_memory_back(Lower::Ext4, "");
+}
+
+/// While requests keep coming, memory of an earlier large one is given back between them, and never
+/// with a request or a reply in it.
+#[test]
+fn memory_that_is_given_back_holds_nothing() {
+    const PIECE: usize = 24 << 10;
+    if must_skip_ring("memory_that_is_given_back_holds_nothing") {
+        return;
+    }
+    let (ground, _server) = serve(Lower::Tmpfs, "cache=never");
+    let path = ground.mnt().join("file");
+    on_cpu(cpus()[0], || {
+        for turn in 0..3_u8 {
+            move_much_data(&path);
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&path)
+                .unwrap();
+            let start = Instant::now();
+            let (mut number, mut back) = (turn, vec![0; PIECE]);
+            while start.elapsed() < Duration::from_millis(1300) {
+                number = number.wrapping_add(1);
+                let piece = vec![number; PIECE];
+                file.write_all_at(&piece, 0).unwrap();
+                file.read_exact_at(&mut back, 0).unwrap();
+                assert!(back == piece, "after {:?}", start.elapsed());
+            }
+        }
+    });
 }

@@ -134,13 +134,16 @@ impl<'a, F: FileSystem> Server<'a, F> {
     }
 
     fn wait(&mut self) -> Result<(), SystemErrno> {
-        let timeout = self.large.map(|_| KEEP_MEMORY);
-        let calm = !self.patience.wait(&mut self.ring, timeout)?;
-        if calm || self.large.is_some_and(|last| last.elapsed() >= KEEP_MEMORY) {
-            self.ring.release_memory();
-            self.large = None;
+        let due = |last: Instant| last.elapsed() >= KEEP_MEMORY;
+        if self.large.is_some_and(due) {
+            // What lies in that memory goes out first.
+            self.ring.flush()?;
+            if self.ring.release_memory() {
+                self.large = None;
+            }
         }
-        Ok(())
+        let timeout = self.large.map(|_| KEEP_MEMORY);
+        self.patience.wait(&mut self.ring, timeout)
     }
 
     fn handle_events(&mut self) {

@@ -38,12 +38,8 @@ impl Patience {
         self.asked = true;
     }
 
-    /// Sends what is to be sent, and waits. False when nothing has happened until `timeout`.
-    pub(super) fn wait(
-        &mut self,
-        ring: &mut Ring,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Errno> {
+    /// Sends what is to be sent, and waits, for no longer than `timeout`.
+    pub(super) fn wait(&mut self, ring: &mut Ring, timeout: Option<Duration>) -> Result<(), Errno> {
         if self.spins() {
             ring.flush()?;
             let start = Instant::now();
@@ -52,7 +48,7 @@ impl Patience {
             }
             self.learn(ring.is_ready());
         }
-        ring.wait(timeout)
+        ring.wait(timeout).map(drop)
     }
 
     fn spins(&mut self) -> bool {
