@@ -215,9 +215,14 @@ busiest_ring_thread() {
     mv "$WORK/ring-threads" "$WORK/ring-threads-before"
 }
 
+# switches PID TID: how often a thread has left its CPU.
+switches() {
+    awk '/ctxt_switches/ { sum += $2 } END { print sum }' "/proc/$1/task/$2/status"
+}
+
 # A caller that stays on its CPU is served there.
 count_places() {
-    local cpu pid found
+    local cpu pid found switches
     pid=$(server_pid "$WORK/mnt")
     : >"$WORK/switch"
     for cpu in $(taskset -cp $$ | sed 's/.*: //' | tr , '\n' | awk -F- '{ for (n = $1; n <= $NF; n++) print n }'); do
@@ -226,6 +231,12 @@ count_places() {
         found=$(busiest_ring_thread "$pid")
         [[ ${found#* } == "$cpu" ]] || exceeded "a caller on CPU $cpu was served on CPU ${found#* } (thread ${found% *})"
         say "rings: a caller on CPU $cpu was served on CPU ${found#* }"
+        # Another 3000, and nobody else is asked: the thread sleeps, or gives way, once a request.
+        switches=-$(switches "$pid" "${found% *}")
+        taskset -c "$cpu" "$WORK/client" "$WORK/switch" stat 3000 "$WORK/mnt/file" || fail "the client's stat failed"
+        switches=$((switches + $(switches "$pid" "${found% *}")))
+        ((switches <= 3000 * 2 * 130 / 100)) || exceeded "$switches context switches for 6000 requests"
+        say "rings: $switches context switches of the serving thread for 6000 requests"
     done
 }
 
