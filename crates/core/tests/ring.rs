@@ -126,11 +126,11 @@ fn who_waits_for_a_lock_keeps_nobody_waiting_and_hears_signals() {
 #[test]
 fn threads_serve_as_many_queues_as_they_are_told() {
     let depth = NonZeroU16::new(3);
-    for queues_per_thread in [1, 2, 1000] {
+    for (queues_per_thread, spin_us) in [(1, 0), (1, 100), (2, 0), (1000, 20)] {
         let ring = RingConfig {
             queues_per_thread: NonZeroUsize::new(queues_per_thread),
             depth,
-            ..RingConfig::default()
+            spin: Duration::from_micros(spin_us),
         };
         let config = SessionConfig { ring, ..plain() };
         let stage = Stage::with(b"content");
@@ -187,7 +187,8 @@ fn a_session_that_is_never_run_ends_its_threads() {
     drop(session);
     assert_eq!(metrics.metrics().readers, 0, "they have left");
     let dead = std::fs::read_dir(directory.path()).unwrap_err();
-    let over = [libc::ENOTCONN, libc::ECONNABORTED];
+    // The connection ends a moment after its threads; who asks in between is told by the ring.
+    let over = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
     assert!(over.contains(&dead.raw_os_error().unwrap()), "{dead}");
     thrufs::mount::unmount(directory.path(), true).unwrap();
     assert!(!is_mounted(directory.path()));
