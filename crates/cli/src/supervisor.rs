@@ -44,6 +44,8 @@ struct Supervisor {
     launcher: Option<Channel>,
     /// Whether it was told that the mount stands.
     announced: bool,
+    /// Came when the mount stood and the worker had not said so yet.
+    early_signal: Option<i32>,
 }
 
 /// A call to mount, being made.
@@ -140,6 +142,7 @@ impl Supervisor {
             target,
             launcher,
             announced: false,
+            early_signal: None,
         };
         let mut mounting = None;
         match supervisor.mount(&mut mounting) {
@@ -153,7 +156,7 @@ impl Supervisor {
 
     /// Mounts, unless fusermount3 has done it, and waits until the worker has answered INIT.
     fn mount(&mut self, mounting: &mut Option<Mounting>) -> Result<(), CommandError> {
-        let deadline = Instant::now() + START_TIMEOUT;
+        let mut deadline = Instant::now() + START_TIMEOUT;
         if self.target.privileged {
             let device = self
                 .device
@@ -194,9 +197,20 @@ impl Supervisor {
                     let left = Some(self.worker.id());
                     return Err(CommandError::Stuck { mountpoint, left });
                 }
+                // It stands, and may serve already: the worker is about to say so. Whoever has seen it
+                // before this process wants an end to a mount, and not to an attempt.
+                Event::Signal(number @ (SIGTERM | SIGINT))
+                    if mounting.is_none() && self.early_signal.is_none() =>
+                {
+                    self.early_signal = Some(number);
+                    deadline = deadline.min(Instant::now() + LAST_WORDS_TIMEOUT);
+                }
                 Event::Signal(SIGTERM | SIGINT | SIGHUP)
                 | Event::Worker(Message::Signalled(_))
                 | Event::Unwanted => return Err(CommandError::Interrupted),
+                Event::Deadline if self.early_signal.is_some() => {
+                    return Err(CommandError::Interrupted);
+                }
                 Event::Deadline => {
                     let mountpoint = self.config.mountpoint.clone();
                     return Err(CommandError::NoAnswer(START_TIMEOUT, mountpoint));
@@ -275,6 +289,9 @@ impl Supervisor {
 
     /// Watches until the end.
     fn serve(&mut self) -> Result<(), CommandError> {
+        if let Some(number) = self.early_signal.take() {
+            return self.stop(number);
+        }
         loop {
             match self.next_event(None, None) {
                 Event::Signal(SIGUSR1) => {

@@ -162,6 +162,24 @@ fn signals_unmount_an_idle_mount_at_once() {
     }
 }
 
+/// Whoever has had an answer from the mount may ask it to end, whether or not the supervisor has heard
+/// that it serves.
+#[test]
+fn a_signal_right_after_the_first_answer_is_no_failure() {
+    let Some(ground) = Ground::new() else { return };
+    for _ in 0..20 {
+        let server = ground.start_in_foreground(&[]);
+        let began = Instant::now();
+        while !ground.mnt.join("file").exists() {
+            assert!(began.elapsed() < Duration::from_secs(10), "no mount");
+        }
+        server.signal(Signal::TERM);
+        let (code, said) = server.ends_within(5);
+        assert_eq!(code, Some(0), "{said}");
+        ground.gone_within(1);
+    }
+}
+
 #[test]
 fn a_signal_to_the_worker_does_the_same() {
     let Some(ground) = Ground::new() else { return };

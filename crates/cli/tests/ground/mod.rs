@@ -64,6 +64,15 @@ impl Ground {
 
     /// Mounts in the foreground; back when the mount is there.
     pub fn mount_in_foreground(&self, arguments: &[&str]) -> Foreground {
+        let child = self.start_in_foreground(arguments);
+        within(10, "the mount to appear", || {
+            self.is_mounted() && self.mnt.join("file").exists()
+        });
+        child
+    }
+
+    /// Starts to mount in the foreground.
+    pub fn start_in_foreground(&self, arguments: &[&str]) -> Foreground {
         let child = Command::new(THRUFS)
             .args(["mount", "-f"])
             .args(arguments)
@@ -73,11 +82,7 @@ impl Ground {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let child = Foreground(Some(child));
-        within(10, "the mount to appear", || {
-            self.is_mounted() && self.mnt.join("file").exists()
-        });
-        child
+        Foreground(Some(child))
     }
 
     pub fn is_mounted(&self) -> bool {
