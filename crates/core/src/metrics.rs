@@ -64,6 +64,7 @@ pub(crate) struct Events {
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
     pub(crate) readers: AtomicUsize,
+    pub(crate) ring_threads: AtomicUsize,
     pub(crate) blocked: AtomicUsize,
     pub(crate) lock_waiters: AtomicUsize,
     pub(crate) standby: AtomicUsize,

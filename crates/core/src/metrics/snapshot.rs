@@ -71,8 +71,10 @@ macro_rules! figures {
 }
 
 figures! {
-    /// Threads that read requests now.
+    /// Threads that read requests from `/dev/fuse` now.
     readers from level: "readers",
+    /// Threads that take requests from rings now.
+    ring_threads from level: "ring threads",
     /// Threads that carry out requests which sleep, now.
     blocked from level: "blocked",
     /// Threads that wait for a lock, now.

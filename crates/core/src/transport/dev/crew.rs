@@ -292,7 +292,10 @@ impl Crew {
             away: AtomicU8::new(HERE),
             thread: OnceLock::new(),
         });
-        (self.spawner)(self, &member)?;
+        // Counted before it answers anybody, who may look.
+        let readers = &self.metrics.levels.readers;
+        readers.store(roster.readers + 1, Ordering::Relaxed);
+        (self.spawner)(self, &member).inspect_err(|_| self.note(roster))?;
         roster.numbers += 1;
         roster.readers += 1;
         roster.members.push(member);

@@ -149,8 +149,13 @@ impl Team {
         let mut roster = self.lock();
         roster.members.push(member);
         let count = roster.members.len();
-        self.metrics.levels.readers.store(count, Ordering::Relaxed);
+        self.note(count);
         Ok(())
+    }
+
+    fn note(&self, members: usize) {
+        let level = &self.metrics.levels.ring_threads;
+        level.store(members, Ordering::Relaxed);
     }
 
     /// The thread of `member` is at its end.
@@ -159,7 +164,7 @@ impl Team {
         let mut roster = self.lock();
         roster.members.retain(|other| !Arc::ptr_eq(other, member));
         let count = roster.members.len();
-        self.metrics.levels.readers.store(count, Ordering::Relaxed);
+        self.note(count);
     }
 
     /// Has everybody see that they shall end, or that somebody waits for them.
