@@ -10,9 +10,13 @@ const OPTIONS: &[&str] = &[
     "cache=never",
     "cache=always",
     "writeback",
+    "nopassthrough",
+    "nopassthrough,cache=never",
+    "nopassthrough,locks=shared,acl",
     "locks=shared,acl",
     "transport=uring",
     "transport=uring,cache=never",
+    "transport=uring,nopassthrough",
     "transport=uring,locks=shared,acl",
 ];
 

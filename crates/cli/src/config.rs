@@ -160,6 +160,8 @@ impl MountConfig {
             }
             OptionId::Writeback => self.serving.writeback = true,
             OptionId::NoWriteback => self.serving.writeback = false,
+            OptionId::Passthrough => self.serving.passthrough = true,
+            OptionId::NoPassthrough => self.serving.passthrough = false,
             OptionId::Xattr => self.serving.xattr = true,
             OptionId::NoXattr => self.serving.xattr = false,
             OptionId::Acl => self.serving.acl = true,

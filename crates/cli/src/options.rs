@@ -53,6 +53,8 @@ pub(crate) enum OptionId {
     NegativeTimeout,
     Writeback,
     NoWriteback,
+    Passthrough,
+    NoPassthrough,
     Xattr,
     NoXattr,
     Acl,

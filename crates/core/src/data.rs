@@ -39,6 +39,11 @@ impl LowerFile {
         LowerFile { fd, no_wait }
     }
 
+    /// Gives the descriptor back.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
     /// How reads on this file may be tried.
     pub fn no_wait(&self) -> NoWait {
         self.no_wait

@@ -4,12 +4,12 @@ use crate::attributes::{
     Attributes, CopyArgs, Entry, ExtendedAttributes, FileSystemStatistics, LockArgs, NewNode,
     OpenArgs, Opened, ReadArgs, ReleaseArgs, SetAttr, WriteArgs,
 };
+use crate::backing::Services;
 use crate::context::Context;
 use crate::data::{ReadAnswer, ReadReply, WriteSource};
 use crate::directory::DirectorySink;
 use crate::errno::{Errno, Result};
 use crate::features::{Features, Negotiation};
-use crate::notify::Notifier;
 use std::ffi::CStr;
 use thrufs_abi::{FileHandle, LockOwner, Name, NodeId};
 
@@ -50,9 +50,9 @@ pub trait FileSystem: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Called once the kernel has the answer to INIT: what is in force, and the way to tell the
-    /// kernel of changes that it cannot see. Requests may already be arriving on other threads.
-    fn started(&self, features: &Features, notifier: Notifier) {}
+    /// Called once the kernel has the answer to INIT: what is in force, and what the session
+    /// does for the file system. Requests may already be arriving on other threads.
+    fn started(&self, features: &Features, services: Services) {}
 
     /// Called once, when the connection has ended (unmounted or aborted) and no other method runs
     /// or will run.
@@ -573,7 +573,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Data that [`Notifier::retrieve`] asked for: what the kernel's page cache has of `node` at
+    /// Data that [`Notifier::retrieve`](crate::Notifier::retrieve) asked for: what the kernel's page cache has of `node` at
     /// `offset`.
     fn retrieved(&self, node: NodeId, cookie: thrufs_abi::Unique, offset: u64, data: &[u8]) {}
 }

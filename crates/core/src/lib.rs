@@ -20,6 +20,7 @@
 //! | [`Negotiation`], [`Features`] | capabilities: asked for in `init`, in force from `started` on |
 //! | [`ReadReply`], [`WriteSource`], [`LowerFile`] | data: in place, or *this file, this offset* |
 //! | [`Notifier`] | telling the kernel what changed behind its back |
+//! | [`Backings`] | letting the kernel use lower files by itself |
 //! | [`mount`](fn@mount), [`MountedSession`] | mounting and serving in one call |
 //! | [`Session`], [`mod@mount`] | the same in steps, for programs that mount in another process |
 //! | [`Snapshot`] | counts and latencies of each operation, as a value or a table |
@@ -47,6 +48,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod attributes;
+mod backing;
 mod context;
 mod data;
 mod directory;
@@ -67,6 +69,7 @@ pub use attributes::{
     Attributes, CopyArgs, Entry, ExtendedAttributes, FileSystemStatistics, LockArgs, NewNode,
     OpenArgs, Opened, ReadArgs, ReleaseArgs, SetAttr, SetTime, Timestamp, WriteArgs,
 };
+pub use backing::{Backing, Backings, Services};
 pub use context::Context;
 pub use data::{LowerFile, NoWait, ReadAnswer, ReadReply, WriteSource};
 pub use directory::{DirectorySink, EntryKind};

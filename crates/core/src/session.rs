@@ -22,6 +22,7 @@ pub use crate::transport::choice::{Carrier, RingConfig, RingRefusal, Transport};
 pub use crate::transport::uring::ring_availability;
 pub use control::End;
 
+use crate::backing::{Backings, Services};
 use crate::dispatch::{Dispatcher, InitFailure};
 use crate::features::Features;
 use crate::file_system::FileSystem;
@@ -225,7 +226,7 @@ impl<F: FileSystem> Session<F> {
         }
         let connection = Arc::new(Connection {
             dispatcher,
-            device,
+            device: Arc::new(device),
             processes: scheduling::open_processes(),
             allowed,
             config,
@@ -282,7 +283,9 @@ impl<F: FileSystem> Session<F> {
             tracing::info!(%refusal, "not in force");
         }
         let _ = self.handle.features.set(features.clone());
-        self.file_system().started(features, self.handle.notifier());
+        let backings = Backings::new(&self.connection.device);
+        let services = Services::new(self.handle.notifier(), backings);
+        self.file_system().started(features, services);
         let _ = self.handle.carrier.set(self.choose_carrier(features));
         Ok(features)
     }

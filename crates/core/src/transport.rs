@@ -27,7 +27,7 @@ const LARGE_BYTES: usize = 32 << 10;
 #[derive(Debug)]
 pub(crate) struct Connection<F> {
     pub(crate) dispatcher: Dispatcher<F>,
-    pub(crate) device: OwnedFd,
+    pub(crate) device: Arc<OwnedFd>,
     /// A view of this process's own threads and of callers, for those who look after them. Opened
     /// before the process gives up its view of the tree.
     pub(crate) processes: Option<OwnedFd>,

@@ -240,10 +240,10 @@ impl Host {
             });
         }
         let open = handle.and_then(|handle| self.files.get(handle.0));
-        match open.filter(|file| file.is_writable()) {
+        match open.filter(|file| file.is_writable() && !file.goes_through()) {
             Some(file) => {
                 file.mark_written();
-                Ok(rustix::fs::ftruncate(file.lower(), size)?)
+                Ok(rustix::fs::ftruncate(&*self.lower(&file, true)?, size)?)
             }
             None => Ok(attr::truncate(fd, size)?),
         }

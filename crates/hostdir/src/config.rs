@@ -1,5 +1,6 @@
 //! How a directory is served.
 
+use crate::datapath::DataPath;
 use std::time::Duration;
 
 /// For how long the kernel may answer from what it was told before.
@@ -17,6 +18,14 @@ pub enum CacheMode {
 }
 
 impl CacheMode {
+    /// How data go where the kernel does not use the lower file itself.
+    pub(crate) fn data_path(self) -> DataPath {
+        match self {
+            CacheMode::Never => DataPath::Direct,
+            CacheMode::Auto | CacheMode::Always => DataPath::Cached,
+        }
+    }
+
     /// How long names and attributes are believed when nothing else is said.
     pub fn default_timeout(self) -> Duration {
         match self {
@@ -117,6 +126,9 @@ pub struct Config {
     /// Let the kernel keep written data and write it later. Changes beneath to files that are
     /// open here can be lost then.
     pub writeback: bool,
+    /// Let the kernel use lower files by itself where it can: reads, writes and maps of open files
+    /// then do not reach the server. Where it cannot, files go by the cache mode.
+    pub passthrough: bool,
     /// Serve extended attributes.
     pub xattr: bool,
     /// Serve POSIX ACLs, and have the kernel honour them. Needs `xattr`.
@@ -156,6 +168,7 @@ impl Default for Config {
             attr_timeout: None,
             negative_timeout: None,
             writeback: false,
+            passthrough: true,
             xattr: true,
             acl: true,
             locks: Locks::default(),

@@ -1,15 +1,18 @@
 //! Making, naming and removing.
 
 use crate::attributes::decode_device;
-use crate::files::lower_flags;
+use crate::datapath::DataPath;
 use crate::host::{Host, opened_identity};
+use crate::identity::Identity;
 use crate::inode::{Inode, Place};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use crate::open::lower_flags;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Statx};
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Context, Entry, Errno, NewNode, OpenArgs, Opened, Result};
 use thrufs_abi::{Name, NodeId};
+use thrufs_sys::handle::{self, FileHandleBuf};
 
 /// `.` and `..` are no names to make or remove; the kernel never sends them here.
 fn component<'a>(name: Name<'a>) -> Result<&'a CStr> {
@@ -110,11 +113,14 @@ impl Host {
         let descriptor = self.descriptor(&parent)?;
         // Always exclusive: the kernel has checked that the caller may create here, not that it
         // may open what somebody else has made under this name in the meantime.
-        let flags = OFlags::from_bits_retain(lower_flags(args.flags, self.config.writeback))
-            | OFlags::CREATE
-            | OFlags::EXCL
-            | OFlags::NOFOLLOW
-            | OFlags::CLOEXEC;
+        let through = self.passthrough.permits(parent.mount()).is_ok();
+        let access = if through {
+            // The kernel will open it for itself.
+            OFlags::RDONLY
+        } else {
+            OFlags::from_bits_retain(lower_flags(args.flags, self.config.writeback))
+        };
+        let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let flags = flags - OFlags::TRUNC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
         let opened =
@@ -127,15 +133,54 @@ impl Host {
             }
             Err(error) => return Err(error),
         };
-        let (inode, stat) = self.look_up_opened(&parent, Some(name), fd.as_fd())?;
+        self.enter_created(&parent, Some(name), fd, args)
+    }
+
+    /// The entry of a file just made, and a handle for it.
+    fn enter_created(
+        &self,
+        parent: &Arc<Inode>,
+        name: Option<&CStr>,
+        fd: OwnedFd,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
+        let (inode, stat) = self.look_up_opened(parent, name, fd.as_fd())?;
         let entry = self.entry(&inode, &stat);
-        match self.enter_file(&inode, fd, args.flags, Some(&stat), false) {
+        match self.open_created(&inode, fd, &stat, args) {
             Ok(opened) => Ok((entry, opened)),
             Err(error) => {
                 self.nodes.forget(inode.node(), 1);
                 Err(error)
             }
         }
+    }
+
+    fn open_created(
+        &self,
+        inode: &Arc<Inode>,
+        fd: OwnedFd,
+        stat: &Statx,
+        args: &OpenArgs,
+    ) -> Result<Opened> {
+        let flags = lower_flags(args.flags, self.config.writeback) as i32 & !libc::O_TRUNC;
+        let through = self.passthrough.permits(inode.mount()).is_ok();
+        if through && inode.cached_descriptor().is_none() {
+            // To be registered by a descriptor that does not count as an open file.
+            let path_fd = self.reopen(fd.as_fd(), libc::O_PATH)?;
+            self.descriptors.keep(inode, path_fd);
+        }
+        let guard = self.use_file(inode, args.flags as i32, Some(stat))?;
+        if guard.path() == DataPath::Passthrough {
+            drop(fd);
+            return self.enter_through(guard, flags);
+        }
+        // It was opened for the kernel to open it again, which did not come about.
+        let fd = if through {
+            self.reopen(fd.as_fd(), flags)?
+        } else {
+            fd
+        };
+        self.enter_lower(guard, fd, flags, Some(stat), false)
     }
 
     pub(crate) fn tmpfile(
@@ -155,15 +200,7 @@ impl Host {
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
         let fd =
             self.with_room(|| Ok(rustix::fs::openat(descriptor.as_fd(), c".", flags, mode)?))?;
-        let (inode, stat) = self.look_up_opened(&parent, None, fd.as_fd())?;
-        let entry = self.entry(&inode, &stat);
-        match self.enter_file(&inode, fd, args.flags, Some(&stat), false) {
-            Ok(opened) => Ok((entry, opened)),
-            Err(error) => {
-                self.nodes.forget(inode.node(), 1);
-                Err(error)
-            }
-        }
+        self.enter_created(&parent, None, fd, args)
     }
 
     pub(crate) fn link(&self, node: NodeId, parent: NodeId, name: Name<'_>) -> Result<Entry> {
@@ -199,6 +236,7 @@ impl Host {
         let parent = self.nodes.get(parent)?;
         let descriptor = self.descriptor(&parent)?;
         let victim = self.hold_without_handles(&parent, descriptor.as_fd(), name);
+        let known = self.known(&parent, descriptor.as_fd(), name);
         let flags = if directory {
             AtFlags::REMOVEDIR
         } else {
@@ -208,7 +246,29 @@ impl Host {
         if let Some(victim) = victim {
             victim.set_place(None);
         }
+        if let Some(known) = known {
+            known.name_removed();
+        }
         Ok(())
+    }
+
+    /// The inode behind a name, where it has a handle and the kernel knows it.
+    fn known(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Option<Arc<Inode>> {
+        if !parent.mount().has_handles() {
+            return None;
+        }
+        let mut buffer = FileHandleBuf::default();
+        let mount_id = handle::name_to_handle(parent_fd, name, 0, &mut buffer).ok()?;
+        if mount_id != parent.mount().id() {
+            return None;
+        }
+        self.nodes
+            .find(&Identity::by_handle(parent.mount().index(), &buffer))
     }
 
     /// For mounts without file handles: the inode behind a name that is about to go, made to hold

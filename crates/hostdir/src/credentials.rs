@@ -13,7 +13,7 @@
 //! All of it belongs to one thread (raw system calls; the C library would change every thread) and
 //! is changed only when it differs from what the thread did last.
 
-use crate::config::IdMap;
+use crate::config::{IdMap, OVERFLOW_ID};
 use std::cell::Cell;
 use thrufs::{Context, Errno, Result};
 use thrufs_sys::cred::{self, Capabilities};
@@ -71,6 +71,17 @@ impl Credentials {
     /// Whether files are created as their callers.
     pub(crate) fn switches(&self) -> bool {
         self.switches
+    }
+
+    /// Whether modes and ACLs beneath do not hold this process back.
+    pub(crate) fn overrides_modes(&self) -> bool {
+        self.effective.contains(Capabilities::DAC_OVERRIDE)
+    }
+
+    /// Whether the kernel may take lower files from this process for passthrough: it has
+    /// CAP_SYS_ADMIN, if perhaps in the wrong user namespace.
+    pub(crate) fn may_register(&self) -> bool {
+        self.effective.contains(Capabilities::SYS_ADMIN)
     }
 
     fn prepare_thread(&self) -> Result<Acting> {
@@ -142,6 +153,18 @@ impl Credentials {
     /// Acts as the server itself, where the lower file system looks at who asks.
     pub(crate) fn as_server(&self) -> Result<()> {
         self.become_owner(self.server_uid, self.server_gid)
+    }
+
+    /// Acts as whom lower files are registered for passthrough: the kernel keeps these credentials
+    /// and opens and writes the files with them, whoever the caller is.
+    ///
+    /// An id that owns nothing, since root may use the blocks that a file system reserves; and no
+    /// `CAP_SYS_RESOURCE` (no serving thread has it), which would do the same and ignore quotas.
+    /// With `CAP_FSETID`, so that root's writes keep set-id bits: for those of others the kernel
+    /// asks us to clear them first.
+    pub(crate) fn as_registrar(&self) -> Result<()> {
+        self.become_owner(OVERFLOW_ID, OVERFLOW_ID)?;
+        self.keep_set_ids(true)
     }
 
     /// Sets whether changes to files leave their set-id bits alone.

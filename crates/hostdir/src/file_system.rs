@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use thrufs::{
     Attributes, Context, CopyArgs, DirectorySink, Entry, ExtendedAttributes, Features, FileSystem,
-    FileSystemStatistics, LockArgs, Negotiation, NewNode, Notifier, OpenArgs, Opened, ReadAnswer,
-    ReadArgs, ReadReply, ReleaseArgs, Result, SetAttr, WriteArgs, WriteSource,
+    FileSystemStatistics, LockArgs, Negotiation, NewNode, OpenArgs, Opened, ReadAnswer, ReadArgs,
+    ReadReply, ReleaseArgs, Result, Services, SetAttr, WriteArgs, WriteSource,
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
 
@@ -48,6 +48,10 @@ impl FileSystem for HostDir {
                 negotiation.want(InitFlags::EXPLICIT_INVAL_DATA | InitFlags::CACHE_SYMLINKS);
             }
         }
+        if config.passthrough && self.host.credentials.may_register() {
+            negotiation.want(InitFlags::PASSTHROUGH);
+            negotiation.set_stack_depth_max(self.host.root.mount().stack_depth());
+        }
         // What lies beneath the root may be another file system. It seldom is.
         negotiation.set_prompt(self.host.root.mount().is_memory());
         if let Some(bytes) = config.max_write {
@@ -62,7 +66,12 @@ impl FileSystem for HostDir {
         Ok(())
     }
 
-    fn started(&self, features: &Features, _notifier: Notifier) {
+    fn started(&self, features: &Features, services: Services) {
+        let wanted = self.host.config.passthrough;
+        let privileged = self.host.credentials.may_register();
+        self.host
+            .passthrough
+            .settle(wanted, privileged, features, services.backings);
         // Where the kernel keeps neither locks nor written data for us to settle, a close needs no
         // request of its own.
         let flags = features.flags;

@@ -1,35 +1,83 @@
-//! Open files.
+//! Reading, writing and closing open files.
 
 use crate::attributes::content_version;
 use crate::config::CacheMode;
+use crate::datapath::{DataPath, UseGuard};
 use crate::host::{BASIC, Host};
-use crate::inode::Inode;
-use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, Statx};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::inode::{Descriptor, Inode};
+use parking_lot::Mutex;
+use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom, Statx};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::{
-    Context, CopyArgs, Errno, LowerFile, OpenArgs, Opened, ReadAnswer, ReadArgs, ReadReply,
-    ReleaseArgs, Result, WriteArgs, WriteSource,
+    Context, CopyArgs, Errno, LowerFile, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result,
+    WriteArgs, WriteSource,
 };
-use thrufs_abi::{FileHandle, LockOwner, NodeId, OpenReplyFlags};
+use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::ioctl;
 
-/// A file that a client has open, and the lower file that was opened for it.
+/// A file that a client has open.
+///
+/// A file that goes straight through has no lower file of ours: the kernel has its own, and the few
+/// requests that still come (fsync, fallocate, ...) open one for themselves. Any other has one, which
+/// the last close(2) of a writer gives up before it returns; whoever writes on, through a descriptor
+/// that was duplicated, has it opened again.
 pub(crate) struct OpenFile {
-    inode: Arc<Inode>,
-    lower: Arc<LowerFile>,
+    guard: UseGuard,
+    lower: Mutex<Lower>,
+    /// With which the lower file is opened.
+    flags: i32,
     writable: bool,
     written: AtomicBool,
+    /// The lower file carries, or carried, a `flock(2)`, and is kept for that.
+    locked: AtomicBool,
     /// See [`set_group_id_stays`].
     set_group_id_stays: bool,
     /// The lower file appends, whatever offset it is given (`chattr +a`).
     appends: bool,
 }
 
+#[derive(Default)]
+struct Lower {
+    file: Option<Arc<LowerFile>>,
+    /// Keeps the inode, which may have lost its names, while there is no file.
+    pin: Option<Descriptor>,
+}
+
+/// What an [`OpenFile`] is made of.
+pub(crate) struct NewOpenFile {
+    pub(crate) guard: UseGuard,
+    pub(crate) lower: Option<Arc<LowerFile>>,
+    pub(crate) flags: i32,
+    pub(crate) set_group_id_stays: bool,
+    pub(crate) appends: bool,
+}
+
 impl OpenFile {
-    pub(crate) fn lower(&self) -> &Arc<LowerFile> {
-        &self.lower
+    pub(crate) fn new(new: NewOpenFile) -> OpenFile {
+        new.guard.inode().mount().file_opened();
+        OpenFile {
+            writable: new.flags & libc::O_ACCMODE != libc::O_RDONLY,
+            guard: new.guard,
+            lower: Mutex::new(Lower {
+                file: new.lower,
+                pin: None,
+            }),
+            flags: new.flags,
+            written: AtomicBool::new(false),
+            locked: AtomicBool::new(false),
+            set_group_id_stays: new.set_group_id_stays,
+            appends: new.appends,
+        }
+    }
+
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
+        self.guard.inode()
+    }
+
+    pub(crate) fn goes_through(&self) -> bool {
+        self.guard.path() == DataPath::Passthrough
     }
 
     pub(crate) fn is_writable(&self) -> bool {
@@ -39,35 +87,22 @@ impl OpenFile {
     pub(crate) fn mark_written(&self) {
         self.written.store(true, Ordering::Relaxed);
     }
+
+    fn kept(&self) -> Option<Arc<LowerFile>> {
+        self.lower.lock().file.clone()
+    }
+
+    fn keep(&self, file: Arc<LowerFile>) -> Arc<LowerFile> {
+        let mut lower = self.lower.lock();
+        // Another thread may have been faster: there is one lower file, whose locks count.
+        Arc::clone(lower.file.get_or_insert(file))
+    }
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        self.inode.mount().file_closed();
+        self.inode().mount().file_closed();
     }
-}
-
-/// The flags for a lower file, given a client's.
-///
-/// Without `O_APPEND`: the kernel above has decided where to write, and a lower file that appends
-/// would put it elsewhere. Without `O_DIRECT`: transfers need not be aligned as the lower file
-/// system wants them. With read access under writeback, where the kernel fills up partial pages.
-pub(crate) fn lower_flags(flags: u32, writeback: bool) -> u32 {
-    const DROPPED: i32 = libc::O_APPEND
-        | libc::O_DIRECT
-        | libc::O_CREAT
-        | libc::O_EXCL
-        | libc::O_NOCTTY
-        | libc::O_NONBLOCK
-        | libc::O_ASYNC
-        | libc::O_NOFOLLOW
-        | libc::O_DIRECTORY
-        | libc::O_PATH;
-    let mut flags = flags as i32 & !(DROPPED | (libc::O_TMPFILE & !libc::O_DIRECTORY));
-    if writeback && flags & libc::O_ACCMODE == libc::O_WRONLY {
-        flags = flags & !libc::O_ACCMODE | libc::O_RDWR;
-    }
-    flags as u32
 }
 
 impl Host {
@@ -75,139 +110,71 @@ impl Host {
         self.files.get(handle.0).ok_or(Errno::EBADF)
     }
 
-    pub(crate) fn open_file(&self, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        let inode = self.nodes.get(node)?;
-        if inode.is_directory() {
-            return Err(Errno::EISDIR);
+    /// The lower file of an open file. For one that goes straight through, a lower file for this
+    /// request alone.
+    pub(crate) fn lower(&self, file: &OpenFile, for_writing: bool) -> Result<Arc<LowerFile>> {
+        let through = file.goes_through();
+        if let Some(kept) = file.kept().filter(|_| !(through && for_writing)) {
+            return Ok(kept);
         }
-        // Fifos, sockets and devices are opened by the kernel itself; a client that asks all the
-        // same must not make the server open a device or wait on a fifo.
-        if !inode.is_regular() {
-            return Err(Errno::ENXIO);
+        let flags = match (through, for_writing) {
+            (false, _) => file.flags,
+            (true, true) => libc::O_RDWR,
+            (true, false) => libc::O_RDONLY,
+        };
+        let lower = self.open_again(file, flags)?;
+        if through {
+            return Ok(lower);
         }
-        let flags = lower_flags(args.flags, self.config.writeback) as i32;
-        let changes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
-        if changes {
-            self.writable()?;
+        let kept = file.keep(lower);
+        file.inode().set_opened(&kept);
+        Ok(kept)
+    }
+
+    /// The lower file that carries the open file's `flock(2)`, to be kept until it is released.
+    pub(crate) fn lower_to_lock(&self, file: &OpenFile) -> Result<Arc<LowerFile>> {
+        file.locked.store(true, Ordering::Relaxed);
+        if file.goes_through() {
+            // Not for writing: the file could not be executed beneath as long as it is kept.
+            Ok(file.keep(self.lower(file, false)?))
+        } else {
+            self.lower(file, false)
         }
-        if flags & libc::O_TRUNC != 0 {
-            self.credentials.keep_set_ids(!args.kill_suidgid)?;
-        }
-        if flags & libc::O_TRUNC != 0 && args.kill_suidgid {
-            return self.open_truncating(&inode, flags, args.flags);
-        }
-        // Not under writeback, where whole pages are written back.
-        let may_append =
-            changes && args.flags as i32 & libc::O_APPEND != 0 && !self.config.writeback;
-        let (fd, appends) = match self.open_inode(&inode, flags) {
-            // Perhaps a file that can only be appended to (`chattr +a`).
-            Err(Errno::EPERM) if may_append => {
-                (self.open_inode(&inode, flags | libc::O_APPEND)?, true)
+    }
+
+    fn open_again(&self, file: &OpenFile, flags: i32) -> Result<Arc<LowerFile>> {
+        let fd = self.open_again_raw(file, flags)?;
+        let no_wait = file.inode().mount().no_wait();
+        Ok(Arc::new(LowerFile::new(fd, no_wait)))
+    }
+
+    /// Opens the file that a client has open once more.
+    pub(crate) fn open_again_raw(&self, file: &OpenFile, flags: i32) -> Result<OwnedFd> {
+        let lower = file.lower.lock();
+        match (&lower.pin, &lower.file) {
+            (Some(pin), _) => self.reopen(pin.as_fd(), flags),
+            (None, Some(kept)) => {
+                let kept = Arc::clone(kept);
+                drop(lower);
+                self.reopen(kept.as_fd(), flags)
             }
-            opened => (opened?, false),
-        };
-        self.enter_file(&inode, fd, args.flags, None, appends)
-    }
-
-    /// Opens for a caller whose truncation must drop set-id bits: by a call of its own, since what
-    /// falls depends on the mode.
-    fn open_truncating(&self, inode: &Arc<Inode>, flags: i32, asked: u32) -> Result<Opened> {
-        // An open that truncates needs write access, whatever else it asks for.
-        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        let access = if writes { 0 } else { libc::O_RDWR };
-        let fd = self.open_inode(inode, flags & !libc::O_TRUNC | access)?;
-        let stat = stat_open(&fd)?;
-        self.truncate_killing(fd.as_fd(), &stat, || Ok(rustix::fs::ftruncate(&fd, 0)?))?;
-        let stat = stat_open(&fd)?;
-        self.enter_file(inode, fd, asked, Some(&stat), false)
-    }
-
-    /// Runs `truncate` so that set-user-id, set-group-id and capabilities of the file, whose
-    /// attributes are `stat`, fall as FUSE wants it.
-    pub(crate) fn truncate_killing(
-        &self,
-        fd: BorrowedFd<'_>,
-        stat: &Statx,
-        truncate: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
-        let stays = set_group_id_stays(stat);
-        self.credentials.keep_set_ids(stays)?;
-        truncate()?;
-        if stays { self.kill_set_ids(fd) } else { Ok(()) }
-    }
-
-    /// Gives an opened lower file a handle.
-    pub(crate) fn enter_file(
-        &self,
-        inode: &Arc<Inode>,
-        fd: OwnedFd,
-        flags: u32,
-        stat: Option<&Statx>,
-        appends: bool,
-    ) -> Result<Opened> {
-        let writable = flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
-        let stat = match stat {
-            Some(stat) => Some(*stat),
-            None if writable || self.config.cache == CacheMode::Auto => Some(stat_open(&fd)?),
-            None => None,
-        };
-        let reply = self.open_reply_flags(inode, stat.as_ref());
-        let set_group_id_stays = stat.as_ref().is_some_and(set_group_id_stays);
-        let lower = Arc::new(LowerFile::new(fd, inode.mount().no_wait()));
-        inode.set_opened(&lower);
-        inode.mount().file_opened();
-        let inode = Arc::clone(inode);
-        let mut handle = FileHandle(0);
-        self.files
-            .insert_with(|id| {
-                handle = FileHandle(id);
-                let written = AtomicBool::new(false);
-                OpenFile {
-                    inode,
-                    lower,
-                    writable,
-                    written,
-                    set_group_id_stays,
-                    appends,
-                }
-            })
-            .map_err(|_| Errno::ENFILE)?;
-        Ok(Opened {
-            handle,
-            flags: reply,
-            backing: None,
-        })
-    }
-
-    fn open_reply_flags(&self, inode: &Inode, stat: Option<&Statx>) -> OpenReplyFlags {
-        let mut flags = match self.config.cache {
-            CacheMode::Never => OpenReplyFlags::DIRECT_IO | OpenReplyFlags::PARALLEL_DIRECT_WRITES,
-            CacheMode::Always => OpenReplyFlags::KEEP_CACHE,
-            CacheMode::Auto => {
-                let unchanged =
-                    stat.is_some_and(|stat| inode.same_version_as_cached(content_version(stat)));
-                if unchanged {
-                    OpenReplyFlags::KEEP_CACHE
-                } else {
-                    OpenReplyFlags::empty()
-                }
+            (None, None) => {
+                drop(lower);
+                self.open_inode(file.inode(), flags)
             }
-        };
-        if self.may_skip_flush.load(Ordering::Relaxed) && !inode.mount().is_remote() {
-            flags |= OpenReplyFlags::NOFLUSH;
         }
-        flags
     }
 
     pub(crate) fn read(&self, args: &ReadArgs, reply: ReadReply<'_>) -> Result<ReadAnswer> {
         let file = self.file(args.handle)?;
-        Ok(reply.file(Arc::clone(&file.lower), args.offset))
+        Ok(reply.file(self.lower(&file, false)?, args.offset))
     }
 
     pub(crate) fn write(&self, args: &WriteArgs, data: WriteSource<'_>) -> Result<usize> {
         let file = self.file(args.handle)?;
         self.writable()?;
-        if file.appends && args.offset != stat_open(&*file.lower)?.stx_size {
+        let lower = self.lower(&file, true)?;
+        if file.appends && args.offset != stat_open(&*lower)?.stx_size {
             // Elsewhere than at the end: what the file forbids, and what the lower file would not
             // do, whatever it answered.
             return Err(Errno::EPERM);
@@ -215,9 +182,9 @@ impl Host {
         let stays = file.set_group_id_stays;
         self.credentials.keep_set_ids(!args.kill_suidgid || stays)?;
         file.mark_written();
-        let written = data.write_to(&file.lower, args.offset)?;
+        let written = data.write_to(&lower, args.offset)?;
         if args.kill_suidgid && stays {
-            self.kill_set_ids(file.lower.as_fd())?;
+            self.kill_set_ids(lower.as_fd())?;
         }
         Ok(written)
     }
@@ -229,25 +196,77 @@ impl Host {
         owner: LockOwner,
     ) -> Result<()> {
         let file = self.file(handle)?;
-        self.locks.release_owner(file.inode.node(), owner);
-        if file.writable && file.inode.mount().is_remote() {
-            // Such file systems report what went wrong with written data at close(2), and this is
-            // the only close whose result anybody sees.
-            context.require_blocking()?;
-            let copy = rustix::io::fcntl_dupfd_cloexec(&*file.lower, 3)?;
-            close_and_report(copy)?;
+        self.locks.release_owner(file.inode().node(), owner);
+        if file.writable && !file.goes_through() {
+            if file.inode().mount().is_remote() {
+                context.require_blocking()?;
+            }
+            self.give_up_lower(&file)?;
         }
         Ok(())
+    }
+
+    /// Closes the lower file of a writer, so that nothing of it is left when the client's close(2)
+    /// returns, and reports what closing it reports: the client's is the only close whose result
+    /// anybody sees.
+    fn give_up_lower(&self, file: &OpenFile) -> Result<()> {
+        let Some(kept) = file.kept() else {
+            return Ok(());
+        };
+        match self.pin_for_later(file) {
+            Some(pin) => {
+                let mut lower = file.lower.lock();
+                lower.file = None;
+                lower.pin = Some(pin);
+            }
+            // It stays, since it could not be had again.
+            None if file.inode().mount().is_remote() => {
+                let copy = rustix::io::fcntl_dupfd_cloexec(&*kept, 3)?;
+                return close_and_report(copy);
+            }
+            None => return Ok(()),
+        }
+        match Arc::try_unwrap(kept) {
+            Ok(lower) => close_and_report(lower.into_fd()),
+            // Somebody writes at this moment, through another descriptor of the same open file.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// A descriptor from which the lower file can be opened again, if that is sure to succeed. A
+    /// `flock(2)` on the lower file would not come back with it.
+    fn pin_for_later(&self, file: &OpenFile) -> Option<Descriptor> {
+        if file.locked.load(Ordering::Relaxed) {
+            return None;
+        }
+        let pin = self.descriptor(file.inode()).ok()?;
+        if matches!(pin, Descriptor::Opened(_)) {
+            return None;
+        }
+        let sure = self.credentials.overrides_modes() || {
+            let wanted = match file.flags & libc::O_ACCMODE {
+                libc::O_RDWR => Access::READ_OK | Access::WRITE_OK,
+                _ => Access::WRITE_OK,
+            };
+            let flags = AtFlags::EACCESS | AtFlags::EMPTY_PATH;
+            rustix::fs::accessat(&pin, c"", wanted, flags).is_ok()
+        };
+        sure.then_some(pin)
     }
 
     pub(crate) fn release_file(&self, args: &ReleaseArgs) {
         let Some(file) = self.files.remove(args.handle.0) else {
             return;
         };
-        if self.config.cache == CacheMode::Auto && file.written.load(Ordering::Relaxed) {
+        let cached = file.guard.path() == DataPath::Cached;
+        if cached && self.config.cache == CacheMode::Auto && file.written.load(Ordering::Relaxed) {
             // What was written through here is what the kernel has cached.
-            if let Ok(stat) = stat_open(&*file.lower) {
-                file.inode.set_cached_version(content_version(&stat));
+            let stat = match file.kept() {
+                Some(lower) => stat_open(&*lower),
+                None => self.descriptor(file.inode()).and_then(stat_open),
+            };
+            if let Ok(stat) = stat {
+                file.inode().set_cached_version(content_version(&stat));
             }
         }
         self.locks.release_handle(args.handle);
@@ -260,10 +279,10 @@ impl Host {
         data_only: bool,
     ) -> Result<()> {
         let file = self.file(handle)?;
-        if !file.inode.mount().is_memory() {
+        if !file.inode().mount().is_memory() {
             context.require_blocking()?;
         }
-        sync(&*file.lower, data_only)
+        sync(&*self.lower(&file, false)?, data_only)
     }
 
     pub(crate) fn fallocate(
@@ -276,14 +295,15 @@ impl Host {
     ) -> Result<()> {
         self.writable()?;
         let file = self.file(handle)?;
-        if !file.inode.mount().is_memory() {
+        if !file.inode().mount().is_memory() {
             context.require_blocking()?;
         }
         // Set-id bits that must fall were dropped by a SETATTR before this.
         self.credentials.keep_set_ids(true)?;
         file.mark_written();
         let mode = FallocateFlags::from_bits_retain(mode);
-        Ok(rustix::fs::fallocate(&*file.lower, mode, offset, length)?)
+        let lower = self.lower(&file, true)?;
+        Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?)
     }
 
     pub(crate) fn lseek(&self, handle: FileHandle, offset: u64, whence: u32) -> Result<u64> {
@@ -294,7 +314,7 @@ impl Host {
             _ => return Err(Errno::EINVAL),
         };
         // The position that this moves is used by nobody: all I/O names its offset.
-        Ok(rustix::fs::seek(&*file.lower, from)?)
+        Ok(rustix::fs::seek(&*self.lower(&file, false)?, from)?)
     }
 
     pub(crate) fn copy_file_range(&self, context: &Context<'_>, copy: &CopyArgs) -> Result<u64> {
@@ -304,7 +324,7 @@ impl Host {
         }
         let from = self.file(copy.handle_in)?;
         let to = self.file(copy.handle_out)?;
-        if !(from.inode.mount().is_memory() && to.inode.mount().is_memory()) {
+        if !(from.inode().mount().is_memory() && to.inode().mount().is_memory()) {
             context.require_blocking()?;
         }
         self.credentials.keep_set_ids(true)?;
@@ -312,9 +332,9 @@ impl Host {
         let (mut offset_in, mut offset_out) = (copy.offset_in, copy.offset_out);
         let length = usize::try_from(copy.length).unwrap_or(usize::MAX);
         let copied = rustix::fs::copy_file_range(
-            &*from.lower,
+            &*self.lower(&from, false)?,
             Some(&mut offset_in),
-            &*to.lower,
+            &*self.lower(&to, true)?,
             Some(&mut offset_out),
             length,
         )?;
@@ -336,7 +356,8 @@ impl Host {
         let result = if inode.is_directory() {
             ioctl::file_ioctl(self.directory(handle)?.fd(), command, data)?
         } else {
-            ioctl::file_ioctl(&*self.file(handle)?.lower, command, data)?
+            let file = self.file(handle)?;
+            ioctl::file_ioctl(&*self.lower(&file, false)?, command, data)?
         };
         Ok((result, if changes { 0 } else { data.len() }))
     }
@@ -346,11 +367,11 @@ impl Host {
 /// something else (mandatory locking, once) and stays when others write. The lower file system
 /// would drop it all the same, unless the writer is in the file's group: as far as it can see, the
 /// writer is this thread.
-fn set_group_id_stays(stat: &Statx) -> bool {
+pub(crate) fn set_group_id_stays(stat: &Statx) -> bool {
     u32::from(stat.stx_mode) & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID
 }
 
-fn stat_open(fd: impl AsFd) -> Result<Statx> {
+pub(crate) fn stat_open(fd: impl AsFd) -> Result<Statx> {
     Ok(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, BASIC)?)
 }
 
@@ -366,24 +387,4 @@ pub(crate) fn sync(fd: impl AsFd, data_only: bool) -> Result<()> {
 
 fn close_and_report(fd: OwnedFd) -> Result<()> {
     Ok(thrufs_sys::closing::close(fd)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lower_file_never_appends_and_never_waits_for_alignment() {
-        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_DIRECT | libc::O_CREAT | libc::O_SYNC;
-        assert_eq!(
-            lower_flags(flags as u32, false) as i32,
-            libc::O_WRONLY | libc::O_SYNC
-        );
-        assert_eq!(
-            lower_flags(libc::O_WRONLY as u32, true) as i32,
-            libc::O_RDWR
-        );
-        let tmpfile = (libc::O_TMPFILE | libc::O_RDWR) as u32;
-        assert_eq!(lower_flags(tmpfile, false) as i32, libc::O_RDWR);
-    }
 }

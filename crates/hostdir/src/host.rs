@@ -2,6 +2,7 @@
 
 use crate::config::{Config, ConfigError};
 use crate::credentials::Credentials;
+use crate::datapath::Passthrough;
 use crate::descriptors::Descriptors;
 use crate::directories::OpenDirectory;
 use crate::files::OpenFile;
@@ -76,6 +77,7 @@ pub(crate) struct Host {
     pub(crate) credentials: Credentials,
     pub(crate) files: Slots<OpenFile>,
     pub(crate) directories: Slots<OpenDirectory>,
+    pub(crate) passthrough: Passthrough,
     pub(crate) locks: crate::locks::LockOwners,
     pub(crate) root: Arc<Inode>,
     /// Whether close(2) may go without a FLUSH; settled at INIT.
@@ -157,6 +159,7 @@ impl HostDir {
             credentials,
             files: Slots::starting_at(1),
             directories: Slots::starting_at(1),
+            passthrough: Passthrough::default(),
             locks: crate::locks::LockOwners::default(),
             root,
             may_skip_flush: AtomicBool::new(false),
@@ -178,6 +181,7 @@ impl HostDir {
             open_directories: host.directories.len(),
             mounts: host.mounts.len(),
             lock_owners: host.locks.len(),
+            backing_files: host.passthrough.registered(),
         }
     }
 }

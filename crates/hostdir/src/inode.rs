@@ -1,13 +1,14 @@
 //! One inode that the kernel knows.
 
+use crate::datapath::Use;
 use crate::identity::Identity;
 use crate::mounts::LowerMount;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use thrufs::LowerFile;
+use thrufs::{Backing, LowerFile};
 use thrufs_abi::NodeId;
 
 /// Where an inode without a file handle was last seen.
@@ -26,7 +27,7 @@ pub(crate) struct Inode {
     file_type: u32,
     lookups: AtomicU64,
     /// An `O_PATH` descriptor, as long as the budget allows.
-    descriptor: Mutex<Option<Arc<OwnedFd>>>,
+    held: Mutex<Held>,
     /// Set whenever the descriptor is used; the clock that takes descriptors back clears it.
     recently_used: AtomicBool,
     /// In the queue of forgotten nodes that stay known for `export`.
@@ -36,6 +37,18 @@ pub(crate) struct Inode {
     /// The file as some client has it open: the way to an inode whose last name is gone.
     opened: Mutex<Weak<LowerFile>>,
     place: Mutex<Option<Box<Place>>>,
+    /// How it is used by those who have it open; nothing when nobody has.
+    uses: Mutex<Option<Box<Use>>>,
+    /// A name of it was removed while it was open.
+    lost_a_name: AtomicBool,
+}
+
+/// What is kept to spare system calls, and can be had again.
+#[derive(Default)]
+struct Held {
+    descriptor: Option<Arc<OwnedFd>>,
+    /// Made from the descriptor, and kept no longer than that.
+    backing: Option<Arc<Backing>>,
 }
 
 /// A descriptor good for `*at` calls with `AT_EMPTY_PATH`, kept alive while it is used.
@@ -70,12 +83,14 @@ impl Inode {
             mount,
             file_type,
             lookups: AtomicU64::new(1),
-            descriptor: Mutex::new(None),
+            held: Mutex::default(),
             recently_used: AtomicBool::new(false),
             dormant: AtomicBool::new(false),
             cached_version: AtomicU64::new(0),
             opened: Mutex::new(Weak::new()),
             place: Mutex::new(place),
+            uses: Mutex::new(None),
+            lost_a_name: AtomicBool::new(false),
         }
     }
 
@@ -124,20 +139,20 @@ impl Inode {
     }
 
     pub(crate) fn cached_descriptor(&self) -> Option<Arc<OwnedFd>> {
-        let fd = self.descriptor.lock().clone()?;
+        let fd = self.held.lock().descriptor.clone()?;
         self.recently_used.store(true, Ordering::Relaxed);
         Some(fd)
     }
 
     /// Keeps `fd` unless another thread was faster, and returns the one that is kept.
     pub(crate) fn keep_descriptor(&self, fd: OwnedFd) -> (Arc<OwnedFd>, bool) {
-        let mut kept = self.descriptor.lock();
+        let mut held = self.held.lock();
         self.recently_used.store(true, Ordering::Relaxed);
-        if let Some(other) = &*kept {
+        if let Some(other) = &held.descriptor {
             return (Arc::clone(other), false);
         }
         let fd = Arc::new(fd);
-        *kept = Some(Arc::clone(&fd));
+        held.descriptor = Some(Arc::clone(&fd));
         (fd, true)
     }
 
@@ -151,19 +166,59 @@ impl Inode {
         if self.recently_used.swap(false, Ordering::Relaxed) || !self.can_be_found_again() {
             return None;
         }
-        self.descriptor.lock().take()
+        self.take_held().descriptor
     }
 
     /// Whether there is no descriptor, without counting as a use.
     pub(crate) fn cached_descriptor_is_gone(&self) -> bool {
-        self.descriptor.lock().is_none()
+        self.held.lock().descriptor.is_none()
     }
 
     /// Takes the descriptor back, recently used or not.
     pub(crate) fn drop_descriptor(&self) {
         if self.can_be_found_again() {
-            self.descriptor.lock().take();
+            drop(self.take_held());
         }
+    }
+
+    /// Closing takes system calls: what was held is dropped outside the lock.
+    fn take_held(&self) -> Held {
+        std::mem::take(&mut *self.held.lock())
+    }
+
+    /// The registration for passthrough, if one is kept.
+    pub(crate) fn cached_backing(&self) -> Option<Arc<Backing>> {
+        let backing = self.held.lock().backing.clone()?;
+        self.recently_used.store(true, Ordering::Relaxed);
+        Some(backing)
+    }
+
+    /// Keeps a registration as long as the descriptor.
+    pub(crate) fn keep_backing(&self, backing: &Arc<Backing>) {
+        let mut held = self.held.lock();
+        if held.descriptor.is_some() {
+            held.backing = Some(Arc::clone(backing));
+        }
+    }
+
+    /// How it is used at the moment. The lock orders the opens of the inode.
+    pub(crate) fn uses(&self) -> MutexGuard<'_, Option<Box<Use>>> {
+        self.uses.lock()
+    }
+
+    /// A name of it was removed: nothing is to be kept of it once nobody has it open.
+    pub(crate) fn name_removed(&self) {
+        let uses = self.uses.lock();
+        if uses.is_some() {
+            self.lost_a_name.store(true, Ordering::Relaxed);
+        } else {
+            drop(uses);
+            self.drop_descriptor();
+        }
+    }
+
+    pub(crate) fn lost_a_name(&self) -> bool {
+        self.lost_a_name.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_opened(&self, file: &Arc<LowerFile>) {

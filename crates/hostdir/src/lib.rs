@@ -12,6 +12,8 @@
 //! | `descriptors` | the budget of descriptors |
 //! | `mounts` | the mounts that the tree is made of |
 //! | `credentials` | as whom a thread acts |
+//! | `datapath` | by which way the data of an open file go |
+//! | `open` | opening files |
 //! | `lookup`, `create`, `attributes`, `files`, `directories`, `xattrs`, `locks` | the requests |
 //! | `housekeeping` | letting go of what is idle |
 #![forbid(unsafe_code)]
@@ -21,6 +23,7 @@ mod attributes;
 mod config;
 mod create;
 mod credentials;
+mod datapath;
 mod descriptors;
 mod directories;
 mod file_system;
@@ -33,11 +36,13 @@ mod locks;
 mod lookup;
 mod mounts;
 mod nodes;
+mod open;
 mod slots;
 mod statistics;
 mod xattrs;
 
 pub use config::{CacheMode, Config, ConfigError, IdMap, IdRange, Locks};
+pub use datapath::DataPath;
 pub use host::{HostDir, SetupError};
 pub use mounts::{Habits, Handles};
 pub use statistics::Statistics;

@@ -111,10 +111,10 @@ impl Host {
         let file = self.file(args.handle)?;
         // Both kinds of lock need a file open for them; one that cannot be written is locked with
         // what can be had.
-        let fd = match self.reopen(file.lower().as_fd(), libc::O_RDWR) {
+        let fd = match self.open_again_raw(&file, libc::O_RDWR) {
             Ok(fd) => fd,
             Err(Errno::EACCES | Errno::EROFS | Errno::EPERM | Errno::ETXTBSY) => {
-                self.reopen(file.lower().as_fd(), libc::O_RDONLY)?
+                self.open_again_raw(&file, libc::O_RDONLY)?
             }
             Err(error) => return Err(error),
         };
@@ -163,7 +163,8 @@ impl Host {
         if args.flock {
             let file = self.file(args.handle)?;
             let kind = kind(args)?;
-            let fd = file.lower().as_fd();
+            let lower = self.lower_to_lock(&file)?;
+            let fd = lower.as_fd();
             return lock_or_wait(
                 context,
                 wait,

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 use thrufs::{Errno, NoWait, Result};
 use thrufs_sys::handle::{self, FileHandleBuf};
@@ -22,6 +22,8 @@ const EXT_MAGIC: u64 = 0xef53;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
+const ECRYPTFS_MAGIC: u64 = 0xf15f;
 const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683e;
 /// File systems whose close(2) reports errors, and which know callers by their ids: NFS, SMB, CIFS,
@@ -62,6 +64,10 @@ pub(crate) struct LowerMount {
     number_in_handle: NumberInHandle,
     no_wait: NoWait,
     is_remote: bool,
+    /// It is itself made of other file systems.
+    is_layered: bool,
+    /// Found to be stacked too deep for passthrough.
+    is_stacked: AtomicBool,
     /// The directory it is mounted on, to find it again; none for the source's own mount.
     mounted_on: Option<(Arc<Inode>, CString)>,
     nodes: AtomicUsize,
@@ -100,6 +106,16 @@ impl LowerMount {
         self.is_remote
     }
 
+    /// Whether its files were found to be stacked too deep for passthrough.
+    pub(crate) fn is_stacked(&self) -> bool {
+        self.is_stacked.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that they are, and tells whether that was known.
+    pub(crate) fn set_stacked(&self) -> bool {
+        self.is_stacked.swap(true, Ordering::Relaxed)
+    }
+
     pub(crate) fn node_added(&self) {
         self.nodes.fetch_add(1, Ordering::Relaxed);
     }
@@ -132,6 +148,13 @@ impl LowerMount {
             NumberInHandle::Start => word(0)? | word(4)? << 32,
         };
         Some(number == ino)
+    }
+
+    /// How many file systems may lie beneath one another for a file here to go straight through:
+    /// 2 where it is itself stacked on another. More than needed would cost: a FUSE mount that
+    /// allows 2 can be no layer of an overlay file system.
+    pub(crate) fn stack_depth(&self) -> u32 {
+        if self.is_layered { 2 } else { 1 }
     }
 
     /// The inode number that clients see. Numbers of submounts are made different from those of
@@ -301,6 +324,8 @@ fn probe(
         number_in_handle,
         no_wait,
         is_remote: REMOTE_MAGICS.contains(&magic),
+        is_layered: matches!(magic, OVERLAYFS_MAGIC | ECRYPTFS_MAGIC),
+        is_stacked: AtomicBool::new(false),
         mounted_on,
         nodes: AtomicUsize::new(0),
         open_files: AtomicUsize::new(0),

@@ -19,6 +19,8 @@ pub struct Statistics {
     pub mounts: usize,
     /// Owners of shared POSIX locks.
     pub lock_owners: usize,
+    /// Lower files registered for passthrough.
+    pub backing_files: usize,
 }
 
 impl fmt::Display for Statistics {
@@ -26,14 +28,15 @@ impl fmt::Display for Statistics {
         write!(
             f,
             "inodes={} descriptors={} evicted={} open_files={} open_directories={} mounts={} \
-             lock_owners={}",
+             lock_owners={} backing_files={}",
             self.inodes,
             self.descriptors,
             self.descriptors_evicted,
             self.open_files,
             self.open_directories,
             self.mounts,
-            self.lock_owners
+            self.lock_owners,
+            self.backing_files
         )
     }
 }

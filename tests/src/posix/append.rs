@@ -12,7 +12,7 @@ pub(super) const CASES: &[Case] = cases! {
     after_truncate_by_another_descriptor,
     two_descriptors_take_turns,
     can_be_switched_on,
-    can_be_switched_off,
+    can_be_switched_off [AppendSwitchedOff],
     offset_after_an_append,
     large_appends,
     appends_of_two_processes_are_whole,

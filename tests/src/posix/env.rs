@@ -31,6 +31,8 @@ pub enum Need {
     WriteThrough,
     /// Changes by others beneath that are seen at once.
     NoCache,
+    /// `O_APPEND` that can be taken back from an open file.
+    AppendSwitchedOff,
     /// Not XFS, which knows no minor numbers above 18 bits and no targets above 1023 bytes, and says
     /// EEXIST of a full directory.
     NotXfs,
@@ -59,6 +61,11 @@ impl Setting {
             Some("") => format!("mount {}", self.lower.name()),
             Some(options) => format!("mount {} {options}", self.lower.name()),
         }
+    }
+
+    /// Whether the kernel uses the files beneath by itself.
+    fn passes_through(&self) -> bool {
+        !self.has_option("nopassthrough") && !self.has_option("writeback")
     }
 
     fn has_option(&self, wanted: &str) -> bool {
@@ -101,7 +108,12 @@ impl Setting {
             Need::WriteThrough if self.has_option("writeback") => {
                 Some("with writeback the kernel keeps written data until a flush")
             }
-            Need::NoCache if mounted && !self.has_option("cache=never") => {
+            Need::AppendSwitchedOff if mounted && self.passes_through() => {
+                Some("the kernel keeps O_APPEND on a file beneath that it has opened with it")
+            }
+            Need::NoCache
+                if mounted && !self.has_option("cache=never") && !self.passes_through() =>
+            {
                 Some("the kernel appends at the size that it has cached, unless cache=never")
             }
             _ => None,

@@ -371,6 +371,35 @@ pub(crate) const OPTIONS: &[MountOption] = &[
             "",
         )
     },
+    MountOption {
+        family: "passthrough",
+        default: "on",
+        conflicts: &[Conflict {
+            with: "writeback",
+            fix: "the kernel either uses files itself or keeps what is written to them; drop one",
+        }],
+        ..row(
+            OptionId::Passthrough,
+            "passthrough",
+            Value::None,
+            Group::Caching,
+            "let the kernel use files beneath by itself",
+            "Reads, writes and maps of open files then run at the speed of the file system beneath. \
+             Needs CAP_SYS_ADMIN and Linux 6.9; where it cannot be had, the log says why and files \
+             go by the cache.",
+        )
+    },
+    MountOption {
+        family: "passthrough",
+        ..row(
+            OptionId::NoPassthrough,
+            "nopassthrough",
+            Value::None,
+            Group::Caching,
+            "read and write files in the server",
+            "",
+        )
+    },
     // What is served.
     MountOption {
         family: "xattr",

@@ -9,8 +9,8 @@ use thrufs::layout::Attr;
 use thrufs::{
     Attributes, Context, DirectorySink, Entry, Errno, Features, FileHandle, FileSystem, Generation,
     InitFlags, LockArgs, MountOptions, MountedSession, Name, Negotiation, NodeId, Notifier,
-    OpenArgs, OpenReplyFlags, Opened, ReadAnswer, ReadArgs, ReadReply, Result, SessionConfig,
-    Unique,
+    OpenArgs, OpenReplyFlags, Opened, ReadAnswer, ReadArgs, ReadReply, Result, Services,
+    SessionConfig, Unique,
 };
 
 pub const VALID: Duration = Duration::from_secs(3600);
@@ -122,8 +122,8 @@ impl FileSystem for Shared {
         }
     }
 
-    fn started(&self, _: &Features, notifier: Notifier) {
-        let _ = self.0.notifier.set(notifier);
+    fn started(&self, _: &Features, services: Services) {
+        let _ = self.0.notifier.set(services.notifier);
     }
 
     fn destroy(&self) {
