@@ -161,8 +161,13 @@ fn requests(expected: &[(&str, u64)]) -> Requests {
 
 /// Counts on a mount with all caches, over each transport, unless the reason to skip was printed.
 fn counted(test: &str, count: impl Fn(&Mounted, &Tracer)) {
+    counted_with(test, "cache=always", count);
+}
+
+/// The same on a mount with these options.
+fn counted_with(test: &str, options: &str, count: impl Fn(&Mounted, &Tracer)) {
     over_each(test, |transport| {
-        let mut mounted = Mounted::start(&transport.with("cache=always"));
+        let mut mounted = Mounted::start(&transport.with(options));
         match Tracer::start(mounted.mnt()) {
             Ok(tracer) => count(&mounted, &tracer),
             Err(error) if env::var("CI").is_ok_and(|value| value == "true") => {
@@ -282,33 +287,60 @@ fn writable_file(mounted: &Mounted) -> PathBuf {
 }
 
 /// `open` and `write` run as the user in question. The open is not counted.
-fn writes_cost_one_request_each(test: &str, open: fn(&Path) -> File, write: fn(&File)) {
-    counted(test, |mounted, tracer| {
-        let file = open(&writable_file(mounted));
-        // The one GETXATTR asks for file capabilities before the first write. That there is none must
-        // then be remembered.
-        let seen = tracer.count(|| write(&file));
-        assert_eq!(seen, requests(&[("GETXATTR", 1), ("WRITE", WRITES)]));
-        drop(file);
-        assert_eq!(
-            fs::metadata(mounted.source().join("file")).unwrap().len(),
-            WRITES * 4096
-        );
-    });
+///
+/// The one GETXATTR asks for file capabilities before the first write. That there is none must then be
+/// remembered.
+fn writes_cost(test: &str, open: fn(&Path) -> File, write: fn(&File)) {
+    let straight = requests(&[("GETXATTR", 1)]);
+    let served = requests(&[("GETXATTR", 1), ("WRITE", WRITES)]);
+    for (options, expected) in [
+        ("cache=always", straight),
+        ("cache=always,nopassthrough", served),
+    ] {
+        counted_with(test, options, |mounted, tracer| {
+            let file = open(&writable_file(mounted));
+            let mut seen = tracer.count(|| write(&file));
+            // The user is a process of its own, whose end closes its copy of the descriptor.
+            seen.remove("FLUSH");
+            assert_eq!(seen, expected, "{options}");
+            drop(file);
+            assert_eq!(
+                fs::metadata(mounted.source().join("file")).unwrap().len(),
+                WRITES * 4096
+            );
+        });
+    }
 }
 
 #[test]
-fn small_writes_of_root_cost_one_request_each() {
-    let test = "small_writes_of_root_cost_one_request_each";
-    writes_cost_one_request_each(test, open_for_writing, write_many);
+fn small_writes_of_root_cost_one_question() {
+    let test = "small_writes_of_root_cost_one_question";
+    writes_cost(test, open_for_writing, write_many);
 }
 
 #[test]
-fn small_writes_of_a_user_cost_one_request_each() {
-    writes_cost_one_request_each(
-        "small_writes_of_a_user_cost_one_request_each",
+fn small_writes_of_a_user_cost_one_question() {
+    writes_cost(
+        "small_writes_of_a_user_cost_one_question",
         |path| USER.run(|| open_for_writing(path)),
         |file| USER.run(|| write_many(file)),
+    );
+}
+
+#[test]
+fn a_close_after_writing_in_the_server_waits_for_one_flush() {
+    counted_with(
+        "a_close_after_writing_in_the_server_waits_for_one_flush",
+        "cache=always,nopassthrough",
+        |mounted, tracer| {
+            let path = writable_file(mounted);
+            drop(open_for_writing(&path));
+            let seen = tracer.count(|| drop(open_for_writing(&path)));
+            let expected = requests(&[("FLUSH", 1), ("OPEN", 1), ("RELEASE", 1)]);
+            assert_eq!(seen, expected);
+            let seen = tracer.count(|| drop(File::open(&path).unwrap()));
+            assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]), "a reader");
+        },
     );
 }
 

@@ -194,11 +194,8 @@ fn a_signal_to_the_worker_does_the_same() {
 #[test]
 fn a_busy_mount_is_waited_for_and_then_taken_away() {
     let Some(ground) = Ground::new() else { return };
-    let server = ground.mount_in_foreground(&["--stop-timeout=1"]);
-    let mut open = fs::OpenOptions::new()
-        .append(true)
-        .open(ground.mnt.join("file"))
-        .unwrap();
+    let server = ground.mount_in_foreground(&["--stop-timeout=1", "--nopassthrough"]);
+    let mut open = append_to(&ground.mnt.join("file"));
     open.write_all(b" and more").unwrap();
     let began = Instant::now();
     server.signal(Signal::TERM);
@@ -223,6 +220,26 @@ fn a_busy_mount_is_waited_for_and_then_taken_away() {
         std::io::ErrorKind::ConnectionAborted,
     ];
     assert!(over.contains(&error.kind()), "{error}");
+}
+
+fn append_to(path: &Path) -> fs::File {
+    fs::OpenOptions::new().append(true).open(path).unwrap()
+}
+
+#[test]
+fn a_file_that_goes_straight_through_outlives_its_mount() {
+    let Some(ground) = Ground::new() else { return };
+    let server = ground.mount_in_foreground(&["--stop-timeout=1"]);
+    let mut open = append_to(&ground.mnt.join("file"));
+    server.signal(Signal::TERM);
+    let (code, said) = server.ends_within(12);
+    assert_eq!(code, Some(0), "{said}");
+    ground.gone_within(1);
+    open.write_all(b" and more").unwrap();
+    assert_eq!(
+        fs::read_to_string(ground.src.join("file")).unwrap(),
+        "content and more"
+    );
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn file_system(path: &Path, habits: &Habits) -> Finding {
     let kind = mount_table::holding(&mounts, &path).map_or("unknown", |mount| &mount.kind);
     let place = match (habits.no_wait, habits.is_remote) {
         (NoWait::Memory, _) => ", in memory",
-        (_, true) => ", served by another machine or process",
+        (_, true) => ", served by another machine or process: its files do not go straight through",
         _ => "",
     };
     Finding::note(

@@ -30,23 +30,29 @@ pub(super) fn release() -> Finding {
     finding.needed()
 }
 
-/// Whether reads and writes could go by the server.
+/// Whether files can go straight through.
 pub(super) fn passthrough() -> Finding {
+    let name = "passthrough";
     let release = rustix::system::uname()
         .release()
         .to_string_lossy()
         .into_owned();
-    let kernel = match version(&release) {
-        Some(version) if version >= PASSTHROUGH => "this kernel has it",
-        _ => "it needs Linux 6.9",
-    };
-    let privilege = if is_admin() && is_initial_namespace() {
-        "is there"
-    } else {
-        "is missing"
-    };
-    let detail = format!("not used by thrufs yet; {kernel}, and CAP_SYS_ADMIN for it {privilege}");
-    Finding::note("passthrough", detail)
+    if version(&release).is_some_and(|version| version < PASSTHROUGH) {
+        return Finding::bad(
+            name,
+            "this kernel has none: files are read and written by the server",
+            "use Linux 6.9 or newer, built with CONFIG_FUSE_PASSTHROUGH",
+        );
+    }
+    if !(is_admin() && is_initial_namespace()) {
+        return Finding::bad(
+            name,
+            "no CAP_SYS_ADMIN on the host: files are read and written by the server",
+            "mount as root, outside of containers and user namespaces",
+        );
+    }
+    let detail = "open files are read, written and mapped by the kernel itself";
+    Finding::good(name, detail)
 }
 
 /// Whether this thread has CAP_SYS_ADMIN, be it in a user namespace.
