@@ -13,6 +13,7 @@ use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -161,13 +162,16 @@ fn requests(expected: &[(&str, u64)]) -> Requests {
 
 /// Counts on a mount with all caches, over each transport, unless the reason to skip was printed.
 fn counted(test: &str, count: impl Fn(&Mounted, &Tracer)) {
-    counted_with(test, "cache=always", count);
+    counted_with(test, "passthrough", count);
 }
 
-/// The same on a mount with these options.
-fn counted_with(test: &str, options: &str, count: impl Fn(&Mounted, &Tracer)) {
+fn counted_with(test: &str, path: &str, count: impl Fn(&Mounted, &Tracer)) {
+    // One at a time: the child that another test starts inherits open files until it is the server,
+    // and closing them then is a FLUSH of ours.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     over_each(test, |transport| {
-        let mut mounted = Mounted::start(&transport.with(options));
+        let mut mounted = Mounted::start(&transport.with(&format!("cache=always,{path}")));
         match Tracer::start(mounted.mnt()) {
             Ok(tracer) => count(&mounted, &tracer),
             Err(error) if env::var("CI").is_ok_and(|value| value == "true") => {
@@ -286,41 +290,51 @@ fn writable_file(mounted: &Mounted) -> PathBuf {
     mounted.mnt().join("file")
 }
 
-/// `open` and `write` run as the user in question. The open is not counted.
-///
-/// The one GETXATTR asks for file capabilities before the first write. That there is none must then be
-/// remembered.
-fn writes_cost(test: &str, open: fn(&Path) -> File, write: fn(&File)) {
-    let straight = requests(&[("GETXATTR", 1)]);
-    let served = requests(&[("GETXATTR", 1), ("WRITE", WRITES)]);
-    for (options, expected) in [
-        ("cache=always", straight),
-        ("cache=always,nopassthrough", served),
-    ] {
-        counted_with(test, options, |mounted, tracer| {
-            let file = open(&writable_file(mounted));
-            let mut seen = tracer.count(|| write(&file));
-            // The user is a process of its own, whose end closes its copy of the descriptor.
-            seen.remove("FLUSH");
-            assert_eq!(seen, expected, "{options}");
-            drop(file);
-            assert_eq!(
-                fs::metadata(mounted.source().join("file")).unwrap().len(),
-                WRITES * 4096
-            );
-        });
+/// `expected`, and as many WRITE unless the kernel writes by itself.
+fn with_writes(path: &str, writes: u64, expected: &[(&str, u64)]) -> Requests {
+    let mut all = requests(expected);
+    if path == "nopassthrough" {
+        all.insert("WRITE".to_owned(), writes);
     }
+    all
+}
+
+/// On each path, over each transport.
+fn counted_on_each_path(test: &str, count: impl Fn(&str, &Mounted, &Tracer)) {
+    for path in ["passthrough", "nopassthrough"] {
+        counted_with(test, path, |mounted, tracer| count(path, mounted, tracer));
+    }
+}
+
+/// `open` and `write` run as the user in question. The open is not counted.
+fn writes_cost_one_request_each(test: &str, open: fn(&Path) -> File, write: fn(&File)) {
+    counted_on_each_path(test, |path, mounted, tracer| {
+        let file = open(&writable_file(mounted));
+        // The one GETXATTR asks for file capabilities before the first write. That there is none must
+        // then be remembered.
+        let seen = tracer.count(|| write(&file));
+        assert_eq!(
+            seen,
+            with_writes(path, WRITES, &[("GETXATTR", 1)]),
+            "{path}"
+        );
+        drop(file);
+        assert_eq!(
+            fs::metadata(mounted.source().join("file")).unwrap().len(),
+            WRITES * 4096
+        );
+    });
 }
 
 #[test]
 fn small_writes_of_root_cost_one_question() {
     let test = "small_writes_of_root_cost_one_question";
-    writes_cost(test, open_for_writing, write_many);
+    writes_cost_one_request_each(test, open_for_writing, write_many);
 }
 
 #[test]
 fn small_writes_of_a_user_cost_one_question() {
-    writes_cost(
+    writes_cost_one_request_each(
         "small_writes_of_a_user_cost_one_question",
         |path| USER.run(|| open_for_writing(path)),
         |file| USER.run(|| write_many(file)),
@@ -331,7 +345,7 @@ fn small_writes_of_a_user_cost_one_question() {
 fn a_close_after_writing_in_the_server_waits_for_one_flush() {
     counted_with(
         "a_close_after_writing_in_the_server_waits_for_one_flush",
-        "cache=always,nopassthrough",
+        "nopassthrough",
         |mounted, tracer| {
             let path = writable_file(mounted);
             drop(open_for_writing(&path));
@@ -342,6 +356,41 @@ fn a_close_after_writing_in_the_server_waits_for_one_flush() {
             assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]), "a reader");
         },
     );
+}
+
+/// Attributes that come from the server make the kernel forget that there is nothing to clear.
+#[test]
+fn a_write_after_an_fstat_asks_once_more() {
+    let test = "a_write_after_an_fstat_asks_once_more";
+    counted_on_each_path(test, |path, mounted, tracer| {
+        let file = open_for_writing(&writable_file(mounted));
+        let seen = tracer.count(|| {
+            file.write_all_at(b"x", 0).unwrap();
+            assert_eq!(rustix::fs::fstat(&file).unwrap().st_size, 1);
+            file.write_all_at(b"y", 1).unwrap();
+            file.write_all_at(b"z", 2).unwrap();
+        });
+        let expected = with_writes(path, 3, &[("GETATTR", 1), ("GETXATTR", 2)]);
+        assert_eq!(seen, expected, "{path}");
+    });
+}
+
+/// Where there is something, it is asked for, cleared with one request, and not asked for again.
+#[test]
+fn writes_that_clear_set_id_bits_cost_one_request_more() {
+    let test = "writes_that_clear_set_id_bits_cost_one_request_more";
+    counted_on_each_path(test, |path, mounted, tracer| {
+        let path_through = writable_file(mounted);
+        let file = USER.run(|| open_for_writing(&path_through));
+        let mode = fs::Permissions::from_mode(0o6777);
+        fs::set_permissions(&path_through, mode).unwrap();
+        let seen = tracer.count(|| USER.run(|| write_many(&file)));
+        let expected = with_writes(path, WRITES, &[("GETXATTR", 1), ("SETATTR", 1)]);
+        assert_eq!(seen, expected, "{path}");
+        drop(file);
+        let left = fs::metadata(mounted.source().join("file")).unwrap();
+        assert_eq!(left.permissions().mode() & 0o7777, 0o777, "{path}");
+    });
 }
 
 /// The ACL of the file is cached. That of the root is asked for in every walk by a user who does

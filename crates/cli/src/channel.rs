@@ -23,7 +23,8 @@ use std::path::PathBuf;
 /// Longest packet: two paths and a long list of options.
 const PACKET_BYTES_MAX: usize = 128 * 1024;
 
-/// Most descriptors that one packet brings: the device, the source, the tree the source is in.
+/// Most descriptors that one packet brings: the device, the source, the tree the source is in; or a
+/// control socket and its file.
 const DESCRIPTORS_MAX: usize = 3;
 
 /// One packet.
@@ -31,6 +32,9 @@ const DESCRIPTORS_MAX: usize = 3;
 pub(crate) enum Message {
     /// Serve this: the first packet to whoever is started.
     Serve(Box<MountConfig>, Vec<OwnedFd>),
+    /// What listens at the control socket, and the file of it: a packet that comes before
+    /// [`Serve`](Self::Serve), where there is a control socket.
+    Control(OwnedFd, OwnedFd),
     /// The worker's thread that ends when the process does (see
     /// [`Process::watch`](crate::process::Process::watch)).
     Watching(OwnedFd),
@@ -46,6 +50,8 @@ pub(crate) enum Message {
     Stop,
     /// Log your figures.
     Statistics,
+    /// Read the policy again.
+    Reload,
     /// The mount stands, leave the terminal.
     Background,
 }
@@ -54,6 +60,7 @@ impl Message {
     fn encode(&self) -> Vec<u8> {
         match self {
             Message::Serve(config, _) => encode_config(config),
+            Message::Control(..) => b"control".to_vec(),
             Message::Watching(_) => b"watching".to_vec(),
             Message::Ready => b"ready".to_vec(),
             Message::Failed(why) => [b"failed\0", why.as_bytes()].concat(),
@@ -61,6 +68,7 @@ impl Message {
             Message::Signalled(number) => format!("signal\0{number}").into_bytes(),
             Message::Stop => b"stop".to_vec(),
             Message::Statistics => b"statistics".to_vec(),
+            Message::Reload => b"reload".to_vec(),
             Message::Background => b"background".to_vec(),
         }
     }
@@ -69,6 +77,10 @@ impl Message {
         let mut fields = bytes.split(|byte| *byte == 0);
         Some(match fields.next()? {
             b"serve" => Message::Serve(Box::new(decode_config(fields)?), descriptors),
+            b"control" => {
+                let (file, listener) = (descriptors.pop()?, descriptors.pop()?);
+                Message::Control(listener, file)
+            }
             b"watching" => Message::Watching(descriptors.pop()?),
             b"ready" => Message::Ready,
             b"failed" => {
@@ -79,6 +91,7 @@ impl Message {
             b"signal" => Message::Signalled(decode_number(fields.next()?)?),
             b"stop" => Message::Stop,
             b"statistics" => Message::Statistics,
+            b"reload" => Message::Reload,
             b"background" => Message::Background,
             _ => return None,
         })
@@ -159,6 +172,7 @@ impl Channel {
         let bytes = message.encode();
         let borrowed: Vec<BorrowedFd<'_>> = match message {
             Message::Serve(_, descriptors) => descriptors.iter().map(AsFd::as_fd).collect(),
+            Message::Control(listener, file) => vec![listener.as_fd(), file.as_fd()],
             Message::Watching(thread) => vec![thread.as_fd()],
             _ => Vec::new(),
         };
@@ -250,6 +264,19 @@ mod tests {
     }
 
     #[test]
+    fn a_control_socket_arrives_in_its_order() {
+        let (ours, theirs) = pair();
+        let [listener, file] = ["/", "/dev"].map(|path| std::fs::File::open(path).unwrap().into());
+        ours.send(&Message::Control(listener, file)).unwrap();
+        let Some(Message::Control(listener, file)) = theirs.receive().unwrap() else {
+            panic!("something else arrived");
+        };
+        let number = |fd: &OwnedFd| rustix::fs::fstat(fd).unwrap().st_dev;
+        assert_eq!(number(&listener), rustix::fs::stat("/").unwrap().st_dev);
+        assert_eq!(number(&file), rustix::fs::stat("/dev").unwrap().st_dev);
+    }
+
+    #[test]
     fn words_arrive_and_the_end_is_noticed() {
         let (ours, theirs) = pair();
         ours.send(&Message::Failed("because\nof this".into()))
@@ -281,6 +308,7 @@ mod tests {
             b"signal\0x",
             b"stuck",
             b"watching",
+            b"control",
         ] {
             rustix::net::send(&ours, garbage, SendFlags::empty()).unwrap();
             assert!(theirs.receive().is_err(), "{garbage:?}");

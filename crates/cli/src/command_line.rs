@@ -1,6 +1,8 @@
 //! The command line: what clap is told about it, and the requests that come out.
 
+use crate::explain::{CtlArguments, ExplainArguments};
 use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Value};
+use crate::policy::{CheckArguments, Identity};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
@@ -18,6 +20,9 @@ pub(crate) enum Request {
         directory: Option<PathBuf>,
         json: bool,
     },
+    CheckPolicy(CheckArguments),
+    Explain(ExplainArguments),
+    Ctl(CtlArguments),
     Completions(clap_complete::Shell),
     Man(PathBuf),
 }
@@ -75,6 +80,9 @@ pub(crate) fn command(purpose: Purpose) -> Command {
                 ),
         )
         .subcommand(doctor_command())
+        .subcommand(policy_command())
+        .subcommand(explain_command())
+        .subcommand(ctl_command())
         .subcommand(
             Command::new("completions")
                 .about("Print the completions for a shell")
@@ -106,6 +114,89 @@ fn doctor_command() -> Command {
                 .value_hint(clap::ValueHint::DirPath)
                 .help("A directory to serve: tell what there is to be said of it too"),
         )
+}
+
+fn policy_command() -> Command {
+    let check = Command::new("check")
+        .about("Tell whether a policy has a fault, and what it would say of files")
+        .arg(path("FILE").required(true).help("The policy, in TOML"))
+        .arg(
+            path("PATH")
+                .num_args(0..)
+                .help("Files of the host: what would happen to each, and by which rule"),
+        )
+        .arg(
+            path("root")
+                .long("root")
+                .value_name("DIR")
+                .value_hint(clap::ValueHint::DirPath)
+                .default_value(".")
+                .help("The served directory, from which the policy's paths are counted"),
+        )
+        .arg(
+            Arg::new("as")
+                .long("as")
+                .value_name("UID[:GID]")
+                .value_parser(Identity::parse)
+                .help("Who opens them, by number or name [default: the user of the command]"),
+        )
+        .arg(
+            path("exe")
+                .long("exe")
+                .value_name("PROGRAM")
+                .help("The path of the program that opens them [default: unknown]"),
+        );
+    Command::new("policy")
+        .about("Look at a policy")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(check)
+}
+
+fn explain_command() -> Command {
+    Command::new("explain")
+        .about("Tell how files on a live mount are served, and why")
+        .arg(json("Print an array of objects"))
+        .arg(control())
+        .arg(
+            path("PATH")
+                .num_args(1..)
+                .required(true)
+                .help("What to explain; a symbolic link at its end is not followed"),
+        )
+}
+
+fn ctl_command() -> Command {
+    Command::new("ctl")
+        .about("Ask the server of a mount")
+        .arg(json("Print an object"))
+        .arg(control())
+        .arg(
+            path("PATH")
+                .required(true)
+                .help("The mount point, or anything on the mount"),
+        )
+        .arg(
+            Arg::new("COMMAND")
+                .required(true)
+                .value_parser(PossibleValuesParser::new(["statistics"]))
+                .help("What to ask: statistics are what SIGUSR1 logs"),
+        )
+}
+
+fn json(help: &'static str) -> Arg {
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+fn control() -> Arg {
+    path("control")
+        .long("control")
+        .value_name("PATH")
+        .help("The control socket, where the mount was given control=PATH")
 }
 
 fn path(name: &'static str) -> Arg {
@@ -260,10 +351,35 @@ pub(crate) fn parse(
             json: matches.get_flag("json"),
             directory: matches.remove_one("DIR"),
         },
+        "policy" => Request::CheckPolicy(check_arguments(&mut matches)),
+        "explain" => Request::Explain(ExplainArguments {
+            json: matches.get_flag("json"),
+            control: matches.remove_one("control"),
+            paths: matches.remove_many("PATH").into_iter().flatten().collect(),
+        }),
+        "ctl" => Request::Ctl(CtlArguments {
+            json: matches.get_flag("json"),
+            control: matches.remove_one("control"),
+            path: required(&mut matches, "PATH"),
+            command: required(&mut matches, "COMMAND"),
+        }),
         "completions" => Request::Completions(required(&mut matches, "SHELL")),
         "man" => Request::Man(required(&mut matches, "DIR")),
         other => unreachable!("clap knows no subcommand {other}"),
     })
+}
+
+fn check_arguments(matches: &mut ArgMatches) -> CheckArguments {
+    let (_, mut matches) = matches
+        .remove_subcommand()
+        .expect("clap requires a subcommand, and there is one");
+    CheckArguments {
+        file: required(&mut matches, "FILE"),
+        paths: matches.remove_many("PATH").into_iter().flatten().collect(),
+        root: required(&mut matches, "root"),
+        identity: matches.remove_one("as"),
+        executable: matches.remove_one("exe"),
+    }
 }
 
 fn required<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> T {

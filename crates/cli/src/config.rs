@@ -1,5 +1,6 @@
 //! What a mount shall be: the raw settings, resolved once and checked.
 
+use crate::control::place::Control;
 use crate::options::{self, OptionError, OptionId, Setting};
 use crate::options::{parse_bytes, parse_count, parse_range, parse_seconds};
 use std::ffi::OsString;
@@ -77,11 +78,20 @@ pub(crate) struct MountConfig {
     /// Directives for the log; the environment decides when there are none.
     pub(crate) log: Option<String>,
     pub(crate) log_file: Option<PathBuf>,
+    /// The rules to serve by.
+    pub(crate) policy: Option<PathBuf>,
+    pub(crate) control: Control,
     /// The settings that this was made of: what the supervisor and the worker are handed.
     pub(crate) settings: Vec<Setting>,
 }
 
 impl MountConfig {
+    /// Whether a hangup ends the server: when it runs on a terminal, which has gone away. Otherwise
+    /// it is how a server is told to read its policy again.
+    pub(crate) fn ends_on_hangup(&self) -> bool {
+        self.foreground && (self.policy.is_none() || rustix::termios::isatty(std::io::stdin()))
+    }
+
     /// Resolves `settings`, in their order.
     ///
     /// # Errors
@@ -110,6 +120,8 @@ impl MountConfig {
             stop_timeout: STOP_TIMEOUT,
             log: None,
             log_file: None,
+            policy: None,
+            control: Control::Usual,
             settings: settings.to_vec(),
         };
         for setting in &effective {
@@ -203,6 +215,9 @@ impl MountConfig {
             OptionId::StopTimeout => self.stop_timeout = parse_seconds(value).map_err(bad)?,
             OptionId::Log => self.log = Some(value.to_owned()),
             OptionId::LogFile => self.log_file = Some(value.into()),
+            OptionId::Policy => self.policy = Some(value.into()),
+            OptionId::Control if value == "none" => self.control = Control::None,
+            OptionId::Control => self.control = Control::At(value.into()),
             OptionId::AutoUnmount | OptionId::Ignored | OptionId::User | OptionId::Owner => {}
             id => unreachable!("{id:?} is an attribute of the mount"),
         }
@@ -262,6 +277,10 @@ impl MountConfig {
             }
             ConfigError::WritebackWithoutCache => (shown(OptionId::Writeback), cache()),
             ConfigError::AclWithoutXattr => (shown(OptionId::Acl), shown(OptionId::NoXattr)),
+            ConfigError::CallersOfMappedIds => (shown(OptionId::Policy), shown(OptionId::UidMap)),
+            ConfigError::PathsOfExported | ConfigError::NoPolicyToReplace => {
+                (shown(OptionId::Policy), shown(OptionId::Export))
+            }
         };
         Err(OptionError::Contradiction {
             first,
@@ -318,6 +337,7 @@ mod tests {
         assert_eq!(config.subtype, "thrufs");
         assert!(config.default_permissions && !config.allow_other);
         assert_eq!(config.stop_timeout, Duration::from_secs(10));
+        assert_eq!(config.control, Control::Usual);
         assert!(config.serving.acl && config.serving.xattr && !config.serving.writeback);
     }
 
@@ -329,7 +349,7 @@ mod tests {
              negative_timeout=0,writeback,noacl,locks=shared,export,threads=3,nopairing,max_write=64K,\
              transport=uring,queues_per_thread=4,ring_depth=2,ring_spin=50,\
              max_background=7,max_readahead=32K,descriptors=99,stop_timeout=0.5,log=debug,\
-             log_file=/l,uidmap=0:1000:10,uidmap=10:0:1,gid=5",
+             log_file=/l,control=/run/c,uidmap=0:1000:10,uidmap=10:0:1,gid=5",
         )
         .unwrap();
         let attributes = MountAttributes {
@@ -370,6 +390,8 @@ mod tests {
             (Some(3), "a,b".as_ref())
         );
         assert_eq!(config.stop_timeout, Duration::from_millis(500));
+        assert_eq!(config.control, Control::At("/run/c".into()));
+        assert_eq!(resolved("control=none").unwrap().control, Control::None);
     }
 
     #[test]

@@ -53,17 +53,20 @@ pub(crate) fn raise_descriptor_limit() {
 
 /// Drops the capabilities that serving does not need, for good. With `pairing`, threads can come back
 /// from the idle class afterwards ([`Threads::pair`](thrufs::session::Threads::pair)): by a limit,
-/// or where that cannot be raised (a container without CAP_SYS_RESOURCE), by CAP_SYS_NICE.
+/// or where that cannot be raised (a container without CAP_SYS_RESOURCE), by CAP_SYS_NICE. With a `policy`, whose rules may match on the
+/// programs of callers, those can be found out: by CAP_SYS_PTRACE.
 ///
 /// # Errors
 ///
 /// None that a root process is known to get.
-pub(crate) fn drop_privileges(pairing: bool) -> io::Result<()> {
-    let kept = if pairing && sched::allow_leaving_idle().is_err() {
-        KEPT.union(CapabilitySet::SYS_NICE)
-    } else {
-        KEPT
-    };
+pub(crate) fn drop_privileges(pairing: bool, policy: bool) -> io::Result<()> {
+    let mut kept = KEPT;
+    if pairing && sched::allow_leaving_idle().is_err() {
+        kept |= CapabilitySet::SYS_NICE;
+    }
+    if policy {
+        kept |= CapabilitySet::SYS_PTRACE;
+    }
     // The bit that says so can be set with a capability that goes, and the file system relies on it.
     cred::keep_capabilities_on_setuid()?;
     // Setting the bounding set needs one of those that go: it goes in the same call, last.
@@ -141,6 +144,6 @@ pub(crate) fn filter_system_calls(duty: Duty) {
         (Ok(()), _) => tracing::debug!(?duty, "system calls are filtered"),
         (Err(error), Duty::Serving) => tracing::info!("system calls are not filtered: {error}"),
         // The main thread says so for both.
-        (Err(error), Duty::Watching) => tracing::debug!("nor are the watcher's: {error}"),
+        (Err(error), other) => tracing::debug!(?other, "nor are another thread's: {error}"),
     }
 }

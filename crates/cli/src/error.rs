@@ -3,12 +3,14 @@
 //! Every error is printed once, in `main`; its text carries that of its cause.
 
 use crate::command_line::CommandLineError;
+use crate::control::place::PlaceError;
 use crate::mount_helper::HelperError;
 use crate::options::OptionError;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use thrufs::MountError;
+use thrufs_hostdir::policy::PolicyFileError;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +96,56 @@ pub(crate) enum CommandError {
         pid: i32,
         waited: Duration,
     },
+    #[error("cannot append to the audit log {path}: {source}", path = .path.display())]
+    AuditLog { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Serving(#[from] thrufs_hostdir::ConfigError),
+    #[error(transparent)]
+    Policy(#[from] PolicyFileError),
+    #[error("cannot look at {path}: {source}", path = .path.display())]
+    Unlooked { path: PathBuf, source: io::Error },
+    #[error("{path} is not in {root}, the root of the policy's paths: say which with --root",
+        path = .path.display(), root = .root.display())]
+    OutsideRoot { path: PathBuf, root: PathBuf },
+    #[error("no control socket: {0}; say control=PATH for another place, or control=none")]
+    ControlPlace(#[from] PlaceError),
+    #[error("cannot explain {path}: {source}")]
+    Explained { path: PathBuf, source: io::Error },
+    #[error("cannot explain {0}: it lies on a mount that is not in view here")]
+    Detached(PathBuf),
+    #[error("{path} lies on no mount of thrufs, but on {mountpoint}, of type {kind}{hint}",
+        path = .path.display(), mountpoint = .mountpoint.display())]
+    NotOnThrufs {
+        path: PathBuf,
+        mountpoint: PathBuf,
+        kind: String,
+        hint: &'static str,
+    },
+    #[error(
+        "the mount on {mountpoint} has no control socket at {socket}: it was mounted with \
+         control=none, or with control=PATH (say --control PATH), or its log says why it has none",
+        mountpoint = .mountpoint.display(), socket = .socket.display()
+    )]
+    NoControl {
+        mountpoint: PathBuf,
+        socket: PathBuf,
+    },
+    #[error("only user {user}, who mounted {mountpoint}, and root may ask its server",
+        mountpoint = .mountpoint.display())]
+    OthersControl { mountpoint: PathBuf, user: u32 },
+    #[error(
+        "no server listens at {socket}: that of {mountpoint} has ended, or it was mounted with \
+         control=none and the socket is an earlier one's",
+        mountpoint = .mountpoint.display(), socket = .socket.display()
+    )]
+    ControlDead {
+        mountpoint: PathBuf,
+        socket: PathBuf,
+    },
+    #[error("cannot ask the server of {path}: {source}", path = .path.display())]
+    Control { path: PathBuf, source: io::Error },
+    #[error("{path}: {why}", path = .path.display())]
+    ControlRefused { path: PathBuf, why: String },
     #[error("cannot write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
 }

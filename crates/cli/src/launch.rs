@@ -8,6 +8,7 @@ use crate::error::{CommandError, system};
 use crate::log;
 use crate::mounting;
 use crate::options::{OptionId, Setting};
+use crate::policy_file::Loaded;
 use crate::process::{Process, Role};
 use crate::supervisor;
 use crate::task::Task;
@@ -52,6 +53,10 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
     if !privileged && checked.attributes.dev {
         return Err(CommandError::RootOnly("dev"));
     }
+    if let Some(path) = &checked.policy {
+        let loaded = Loaded::from(path)?;
+        checked.serving.check_policy(loaded.policy())?;
+    }
     let directory = open_source(&source)?;
     let source = std::fs::canonicalize(&source).map_err(|error| CommandError::Source {
         path: source,
@@ -78,12 +83,16 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
 
 /// The server works in the root directory, so paths in settings are made absolute.
 fn make_absolute(settings: &mut [Setting]) -> Result<(), CommandError> {
-    for setting in settings
-        .iter_mut()
-        .filter(|s| s.option.id == OptionId::LogFile)
-    {
-        if let Some(path) = &mut setting.value {
-            let absolute = std::path::absolute(&*path).map_err(system("find the log file"))?;
+    for setting in settings.iter_mut().filter(|s| {
+        matches!(
+            s.option.id,
+            OptionId::LogFile | OptionId::Policy | OptionId::Control
+        )
+    }) {
+        let is_word = setting.option.id == OptionId::Control;
+        if let Some(path) = setting.value.as_mut().filter(|v| !is_word || *v != "none") {
+            let absolute =
+                std::path::absolute(&*path).map_err(system("find the file of an option"))?;
             *path = absolute.to_string_lossy().into_owned();
         }
     }

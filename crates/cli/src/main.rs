@@ -5,9 +5,11 @@
 //! | `options`, `config` | the table of options, and what a list of them means |
 //! | `command_line`, `mount_helper` | reading arguments, of people and of mount(8) |
 //! | `manual` | the manual pages |
-//! | `launch`, `unmount`, `doctor` | the commands |
+//! | `launch`, `unmount`, `doctor`, `explain`, `policy` | the commands |
+//! | `policy_file` | the policy of a mount |
 //! | `supervisor`, `worker` | the two processes of a server |
 //! | `process`, `channel` | starting them, and what they say to each other |
+//! | `control` | the socket by which a server is asked |
 //! | `task`, `waiting` | calls and descriptors that are waited for until a moment |
 //! | `mounting`, `mount_table` | the mount itself |
 //! | `confinement`, `log`, `error` | what the worker gives up; where messages go |
@@ -26,8 +28,10 @@ mod channel;
 mod command_line;
 mod config;
 mod confinement;
+mod control;
 mod doctor;
 mod error;
+mod explain;
 mod launch;
 mod log;
 mod manual;
@@ -35,6 +39,8 @@ mod mount_helper;
 mod mount_table;
 mod mounting;
 mod options;
+mod policy;
+mod policy_file;
 mod process;
 mod supervisor;
 mod task;
@@ -98,6 +104,9 @@ fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
         Request::Mount(arguments) => launch::plan(arguments)?.carry_out()?,
         Request::Unmount { mountpoints, lazy } => unmount_all(&mountpoints, lazy)?,
         Request::Doctor { directory, json } => return doctor::run(directory.as_deref(), json),
+        Request::CheckPolicy(arguments) => return policy::check(&arguments),
+        Request::Explain(arguments) => return explain::explain(&arguments),
+        Request::Ctl(arguments) => return explain::ctl(&arguments),
         Request::Completions(shell) => {
             let mut script = Vec::new();
             let mut command = command_line::command(Purpose::Completion);

@@ -1,5 +1,6 @@
 //! The manual pages, from the table of options.
 
+mod asking;
 mod roff;
 
 use crate::options::{FOREIGN, Form, Group, MountOption, OPTIONS, Value};
@@ -14,6 +15,9 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("thrufs-mount.1", mount()),
         ("thrufs-unmount.1", unmount()),
         ("thrufs-doctor.1", doctor()),
+        ("thrufs-policy.1", policy()),
+        ("thrufs-explain.1", asking::explain()),
+        ("thrufs-ctl.1", asking::ctl()),
         ("mount.thrufs.8", helper()),
     ]
 }
@@ -38,6 +42,9 @@ fn overview() -> String {
     page.synopsis("thrufs mount", "[-f] [-o OPT[,OPT...]] SOURCE MOUNTPOINT");
     page.synopsis("thrufs unmount", "[-l] MOUNTPOINT...");
     page.synopsis("thrufs doctor", "[--json] [DIR]");
+    page.synopsis("thrufs policy check", "[--OPT...] FILE [PATH...]");
+    page.synopsis("thrufs explain", "[--json] [--control PATH] PATH...");
+    page.synopsis("thrufs ctl", "[--json] [--control PATH] PATH COMMAND");
     page.synopsis("thrufs completions", "SHELL");
     page.synopsis("thrufs man", "[DIR]");
     page.section("DESCRIPTION");
@@ -53,6 +60,15 @@ fn overview() -> String {
         "Tell what this machine offers to a mount; see thrufs-doctor(1).",
     );
     page.item(
+        "policy",
+        "Tell what a policy would say of files; see thrufs-policy(1).",
+    );
+    page.item(
+        "explain",
+        "Tell how files on a live mount are served, and why; see thrufs-explain(1).",
+    );
+    page.item("ctl", "Ask the server of a mount; see thrufs-ctl(1).");
+    page.item(
         "completions",
         "Print the completions of the command line for bash, elvish, fish, powershell or zsh.",
     );
@@ -66,6 +82,9 @@ fn overview() -> String {
         "thrufs-mount(1)",
         "thrufs-unmount(1)",
         "thrufs-doctor(1)",
+        "thrufs-policy(1)",
+        "thrufs-explain(1)",
+        "thrufs-ctl(1)",
         "mount.thrufs(8)",
     ]);
     page.finish()
@@ -133,6 +152,13 @@ fn mount() -> String {
         "In the foreground as SIGTERM; in the background without effect, and reserved.",
     );
     page.text("Whichever of the two processes ends, and however, the mount is gone at once.");
+    page.section("FILES");
+    page.item(
+        "/run/thrufs/MAJOR-MINOR.socket, $XDG_RUNTIME_DIR/thrufs/MAJOR-MINOR.socket",
+        "The control socket of a mount of root's, and of another user's, named after its device \
+         number. It is there as long as the mount is, and only that user and root may connect. Without \
+         XDG_RUNTIME_DIR, /run/user/UID stands for it; if that is not there either, there is no socket.",
+    );
     page.section("ENVIRONMENT");
     page.item("THRUFS_LOG", "What to log, unless --log says it.");
     page.item(
@@ -259,6 +285,55 @@ fn doctor() -> String {
     );
     page.item("2", "The command line is wrong.");
     page.see_also(&["thrufs-mount(1)", "name_to_handle_at(2)", "io_uring(7)"]);
+    page.finish()
+}
+
+fn policy() -> String {
+    let mut page = Page::new("thrufs-policy", 1, "tell what a policy would say of files");
+    page.section("SYNOPSIS");
+    page.synopsis(
+        "thrufs policy check",
+        "[--root=DIR] [--as=UID[:GID]] [--exe=PROGRAM] FILE [PATH...]",
+    );
+    page.section("DESCRIPTION");
+    page.text(
+        "Reads the policy FILE. If it has a fault, says which, with line and column, and fails. \
+         Otherwise tells of each PATH, a file of the host, what would happen if it was opened through \
+         a mount with this policy, and by which rule. Nothing is mounted and nothing is changed.",
+    );
+    page.text(
+        "The line of a file says whether opening it is audited, whether it is hidden, denied or \
+         read-only, and how its data would come: passthrough, cached, direct, or redact. Where a \
+         policy looks at content, the type that the first bytes tell stands after the path. A \
+         symbolic link is looked at itself, not what it leads to.",
+    );
+    page.section("OPTIONS");
+    page.item(
+        "--root=DIR",
+        "The directory that would be served, from which the paths in the policy are counted. The \
+         default is the working directory.",
+    );
+    page.item(
+        "--as=UID[:GID]",
+        "Who opens the files, by number or name. The group is that of the user in /etc/passwd unless \
+         it is given. The default is the user of the command.",
+    );
+    page.item(
+        "--exe=PROGRAM",
+        "The path of the program that opens the files. The default is a program that cannot be found \
+         out.",
+    );
+    page.section("EXIT STATUS");
+    page.item(
+        "0",
+        "The policy has no fault, and every PATH was looked at.",
+    );
+    page.item(
+        "1",
+        "The policy has a fault or cannot be read, or a PATH cannot be looked at.",
+    );
+    page.item("2", "The command line is wrong.");
+    page.see_also(&["thrufs-mount(1)"]);
     page.finish()
 }
 

@@ -19,10 +19,18 @@ pub(crate) struct DeviceNumber {
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
+    /// The kernel's number for it (`STATX_MNT_ID`).
+    pub(crate) id: u64,
+    /// That of the mount it lies on.
+    pub(crate) parent: u64,
     pub(crate) device: DeviceNumber,
     pub(crate) path: PathBuf,
+    /// What is mounted there, as its file system names it: `/`, or a directory that was bound.
+    pub(crate) root: PathBuf,
     /// `fuse.thrufs`
     pub(crate) kind: String,
+    /// Who mounted it, if it is a FUSE mount.
+    pub(crate) user: Option<u32>,
 }
 
 /// All mounts that the calling thread sees, in the order in which they were made.
@@ -52,18 +60,30 @@ pub(crate) fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount>
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
-    let (major, minor) = device.split_once(':')?;
+    let mut text = || std::str::from_utf8(fields.next()?).ok();
+    let (id, parent) = (text()?.parse().ok()?, text()?.parse().ok()?);
+    let (major, minor) = text()?.split_once(':')?;
     let device = DeviceNumber {
         major: major.parse().ok()?,
         minor: minor.parse().ok()?,
     };
-    let path = unescape(fields.nth(1)?);
-    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+    let path = |field| PathBuf::from(OsString::from_vec(unescape(field)));
+    let (root, mountpoint) = (path(fields.next()?), path(fields.next()?));
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = String::from_utf8_lossy(&unescape(fields.next()?)).into_owned();
+    let options = fields.nth(1).unwrap_or_default();
+    let user = options
+        .split(|byte| *byte == b',')
+        .find_map(|option| option.strip_prefix(b"user_id="))
+        .and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
     Some(Mount {
+        id,
+        parent,
         device,
-        path: PathBuf::from(OsString::from_vec(path)),
-        kind: String::from_utf8_lossy(&unescape(kind)).into_owned(),
+        path: mountpoint,
+        root,
+        kind,
+        user,
     })
 }
 
@@ -98,7 +118,7 @@ mod tests {
 
     #[test]
     fn lines() {
-        let line = b"36 35 0:53 / /m\\040n\\134t rw,nosuid shared:1 master:2 - fuse.thrufs /s rw";
+        let line = b"36 35 0:53 / /m\\040n\\134t rw,nosuid shared:1 master:2 - fuse.thrufs /s rw,user_id=7,a=b";
         let mount = parse_line(line).unwrap();
         assert_eq!(
             mount.device,
@@ -109,6 +129,10 @@ mod tests {
         );
         assert_eq!(mount.path, Path::new("/m n\\t"));
         assert_eq!(mount.kind, "fuse.thrufs");
+        assert_eq!((mount.id, mount.parent, mount.user), (36, 35, Some(7)));
+        assert_eq!(mount.root, Path::new("/"));
+        let bound = parse_line(b"40 1 0:53 /a\\040b /m rw - fuse.thrufs /s rw").unwrap();
+        assert_eq!((bound.root, bound.user), ("/a b".into(), None));
         assert_eq!(parse_line(b""), None);
         assert_eq!(parse_line(b"1 2 3 4 5"), None);
     }

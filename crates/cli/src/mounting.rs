@@ -2,12 +2,18 @@
 
 use crate::config::{Atime, MountAttributes, MountConfig};
 use crate::mount_table::{self, DeviceNumber, Mount};
+use crate::task::Task;
+use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 use thrufs::MountError;
 use thrufs::mount::{self, MountOptions};
+
+/// How long to wait for whatever is mounted where a dead mount may be. The dead answer at once.
+const DEAD_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether this process mounts by itself; if not, fusermount3 does it.
 pub(crate) fn is_privileged() -> bool {
@@ -133,6 +139,34 @@ impl Target {
         }
     }
 
+    /// Takes away what is left of it when its connection has ended. Its number says nothing then: with
+    /// its last mount it was free, and the next mount may have it. What is dead answers ENOTCONN.
+    ///
+    /// # Errors
+    ///
+    /// As [`unmount`](Self::unmount).
+    pub(crate) fn unmount_dead(&self) -> Result<(), MountError> {
+        let paths = match (self.device, mount_table::all()) {
+            (Some(device), Ok(mounts)) => mounts
+                .into_iter()
+                .rev()
+                .filter(|mount| mount.device == device)
+                .map(|mount| mount.path)
+                .collect(),
+            _ => vec![self.mountpoint.clone()],
+        };
+        let mut outcome = Ok(());
+        for path in paths.into_iter().filter(|path| is_dead(path)) {
+            let result = if self.privileged {
+                mount::unmount(&path, true)
+            } else {
+                mount::unmount_unprivileged(&path, true)
+            };
+            outcome = outcome.and(result);
+        }
+        outcome
+    }
+
     /// Ends its connection, mounted or not: whoever waits for an answer gets an error.
     ///
     /// # Errors
@@ -167,7 +201,7 @@ impl Target {
             let result = if covered {
                 Err(MountError::Unmount {
                     path: mount.path.clone(),
-                    source: io::Error::from(rustix::io::Errno::BUSY),
+                    source: io::Error::from(Errno::BUSY),
                     hint: "; something else is mounted over it",
                 })
             } else {
@@ -185,6 +219,22 @@ impl Target {
             _ => false,
         }
     }
+}
+
+/// Whether a FUSE mount without a server lies there. One that does not answer has a server.
+fn is_dead(path: &Path) -> bool {
+    let asked = path.to_owned();
+    let Ok(asking) = Task::start(move || rustix::fs::statvfs(&asked)) else {
+        return false;
+    };
+    if !asking.is_done_within(DEAD_ANSWER_TIMEOUT) {
+        tracing::warn!("what is mounted on {} does not answer", path.display());
+        return false;
+    }
+    // A connection by io_uring ends a bit later than its server: who has asked before that gets one of
+    // the others, which no server of ours gives.
+    let ends = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+    matches!(asking.finish(), Some(Err(errno)) if ends.contains(&errno))
 }
 
 #[cfg(test)]

@@ -4,16 +4,18 @@
 //! What an option *means* is settled in one place too, `config`, from the list that [`parse`] and
 //! the long flags give. Nothing else in the command knows an option by name.
 
+mod foreign;
 mod nearest;
 mod syntax;
 mod table;
 
+pub(crate) use foreign::FOREIGN;
 pub(crate) use nearest::nearest;
 pub(crate) use syntax::{
     parse_bytes, parse_count, parse_group, parse_range, parse_seconds, parse_user,
 };
 pub(crate) use syntax::{split_list, value_problem};
-pub(crate) use table::{FOREIGN, OPTIONS};
+pub(crate) use table::OPTIONS;
 
 use std::fmt;
 
@@ -78,6 +80,8 @@ pub(crate) enum OptionId {
     StopTimeout,
     Log,
     LogFile,
+    Policy,
+    Control,
     Ignored,
     User,
     Owner,

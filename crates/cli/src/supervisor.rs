@@ -11,6 +11,7 @@ mod stuck;
 
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
+use crate::control::place::{Control, ControlSocket, PlaceError};
 use crate::error::{CommandError, system};
 use crate::log::Log;
 use crate::mounting::{self, Target};
@@ -46,6 +47,8 @@ struct Supervisor {
     announced: bool,
     /// Came when the mount stood and the worker had not said so yet.
     early_signal: Option<i32>,
+    /// Removed when this is dropped.
+    control: Option<ControlSocket>,
 }
 
 /// A call to mount, being made.
@@ -114,6 +117,7 @@ impl Supervisor {
         std::env::set_current_dir("/").map_err(system("change to /"))?;
         let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])
             .map_err(system("receive signals"))?;
+        let (control, listener) = make_control_socket(&config)?.unzip();
         let privileged = mounting::is_privileged();
         let mut target = Target {
             mountpoint: config.mountpoint.clone(),
@@ -127,7 +131,8 @@ impl Supervisor {
             target.device = mounting::device_number(&config.mountpoint);
             device
         };
-        let worker = start_worker(&config, &device, descriptors).inspect_err(|_| {
+        let listening = control.as_ref().zip(listener);
+        let worker = start_worker(&config, &device, descriptors, listening).inspect_err(|_| {
             if !privileged {
                 let _ = target.unmount(true);
             }
@@ -143,10 +148,14 @@ impl Supervisor {
             launcher,
             announced: false,
             early_signal: None,
+            control,
         };
         let mut mounting = None;
         match supervisor.mount(&mut mounting) {
-            Ok(()) => Ok(supervisor),
+            Ok(()) => {
+                supervisor.publish_control_socket();
+                Ok(supervisor)
+            }
             Err(error) => {
                 supervisor.abandon(mounting);
                 Err(error)
@@ -224,6 +233,22 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Lets the control socket be found.
+    fn publish_control_socket(&mut self) {
+        let Some(control) = &mut self.control else {
+            return;
+        };
+        let Some(device) = self.target.device else {
+            tracing::warn!("no control socket: the mount is not to be seen (is /proc mounted?)");
+            self.control = None;
+            return;
+        };
+        if let Err(error) = control.publish(device) {
+            tracing::warn!("no control socket: {error}");
+            self.control = None;
+        }
+    }
+
     /// Why the worker failed, if it says so within a moment: closer to the cause than what the
     /// kernel says about it.
     fn last_words(&mut self) -> Option<CommandError> {
@@ -297,8 +322,9 @@ impl Supervisor {
                 Event::Signal(SIGUSR1) => {
                     let _ = self.worker.channel.send(&Message::Statistics);
                 }
-                // Reserved: reloading will be asked for like this.
-                Event::Signal(SIGHUP) if !self.config.foreground => {}
+                Event::Signal(SIGHUP) if !self.config.ends_on_hangup() => {
+                    let _ = self.worker.channel.send(&Message::Reload);
+                }
                 Event::Signal(number) | Event::Worker(Message::Signalled(number)) => {
                     return self.stop(number);
                 }
@@ -317,8 +343,7 @@ impl Supervisor {
         // The last descriptor of the connection: whoever still waits for an answer gets ENOTCONN.
         self.device = None;
         let mountpoint = self.config.mountpoint.display();
-        let mounted = self.target.device.is_none() || self.target.is_mounted();
-        if mounted && let Err(error) = self.target.unmount(true) {
+        if let Err(error) = self.target.unmount_dead() {
             tracing::warn!("{error}");
         }
         if status.success() {
@@ -330,12 +355,43 @@ impl Supervisor {
     }
 }
 
+/// The control socket and what to accept from. Without one, there is a mount all the same, unless a
+/// place was asked for.
+fn make_control_socket(
+    config: &MountConfig,
+) -> Result<Option<(ControlSocket, OwnedFd)>, CommandError> {
+    match ControlSocket::make(&config.control) {
+        Err(error) if matches!(config.control, Control::At(_)) => Err(error.into()),
+        Err(error @ PlaceError::NoRuntimeDirectory(_)) => {
+            tracing::info!("no control socket: {error}");
+            Ok(None)
+        }
+        Err(error) => {
+            tracing::warn!("no control socket: {error}");
+            Ok(None)
+        }
+        Ok(made) => Ok(made),
+    }
+}
+
 fn start_worker(
     config: &MountConfig,
     device: &OwnedFd,
     descriptors: Vec<OwnedFd>,
+    listening: Option<(&ControlSocket, OwnedFd)>,
 ) -> Result<Process, CommandError> {
     let worker = Process::start(Role::Worker, config).map_err(system("start the worker"))?;
+    if let Some((control, listener)) = listening {
+        let file = control
+            .file()
+            .try_clone()
+            .map_err(system("duplicate a descriptor"))?;
+        let control = Message::Control(listener, file);
+        worker
+            .channel
+            .send(&control)
+            .map_err(system("speak to the worker"))?;
+    }
     let device = device.try_clone().map_err(system("duplicate the device"))?;
     let all = [device].into_iter().chain(descriptors).collect();
     let serve = Message::Serve(Box::new(config.clone()), all);

@@ -8,13 +8,18 @@
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::confinement::{self, Duty};
+use crate::control::answer::Subject;
+use crate::control::place::SocketFile;
+use crate::control::server::Server;
 use crate::log::Log;
 use crate::mounting::{self, Target};
+use crate::policy_file::Loaded;
 use crate::process;
 use crate::waiting;
 use std::error::Error;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,11 +35,16 @@ pub(crate) fn main() -> ExitCode {
     let Ok(supervisor) = Channel::of_this_process() else {
         return ExitCode::FAILURE;
     };
-    let Ok(Some(Message::Serve(config, descriptors))) = supervisor.receive() else {
-        return ExitCode::FAILURE;
+    let mut control = None;
+    let (config, descriptors) = loop {
+        match supervisor.receive() {
+            Ok(Some(Message::Control(listener, file))) => control = Some((listener, file)),
+            Ok(Some(Message::Serve(config, descriptors))) => break (config, descriptors),
+            _ => return ExitCode::FAILURE,
+        }
     };
     let supervisor = Arc::new(supervisor);
-    match serve(*config, descriptors, &supervisor) {
+    match serve(*config, descriptors, control, &supervisor) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");
@@ -50,8 +60,9 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn serve(
-    config: MountConfig,
+    mut config: MountConfig,
     descriptors: Vec<OwnedFd>,
+    control: Option<(OwnedFd, OwnedFd)>,
     supervisor: &Arc<Channel>,
 ) -> Result<(), Box<dyn Error>> {
     let log = Log::begin(&config)?;
@@ -67,11 +78,14 @@ fn serve(
     confinement::raise_descriptor_limit();
     let privileged = mounting::is_privileged();
     if privileged {
-        confinement::drop_privileges(config.pairing)?;
+        confinement::drop_privileges(config.pairing, config.policy.is_some())?;
     }
     thrufs_sys::proc_fd::prepare()?;
     // Asked once, by a prctl or in /proc; later there is neither, and rustix panics without an answer.
     let _ = rustix::param::page_size();
+    if let Some(path) = &config.policy {
+        Loaded::from(path)?.serve_by(&mut config.serving);
+    }
     let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone())?);
     let threads = Threads {
         readers: config.threads.and_then(NonZeroUsize::new),
@@ -84,18 +98,26 @@ fn serve(
         ..SessionConfig::default()
     };
     let session = Session::with_shared(Arc::clone(&file_system), device, session_config)?;
+    let (listener, control_file) = control.unzip();
+    let subject = Arc::new(Subject {
+        mountpoint: config.mountpoint.clone(),
+        file_system,
+        handle: session.handle(),
+    });
     let watcher = Watcher {
         supervisor: Arc::clone(supervisor),
         signals,
         handle: session.handle(),
-        file_system,
+        subject: Arc::clone(&subject),
+        control_file: control_file.map(SocketFile::from_descriptor),
         target: Target {
             mountpoint: config.mountpoint.clone(),
             device: None,
             privileged,
         },
         log,
-        foreground: config.foreground,
+        policy: config.policy.clone(),
+        ends_on_hangup: config.ends_on_hangup(),
         stop_timeout: config.stop_timeout,
     };
     std::thread::Builder::new()
@@ -103,6 +125,9 @@ fn serve(
         .spawn(move || watcher.watch())?;
     if privileged {
         confinement::leave_the_tree();
+    }
+    if let Some(listener) = listener {
+        answer_by_socket(listener, subject)?;
     }
     confinement::filter_system_calls(Duty::Serving);
     match session.handshake() {
@@ -118,15 +143,31 @@ fn serve(
     end.map(drop).map_err(Into::into)
 }
 
+/// Starts the thread that answers by the control socket, in the tree that the calling thread is in.
+fn answer_by_socket(listener: OwnedFd, subject: Arc<Subject>) -> Result<(), Box<dyn Error>> {
+    let server = Server::new(listener)?;
+    std::thread::Builder::new()
+        .name("thrufs-control".to_owned())
+        .spawn(move || {
+            confinement::filter_system_calls(Duty::Controlling);
+            let errno = server.serve(&mut |command| subject.answer(command));
+            tracing::warn!("the control socket is served no more: {errno}");
+        })?;
+    Ok(())
+}
+
 /// Waits for signals and for the supervisor.
 struct Watcher {
     supervisor: Arc<Channel>,
     signals: SignalFd,
     handle: SessionHandle,
-    file_system: Arc<HostDir>,
+    subject: Arc<Subject>,
+    /// To be removed when the supervisor is gone.
+    control_file: Option<SocketFile>,
     target: Target,
     log: Log,
-    foreground: bool,
+    policy: Option<PathBuf>,
+    ends_on_hangup: bool,
     stop_timeout: Duration,
 }
 
@@ -157,7 +198,7 @@ impl Watcher {
     fn on_signal(&self, number: i32) {
         match number {
             SIGUSR1 => self.print_statistics(),
-            SIGHUP if !self.foreground => {}
+            SIGHUP if !self.ends_on_hangup => self.reload(),
             // Unmounting is the supervisor's. If it is gone, that is noticed next.
             number => drop(self.supervisor.send(&Message::Signalled(number))),
         }
@@ -167,6 +208,7 @@ impl Watcher {
         match message {
             Message::Stop => self.handle.shutdown(),
             Message::Statistics => self.print_statistics(),
+            Message::Reload => self.reload(),
             Message::Background => {
                 if let Err(error) = self.log.leave_the_terminal() {
                     tracing::warn!("{error}");
@@ -176,9 +218,26 @@ impl Watcher {
         }
     }
 
+    /// Reads the policy again. A bad one changes nothing.
+    fn reload(&self) {
+        let Some(path) = &self.policy else { return };
+        let replaced = Loaded::from(path).and_then(|loaded| {
+            let (policy, audit) = loaded.into_parts();
+            Ok(self.subject.file_system.replace_policy(policy, audit)?)
+        });
+        match replaced {
+            Ok(()) => tracing::info!("serving by the policy in {} as it is now", path.display()),
+            Err(error) => tracing::error!("the policy in force stays: {error}"),
+        }
+    }
+
     /// Without a supervisor nobody else will unmount. Users have as long as if it had been asked to
     /// stop.
     fn on_orphaned(&mut self) {
+        // First: with the mount goes the session, and with that this process.
+        if let Some(file) = &self.control_file {
+            file.remove();
+        }
         let mountpoint = self.target.mountpoint.display();
         if self.handle.features().is_none() {
             self.handle.shutdown();
@@ -198,13 +257,7 @@ impl Watcher {
 
     /// Asked for in so many words, so it is no matter of log levels.
     fn print_statistics(&self) {
-        let mountpoint = self.target.mountpoint.display();
-        let (statistics, metrics) = (self.file_system.statistics(), self.handle.metrics());
-        let carrier = match self.handle.carrier() {
-            Some(carrier) => format!("requests come by {carrier}"),
-            None => "no requests yet: INIT was not answered".to_owned(),
-        };
         // In one piece: others may write to the same file.
-        eprint!("thrufs: {mountpoint}: {carrier}\nthrufs: {mountpoint}: {statistics}\n{metrics}\n");
+        eprintln!("{}", self.subject.statistics_text());
     }
 }

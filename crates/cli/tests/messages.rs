@@ -129,8 +129,11 @@ fn manual_pages_have_no_fault() {
         names,
         [
             "mount.thrufs.8",
+            "thrufs-ctl.1",
             "thrufs-doctor.1",
+            "thrufs-explain.1",
             "thrufs-mount.1",
+            "thrufs-policy.1",
             "thrufs-unmount.1",
             "thrufs.1"
         ]

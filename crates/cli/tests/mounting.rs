@@ -147,6 +147,30 @@ fn unmounted_from_outside_both_processes_end() {
 }
 
 #[test]
+fn whatever_gets_the_number_of_a_mount_next_is_left_alone() {
+    let Some(ground) = Ground::new() else { return };
+    let next = ground.path().join("next");
+    fs::create_dir(&next).unwrap();
+    let number = |path| mount_line(path).split(' ').nth(2).map(str::to_owned);
+    let mut same = 0;
+    for _ in 0..10 {
+        succeeded(&ground.mount(&[]));
+        let before = number(&ground.mnt);
+        ground::unmount(&ground.mnt);
+        // The kernel gives a number that is free again to the next mount.
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("tmpfs", &next, "tmpfs", flags, None).unwrap();
+        same += usize::from(number(&next) == before);
+        ground.gone_within(5);
+        assert!(is_mount(&next), "taken away by the server before");
+        rustix::mount::unmount(&next, rustix::mount::UnmountFlags::DETACH).unwrap();
+    }
+    if same == 0 {
+        ground::skipped("numbers of mounts: none was used again");
+    }
+}
+
+#[test]
 fn signals_unmount_an_idle_mount_at_once() {
     let Some(ground) = Ground::new() else { return };
     for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
@@ -651,7 +675,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
         return ground::skipped("mounting as a user: fusermount3 is not set-user-id");
     }
     if fs::metadata("/dev/fuse").unwrap().mode() & 0o006 != 0o006 {
-        return once_more_with_a_device_for_everybody(
+        return ground::once_more_with_a_device_for_everybody(
             ground.path(),
             "an_ordinary_user_mounts_through_fusermount3",
         );
@@ -710,36 +734,6 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     succeeded(&user(&["mount", src, mnt]));
     kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
     ground.gone_within(3);
-}
-
-/// Where udev has not opened the device to users, the test runs again in a mount namespace in which
-/// it is.
-fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
-    let script = "mount -t tmpfs none \"$1\" && mknod \"$1/fuse\" c 10 229 && \
-                  chmod 666 \"$1/fuse\" && mount --bind \"$1/fuse\" /dev/fuse && \
-                  exec \"$2\" --exact \"$3\" --nocapture";
-    let output = run(Command::new("unshare")
-        .args([
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            script,
-            "sh",
-        ])
-        .arg(place.join("mnt"))
-        .arg(std::env::current_exe().unwrap())
-        .arg(test));
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        stderr(&output)
-    );
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}"
-    );
 }
 
 #[test]

@@ -74,7 +74,9 @@ pub enum SetTime {
 /// What SETATTR asks for. Fields that are `None` stay as they are.
 ///
 /// All fields empty means "drop set-user-id, set-group-id and file capabilities now": with
-/// KILLPRIV_V2 the kernel sends that before a write it will not tell the server about.
+/// KILLPRIV_V2 the kernel sends that before a write it will not tell the server about. The same comes
+/// of `chown(2)` with neither owner nor group, whoever calls it: the kernel leaves it to the server to
+/// refuse that to callers who may not change the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetAttr {
     /// The open file through which it was asked (`ftruncate(2)`).

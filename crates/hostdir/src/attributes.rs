@@ -2,6 +2,7 @@
 
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
+use crate::privileges::mode_of;
 use rustix::fs::{AtFlags, Gid, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use thrufs::{
 };
 use thrufs_abi::layout::{Attr, Statx as WireStatx, SxTime};
 use thrufs_abi::{FileHandle, Generation, NodeId};
-use thrufs_sys::{attr, xattr};
+use thrufs_sys::attr;
 
 /// Bits of statx(2) that exist on the wire (up to `STATX_BTIME`).
 const WIRE_STATX_MASK: u32 = 0xfff;
@@ -47,6 +48,7 @@ pub(crate) fn content_version(stat: &Statx) -> u64 {
 
 impl Host {
     pub(crate) fn attr(&self, inode: &Inode, stat: &Statx) -> Attr {
+        inode.saw_mode(u32::from(stat.stx_mode));
         Attr {
             ino: inode.mount().client_ino(stat.stx_ino),
             size: stat.stx_size,
@@ -106,6 +108,7 @@ impl Host {
     }
 
     fn wire_statx(&self, inode: &Inode, stat: &Statx) -> WireStatx {
+        inode.saw_mode(u32::from(stat.stx_mode));
         let time = |time: &StatxTimestamp| SxTime {
             tv_sec: time.tv_sec,
             tv_nsec: time.tv_nsec,
@@ -135,9 +138,18 @@ impl Host {
         }
     }
 
-    pub(crate) fn setattr(&self, node: NodeId, set: &SetAttr) -> Result<Attributes> {
+    pub(crate) fn setattr(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        set: &SetAttr,
+    ) -> Result<Attributes> {
         self.writable()?;
         let inode = self.nodes.get(node)?;
+        // Through an open file it was settled when that was opened.
+        if set.handle.is_none() {
+            self.may_change(&inode, context)?;
+        }
         let descriptor = match self.descriptor(&inode) {
             // The kernel writes back the times of a file that is gone: there is nobody to tell.
             Err(Errno::ESTALE) if self.config.writeback && set.ctime.is_some() => {
@@ -153,12 +165,17 @@ impl Host {
         if inode.mount().is_remote() {
             self.credentials.as_server()?;
         }
-        self.change(&inode, fd, set)?;
+        if !self.change(&inode, fd, set)? {
+            self.clear_privileges(context, &inode, fd, set)?;
+        }
         let stat = stat_fd(fd, BASIC)?;
         Ok(self.attributes(&inode, &stat))
     }
 
-    fn change(&self, inode: &Arc<Inode>, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<()> {
+    /// Sets what there is to be set, and tells whether there was anything. A time of change does
+    /// not count: the kernel keeps and sends it under writeback, but the lower file system has its
+    /// own, which nobody can set.
+    fn change(&self, inode: &Arc<Inode>, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<bool> {
         let mut changed = false;
         if set.uid.is_some() || set.gid.is_some() {
             self.change_owner(fd, set)?;
@@ -171,43 +188,18 @@ impl Host {
             changed = true;
         }
         if let Some(size) = set.size {
-            let truncate = || self.change_size(inode, fd, set.handle, size);
             if set.kill_suidgid {
-                self.truncate_killing(fd, &stat_fd(fd, StatxFlags::MODE)?, truncate)?;
-            } else {
-                self.credentials.keep_set_ids(true)?;
-                truncate()?;
+                inode.saw_mode(u32::from(mode_of(fd)?.stx_mode));
             }
+            let truncate = || self.change_size(inode, fd, set.handle, size);
+            self.change_content(inode, fd, set.kill_suidgid, truncate)?;
             changed = true;
         }
         if set.atime.is_some() || set.mtime.is_some() {
             change_times(fd, set)?;
             changed = true;
         }
-        // The kernel keeps ctime itself under writeback and sends it; the lower file system has
-        // its own, which nobody can set.
-        if !changed && set.ctime.is_none() {
-            self.kill_set_ids(fd)?;
-        }
-        Ok(())
-    }
-
-    /// Drops set-user-id, set-group-id (where the group may execute) and file capabilities.
-    pub(crate) fn kill_set_ids(&self, fd: BorrowedFd<'_>) -> Result<()> {
-        let mode = u32::from(stat_fd(fd, StatxFlags::MODE)?.stx_mode);
-        let mut without = mode & !libc::S_ISUID;
-        if mode & libc::S_IXGRP != 0 {
-            without &= !libc::S_ISGID;
-        }
-        if without != mode {
-            // Else chmod(2) would drop the set-group-id bit of a group that this thread is not in.
-            self.credentials.keep_set_ids(true)?;
-            attr::chmod(fd, without & 0o7777)?;
-        }
-        match xattr::remove(fd, c"security.capability") {
-            Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        Ok(changed)
     }
 
     fn change_owner(&self, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<()> {

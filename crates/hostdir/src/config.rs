@@ -1,6 +1,9 @@
 //! How a directory is served.
 
 use crate::datapath::DataPath;
+use crate::policy::Policy;
+use crate::rules::AuditLog;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// For how long the kernel may answer from what it was told before.
@@ -129,6 +132,11 @@ pub struct Config {
     /// Let the kernel use lower files by itself where it can: reads, writes and maps of open files
     /// then do not reach the server. Where it cannot, files go by the cache mode.
     pub passthrough: bool,
+    /// Rules about names, callers and content. A mount made with them may get others later
+    /// ([`HostDir::replace_policy`](crate::HostDir::replace_policy)), one made without may not.
+    pub policy: Option<Arc<Policy>>,
+    /// Where audited opens are told.
+    pub audit_log: AuditLog,
     /// Serve extended attributes.
     pub xattr: bool,
     /// Serve POSIX ACLs, and have the kernel honour them. Needs `xattr`.
@@ -169,6 +177,8 @@ impl Default for Config {
             negative_timeout: None,
             writeback: false,
             passthrough: true,
+            policy: None,
+            audit_log: AuditLog::default(),
             xattr: true,
             acl: true,
             locks: Locks::default(),
@@ -204,6 +214,15 @@ pub enum ConfigError {
     /// ACLs are extended attributes.
     #[error("acl needs xattr: drop noxattr, or add noacl")]
     AclWithoutXattr,
+    /// Rules about callers speak of ids on the host.
+    #[error("rules that match on callers need ids that are not mapped: drop uid_map and gid_map")]
+    CallersOfMappedIds,
+    /// Whoever comes with a file handle comes without a path.
+    #[error("rules that match on paths do not go together with export: drop one of them")]
+    PathsOfExported,
+    /// Only a mount made with a policy keeps what policies need.
+    #[error("the mount was made without a policy: mount again with one")]
+    NoPolicyToReplace,
 }
 
 impl Config {
@@ -222,6 +241,25 @@ impl Config {
         }
         if self.acl && !self.xattr {
             return Err(ConfigError::AclWithoutXattr);
+        }
+        match &self.policy {
+            Some(policy) => self.check_policy(policy),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells whether a policy goes together with the other choices.
+    ///
+    /// # Errors
+    ///
+    /// The first that it does not go with.
+    pub fn check_policy(&self, policy: &Policy) -> Result<(), ConfigError> {
+        let uses = policy.uses();
+        if uses.callers && !(self.uid_map.is_identity() && self.gid_map.is_identity()) {
+            return Err(ConfigError::CallersOfMappedIds);
+        }
+        if uses.paths && self.export {
+            return Err(ConfigError::PathsOfExported);
         }
         Ok(())
     }

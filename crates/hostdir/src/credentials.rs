@@ -73,6 +73,14 @@ impl Credentials {
         self.switches
     }
 
+    pub(crate) fn server_uid(&self) -> u32 {
+        self.server_uid
+    }
+
+    pub(crate) fn server_gid(&self) -> u32 {
+        self.server_gid
+    }
+
     /// Whether modes and ACLs beneath do not hold this process back.
     pub(crate) fn overrides_modes(&self) -> bool {
         self.effective.contains(Capabilities::DAC_OVERRIDE)

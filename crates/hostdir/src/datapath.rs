@@ -17,17 +17,21 @@
 //! the same budget, and dropped with it. That spares a file that is opened again and again all calls
 //! but one. An open holds its registration whatever becomes of the descriptor.
 
+mod passthrough;
+
+pub(crate) use passthrough::{Obstacle, Passthrough};
+
+use crate::filter::Filter;
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::mounts::LowerMount;
+use crate::policy::{self, FilePath};
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Statx, StatxAttributes};
 use std::fmt;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use thrufs::{Backing, BackingId, Backings, Errno, Features, Result};
-use thrufs_abi::InitFlags;
+use std::sync::Arc;
+use thrufs::{Backing, BackingId, Errno, Result};
 
 /// By which way the data of a file go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +43,8 @@ pub enum DataPath {
     Cached,
     /// Every read and write comes to us.
     Direct,
+    /// Through us, who take something out of what is read.
+    Filtered,
 }
 
 impl fmt::Display for DataPath {
@@ -47,47 +53,7 @@ impl fmt::Display for DataPath {
             DataPath::Passthrough => "passthrough",
             DataPath::Cached => "cached",
             DataPath::Direct => "direct",
-        })
-    }
-}
-
-/// Why a file does not go straight through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
-    /// Nobody wants it to.
-    TurnedOff,
-    /// The writeback cache was asked for, which the kernel does not combine.
-    Writeback,
-    /// The kernel has none of it.
-    Kernel,
-    /// Registering needs CAP_SYS_ADMIN in the initial user namespace.
-    Privilege,
-    /// Its file system reports errors and settles what was written when a file is closed, which
-    /// nobody does for a file that the kernel uses by itself.
-    Remote,
-    /// Its file system is itself stacked on others, deeper than the source's.
-    Stacked,
-    /// It can only be appended to, which the kernel does not see to for a file that is read as well.
-    AppendOnly,
-    /// The kernel refused it.
-    Refused(Errno),
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Obstacle::TurnedOff => "passthrough=off",
-            Obstacle::Writeback => "the kernel has no passthrough together with writeback",
-            Obstacle::Kernel => {
-                "the kernel has no passthrough (Linux 6.9 with CONFIG_FUSE_PASSTHROUGH has)"
-            }
-            Obstacle::Privilege => {
-                "registering files needs CAP_SYS_ADMIN in the initial user namespace"
-            }
-            Obstacle::Remote => "the file system beneath does part of its work at close(2)",
-            Obstacle::Stacked => "the file system beneath is stacked on others too deep",
-            Obstacle::AppendOnly => "an append-only file is watched over by the server",
-            Obstacle::Refused(error) => return write!(f, "the kernel refused: {error}"),
+            DataPath::Filtered => "filtered",
         })
     }
 }
@@ -98,17 +64,44 @@ pub(crate) struct Use {
     path: DataPath,
     obstacle: Option<Obstacle>,
     backing: Option<Arc<Backing>>,
+    filter: Option<Arc<Filter>>,
     opens: u32,
     writable_opens: u32,
 }
 
 impl Use {
+    /// Whether an open that is to go this way may take part.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` when somebody would see what the policy now takes out: those who have it open see it,
+    /// and all go the same way.
+    fn admits(&self, wanted: &FilePath) -> Result<()> {
+        let must_filter = matches!(wanted.data, policy::DataPath::Redact(_));
+        let shows_too_much = (must_filter && self.path != DataPath::Filtered)
+            || (wanted.could_redact.is_some() && self.path == DataPath::Passthrough);
+        if shows_too_much {
+            Err(Errno::EBUSY)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn path(&self) -> DataPath {
+        self.path
+    }
+
     /// What kept it from going straight through.
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {
         self.obstacle
     }
 
-    fn backing(&self) -> Option<BackingId> {
+    /// Whether one of the opens is for writing.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.writable_opens > 0
+    }
+
+    pub(crate) fn backing(&self) -> Option<BackingId> {
         self.backing.as_ref().map(|backing| backing.id())
     }
 }
@@ -118,10 +111,16 @@ pub(crate) struct UseGuard {
     inode: Arc<Inode>,
     path: DataPath,
     backing: Option<BackingId>,
+    filter: Option<Arc<Filter>>,
     writable: bool,
 }
 
 impl UseGuard {
+    /// What readers do not see.
+    pub(crate) fn filter(&self) -> Option<&Arc<Filter>> {
+        self.filter.as_ref()
+    }
+
     pub(crate) fn inode(&self) -> &Arc<Inode> {
         &self.inode
     }
@@ -152,102 +151,6 @@ impl Drop for UseGuard {
         }
         // Giving up a registration is a system call: outside the lock.
         drop(ended);
-    }
-}
-
-/// Whether files of a served directory can go straight through.
-#[derive(Debug, Default)]
-pub(crate) struct Passthrough {
-    /// Settled once, when the connection has started; before that nothing goes through.
-    settled: OnceLock<std::result::Result<Backings, Obstacle>>,
-    /// What the first registration showed to be in the way of all.
-    refused: OnceLock<Obstacle>,
-    warned: AtomicBool,
-}
-
-impl Passthrough {
-    /// Settles it for the connection; `privileged` tells whether this process may register files as
-    /// far as it knows. Trying it has to wait for the first file: the kernel may only now be looking
-    /// at the answer to INIT.
-    pub(crate) fn settle(
-        &self,
-        wanted: bool,
-        privileged: bool,
-        features: &Features,
-        backings: Backings,
-    ) {
-        let outcome = if !wanted {
-            Err(Obstacle::TurnedOff)
-        } else if features.flags.contains(InitFlags::WRITEBACK_CACHE) {
-            Err(Obstacle::Writeback)
-        } else if !privileged {
-            Err(Obstacle::Privilege)
-        } else if !features.flags.contains(InitFlags::PASSTHROUGH) {
-            Err(Obstacle::Kernel)
-        } else {
-            Ok(backings)
-        };
-        match &outcome {
-            Ok(_) | Err(Obstacle::TurnedOff) => {}
-            Err(obstacle) => tracing::info!("no file goes straight through: {obstacle}"),
-        }
-        let _ = self.settled.set(outcome);
-    }
-
-    fn backings(&self) -> std::result::Result<&Backings, Obstacle> {
-        if let Some(obstacle) = self.refused.get() {
-            return Err(*obstacle);
-        }
-        match self.settled.get() {
-            Some(Ok(backings)) => Ok(backings),
-            Some(Err(obstacle)) => Err(*obstacle),
-            None => Err(Obstacle::TurnedOff),
-        }
-    }
-
-    /// What kept a file from being registered; said once if it is in the way of more than that file.
-    fn obstacle(&self, error: Errno, mount: &LowerMount) -> Obstacle {
-        match error {
-            Errno::EPERM => {
-                if self.refused.set(Obstacle::Privilege).is_ok() {
-                    tracing::info!("no file goes straight through: {}", Obstacle::Privilege);
-                }
-                Obstacle::Privilege
-            }
-            Errno::ELOOP => {
-                if !mount.set_stacked() {
-                    tracing::info!(
-                        mount = mount.id(),
-                        "files on a mount beneath do not go straight through: {}",
-                        Obstacle::Stacked
-                    );
-                }
-                Obstacle::Stacked
-            }
-            error => {
-                if !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!("a file cannot go straight through: {error} (said once)");
-                }
-                Obstacle::Refused(error)
-            }
-        }
-    }
-
-    /// How many registrations stand.
-    pub(crate) fn registered(&self) -> usize {
-        self.backings().map_or(0, Backings::registered)
-    }
-
-    /// Whether files on this mount may go straight through, as far as is known.
-    pub(crate) fn permits(&self, mount: &LowerMount) -> std::result::Result<(), Obstacle> {
-        self.backings()?;
-        if mount.is_remote() {
-            Err(Obstacle::Remote)
-        } else if mount.is_stacked() {
-            Err(Obstacle::Stacked)
-        } else {
-            Ok(())
-        }
     }
 }
 
@@ -298,29 +201,39 @@ impl Intent {
 }
 
 impl Host {
+    /// Whether a file that is to go this way is one for the kernel to open by itself.
+    pub(crate) fn may_go_through(&self, mount: &LowerMount, wanted: &FilePath) -> bool {
+        wanted.data == policy::DataPath::Passthrough
+            && wanted.could_redact.is_none()
+            && self.passthrough.permits(mount).is_ok()
+    }
+
     /// Takes part in the use of `inode`, or begins it, for an open with the client's `flags`.
     /// What the file is like, if that is `known`, need not be asked.
     ///
     /// # Errors
     ///
-    /// `EPERM` for what an immutable or append-only file forbids; `EBUSY` for an open
+    /// `EBUSY` when the policy would have it go a way that those who have it open do not, and that
+    /// is not for choice; `EPERM` for what an immutable or append-only file forbids; `EBUSY` for an open
     /// for reading and appending of an append-only file that goes straight through for others; errors of the lower file system.
     pub(crate) fn use_file(
         &self,
         inode: &Arc<Inode>,
         flags: i32,
         known: Option<&Statx>,
+        wanted: &FilePath,
     ) -> Result<UseGuard> {
         let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let mut slot = inode.uses();
         if slot.is_none() {
-            let begun = self.begin_use(inode, flags, known)?;
+            let begun = self.begin_use(inode, flags, known, wanted)?;
             tracing::trace!(node = ?inode.node(), path = %begun.path, why = ?begun.obstacle());
             *slot = Some(begun);
-        } else if let Some(current) = slot.as_ref()
-            && current.path == DataPath::Passthrough
-        {
-            self.check_joining(inode, flags)?;
+        } else if let Some(current) = slot.as_ref() {
+            current.admits(wanted)?;
+            if current.path == DataPath::Passthrough {
+                self.check_joining(inode, flags)?;
+            }
         }
         Ok(join(slot, inode, writable))
     }
@@ -339,30 +252,54 @@ impl Host {
         Ok(())
     }
 
-    fn begin_use(&self, inode: &Arc<Inode>, flags: i32, known: Option<&Statx>) -> Result<Box<Use>> {
-        let obstacle = match self.passthrough.permits(inode.mount()) {
-            Err(obstacle) => obstacle,
-            Ok(()) => {
-                let stat = match known {
-                    Some(known) => *known,
-                    None => self.file_attributes(inode)?,
-                };
-                let intent = Intent::of(flags);
-                intent.check(&stat)?;
-                if intent.needs_watching(&stat) {
-                    Obstacle::AppendOnly
-                } else {
-                    match self.register(inode) {
-                        Ok(backing) => {
-                            return Ok(begun(DataPath::Passthrough, None, Some(backing)));
-                        }
-                        Err(obstacle) => obstacle,
-                    }
+    /// Which way a file on this mount would go, as far as can be told without registering it.
+    pub(crate) fn outlook(
+        &self,
+        mount: &LowerMount,
+        wanted: &FilePath,
+    ) -> (DataPath, Option<Obstacle>) {
+        match wanted.data {
+            policy::DataPath::Passthrough if wanted.could_redact.is_none() => {
+                match self.passthrough.permits(mount) {
+                    Ok(()) => (DataPath::Passthrough, None),
+                    Err(obstacle) => (self.config.cache.data_path(), Some(obstacle)),
                 }
             }
+            policy::DataPath::Passthrough | policy::DataPath::Cached => {
+                (DataPath::Cached, Some(Obstacle::Rule))
+            }
+            policy::DataPath::Direct => (DataPath::Direct, Some(Obstacle::Rule)),
+            policy::DataPath::Redact(_) => (DataPath::Filtered, Some(Obstacle::Rule)),
+        }
+    }
+
+    fn begin_use(
+        &self,
+        inode: &Arc<Inode>,
+        flags: i32,
+        known: Option<&Statx>,
+        wanted: &FilePath,
+    ) -> Result<Box<Use>> {
+        let chosen = |path, obstacle| Ok(begun(path, obstacle, None, wanted));
+        let (path, obstacle) = self.outlook(inode.mount(), wanted);
+        if path != DataPath::Passthrough {
+            return chosen(path, obstacle);
+        }
+        let stat = match known {
+            Some(known) => *known,
+            None => self.file_attributes(inode)?,
         };
-        let path = self.config.cache.data_path();
-        Ok(begun(path, Some(obstacle), None))
+        let intent = Intent::of(flags);
+        intent.check(&stat)?;
+        let obstacle = if intent.needs_watching(&stat) {
+            Obstacle::AppendOnly
+        } else {
+            match self.register(inode) {
+                Ok(backing) => return Ok(begun(path, None, Some(backing), wanted)),
+                Err(obstacle) => obstacle,
+            }
+        };
+        chosen(self.config.cache.data_path(), Some(obstacle))
     }
 
     fn file_attributes(&self, inode: &Arc<Inode>) -> Result<Statx> {
@@ -399,11 +336,21 @@ impl Host {
     }
 }
 
-fn begun(path: DataPath, obstacle: Option<Obstacle>, backing: Option<Arc<Backing>>) -> Box<Use> {
+fn begun(
+    path: DataPath,
+    obstacle: Option<Obstacle>,
+    backing: Option<Arc<Backing>>,
+    wanted: &FilePath,
+) -> Box<Use> {
+    let filter = match wanted.data {
+        policy::DataPath::Redact(redaction) => Some(Arc::new(Filter::new(redaction))),
+        _ => None,
+    };
     Box::new(Use {
         path,
         obstacle,
         backing,
+        filter,
         opens: 0,
         writable_opens: 0,
     })
@@ -418,6 +365,7 @@ fn join(
         inode: Arc::clone(inode),
         path: DataPath::Cached,
         backing: None,
+        filter: None,
         writable,
     };
     if let Some(current) = slot.as_mut() {
@@ -425,6 +373,7 @@ fn join(
         current.writable_opens += u32::from(writable);
         guard.path = current.path;
         guard.backing = current.backing();
+        guard.filter.clone_from(&current.filter);
     }
     guard
 }

@@ -33,6 +33,10 @@ struct Stream {
 }
 
 impl OpenDirectory {
+    pub(crate) fn node(&self) -> NodeId {
+        self.inode.node()
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -73,8 +77,14 @@ impl Host {
         self.directories.get(handle.0).ok_or(Errno::EBADF)
     }
 
-    pub(crate) fn open_directory(&self, node: NodeId) -> Result<Opened> {
+    pub(crate) fn open_directory(&self, context: &Context<'_>, node: NodeId) -> Result<Opened> {
         let inode = self.nodes.get(node)?;
+        self.may_read(&inode, context)?;
+        self.enter_directory(inode)
+    }
+
+    /// Opens a directory and gives it a handle.
+    pub(crate) fn enter_directory(&self, inode: Arc<Inode>) -> Result<Opened> {
         let fd = self.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
         let flags = match self.config.cache {
             CacheMode::Always => OpenReplyFlags::CACHE_DIR | OpenReplyFlags::KEEP_CACHE,
@@ -146,7 +156,12 @@ impl Host {
         if !sink.fits(name.len()) {
             return false;
         }
-        let ino = directory.inode.mount().client_ino(entry.ino);
+        let parent = &directory.inode;
+        match self.entry_is_hidden(parent, directory.fd.as_fd(), entry.name) {
+            Ok(false) => {}
+            Ok(true) | Err(_) => return true,
+        }
+        let ino = parent.mount().client_ino(entry.ino);
         if !sink.is_plus() || name == b"." || name == b".." {
             return sink.entry(ino, next, entry.kind, name);
         }

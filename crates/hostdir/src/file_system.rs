@@ -39,6 +39,8 @@ impl FileSystem for HostDir {
             negotiation.want(InitFlags::WRITEBACK_CACHE);
         }
         match config.cache {
+            // Redacted files are written past the cache, and must not be mapped for that.
+            CacheMode::Never if self.host.rules.are_there() => {}
             CacheMode::Never => negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP),
             // The target of a link never changes: another target is another inode.
             CacheMode::Auto => {
@@ -69,6 +71,7 @@ impl FileSystem for HostDir {
     fn started(&self, features: &Features, services: Services) {
         let wanted = self.host.config.passthrough;
         let privileged = self.host.credentials.may_register();
+        self.host.rules.set_notifier(services.notifier);
         self.host
             .passthrough
             .settle(wanted, privileged, features, services.backings);
@@ -111,8 +114,8 @@ impl FileSystem for HostDir {
         self.host.statx(node, flags, mask)
     }
 
-    fn setattr(&self, _: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
-        self.host.setattr(node, set)
+    fn setattr(&self, context: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
+        self.host.setattr(context, node, set)
     }
 
     fn readlink(&self, _: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
@@ -149,38 +152,39 @@ impl FileSystem for HostDir {
         self.host.mkdir(context, parent, name, new)
     }
 
-    fn unlink(&self, _: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
-        self.host.unlink(parent, name, false)
+    fn unlink(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
+        self.host.unlink(context, parent, name, false)
     }
 
-    fn rmdir(&self, _: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
-        self.host.unlink(parent, name, true)
+    fn rmdir(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
+        self.host.unlink(context, parent, name, true)
     }
 
     fn rename(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         parent: NodeId,
         name: Name<'_>,
         new_parent: NodeId,
         new_name: Name<'_>,
         flags: u32,
     ) -> Result<()> {
-        self.host.rename(parent, name, new_parent, new_name, flags)
+        let (from, to) = ((parent, name), (new_parent, new_name));
+        self.host.rename(context, from, to, flags)
     }
 
     fn link(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         new_parent: NodeId,
         new_name: Name<'_>,
     ) -> Result<Entry> {
-        self.host.link(node, new_parent, new_name)
+        self.host.link(context, node, new_parent, new_name)
     }
 
-    fn open(&self, _: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        self.host.open_file(node, args)
+    fn open(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
+        self.host.open_file(context, node, args)
     }
 
     fn create(
@@ -206,12 +210,12 @@ impl FileSystem for HostDir {
 
     fn read(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         _: NodeId,
         args: &ReadArgs,
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
-        self.host.read(args, reply)
+        self.host.read(context, args, reply)
     }
 
     fn write(
@@ -248,8 +252,8 @@ impl FileSystem for HostDir {
         self.host.fsync(context, handle, data_only)
     }
 
-    fn opendir(&self, _: &Context<'_>, node: NodeId, _: &OpenArgs) -> Result<Opened> {
-        self.host.open_directory(node)
+    fn opendir(&self, context: &Context<'_>, node: NodeId, _: &OpenArgs) -> Result<Opened> {
+        self.host.open_directory(context, node)
     }
 
     fn readdir(
@@ -296,15 +300,17 @@ impl FileSystem for HostDir {
 
     fn setxattr(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         name: &CStr,
         value: &[u8],
         flags: u32,
         clear_set_group_id: bool,
     ) -> Result<()> {
+        let inode = self.host.nodes.get(node)?;
+        self.host.may_change(&inode, context)?;
         self.host
-            .setxattr(node, name, value, flags, clear_set_group_id)
+            .setxattr(&inode, name, value, flags, clear_set_group_id)
     }
 
     fn getxattr(
@@ -321,8 +327,10 @@ impl FileSystem for HostDir {
         self.host.listxattr(context, node, buffer)
     }
 
-    fn removexattr(&self, _: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
-        self.host.removexattr(node, name)
+    fn removexattr(&self, context: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
+        let inode = self.host.nodes.get(node)?;
+        self.host.may_change(&inode, context)?;
+        self.host.removexattr(&inode, name)
     }
 
     fn getlk(&self, _: &Context<'_>, node: NodeId, lock: &LockArgs) -> Result<Option<LockArgs>> {

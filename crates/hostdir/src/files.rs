@@ -5,6 +5,7 @@ use crate::config::CacheMode;
 use crate::datapath::{DataPath, UseGuard};
 use crate::host::{BASIC, Host};
 use crate::inode::{Descriptor, Inode};
+use crate::privileges::loses_set_ids;
 use parking_lot::Mutex;
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom, Statx};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,8 +33,6 @@ pub(crate) struct OpenFile {
     written: AtomicBool,
     /// The lower file carries, or carried, a `flock(2)`, and is kept for that.
     locked: AtomicBool,
-    /// See [`set_group_id_stays`].
-    set_group_id_stays: bool,
     /// The lower file appends, whatever offset it is given (`chattr +a`).
     appends: bool,
 }
@@ -50,7 +49,6 @@ pub(crate) struct NewOpenFile {
     pub(crate) guard: UseGuard,
     pub(crate) lower: Option<Arc<LowerFile>>,
     pub(crate) flags: i32,
-    pub(crate) set_group_id_stays: bool,
     pub(crate) appends: bool,
 }
 
@@ -67,13 +65,20 @@ impl OpenFile {
             flags: new.flags,
             written: AtomicBool::new(false),
             locked: AtomicBool::new(false),
-            set_group_id_stays: new.set_group_id_stays,
             appends: new.appends,
         }
     }
 
+    pub(crate) fn node(&self) -> NodeId {
+        self.inode().node()
+    }
+
     pub(crate) fn inode(&self) -> &Arc<Inode> {
         self.guard.inode()
+    }
+
+    pub(crate) fn path(&self) -> DataPath {
+        self.guard.path()
     }
 
     pub(crate) fn goes_through(&self) -> bool {
@@ -165,8 +170,16 @@ impl Host {
         }
     }
 
-    pub(crate) fn read(&self, args: &ReadArgs, reply: ReadReply<'_>) -> Result<ReadAnswer> {
+    pub(crate) fn read(
+        &self,
+        context: &Context<'_>,
+        args: &ReadArgs,
+        reply: ReadReply<'_>,
+    ) -> Result<ReadAnswer> {
         let file = self.file(args.handle)?;
+        if let Some(filter) = file.guard.filter() {
+            return self.read_filtered(context, &file, filter, args, reply);
+        }
         Ok(reply.file(self.lower(&file, false)?, args.offset))
     }
 
@@ -179,14 +192,9 @@ impl Host {
             // do, whatever it answered.
             return Err(Errno::EPERM);
         }
-        let stays = file.set_group_id_stays;
-        self.credentials.keep_set_ids(!args.kill_suidgid || stays)?;
         file.mark_written();
-        let written = data.write_to(&lower, args.offset)?;
-        if args.kill_suidgid && stays {
-            self.kill_set_ids(lower.as_fd())?;
-        }
-        Ok(written)
+        let write = || data.write_to(&lower, args.offset);
+        self.change_content(file.inode(), lower.as_fd(), args.kill_suidgid, write)
     }
 
     pub(crate) fn flush(
@@ -298,12 +306,16 @@ impl Host {
         if !file.inode().mount().is_memory() {
             context.require_blocking()?;
         }
-        // Set-id bits that must fall were dropped by a SETATTR before this.
-        self.credentials.keep_set_ids(true)?;
         file.mark_written();
         let mode = FallocateFlags::from_bits_retain(mode);
         let lower = self.lower(&file, true)?;
-        Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?)
+        let allocate = || Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?);
+        self.change_content(
+            file.inode(),
+            lower.as_fd(),
+            loses_set_ids(context),
+            allocate,
+        )
     }
 
     pub(crate) fn lseek(&self, handle: FileHandle, offset: u64, whence: u32) -> Result<u64> {
@@ -324,21 +336,24 @@ impl Host {
         }
         let from = self.file(copy.handle_in)?;
         let to = self.file(copy.handle_out)?;
+        if from.guard.filter().is_some() {
+            // The kernel then copies what it may read.
+            return Err(Errno::EOPNOTSUPP);
+        }
         if !(from.inode().mount().is_memory() && to.inode().mount().is_memory()) {
             context.require_blocking()?;
         }
-        self.credentials.keep_set_ids(true)?;
         to.mark_written();
         let (mut offset_in, mut offset_out) = (copy.offset_in, copy.offset_out);
         let length = usize::try_from(copy.length).unwrap_or(usize::MAX);
-        let copied = rustix::fs::copy_file_range(
-            &*self.lower(&from, false)?,
-            Some(&mut offset_in),
-            &*self.lower(&to, true)?,
-            Some(&mut offset_out),
-            length,
-        )?;
-        Ok(copied as u64)
+        let (source, target) = (self.lower(&from, false)?, self.lower(&to, true)?);
+        let copy = || {
+            let (offset_in, offset_out) = (Some(&mut offset_in), Some(&mut offset_out));
+            let copied =
+                rustix::fs::copy_file_range(&*source, offset_in, &*target, offset_out, length)?;
+            Ok(copied as u64)
+        };
+        self.change_content(to.inode(), target.as_fd(), loses_set_ids(context), copy)
     }
 
     pub(crate) fn ioctl(
@@ -361,14 +376,6 @@ impl Host {
         };
         Ok((result, if changes { 0 } else { data.len() }))
     }
-}
-
-/// Whether a file has the set-group-id bit without execution by its group. There the bit means
-/// something else (mandatory locking, once) and stays when others write. The lower file system
-/// would drop it all the same, unless the writer is in the file's group: as far as it can see, the
-/// writer is this thread.
-pub(crate) fn set_group_id_stays(stat: &Statx) -> bool {
-    u32::from(stat.stx_mode) & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID
 }
 
 pub(crate) fn stat_open(fd: impl AsFd) -> Result<Statx> {

@@ -10,12 +10,14 @@ use crate::identity::Identity;
 use crate::inode::{Descriptor, Inode};
 use crate::mounts::{LowerMount, Mounts};
 use crate::nodes::{NewInode, Nodes};
+use crate::policy::Policy;
+use crate::rules::Rules;
 use crate::slots::Slots;
 use crate::statistics::Statistics;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::process::{Resource, getrlimit};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -78,6 +80,7 @@ pub(crate) struct Host {
     pub(crate) files: Slots<OpenFile>,
     pub(crate) directories: Slots<OpenDirectory>,
     pub(crate) passthrough: Passthrough,
+    pub(crate) rules: Rules,
     pub(crate) locks: crate::locks::LockOwners,
     pub(crate) root: Arc<Inode>,
     /// Whether close(2) may go without a FLUSH; settled at INIT.
@@ -160,6 +163,7 @@ impl HostDir {
             files: Slots::starting_at(1),
             directories: Slots::starting_at(1),
             passthrough: Passthrough::default(),
+            rules: Rules::new(config.policy.clone()),
             locks: crate::locks::LockOwners::default(),
             root,
             may_skip_flush: AtomicBool::new(false),
@@ -168,6 +172,28 @@ impl HostDir {
         Ok(HostDir {
             host: Arc::new(host),
         })
+    }
+
+    /// Puts another policy in the place of the one in force, for every request that begins from now
+    /// on, and has audited opens told in `audit_log` if there is one. Whoever has a file open keeps
+    /// what was granted.
+    ///
+    /// # Errors
+    ///
+    /// When it does not go together with how the directory is served, or the directory is served
+    /// without a policy. The old one stays then.
+    pub fn replace_policy(
+        &self,
+        policy: Arc<Policy>,
+        audit_log: Option<OwnedFd>,
+    ) -> std::result::Result<(), ConfigError> {
+        let host = &self.host;
+        host.config.check_policy(&policy)?;
+        // First, so that no open is told nowhere.
+        if audit_log.is_some() {
+            host.config.audit_log.replace(audit_log);
+        }
+        host.rules.replace(policy)
     }
 
     /// What is in the tables at the moment.
@@ -332,7 +358,17 @@ impl Host {
         parent_fd: impl AsFd,
         name: &std::ffi::CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
-        let parent_fd = parent_fd.as_fd();
+        let (inode, stat) = self.look_up_unnamed(parent, parent_fd.as_fd(), name)?;
+        self.remember_name(&inode, parent.node(), name.to_bytes(), &stat);
+        Ok((inode, stat))
+    }
+
+    fn look_up_unnamed(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: BorrowedFd<'_>,
+        name: &std::ffi::CStr,
+    ) -> Result<(Arc<Inode>, Statx)> {
         if !parent.mount().has_handles() {
             return self.look_up_numbered(parent, parent_fd, name);
         }

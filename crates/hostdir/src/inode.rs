@@ -3,7 +3,10 @@
 use crate::datapath::Use;
 use crate::identity::Identity;
 use crate::mounts::LowerMount;
+use crate::names::Names;
+use crate::privileges::set_group_id_stays;
 use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::FileType;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,6 +35,8 @@ pub(crate) struct Inode {
     recently_used: AtomicBool,
     /// In the queue of forgotten nodes that stay known for `export`.
     pub(crate) dormant: AtomicBool,
+    /// See [`set_group_id_stays`](Inode::set_group_id_stays).
+    set_group_id_stays: AtomicBool,
     /// What the file was like when the kernel last cached its data; 0 for never.
     cached_version: AtomicU64,
     /// The file as some client has it open: the way to an inode whose last name is gone.
@@ -39,6 +44,8 @@ pub(crate) struct Inode {
     place: Mutex<Option<Box<Place>>>,
     /// How it is used by those who have it open; nothing when nobody has.
     uses: Mutex<Option<Box<Use>>>,
+    /// Known with a policy in force.
+    names: Names,
     /// A name of it was removed while it was open.
     lost_a_name: AtomicBool,
 }
@@ -86,10 +93,12 @@ impl Inode {
             held: Mutex::default(),
             recently_used: AtomicBool::new(false),
             dormant: AtomicBool::new(false),
+            set_group_id_stays: AtomicBool::new(false),
             cached_version: AtomicU64::new(0),
             opened: Mutex::new(Weak::new()),
             place: Mutex::new(place),
             uses: Mutex::new(None),
+            names: Names::default(),
             lost_a_name: AtomicBool::new(false),
         }
     }
@@ -116,6 +125,15 @@ impl Inode {
 
     pub(crate) fn is_symbolic_link(&self) -> bool {
         self.file_type == libc::S_IFLNK
+    }
+
+    pub(crate) fn file_type(&self) -> FileType {
+        FileType::from_raw_mode(self.file_type)
+    }
+
+    /// Under which names it is known.
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
     }
 
     pub(crate) fn lookups(&self) -> u64 {
@@ -221,6 +239,25 @@ impl Inode {
         self.lost_a_name.load(Ordering::Relaxed)
     }
 
+    /// Whether somebody has it open for writing.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.uses
+            .lock()
+            .as_ref()
+            .is_some_and(|uses| uses.has_writers())
+    }
+
+    /// Takes note of a mode that the kernel is told, or that the file was found with.
+    pub(crate) fn saw_mode(&self, mode: u32) {
+        let stays = set_group_id_stays(mode);
+        self.set_group_id_stays.store(stays, Ordering::Relaxed);
+    }
+
+    /// [`set_group_id_stays`], by the mode that was seen last.
+    pub(crate) fn set_group_id_stays(&self) -> bool {
+        self.set_group_id_stays.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn set_opened(&self, file: &Arc<LowerFile>) {
         *self.opened.lock() = Arc::downgrade(file);
     }
@@ -247,6 +284,11 @@ impl Inode {
         self.cached_version.swap(version, Ordering::Relaxed) == version
     }
 
+    /// Whether it is remembered what the kernel's cached data are of.
+    pub(crate) fn has_cached_version(&self) -> bool {
+        self.cached_version.load(Ordering::Relaxed) != 0
+    }
+
     pub(crate) fn set_cached_version(&self, version: u64) {
         self.cached_version.store(version, Ordering::Relaxed);
     }
@@ -266,6 +308,6 @@ mod tests {
     fn it_fits_the_budget_of_300_bytes() {
         // With the two counts of Arc, a slot in the table and an entry in the map.
         let bytes = size_of::<Inode>() + 16 + 24 + 8;
-        assert!(bytes <= 200, "{bytes} bytes an inode");
+        assert!(bytes <= 216, "{bytes} bytes an inode");
     }
 }

@@ -14,8 +14,14 @@
 //! | `credentials` | as whom a thread acts |
 //! | `datapath` | by which way the data of an open file go |
 //! | `open` | opening files |
-//! | `lookup`, `create`, `attributes`, `files`, `directories`, `xattrs`, `locks` | the requests |
+//! | `privileges` | what a file loses when it is changed |
+//! | `lookup`, `create`, `rename`, `attributes`, `files`, `directories`, `xattrs`, `locks` | the requests |
+//! | `policy` | the language of an operator's rules: what is hidden, denied, read-only, redacted |
+//! | `rules` | asking the policy in force about what clients do |
+//! | `names` | the names of inodes, for rules on paths |
+//! | `redact`, `filter` | taking out of files what readers are not to see |
 //! | `housekeeping` | letting go of what is idle |
+//! | `explain`, `explanation` | telling how a file is served |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -26,8 +32,11 @@ mod credentials;
 mod datapath;
 mod descriptors;
 mod directories;
+mod explain;
+mod explanation;
 mod file_system;
 mod files;
+mod filter;
 mod host;
 mod housekeeping;
 mod identity;
@@ -35,14 +44,24 @@ mod inode;
 mod locks;
 mod lookup;
 mod mounts;
+mod names;
 mod nodes;
 mod open;
+pub mod policy;
+mod privileges;
+pub mod redact;
+mod rename;
+mod rules;
 mod slots;
 mod statistics;
 mod xattrs;
 
 pub use config::{CacheMode, Config, ConfigError, IdMap, IdRange, Locks};
-pub use datapath::DataPath;
+pub use explain::EXPLAINED_DEPTH_MAX;
+pub use explanation::{
+    CacheState, CacheWord, DataPath, Explanation, FileKind, LowerState, NodeState, Opens,
+};
 pub use host::{HostDir, SetupError};
 pub use mounts::{Habits, Handles};
+pub use rules::AuditLog;
 pub use statistics::Statistics;

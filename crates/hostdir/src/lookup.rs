@@ -21,11 +21,25 @@ impl Host {
         }
         let parent = self.nodes.get(parent)?;
         match self.look_up(&parent, name.as_cstr()) {
-            Ok((inode, stat)) => Ok(self.entry(&inode, &stat)),
-            Err(Errno::ENOENT) if !self.config.negative_timeout().is_zero() => {
-                Ok(Entry::negative(self.config.negative_timeout()))
-            }
+            Ok((inode, stat)) => match self.is_hidden(&parent, name.as_cstr(), &stat) {
+                Ok(false) => Ok(self.entry(&inode, &stat)),
+                hidden => {
+                    self.nodes.forget(inode.node(), 1);
+                    hidden.and_then(|_| self.absent())
+                }
+            },
+            Err(Errno::ENOENT) => self.absent(),
             Err(error) => Err(error),
+        }
+    }
+
+    /// The answer to a lookup of a name that is not there.
+    fn absent(&self) -> Result<Entry> {
+        let timeout = self.config.negative_timeout();
+        if timeout.is_zero() {
+            Err(Errno::ENOENT)
+        } else {
+            Ok(Entry::negative(timeout))
         }
     }
 

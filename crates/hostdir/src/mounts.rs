@@ -57,6 +57,8 @@ enum NumberInHandle {
 pub(crate) struct LowerMount {
     index: u32,
     id: u64,
+    /// Which file system it is (`statfs(2)`).
+    magic: u64,
     /// Some open directory of the mount: what file handles are opened against. Empty while the
     /// mount is let go.
     anchor: RwLock<Option<Arc<OwnedFd>>>,
@@ -84,6 +86,11 @@ impl LowerMount {
     /// The kernel's id.
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Which file system it is (`statfs(2)`).
+    pub(crate) fn magic(&self) -> u64 {
+        self.magic
     }
 
     /// Whether its inodes have file handles that we may open.
@@ -225,6 +232,12 @@ impl Mounts {
         Ok(mount)
     }
 
+    /// The mount with the kernel's id `id`, if somebody has walked into it.
+    pub(crate) fn known(&self, id: u64) -> Option<Arc<LowerMount>> {
+        let list = self.list.read();
+        list.iter().find(|mount| mount.id == id).map(Arc::clone)
+    }
+
     /// The directory against which the mount's file handles are opened.
     pub(crate) fn anchor(
         &self,
@@ -319,6 +332,7 @@ fn probe(
     Ok(LowerMount {
         index,
         id,
+        magic,
         has_handles: handles(anchor.as_fd()) == Handles::Usable,
         anchor: RwLock::new(Some(Arc::new(anchor))),
         number_in_handle,

@@ -3,14 +3,17 @@
 use crate::attributes::content_version;
 use crate::config::CacheMode;
 use crate::datapath::{DataPath, UseGuard};
-use crate::files::{NewOpenFile, OpenFile, set_group_id_stays, stat_open};
+use crate::files::{NewOpenFile, OpenFile, stat_open};
 use crate::host::Host;
 use crate::inode::Inode;
-use rustix::fs::{AtFlags, Statx, StatxFlags};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::policy::{Access, FilePath};
+use crate::privileges::mode_of;
+use crate::rules::{InForce, Judged, OpenRecord, STRAIGHT, permitted};
+use rustix::fs::Statx;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use thrufs::{Errno, LowerFile, OpenArgs, Opened, Result};
+use thrufs::{Context, Errno, LowerFile, OpenArgs, Opened, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_sys::attr;
 
@@ -37,8 +40,33 @@ pub(crate) fn lower_flags(flags: u32, writeback: bool) -> u32 {
     flags as u32
 }
 
+/// A lower file that was opened for a client.
+pub(crate) struct Opening {
+    pub(crate) fd: OwnedFd,
+    /// With which it can be opened again.
+    pub(crate) flags: i32,
+    /// See [`OpenFile`].
+    pub(crate) appends: bool,
+    /// Whether the kernel may keep what it has cached of an unchanged file.
+    pub(crate) may_keep_cache: bool,
+}
+
+/// What an open with these flags is to the rules of a policy.
+pub(crate) fn access(flags: i32) -> Access {
+    if flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0 {
+        Access::Change
+    } else {
+        Access::Read
+    }
+}
+
 impl Host {
-    pub(crate) fn open_file(&self, node: NodeId, args: &OpenArgs) -> Result<Opened> {
+    pub(crate) fn open_file(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &OpenArgs,
+    ) -> Result<Opened> {
         let inode = self.nodes.get(node)?;
         if inode.is_directory() {
             return Err(Errno::EISDIR);
@@ -52,11 +80,81 @@ impl Host {
         if flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0 {
             self.writable()?;
         }
-        let guard = self.use_file(&inode, args.flags as i32, None)?;
+        match self.rules.in_force() {
+            None => self.open_by(&inode, flags, args, &STRAIGHT),
+            Some(rules) => self.open_judged(context, rules, &inode, args),
+        }
+    }
+
+    /// Opens under a policy.
+    fn open_judged(
+        &self,
+        context: &Context<'_>,
+        rules: Arc<InForce>,
+        inode: &Arc<Inode>,
+        args: &OpenArgs,
+    ) -> Result<Opened> {
+        let uses = rules.policy.uses();
+        if uses.content || uses.redact {
+            // Files are looked into.
+            context.require_blocking()?;
+        }
+        let judged = self.judge(rules, inode, context)?;
+        let flags = lower_flags(args.flags, self.config.writeback) as i32;
+        let opened = permitted(&judged.decision, access(flags))
+            .and_then(|()| self.open_by(inode, flags, args, &judged.decision.file));
+        self.audit(context, &judged, args.flags as i32, false, opened)
+    }
+
+    /// Tells of an open, if a rule wants that; one that cannot be told of is taken back.
+    pub(crate) fn audit(
+        &self,
+        context: &Context<'_>,
+        judged: &Judged,
+        flags: i32,
+        created: bool,
+        opened: Result<Opened>,
+    ) -> Result<Opened> {
+        let policy = &judged.rules.policy;
+        let Some(rule) = judged.decision.audit.and_then(|id| policy.rule(id)) else {
+            return opened;
+        };
+        let executable = self.rules.executable(context.pid());
+        let outcome = match &opened {
+            Ok(opened) => self.file(opened.handle).map(|file| file.path()),
+            Err(error) => Err(*error),
+        };
+        let record = OpenRecord {
+            path: &judged.path,
+            rule,
+            flags,
+            created,
+            outcome,
+            executable: executable.as_deref(),
+        };
+        match self.config.audit_log.tell(&record, context) {
+            Ok(()) => opened,
+            Err(error) => {
+                if let Ok(opened) = opened {
+                    drop(self.files.remove(opened.handle.0));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn open_by(
+        &self,
+        inode: &Arc<Inode>,
+        flags: i32,
+        args: &OpenArgs,
+        wanted: &FilePath,
+    ) -> Result<Opened> {
+        let guard = self.use_file(inode, args.flags as i32, None, wanted)?;
         if guard.path() == DataPath::Passthrough {
             self.open_through(guard, flags, args.kill_suidgid)
         } else {
-            self.open_lower(guard, flags, args)
+            self.open_lower(guard, flags, args, wanted.could_redact.is_none())
         }
     }
 
@@ -66,13 +164,10 @@ impl Host {
             let descriptor = self.descriptor(guard.inode())?;
             let fd = descriptor.as_fd();
             if kill_suidgid {
-                let empty = AtFlags::EMPTY_PATH;
-                let stat = rustix::fs::statx(fd, c"", empty, StatxFlags::MODE)?;
-                self.truncate_killing(fd, &stat, || Ok(attr::truncate(fd, 0)?))?;
-            } else {
-                self.credentials.keep_set_ids(true)?;
-                attr::truncate(fd, 0)?;
+                guard.inode().saw_mode(u32::from(mode_of(fd)?.stx_mode));
             }
+            let truncate = || Ok(attr::truncate(fd, 0)?);
+            self.change_content(guard.inode(), fd, kill_suidgid, truncate)?;
         }
         self.enter_through(guard, flags)
     }
@@ -88,7 +183,6 @@ impl Host {
             guard,
             lower: None,
             flags: flags & !libc::O_TRUNC,
-            set_group_id_stays: false,
             appends: false,
         })?;
         Ok(Opened {
@@ -98,13 +192,19 @@ impl Host {
         })
     }
 
-    fn open_lower(&self, guard: UseGuard, flags: i32, args: &OpenArgs) -> Result<Opened> {
+    fn open_lower(
+        &self,
+        guard: UseGuard,
+        flags: i32,
+        args: &OpenArgs,
+        may_keep_cache: bool,
+    ) -> Result<Opened> {
         let changes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
         if flags & libc::O_TRUNC != 0 {
             self.credentials.keep_set_ids(!args.kill_suidgid)?;
         }
         if flags & libc::O_TRUNC != 0 && args.kill_suidgid {
-            return self.open_truncating(guard, flags);
+            return self.open_truncating(guard, flags, may_keep_cache);
         }
         // Not under writeback, where whole pages are written back.
         let may_append =
@@ -117,61 +217,84 @@ impl Host {
             }
             opened => (opened?, false),
         };
-        self.enter_lower(guard, fd, flags, None, appends)
+        self.enter_lower(
+            guard,
+            Opening {
+                fd,
+                flags,
+                appends,
+                may_keep_cache,
+            },
+            None,
+        )
     }
 
     /// Opens for a caller whose truncation must drop set-id bits: by a call of its own, since what
     /// falls depends on the mode.
-    fn open_truncating(&self, guard: UseGuard, flags: i32) -> Result<Opened> {
+    fn open_truncating(&self, guard: UseGuard, flags: i32, may_keep_cache: bool) -> Result<Opened> {
         // An open that truncates needs write access, whatever else it asks for.
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let access = if writes { 0 } else { libc::O_RDWR };
         let fd = self.open_inode(guard.inode(), flags & !libc::O_TRUNC | access)?;
         let stat = stat_open(&fd)?;
-        self.truncate_killing(fd.as_fd(), &stat, || Ok(rustix::fs::ftruncate(&fd, 0)?))?;
+        guard.inode().saw_mode(u32::from(stat.stx_mode));
+        let truncate = || Ok(rustix::fs::ftruncate(&fd, 0)?);
+        self.change_content(guard.inode(), fd.as_fd(), true, truncate)?;
         let stat = stat_open(&fd)?;
-        self.enter_lower(guard, fd, flags, Some(&stat), false)
-    }
-
-    /// Runs `truncate` so that set-user-id, set-group-id and capabilities of the file, whose
-    /// attributes are `stat`, fall as FUSE wants it.
-    pub(crate) fn truncate_killing(
-        &self,
-        fd: BorrowedFd<'_>,
-        stat: &Statx,
-        truncate: impl FnOnce() -> Result<()>,
-    ) -> Result<()> {
-        let stays = set_group_id_stays(stat);
-        self.credentials.keep_set_ids(stays)?;
-        truncate()?;
-        if stays { self.kill_set_ids(fd) } else { Ok(()) }
+        self.enter_lower(
+            guard,
+            Opening {
+                fd,
+                flags,
+                appends: false,
+                may_keep_cache,
+            },
+            Some(&stat),
+        )
     }
 
     /// Gives a file whose lower file was opened a handle.
     pub(crate) fn enter_lower(
         &self,
         guard: UseGuard,
-        fd: OwnedFd,
-        flags: i32,
+        opening: Opening,
         stat: Option<&Statx>,
-        appends: bool,
     ) -> Result<Opened> {
+        let Opening {
+            fd, flags, appends, ..
+        } = opening;
         let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let stat = match stat {
             Some(stat) => Some(*stat),
-            None if writable || self.config.cache == CacheMode::Auto => Some(stat_open(&fd)?),
+            None if writable || self.config.cache == CacheMode::Auto || self.rules.are_there() => {
+                Some(stat_open(&fd)?)
+            }
             None => None,
         };
         let inode = guard.inode();
-        let reply = self.lower_reply_flags(inode, guard.path(), writable, stat.as_ref());
+        if let Some(stat) = &stat {
+            inode.saw_mode(u32::from(stat.stx_mode));
+        }
         let lower = Arc::new(LowerFile::new(fd, inode.mount().no_wait()));
+        let reply = match guard.filter() {
+            Some(filter) => {
+                if flags & libc::O_ACCMODE == libc::O_RDONLY {
+                    self.check_filtered(&lower, filter)?;
+                }
+                self.filtered_reply_flags(inode, writable)
+            }
+            None => {
+                let known = stat.as_ref().filter(|_| opening.may_keep_cache);
+                let version = known.map_or(0, content_version);
+                self.lower_reply_flags(inode, guard.path(), writable, version)
+            }
+        };
         inode.set_opened(&lower);
         let appending = if appends { libc::O_APPEND } else { 0 };
         let handle = self.enter_open_file(NewOpenFile {
             guard,
             lower: Some(lower),
             flags: flags & !libc::O_TRUNC | appending,
-            set_group_id_stays: stat.as_ref().is_some_and(set_group_id_stays),
             appends,
         })?;
         Ok(Opened {
@@ -192,21 +315,34 @@ impl Host {
         Ok(handle)
     }
 
+    /// Readers have a cache of what they may see, which does not outlive an open. What is written
+    /// goes past it, so that no page is completed from what readers see.
+    fn filtered_reply_flags(&self, inode: &Inode, writable: bool) -> OpenReplyFlags {
+        inode.set_cached_version(0);
+        if writable || self.config.cache == CacheMode::Never {
+            OpenReplyFlags::DIRECT_IO
+        } else if self.may_skip_flush.load(Ordering::Relaxed) && !inode.mount().is_remote() {
+            OpenReplyFlags::NOFLUSH
+        } else {
+            OpenReplyFlags::empty()
+        }
+    }
+
     fn lower_reply_flags(
         &self,
         inode: &Inode,
         path: DataPath,
         writable: bool,
-        stat: Option<&Statx>,
+        version: u64,
     ) -> OpenReplyFlags {
-        let version = stat.map(content_version);
         let mut flags = match (path, self.config.cache) {
             (DataPath::Direct, _) | (_, CacheMode::Never) => {
                 OpenReplyFlags::DIRECT_IO | OpenReplyFlags::PARALLEL_DIRECT_WRITES
             }
-            (_, CacheMode::Always) => OpenReplyFlags::KEEP_CACHE,
-            (_, CacheMode::Auto) => {
-                if version.is_some_and(|version| inode.same_version_as_cached(version)) {
+            // Under a policy, what is cached may be what another policy let readers see.
+            (_, CacheMode::Always) if !self.rules.are_there() => OpenReplyFlags::KEEP_CACHE,
+            (_, CacheMode::Always | CacheMode::Auto) => {
+                if inode.same_version_as_cached(version) && version != 0 {
                     OpenReplyFlags::KEEP_CACHE
                 } else {
                     OpenReplyFlags::empty()

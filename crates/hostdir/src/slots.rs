@@ -120,6 +120,12 @@ impl<T> Slots<T> {
         Some(value)
     }
 
+    /// The values that are there while the table is gone through, one slot after the other.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<T>> {
+        let end = self.free.lock().next;
+        (0..end).filter_map(|index| self.get_by_index(index))
+    }
+
     /// How many values there are.
     pub(crate) fn len(&self) -> usize {
         self.occupied.load(Ordering::Relaxed)
@@ -156,6 +162,20 @@ mod tests {
         assert!(slots.get(first).is_none());
         assert_eq!(slots.get(second).as_deref(), Some(&second));
         assert_eq!(slots.len(), 1);
+    }
+
+    #[test]
+    fn going_through_it_finds_what_is_there() {
+        let slots = Slots::starting_at(1);
+        let ids: Vec<u64> = (0..200)
+            .map(|_| *slots.insert_with(|id| id).expect("room"))
+            .collect();
+        for id in ids.iter().step_by(3) {
+            slots.remove(*id);
+        }
+        let left: Vec<u64> = slots.iter().map(|value| *value).collect();
+        let kept = ids.iter().enumerate().filter(|(at, _)| at % 3 != 0);
+        assert_eq!(left, kept.map(|(_, id)| *id).collect::<Vec<_>>());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Figures of a served directory.
 
+use serde::Serialize;
 use std::fmt;
 
 /// What is in the tables at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Statistics {
     /// Inodes that the kernel knows, and forgotten ones kept for `export`.
     pub inodes: usize,

@@ -2,9 +2,11 @@
 
 use crate::config::IdMap;
 use crate::host::Host;
+use crate::inode::Inode;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
 use thrufs_sys::{attr, xattr};
@@ -62,7 +64,7 @@ impl Host {
 
     pub(crate) fn setxattr(
         &self,
-        node: NodeId,
+        inode: &Arc<Inode>,
         name: &CStr,
         value: &[u8],
         flags: u32,
@@ -70,8 +72,7 @@ impl Host {
     ) -> Result<()> {
         self.allowed(name)?;
         self.writable()?;
-        let inode = self.nodes.get(node)?;
-        let descriptor = self.descriptor(&inode)?;
+        let descriptor = self.descriptor(inode)?;
         let fd = descriptor.as_fd();
         self.credentials.keep_set_ids(true)?;
         if is_acl(name) && self.maps_ids() {
@@ -127,11 +128,10 @@ impl Host {
         Ok(used)
     }
 
-    pub(crate) fn removexattr(&self, node: NodeId, name: &CStr) -> Result<()> {
+    pub(crate) fn removexattr(&self, inode: &Arc<Inode>, name: &CStr) -> Result<()> {
         self.allowed(name)?;
         self.writable()?;
-        let inode = self.nodes.get(node)?;
-        let descriptor = self.descriptor(&inode)?;
+        let descriptor = self.descriptor(inode)?;
         Ok(xattr::remove(descriptor.as_fd(), name)?)
     }
 }

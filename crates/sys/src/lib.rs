@@ -44,6 +44,7 @@ pub mod proc_fd;
 pub mod process;
 pub mod sched;
 pub mod signal;
+pub mod socket;
 pub mod xattr;
 
 mod raw;

@@ -17,6 +17,10 @@ pub(super) const CASES: &[Case] = cases! {
     root_truncates_and_keeps_them,
     chown_drops_them,
     chown_of_a_directory_keeps_them,
+    chown_of_nothing_drops_them,
+    chown_of_nothing_by_a_stranger_is_refused,
+    chown_of_nothing_keeps_those_of_a_directory,
+    setgid_without_group_execution_set_on_an_open_file_stays,
     reading_keeps_them,
 };
 
@@ -163,6 +167,50 @@ fn chown_of_a_directory_keeps_them(env: &Env) {
     env.chown("dir", ALICE.uid, ALICE.gid);
     assert_eq!(env.mode("dir"), 0o6755);
     env.agree("dir");
+}
+
+fn chown_of_nothing_drops_them(env: &Env) {
+    let path = privileged(env, 0o6755);
+    env.chown("file", MEMBER.uid, MEMBER.gid);
+    env.chmod("file", 0o6755);
+    MEMBER.run(|| chown(&path, None, None).unwrap());
+    assert_eq!(env.mode("file"), 0o755);
+    env.chmod("file", 0o6755);
+    chown(&path, None, None).unwrap();
+    assert_eq!(env.mode("file"), 0o755);
+    env.agree("file");
+}
+
+fn chown_of_nothing_by_a_stranger_is_refused(env: &Env) {
+    let path = privileged(env, 0o6755);
+    ALICE.run(|| fails(chown(&path, None, None), Errno::PERM));
+    assert_eq!(env.mode("file"), 0o6755);
+    env.agree("file");
+    // There is nothing to refuse then.
+    env.chmod("file", 0o755);
+    ALICE.run(|| chown(&path, None, None).unwrap());
+    env.agree("file");
+}
+
+fn chown_of_nothing_keeps_those_of_a_directory(env: &Env) {
+    let path = env.dir("dir");
+    env.chmod("dir", 0o6755);
+    chown(&path, None, None).unwrap();
+    ALICE.run(|| chown(&path, None, None).unwrap());
+    assert_eq!(env.mode("dir"), 0o6755);
+    env.agree("dir");
+}
+
+fn setgid_without_group_execution_set_on_an_open_file_stays(env: &Env) {
+    let path = env.file("file", "0123456789");
+    env.chown("file", MEMBER.uid, TEAM);
+    let file = MEMBER.run(|| open(&path, OFlags::WRONLY).unwrap());
+    env.chmod("file", 0o6666);
+    MEMBER.run(|| file.write_all_at(b"x", 0).unwrap());
+    assert_eq!(env.mode("file"), 0o2666);
+    MEMBER.run(|| file.set_len(5).unwrap());
+    assert_eq!(env.mode("file"), 0o2666);
+    env.agree("file");
 }
 
 fn reading_keeps_them(env: &Env) {

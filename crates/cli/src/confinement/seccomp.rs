@@ -8,7 +8,8 @@
 //!
 //! A filter belongs to a thread and to the threads that it starts. The main thread takes it on last,
 //! and the session's threads have it from birth. The watcher, started before, has one that lets it
-//! unmount as well; an ordinary user's watcher has none, because it runs a set-user-id program.
+//! unmount as well; an ordinary user's watcher has none, because it runs a set-user-id program. The
+//! thread of the control socket has one that lets it accept and answer.
 //!
 //! **What it costs.** The kernel decides once (Linux 5.11), when a filter is taken on, about calls
 //! that are allowed whatever their arguments; they cost a look at a bit. A call with conditions runs
@@ -28,6 +29,8 @@ use thrufs_sys::{fuse_dev, ioctl};
 pub(crate) enum Duty {
     /// The main thread and all that the session starts.
     Serving,
+    /// Answering by the control socket.
+    Controlling,
     /// Waiting for signals and the supervisor, and unmounting in its stead.
     Watching,
 }
@@ -195,6 +198,13 @@ const ALLOWED: &[(&str, &[c_long])] = &[
     ),
 ];
 
+/// What the thread of the control socket may call besides. There is no socket(2) and no connect(2):
+/// it lets in whoever knocks, and talks to nobody else.
+const CONTROLLING: &[(&str, &[c_long])] = &[(
+    "clients of the control socket",
+    &[libc::SYS_accept4, libc::SYS_recvfrom, libc::SYS_getsockopt],
+)];
+
 /// What the watcher may call besides.
 const WATCHING: &[(&str, &[c_long])] = &[
     ("the channel to the supervisor", &[libc::SYS_recvmsg]),
@@ -327,6 +337,7 @@ fn rule(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompRule
 fn list(duty: Duty) -> Result<BpfProgram, BackendError> {
     let own = match duty {
         Duty::Serving => &[],
+        Duty::Controlling => CONTROLLING,
         Duty::Watching => WATCHING,
     };
     let groups = ALLOWED.iter().chain(own);
@@ -335,6 +346,10 @@ fn list(duty: Duty) -> Result<BpfProgram, BackendError> {
         .map(|call| (*call, Vec::new()))
         .collect();
     rules.extend(allowed_with_conditions()?);
+    if duty == Duty::Controlling {
+        // To who is connected, and to no address.
+        rules.insert(libc::SYS_sendto, null(4)?);
+    }
     // The other program has the last word on it.
     rules.insert(libc::SYS_clone3, Vec::new());
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());

@@ -203,9 +203,7 @@ impl Supervisor {
         let status = self.worker.wait().map_err(system("wait for the worker"))?;
         self.device = None;
         // Nothing dead shall lie there, whatever went wrong above.
-        if self.target.is_mounted() {
-            let _ = self.target.unmount(true);
-        }
+        let _ = self.target.unmount_dead();
         tracing::debug!("the worker has ended: {status}");
         Ok(())
     }

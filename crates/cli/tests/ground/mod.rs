@@ -240,6 +240,36 @@ pub fn stop_process(process: Pid) {
     });
 }
 
+/// Where udev has not opened the device to users, the test runs again in a mount namespace in which
+/// it is.
+pub fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
+    let script = "mount -t tmpfs none \"$1\" && mknod \"$1/fuse\" c 10 229 && \
+                  chmod 666 \"$1/fuse\" && mount --bind \"$1/fuse\" /dev/fuse && \
+                  exec \"$2\" --exact \"$3\" --nocapture";
+    let output = run(Command::new("unshare")
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ])
+        .arg(place.join("mnt"))
+        .arg(std::env::current_exe().unwrap())
+        .arg(test));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        stderr(&output)
+    );
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}
+
 pub fn within(seconds: u64, what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     while !is_so() {

@@ -14,6 +14,8 @@ enum Answer {
     Killed,
 }
 
+const DUTIES: [Duty; 3] = [Duty::Serving, Duty::Controlling, Duty::Watching];
+
 const NOT_PERMITTED: Answer = Answer::Fails(libc::EPERM);
 
 /// Runs a program as the kernel does (`seccomp_is_const_allow`, `bpf_prog_run` of Linux), for the few
@@ -102,7 +104,7 @@ fn what_requests_need_is_decided_at_once() {
 
 #[test]
 fn what_leads_out_is_refused_whatever_the_arguments() {
-    let both = [Duty::Serving, Duty::Watching].map(|duty| list(duty).unwrap());
+    let both = DUTIES.map(|duty| list(duty).unwrap());
     for call in [
         libc::SYS_mount,
         libc::SYS_fsopen,
@@ -161,6 +163,36 @@ fn unmounting_is_the_watcher_s() {
 }
 
 #[test]
+fn letting_clients_in_is_the_control_thread_s() {
+    let controlling = list(Duty::Controlling).unwrap();
+    let watching = list(Duty::Watching).unwrap();
+    for call in [libc::SYS_accept4, libc::SYS_recvfrom, libc::SYS_getsockopt] {
+        assert_eq!(run(&controlling, call, [0; 6]), Answer::AtOnce);
+        assert_eq!(serving(call, [0; 6]), NOT_PERMITTED, "call {call}");
+        assert_eq!(run(&watching, call, [0; 6]), NOT_PERMITTED, "call {call}");
+    }
+    let to = |address: u64| [3, 0, 0, 0, address, 0];
+    assert_eq!(run(&controlling, libc::SYS_sendto, to(0)), Answer::Allowed);
+    assert_eq!(
+        run(&controlling, libc::SYS_sendto, to(1 << 40)),
+        NOT_PERMITTED
+    );
+    assert_eq!(serving(libc::SYS_sendto, to(0)), NOT_PERMITTED);
+    for call in [
+        libc::SYS_umount2,
+        libc::SYS_bind,
+        libc::SYS_listen,
+        libc::SYS_recvmsg,
+    ] {
+        assert_eq!(
+            run(&controlling, call, [0; 6]),
+            NOT_PERMITTED,
+            "call {call}"
+        );
+    }
+}
+
+#[test]
 fn threads_and_no_processes() {
     let clone = |flags: i32| {
         let flags = u64::from(flags.cast_unsigned());
@@ -195,7 +227,7 @@ fn rings_are_enabled_and_nothing_else_is_done_to_them() {
     };
     // By a registered ring, with a number instead of a descriptor (IORING_REGISTER_USE_REGISTERED_RING).
     const BY_NUMBER: u32 = 1 << 31;
-    for list in [Duty::Serving, Duty::Watching].map(|duty| list(duty).unwrap()) {
+    for list in DUTIES.map(|duty| list(duty).unwrap()) {
         assert_eq!(register(&list, ENABLE), Answer::Allowed);
         assert_eq!(register(&list, ENABLE | BY_NUMBER), NOT_PERMITTED);
         for other in (0..256).filter(|operation| *operation != ENABLE) {

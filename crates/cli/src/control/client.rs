@@ -1,0 +1,178 @@
+//! Asking a server.
+//!
+//! What answers may be another user's (root asks everybody's), so it is hostile: the reply is bounded
+//! in length and time, and what is shown of it has no control characters.
+
+use super::finding::Located;
+use super::place::{descriptor_path, directory_of, file_name};
+use super::protocol::{Command, REPLY_BYTES_MAX, Reply};
+use crate::error::CommandError;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde_json::Value;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use thrufs_sys::socket::peer_user;
+
+/// How long a server may take to answer: a source on a slow network is looked at meanwhile.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Asks the server of the mount that `path` was located on, by its socket or by the one given.
+///
+/// # Errors
+///
+/// What is there instead of a server, or what that says.
+pub(crate) fn ask(
+    path: &Path,
+    located: &Located,
+    socket: Option<&Path>,
+    command: &Command,
+) -> Result<Value, CommandError> {
+    let Some(user) = located.mount.user else {
+        return Err(not_on_thrufs(path, located));
+    };
+    let stream = match socket {
+        Some(socket) => {
+            let reached = reach(socket, OFlags::empty(), user);
+            reached.map_err(|errno| problem(located, user, socket, errno))?
+        }
+        None => reach_usual(path, located, user)?,
+    };
+    let failed = |source| CommandError::Control {
+        path: path.into(),
+        source,
+    };
+    let line = exchange(stream, &command.encode()).map_err(failed)?;
+    match Reply::decode(&line) {
+        Ok(Reply::Result(value)) => Ok(value),
+        Ok(Reply::Error(refusal)) => Err(CommandError::ControlRefused {
+            path: path.into(),
+            why: printable(&refusal.message),
+        }),
+        Err(why) => Err(failed(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it answers nonsense: {why}"),
+        ))),
+    }
+}
+
+/// By the place where the socket of such a mount is.
+fn reach_usual(path: &Path, located: &Located, user: u32) -> Result<UnixStream, CommandError> {
+    let mount = &located.mount;
+    let socket = match directory_of(user) {
+        Ok(directory) => directory.join(file_name(mount.device)),
+        Err(error) => return Err(error.into()),
+    };
+    match reach(&socket, OFlags::NOFOLLOW, user) {
+        // The subtype is anybody's to choose; a mount of thrufs has a socket, or the type.
+        Err(Errno::NOENT | Errno::ACCESS) if mount.kind != "fuse.thrufs" => {
+            Err(not_on_thrufs(path, located))
+        }
+        reached => reached.map_err(|errno| problem(located, user, &socket, errno)),
+    }
+}
+
+fn not_on_thrufs(path: &Path, located: &Located) -> CommandError {
+    CommandError::NotOnThrufs {
+        path: path.into(),
+        mountpoint: located.mount.path.clone(),
+        kind: located.mount.kind.clone(),
+        // It may be a link into one: that is not followed.
+        hint: if path.is_symlink() {
+            "; to explain what the link points to, name that"
+        } else {
+            ""
+        },
+    }
+}
+
+/// What it means that the socket of `user` cannot be connected to.
+fn problem(located: &Located, user: u32, socket: &Path, errno: Errno) -> CommandError {
+    let mountpoint = located.mount.path.clone();
+    let socket = socket.to_owned();
+    match errno {
+        Errno::NOENT => CommandError::NoControl { mountpoint, socket },
+        Errno::ACCESS | Errno::PERM => CommandError::OthersControl { mountpoint, user },
+        Errno::CONNREFUSED => CommandError::ControlDead { mountpoint, socket },
+        other => CommandError::Control {
+            path: mountpoint,
+            source: other.into(),
+        },
+    }
+}
+
+/// Connects to a socket, which must be `user`'s; and whoever listens there as well, or root.
+fn reach(socket: &Path, follow: OFlags, user: u32) -> Result<UnixStream, Errno> {
+    // First the file and what it is, then whatever that leads to: in between it could be another's.
+    let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
+    let file = rustix::fs::open(socket, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&file)?;
+    if stat.st_mode & libc::S_IFMT != libc::S_IFSOCK {
+        return Err(Errno::NOTSOCK);
+    }
+    if stat.st_uid != user {
+        return Err(Errno::PERM);
+    }
+    let kind = SocketType::STREAM;
+    let stream = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    for timeout in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(&stream, timeout, Some(TIMEOUT))?;
+    }
+    connect(&stream, &SocketAddrUnix::new(descriptor_path(&file))?)?;
+    match peer_user(&stream)? {
+        peer if peer == 0 || peer == user => {}
+        _ => return Err(Errno::PERM),
+    }
+    Ok(UnixStream::from(stream))
+}
+
+/// Sends a line and takes one.
+fn exchange(mut stream: UnixStream, request: &str) -> io::Result<Vec<u8>> {
+    stream.write_all(request.as_bytes()).map_err(slow)?;
+    let deadline = Instant::now() + TIMEOUT;
+    let mut line = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match stream.read(&mut chunk).map_err(slow)? {
+            0 => return Err(io::Error::other("it has closed the connection")),
+            count => line.extend_from_slice(&chunk[..count]),
+        }
+        if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
+            line.truncate(end);
+            return Ok(line);
+        }
+        if line.len() > REPLY_BYTES_MAX {
+            return Err(io::Error::other("it answers without an end"));
+        }
+        if Instant::now() > deadline {
+            return Err(slow(io::ErrorKind::WouldBlock.into()));
+        }
+    }
+}
+
+fn slow(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock {
+        let seconds = TIMEOUT.as_secs();
+        return io::Error::other(format!(
+            "no answer within {seconds} s: the source may not answer its server"
+        ));
+    }
+    error
+}
+
+/// The text without what a terminal would act upon.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}

@@ -1,0 +1,155 @@
+//! One client of the control socket: a line comes in, a line goes out.
+
+use super::protocol::{Command, REQUEST_BYTES_MAX, Refusal, Reply};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+/// How much is taken from a socket at once.
+const CHUNK_BYTES: usize = 4096;
+
+/// What answers a request.
+pub(crate) type Answer<'a> = dyn FnMut(&Command) -> Reply + 'a;
+
+/// See the module. It holds at most one request, one reply and what came behind the request.
+pub(super) struct Connection {
+    socket: OwnedFd,
+    received: Vec<u8>,
+    /// So much of it is known to hold no line feed.
+    searched: usize,
+    reply: Vec<u8>,
+    sent: usize,
+    /// When it came, or when its last reply was sent.
+    since: Instant,
+    /// Over when the reply is sent.
+    is_last: bool,
+}
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Open,
+    Over,
+}
+
+impl Connection {
+    pub(super) fn new(socket: OwnedFd) -> Connection {
+        Connection {
+            socket,
+            received: Vec::new(),
+            searched: 0,
+            reply: Vec::new(),
+            sent: 0,
+            since: Instant::now(),
+            is_last: false,
+        }
+    }
+
+    /// Since when it has asked nothing, or has not taken its reply.
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// What it waits for. As long as a reply is not taken, nothing is read.
+    pub(super) fn waits_for(&self) -> PollFlags {
+        if self.reply.is_empty() {
+            PollFlags::IN
+        } else {
+            PollFlags::OUT
+        }
+    }
+
+    /// Whether the next request is here already.
+    pub(super) fn has_request(&self) -> bool {
+        self.reply.is_empty() && self.received[self.searched..].contains(&b'\n')
+    }
+
+    /// Goes on as far as it can without waiting, but answers one request at most: others want their
+    /// turn.
+    pub(super) fn advance(&mut self, answer: &mut Answer<'_>) -> State {
+        if self.reply.is_empty() {
+            if !self.has_request() && self.receive() == State::Over {
+                return State::Over;
+            }
+            match self.next_line() {
+                Some(line) => {
+                    let reply = match Command::decode(&line) {
+                        Ok(command) => answer(&command),
+                        Err(refusal) => Reply::Error(refusal),
+                    };
+                    self.answer_with(reply);
+                }
+                None if self.received.len() >= REQUEST_BYTES_MAX => {
+                    // Where the next request begins can no longer be told.
+                    self.received = Vec::new();
+                    self.is_last = true;
+                    self.answer_with(Reply::Error(Refusal::too_long()));
+                }
+                None => return State::Open,
+            }
+        }
+        self.send()
+    }
+
+    fn answer_with(&mut self, reply: Reply) {
+        self.reply = reply.encode().into_bytes();
+        self.sent = 0;
+        // The time that the answer took is not the client's.
+        self.since = Instant::now();
+    }
+
+    fn receive(&mut self) -> State {
+        let mut chunk = [0; CHUNK_BYTES];
+        let room = CHUNK_BYTES.min(REQUEST_BYTES_MAX.saturating_sub(self.received.len()));
+        match recv(&self.socket, &mut chunk[..room], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => State::Over,
+            Ok((count, _)) => {
+                self.received.extend_from_slice(&chunk[..count]);
+                State::Open
+            }
+            Err(Errno::AGAIN | Errno::INTR) => State::Open,
+            Err(_) => State::Over,
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Vec<u8>> {
+        let fresh = &self.received[self.searched..];
+        let Some(at) = fresh.iter().position(|byte| *byte == b'\n') else {
+            self.searched = self.received.len();
+            return None;
+        };
+        let end = self.searched + at;
+        let rest = self.received.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.received, rest);
+        self.searched = 0;
+        line.truncate(end);
+        Some(line)
+    }
+
+    fn send(&mut self) -> State {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        while self.sent < self.reply.len() {
+            match send(&self.socket, &self.reply[self.sent..], flags) {
+                Ok(count) => self.sent += count,
+                Err(Errno::AGAIN) => return State::Open,
+                Err(Errno::INTR) => {}
+                Err(_) => return State::Over,
+            }
+        }
+        self.reply = Vec::new();
+        self.since = Instant::now();
+        if self.is_last {
+            State::Over
+        } else {
+            State::Open
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,174 @@
+//! From a path to the mount it lies on, and to the path within that.
+//!
+//! The directory that holds the path is opened as anybody would open it, and the kernel says which
+//! mount that is on: names alone do not tell, because mounts are moved, bound elsewhere and covered.
+//! The last component is not looked up, so that asking about a file does not make it known to the
+//! server, and a symbolic link there is not followed. Unless something is mounted there: then its
+//! root is meant.
+
+use crate::control::place::descriptor_path;
+use crate::error::{CommandError, system};
+use crate::mount_table::{self, Mount};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A path, as its mount knows it.
+#[derive(Debug)]
+pub(crate) struct Located {
+    pub(crate) mount: Mount,
+    /// The names from the root of the file system.
+    pub(crate) components: Vec<CString>,
+}
+
+/// The mount that `path` lies on.
+///
+/// # Errors
+///
+/// A path whose directory cannot be opened.
+pub(crate) fn locate(path: &Path) -> Result<Located, CommandError> {
+    let (directory, name) = split(path.as_os_str().as_bytes());
+    let mounts = mount_table::all().map_err(system("read the table of mounts"))?;
+    let directory = open(
+        path,
+        OsStr::from_bytes(directory).as_ref(),
+        OFlags::DIRECTORY,
+    )?;
+    let Some(name) = name else {
+        return of_descriptor(path, &mounts, directory, None);
+    };
+    let holding = Place::of(path, &mounts, &directory)?;
+    let whole = holding.path.join(OsStr::from_bytes(name));
+    let is_covered = |mount: &Mount| mount.parent == holding.mount.id && mount.path == whole;
+    if mounts.iter().any(is_covered) {
+        let mounted = open(path, path, OFlags::NOFOLLOW)?;
+        return of_descriptor(path, &mounts, mounted, None);
+    }
+    of_descriptor(path, &mounts, directory, Some(name))
+}
+
+/// The directory of a path, and the name in it; none where the path ends in one that stands for a
+/// directory whatever it is called.
+fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
+        None => (&b"."[..], path),
+        Some(0) => (&b"/"[..], &path[1..]),
+        Some(at) => (&path[..at], &path[at + 1..]),
+    };
+    match name {
+        b"" | b"." | b".." => (path, None),
+        name => (directory, Some(name)),
+    }
+}
+
+fn open(path: &Path, part: &Path, flags: OFlags) -> Result<OwnedFd, CommandError> {
+    let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, part, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NOTCONN => CommandError::MountPointDead(part.into()),
+        other => CommandError::Explained {
+            path: path.into(),
+            source: other.into(),
+        },
+    })
+}
+
+/// Where a descriptor leads.
+struct Place<'a> {
+    mount: &'a Mount,
+    path: PathBuf,
+}
+
+impl Place<'_> {
+    fn of<'a>(
+        path: &Path,
+        mounts: &'a [Mount],
+        descriptor: &OwnedFd,
+    ) -> Result<Place<'a>, CommandError> {
+        let wrong = |source| CommandError::Explained {
+            path: path.into(),
+            source,
+        };
+        // Nothing is asked of the file system: its server may be dead, and a FUSE mount refuses to
+        // tell anything to users that it does not allow. Whichever mount it is, the kernel says.
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::empty())
+            .map_err(|errno| wrong(errno.into()))?;
+        if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
+            return Err(wrong(std::io::ErrorKind::Unsupported.into()));
+        }
+        let mount = mounts.iter().find(|mount| mount.id == stat.stx_mnt_id);
+        let mount = mount.ok_or_else(|| CommandError::Detached(path.into()))?;
+        let path = std::fs::read_link(descriptor_path(descriptor)).map_err(wrong)?;
+        Ok(Place { mount, path })
+    }
+}
+
+fn of_descriptor(
+    path: &Path,
+    mounts: &[Mount],
+    descriptor: OwnedFd,
+    name: Option<&[u8]>,
+) -> Result<Located, CommandError> {
+    let Place { mount, path: at } = Place::of(path, mounts, &descriptor)?;
+    let outside = || CommandError::Detached(path.into());
+    let below = at.strip_prefix(&mount.path).map_err(|_| outside())?;
+    let bound = mount.root.strip_prefix("/").map_err(|_| outside())?;
+    let names = bound.iter().chain(below.iter()).map(OsStr::as_bytes);
+    let components: Result<Vec<CString>, _> = names.chain(name).map(CString::new).collect();
+    Ok(Located {
+        mount: mount.clone(),
+        components: components.map_err(|_| outside())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_split_where_a_name_is_one() {
+        let split = |path: &'static str| {
+            let (directory, name) = split(path.as_bytes());
+            let text = |bytes| std::str::from_utf8(bytes).unwrap();
+            (text(directory), name.map(text))
+        };
+        assert_eq!(split("file"), (".", Some("file")));
+        assert_eq!(split("/file"), ("/", Some("file")));
+        assert_eq!(split("a/b"), ("a", Some("b")));
+        assert_eq!(split("a/b/"), ("a/b/", None));
+        for whole in ["/", ".", "..", "a/..", "a/.", "./"] {
+            assert_eq!(split(whole), (whole, None));
+        }
+    }
+
+    #[test]
+    fn what_is_mounted_is_told_by_its_root() {
+        let located = locate(Path::new("/proc")).unwrap();
+        assert_eq!(located.mount.kind, "proc");
+        assert!(located.components.is_empty());
+        let located = locate(Path::new("/proc/no such thing")).unwrap();
+        assert_eq!(
+            located.components,
+            [c"no such thing".into()] as [CString; 1]
+        );
+        assert!(locate(Path::new("/no/such/thing")).is_err());
+    }
+
+    #[test]
+    fn a_link_at_the_end_is_not_followed() {
+        let place = tempfile::TempDir::new().unwrap();
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink("/proc/version", &link).unwrap();
+        let located = locate(&link).unwrap();
+        assert_ne!(located.mount.kind, "proc");
+        assert_eq!(located.components.last().unwrap().as_c_str(), c"link");
+        // On the way there it is.
+        let through = place.path().join("way");
+        std::os::unix::fs::symlink("/proc", &through).unwrap();
+        let located = locate(&through.join("version")).unwrap();
+        assert_eq!(located.mount.kind, "proc");
+    }
+}

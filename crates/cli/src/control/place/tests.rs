@@ -1,0 +1,136 @@
+use super::*;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
+use tempfile::TempDir;
+
+const DEVICE: DeviceNumber = DeviceNumber {
+    major: 0,
+    minor: 53,
+};
+
+fn made(path: &Path) -> Result<(ControlSocket, OwnedFd), PlaceError> {
+    ControlSocket::make(&Control::At(path.to_owned())).map(Option::unwrap)
+}
+
+fn names(place: &TempDir) -> Vec<String> {
+    let entries = std::fs::read_dir(place.path()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+#[test]
+fn it_has_its_name_when_it_is_published_and_goes_with_its_owner() {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("asked");
+    let (mut socket, _listener) = made(&path).unwrap();
+    assert!(!path.exists(), "not yet");
+    socket.publish(DEVICE).unwrap();
+    let metadata = std::fs::symlink_metadata(&path).unwrap();
+    assert!(metadata.file_type().is_socket());
+    assert_eq!(metadata.mode() & 0o7777, 0o600);
+    assert!(UnixStream::connect(&path).is_ok());
+    drop(socket);
+    assert_eq!(names(&place), [""; 0]);
+}
+
+#[test]
+fn it_is_not_made_accessible_for_a_moment() {
+    let place = TempDir::new().unwrap();
+    let (_socket, _listener) = made(&place.path().join("asked")).unwrap();
+    let name = names(&place).pop().unwrap();
+    let mode = std::fs::symlink_metadata(place.path().join(name))
+        .unwrap()
+        .mode();
+    assert_eq!(mode & 0o7777, 0o600, "under its passing name");
+}
+
+#[test]
+fn what_was_left_is_replaced_and_nothing_else_is() {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("asked");
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists(), "left behind");
+    let (mut socket, _listener) = made(&path).unwrap();
+    socket.publish(DEVICE).unwrap();
+    assert!(UnixStream::connect(&path).is_ok());
+
+    assert!(matches!(made(&path), Err(PlaceError::InUse(_))));
+    drop(socket);
+    std::fs::write(&path, "precious").unwrap();
+    assert!(matches!(made(&path), Err(PlaceError::Occupied(_))));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    std::fs::remove_file(&path).unwrap();
+    symlink("elsewhere", &path).unwrap();
+    assert!(matches!(made(&path), Err(PlaceError::Occupied(_))));
+}
+
+#[test]
+fn another_s_socket_of_the_same_name_is_left_alone() {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("asked");
+    let (mut socket, _listener) = made(&path).unwrap();
+    socket.publish(DEVICE).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let _other = UnixListener::bind(&path).unwrap();
+    // What the kernel calls a file that has no name any more can be a name.
+    let odd = place.path().join("asked (deleted)");
+    let _odd = UnixListener::bind(&odd).unwrap();
+    drop(socket);
+    assert!(path.exists() && odd.exists());
+}
+
+#[test]
+fn directories_that_others_can_write_to_are_refused() {
+    let place = TempDir::new().unwrap();
+    let mode = |mode| {
+        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        made(&place.path().join("asked"))
+    };
+    assert!(matches!(mode(0o777), Err(PlaceError::NotPrivate { .. })));
+    assert!(matches!(mode(0o770), Err(PlaceError::NotPrivate { .. })));
+    assert!(mode(0o1777).is_ok(), "as /tmp");
+    assert!(mode(0o755).is_ok());
+    // For the usual place, sticky is not enough.
+    mode(0o1777).unwrap();
+    let directory = OwnedFd::from(std::fs::File::open(place.path()).unwrap());
+    assert!(must_be_private(&directory, place.path(), false).is_err());
+    if rustix::process::geteuid().is_root() {
+        mode(0o755).unwrap();
+        std::os::unix::fs::chown(place.path(), Some(65_534), None).unwrap();
+        assert!(must_be_private(&directory, place.path(), false).is_err());
+        assert!(must_be_private(&directory, place.path(), true).is_err());
+    }
+}
+
+#[test]
+fn leftovers_of_the_killed_are_removed_and_the_living_stay() {
+    let place = TempDir::new().unwrap();
+    let at = |name: &str| place.path().join(name);
+    drop(UnixListener::bind(at("0-1.socket")).unwrap());
+    drop(UnixListener::bind(at("new-1.socket")).unwrap());
+    drop(UnixListener::bind(at("other")).unwrap());
+    let _living = UnixListener::bind(at("0-2.socket")).unwrap();
+    std::fs::write(at("0-3.socket"), "a file").unwrap();
+    let directory = OwnedFd::from(std::fs::File::open(place.path()).unwrap());
+    remove_leftovers(directory.as_fd(), place.path());
+    let mut left = names(&place);
+    left.sort();
+    assert_eq!(left, ["0-2.socket", "0-3.socket", "other"]);
+}
+
+#[test]
+fn long_paths_fit() {
+    let place = TempDir::new().unwrap();
+    let deep = place.path().join("x".repeat(200));
+    std::fs::create_dir(&deep).unwrap();
+    let (mut socket, _listener) = made(&deep.join("asked")).unwrap();
+    socket.publish(DEVICE).unwrap();
+    assert!(deep.join("asked").exists());
+}
+
+#[test]
+fn nothing_is_made_when_none_is_wanted() {
+    assert!(ControlSocket::make(&Control::None).unwrap().is_none());
+    assert_eq!(directory_of(0).unwrap(), Path::new("/run/thrufs"));
+    assert_eq!(file_name(DEVICE), "0-53.socket");
+}

@@ -1,0 +1,248 @@
+//! What is said by a control socket: one JSON object a line, asked and answered in turn.
+//!
+//! ```text
+//! {"version":1,"command":"explain","path":"some/file"}
+//! {"version":1,"result":{"kind":"regular",…}}
+//! {"version":1,"command":"explain","path":"nothing"}
+//! {"version":1,"error":{"code":"failed","message":"No such file or directory","errno":2}}
+//! ```
+//!
+//! Paths are bytes and JSON is text: a byte that is no part of UTF-8 is written `%` and two hexadecimal
+//! digits, and so is `%` itself. A path begins at the root of the mounted file system, without a slash;
+//! the empty one is the root.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::ffi::{CStr, CString};
+
+/// The version that is spoken. Fields and commands may be added to it; what is there stays.
+pub(crate) const VERSION: u64 = 1;
+
+/// Longest request, its line feed included.
+pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest reply that a client takes.
+pub(crate) const REPLY_BYTES_MAX: usize = 1024 * 1024;
+
+/// Longest name in a path (`NAME_MAX`).
+const NAME_BYTES_MAX: usize = 255;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// How this file is served.
+    Explain { components: Vec<CString> },
+    /// The server's figures.
+    Statistics,
+}
+
+/// A request as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+struct WrittenRequest {
+    version: u64,
+    #[serde(default)]
+    command: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reply {
+    Result(Value),
+    Error(Refusal),
+}
+
+/// An answer as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+struct WrittenReply {
+    version: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<Refusal>,
+}
+
+/// Why there is no result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    /// For programs: `malformed`, `too_long`, `version`, `unknown` or `failed`.
+    pub(crate) code: String,
+    /// For people.
+    pub(crate) message: String,
+    /// The error of the system, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) errno: Option<i32>,
+}
+
+impl Refusal {
+    fn new(code: &str, message: impl Into<String>) -> Refusal {
+        Refusal {
+            code: code.to_owned(),
+            message: message.into(),
+            errno: None,
+        }
+    }
+
+    fn malformed(message: impl Into<String>) -> Refusal {
+        Refusal::new("malformed", message)
+    }
+
+    /// A line that does not end in time.
+    pub(crate) fn too_long() -> Refusal {
+        let message = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
+        Refusal::new("too_long", message)
+    }
+
+    /// The system said no.
+    pub(crate) fn failed(errno: i32) -> Refusal {
+        let error = std::io::Error::from_raw_os_error(errno);
+        Refusal {
+            errno: Some(errno),
+            ..Refusal::new("failed", error.to_string())
+        }
+    }
+}
+
+impl Command {
+    /// Reads a request, without its line feed.
+    ///
+    /// # Errors
+    ///
+    /// What to answer to it.
+    pub(crate) fn decode(line: &[u8]) -> Result<Command, Refusal> {
+        if line.len() >= REQUEST_BYTES_MAX {
+            return Err(Refusal::too_long());
+        }
+        let request: WrittenRequest =
+            serde_json::from_slice(line).map_err(|error| Refusal::malformed(error.to_string()))?;
+        if request.version != VERSION {
+            let message = format!(
+                "this server speaks version {VERSION}, not {}",
+                request.version
+            );
+            return Err(Refusal::new("version", message));
+        }
+        match request.command.as_str() {
+            "explain" => {
+                let path = request
+                    .path
+                    .ok_or_else(|| Refusal::malformed("explain needs a path"))?;
+                let components = components(&path)?;
+                Ok(Command::Explain { components })
+            }
+            "statistics" => Ok(Command::Statistics),
+            other => {
+                let shown: String = other.chars().take(40).collect();
+                let message = format!("unknown command {shown:?}: explain, statistics");
+                Err(Refusal::new("unknown", message))
+            }
+        }
+    }
+
+    /// Writes a request, with its line feed.
+    pub(crate) fn encode(&self) -> String {
+        let (command, path) = match self {
+            Command::Explain { components } => {
+                let names: Vec<&[u8]> = components.iter().map(|name| name.to_bytes()).collect();
+                ("explain", Some(escape(&names.join(&b'/'))))
+            }
+            Command::Statistics => ("statistics", None),
+        };
+        let written = WrittenRequest {
+            version: VERSION,
+            command: command.to_owned(),
+            path,
+        };
+        serde_json::to_string(&written).expect("texts are always JSON") + "\n"
+    }
+}
+
+impl Reply {
+    /// Writes an answer, with its line feed.
+    pub(crate) fn encode(self) -> String {
+        let (result, error) = match self {
+            Reply::Result(value) => (Some(value), None),
+            Reply::Error(refusal) => (None, Some(refusal)),
+        };
+        let written = WrittenReply {
+            version: VERSION,
+            result,
+            error,
+        };
+        serde_json::to_string(&written).expect("a value is always JSON") + "\n"
+    }
+
+    /// Reads an answer, without its line feed.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(crate) fn decode(line: &[u8]) -> Result<Reply, String> {
+        let reply: WrittenReply =
+            serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        match (reply.result, reply.error) {
+            _ if reply.version != VERSION => Err(format!("version {}", reply.version)),
+            (Some(value), None) => Ok(Reply::Result(value)),
+            (None, Some(refusal)) => Ok(Reply::Error(refusal)),
+            _ => Err("neither result nor error".to_owned()),
+        }
+    }
+}
+
+/// The names in a path as it is written.
+fn components(path: &str) -> Result<Vec<CString>, Refusal> {
+    let bytes =
+        unescape(path).ok_or_else(|| Refusal::malformed("% without two hexadecimal digits"))?;
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let name = |name: &[u8]| {
+        let is_one = !name.is_empty() && name != b"." && name != b"..";
+        if !is_one || name.len() > NAME_BYTES_MAX {
+            return Err(Refusal::malformed(
+                "a path is names with a slash between them, none of them empty, `.` or `..`",
+            ));
+        }
+        CString::new(name).map_err(|_| Refusal::malformed("a name with a NUL"))
+    };
+    bytes.split(|byte| *byte == b'/').map(name).collect()
+}
+
+/// The names, borrowed.
+pub(crate) fn borrowed(components: &[CString]) -> Vec<&CStr> {
+    components.iter().map(CString::as_c_str).collect()
+}
+
+/// Bytes as text: see the module.
+pub(crate) fn escape(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(&chunk.valid().replace('%', "%25"));
+        for byte in chunk.invalid() {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// The bytes that a text stands for.
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            let (high, low) = (digit()?, digit()?);
+            bytes.push((high << 4 | low) as u8);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    Some(bytes)
+}
+
+// Named, because the fuzz target takes this file in from elsewhere.
+#[cfg(test)]
+#[path = "protocol/tests.rs"]
+mod tests;

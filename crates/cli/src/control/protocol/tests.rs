@@ -1,0 +1,114 @@
+use super::*;
+
+fn refused(line: &[u8]) -> String {
+    Command::decode(line).unwrap_err().code
+}
+
+fn explain(path: &str) -> Result<Vec<CString>, Refusal> {
+    let line = format!(r#"{{"version":1,"command":"explain","path":{path:?}}}"#);
+    Command::decode(line.as_bytes()).map(|command| match command {
+        Command::Explain { components } => components,
+        other => panic!("{other:?}"),
+    })
+}
+
+#[test]
+fn what_is_written_is_read() {
+    for names in [
+        &[][..],
+        &[c"file"],
+        &[c"a b", c"100%", c"\xff\xfe", c"\xc3\xa4\"\\\n"],
+    ] {
+        let components = names.iter().map(|name| CString::from(*name)).collect();
+        let command = Command::Explain { components };
+        let line = command.encode();
+        let body = line.strip_suffix('\n').unwrap();
+        assert!(!body.contains('\n'), "{line}");
+        assert_eq!(Command::decode(body.as_bytes()), Ok(command));
+    }
+    let line = Command::Statistics.encode();
+    assert_eq!(
+        Command::decode(line.trim().as_bytes()),
+        Ok(Command::Statistics)
+    );
+}
+
+#[test]
+fn bytes_are_escaped_and_text_is_not() {
+    assert_eq!(escape("tä st".as_bytes()), "tä st");
+    assert_eq!(escape(b"50%\xff/a"), "50%25%FF/a");
+    assert_eq!(unescape("50%25%ff/a").unwrap(), b"50%\xff/a");
+    for broken in ["%", "a%f", "%zz", "%+1", "%%25"] {
+        assert_eq!(unescape(broken), None, "{broken}");
+    }
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused() {
+    for path in [
+        "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.", "%2e%2e", "a%2f..", "a%00b",
+    ] {
+        assert!(explain(path).is_err(), "{path}");
+    }
+    assert_eq!(
+        explain("a%2fb").unwrap(),
+        [c"a".into(), c"b".into()] as [CString; 2]
+    );
+    assert_eq!(explain("...").unwrap(), [CString::from(c"...")]);
+    assert!(explain(&"x".repeat(255)).is_ok());
+    assert!(explain(&"x".repeat(256)).is_err());
+}
+
+#[test]
+fn versions_and_commands_that_are_unknown_are_told_so() {
+    assert_eq!(refused(br#"{"version":2,"command":"explain"}"#), "version");
+    assert_eq!(refused(br#"{"version":1,"command":"dance"}"#), "unknown");
+    assert_eq!(
+        refused(br#"{"version":1,"command":"explain"}"#),
+        "malformed"
+    );
+    for line in [
+        &b""[..],
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff",
+        b"{\"version\":-1}",
+        b"{}",
+    ] {
+        assert_eq!(refused(line), "malformed");
+    }
+    let added = br#"{"version":1,"command":"statistics","later":[1]}"#;
+    assert!(Command::decode(added).is_ok(), "fields may be added");
+}
+
+#[test]
+fn a_request_has_a_longest_length() {
+    let line = |length: usize| {
+        let empty = r#"{"version":1,"command":"statistics"}"#;
+        format!("{empty}{}", " ".repeat(length - empty.len()))
+    };
+    // With its line feed, it is as long as it may be.
+    let longest = line(REQUEST_BYTES_MAX - 1);
+    assert!(Command::decode(longest.as_bytes()).is_ok());
+    assert_eq!(refused(line(REQUEST_BYTES_MAX).as_bytes()), "too_long");
+}
+
+#[test]
+fn nesting_does_not_exhaust_the_stack() {
+    let line = format!(r#"{{"version":1,"later":{}"#, "[".repeat(60_000));
+    assert_eq!(refused(line.as_bytes()), "malformed");
+}
+
+#[test]
+fn answers_come_back() {
+    let result = Reply::Result(serde_json::json!({"a": [1, "b"]}));
+    let error = Reply::Error(Refusal::failed(2));
+    for reply in [result, error] {
+        let line = reply.clone().encode();
+        assert_eq!(Reply::decode(line.trim_end().as_bytes()), Ok(reply));
+    }
+    for broken in ["", "{}", r#"{"version":1}"#, r#"{"version":7,"result":1}"#] {
+        assert!(Reply::decode(broken.as_bytes()).is_err(), "{broken}");
+    }
+}

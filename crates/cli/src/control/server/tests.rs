@@ -1,0 +1,183 @@
+use super::super::protocol::{Command, REQUEST_BYTES_MAX, Reply};
+use super::*;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+const STATISTICS: &[u8] = b"{\"version\":1,\"command\":\"statistics\"}\n";
+
+/// A server of its own, on a thread that ends with the test program.
+struct Served {
+    _place: TempDir,
+    path: PathBuf,
+}
+
+fn served(client_timeout: Duration, reply_bytes: usize) -> Served {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut server = Server::new(listener.into()).unwrap();
+    server.client_timeout = client_timeout;
+    std::thread::spawn(move || {
+        let mut count = 0;
+        server.serve(&mut |command: &Command| {
+            assert_eq!(*command, Command::Statistics);
+            count += 1;
+            let text = "x".repeat(reply_bytes);
+            Reply::Result(serde_json::json!({ "count": count, "text": text }))
+        })
+    });
+    Served {
+        _place: place,
+        path,
+    }
+}
+
+impl Served {
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.path).unwrap();
+        let patience = Some(Duration::from_secs(10));
+        stream.set_read_timeout(patience).unwrap();
+        stream.set_write_timeout(patience).unwrap();
+        stream
+    }
+
+    fn asks_and_is_answered(&self) {
+        let mut stream = self.connect();
+        stream.write_all(STATISTICS).unwrap();
+        assert!(line(&stream).contains("\"result\""));
+    }
+}
+
+fn line(stream: &UnixStream) -> String {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
+
+/// Whether the other side has closed, without having said anything.
+fn is_closed(stream: &mut UnixStream) -> bool {
+    match stream.read(&mut [0; 1]) {
+        Ok(0) => true,
+        Ok(_) => panic!("it says something"),
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn requests_in_one_piece_are_answered_in_their_order() {
+    let served = served(CLIENT_TIMEOUT, 0);
+    let mut stream = served.connect();
+    stream.write_all(&STATISTICS.repeat(3)).unwrap();
+    let mut lines = BufReader::new(&stream).lines();
+    for count in 1..=3 {
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.contains(&format!("\"count\":{count}")), "{line}");
+    }
+}
+
+#[test]
+fn a_request_in_many_pieces_is_one() {
+    let served = served(CLIENT_TIMEOUT, 0);
+    let mut stream = served.connect();
+    for byte in STATISTICS {
+        stream.write_all(&[*byte]).unwrap();
+    }
+    assert!(line(&stream).contains("\"count\":1"));
+}
+
+#[test]
+fn nonsense_is_told_so_and_the_next_request_is_answered() {
+    let served = served(CLIENT_TIMEOUT, 0);
+    let mut stream = served.connect();
+    stream.write_all(b"nonsense\n").unwrap();
+    assert!(line(&stream).contains("malformed"));
+    stream.write_all(STATISTICS).unwrap();
+    assert!(line(&stream).contains("\"count\":1"));
+}
+
+#[test]
+fn a_line_at_the_limit_is_taken_and_a_longer_one_ends_the_connection() {
+    let served = served(CLIENT_TIMEOUT, 0);
+    let mut stream = served.connect();
+    let padded = |length: usize| {
+        let (request, feed) = STATISTICS.split_at(STATISTICS.len() - 1);
+        let spaces = vec![b' '; length - STATISTICS.len()];
+        [request, &spaces, feed].concat()
+    };
+    stream.write_all(&padded(REQUEST_BYTES_MAX)).unwrap();
+    assert!(line(&stream).contains("\"count\":1"));
+    // One byte more.
+    let _ = stream.write_all(&padded(REQUEST_BYTES_MAX + 1));
+    assert!(line(&stream).contains("too_long"));
+    assert!(is_closed(&mut stream));
+    served.asks_and_is_answered();
+}
+
+#[test]
+fn ten_megabytes_without_an_end_are_not_waited_for() {
+    let served = served(CLIENT_TIMEOUT, 0);
+    let mut stream = served.connect();
+    let error = stream.write_all(&vec![b'x'; 10 << 20]).unwrap_err();
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+        ),
+        "{error}"
+    );
+    served.asks_and_is_answered();
+}
+
+#[test]
+fn one_more_than_there_are_places_takes_that_of_the_longest_silent() {
+    let served = served(CLIENT_TIMEOUT, 0);
+    let mut silent: Vec<UnixStream> = (0..CONNECTIONS_MAX).map(|_| served.connect()).collect();
+    let ask = |stream: &mut UnixStream| {
+        stream.write_all(STATISTICS).unwrap();
+        assert!(line(stream).contains("result"));
+    };
+    // All are in; the first asks once more, so that the second has been silent longest.
+    silent.iter_mut().for_each(ask);
+    ask(&mut silent[0]);
+    served.asks_and_is_answered();
+    assert!(is_closed(&mut silent[1]));
+    let left = silent.iter_mut().enumerate();
+    left.filter(|(place, _)| *place != 1)
+        .for_each(|(_, stream)| ask(stream));
+}
+
+#[test]
+fn who_says_nothing_is_given_up() {
+    let served = served(Duration::from_millis(300), 0);
+    let begin = Instant::now();
+    let mut silent = served.connect();
+    let mut slow = served.connect();
+    slow.write_all(b"{").unwrap();
+    assert!(is_closed(&mut silent) && is_closed(&mut slow));
+    assert!(begin.elapsed() >= Duration::from_millis(300));
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    // Saying a bit now and then is no request.
+    let mut dribbling = served.connect();
+    let begin = Instant::now();
+    while dribbling.write_all(b" ").is_ok() {
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn who_does_not_take_its_reply_holds_up_nobody() {
+    // More than a socket holds.
+    let served = served(Duration::from_millis(500), 4 << 20);
+    let mut stream = served.connect();
+    stream.write_all(STATISTICS).unwrap();
+    let mut other = served.connect();
+    other.write_all(STATISTICS).unwrap();
+    assert!(line(&other).ends_with("}}\n"));
+    std::thread::sleep(Duration::from_secs(1));
+    let mut part = Vec::new();
+    let _ = stream.read_to_end(&mut part);
+    assert!(!part.is_empty() && part.len() < 4 << 20, "{}", part.len());
+}

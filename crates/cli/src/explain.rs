@@ -1,0 +1,235 @@
+//! `thrufs explain` and `thrufs ctl`: asking the servers of mounts.
+
+use crate::control::client::{ask, printable};
+use crate::control::finding::{Located, locate};
+use crate::control::protocol::{Command, escape};
+use crate::error::CommandError;
+use serde::Serialize;
+use serde_json::Value;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use thrufs_hostdir::{CacheState, CacheWord, DataPath, Explanation, FileKind, NodeState};
+
+/// What `thrufs explain` was asked.
+#[derive(Debug)]
+pub(crate) struct ExplainArguments {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) json: bool,
+    /// The socket, where it is not in its usual place.
+    pub(crate) control: Option<PathBuf>,
+}
+
+/// What `thrufs ctl` was asked.
+#[derive(Debug)]
+pub(crate) struct CtlArguments {
+    pub(crate) path: PathBuf,
+    pub(crate) command: String,
+    pub(crate) json: bool,
+    pub(crate) control: Option<PathBuf>,
+}
+
+/// One path in JSON.
+#[derive(Serialize)]
+struct Explained {
+    path: String,
+    mountpoint: String,
+    #[serde(flatten)]
+    explanation: Explanation,
+}
+
+/// Prints how each of the paths is served; those of which it can be told, if not all.
+///
+/// # Errors
+///
+/// Why one of them cannot be explained; what happened to those before it is printed.
+pub(crate) fn explain(arguments: &ExplainArguments) -> Result<ExitCode, CommandError> {
+    let mut failed = None;
+    let mut all = Vec::new();
+    for path in &arguments.paths {
+        match explain_one(path, arguments.control.as_deref()) {
+            Ok(explained) if arguments.json => all.push(explained),
+            Ok(explained) => print(&as_text(path, &explained)),
+            Err(error) => {
+                if let Some(earlier) = failed.replace(error) {
+                    eprintln!("thrufs: {earlier}");
+                }
+            }
+        }
+    }
+    if arguments.json {
+        let array = serde_json::to_string_pretty(&all);
+        print(&(array.expect("texts and numbers are always JSON") + "\n"));
+    }
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+fn explain_one(path: &Path, control: Option<&Path>) -> Result<Explained, CommandError> {
+    let located = locate(path)?;
+    let components = located.components.clone();
+    let answer = ask(path, &located, control, &Command::Explain { components })?;
+    let explanation =
+        serde_json::from_value(answer).map_err(|error| not_understood(path, error))?;
+    Ok(Explained {
+        path: escape(path.as_os_str().as_bytes()),
+        mountpoint: escape(located.mount.path.as_os_str().as_bytes()),
+        explanation,
+    })
+}
+
+fn not_understood(path: &Path, error: serde_json::Error) -> CommandError {
+    CommandError::Control {
+        path: path.into(),
+        source: error.into(),
+    }
+}
+
+/// Asks the server of the mount that the path lies on for one thing.
+///
+/// # Errors
+///
+/// As [`explain`].
+pub(crate) fn ctl(arguments: &CtlArguments) -> Result<ExitCode, CommandError> {
+    let CtlArguments { path, control, .. } = arguments;
+    let command = match arguments.command.as_str() {
+        "statistics" => Command::Statistics,
+        other => unreachable!("clap knows no command {other}"),
+    };
+    let located: Located = locate(path)?;
+    let mut answer = ask(path, &located, control.as_deref(), &command)?;
+    if arguments.json {
+        if let Some(fields) = answer.as_object_mut() {
+            fields.remove("text");
+        }
+        let text = serde_json::to_string_pretty(&answer);
+        print(&(text.expect("a value is always JSON") + "\n"));
+    } else {
+        let text = answer.get("text").and_then(Value::as_str);
+        for line in text.unwrap_or_default().lines() {
+            print(&(printable(line) + "\n"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(text: &str) {
+    // A reader that has enough (`| head`) is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn as_text(path: &Path, explained: &Explained) -> String {
+    let told = &explained.explanation;
+    let mut text = printable(&path.to_string_lossy()) + "\n";
+    let mut line = |name: &str, value: String| {
+        text.push_str(&format!("  {name:<11} {}\n", printable(&value)));
+    };
+    line("what", format!("{}, inode {}", kind(told.kind), told.ino));
+    line(
+        "data path",
+        format!("{}: {}", data_path(told.data_path), told.reason),
+    );
+    if let Some(rule) = &told.rule {
+        line("rule", rule.clone());
+    }
+    if let Some(backing) = told.backing {
+        line("backing id", backing.to_string());
+    }
+    let (total, writable) = (told.opens.total, told.opens.writable);
+    line(
+        "open",
+        match total {
+            0 => "no".to_owned(),
+            1 => format!("once{}", if writable > 0 { ", for writing" } else { "" }),
+            _ => format!("{total} times, {writable} of them for writing"),
+        },
+    );
+    line("cache", cache(&told.cache));
+    line(
+        "kernel",
+        told.node
+            .as_ref()
+            .map_or_else(|| "does not know it".to_owned(), node),
+    );
+    let lower = &told.lower;
+    let mut beneath = match &lower.file_system {
+        Some(name) => name.clone(),
+        None => format!("file system {:#x}", lower.magic),
+    };
+    for (is_so, word) in [
+        (lower.memory, ", in memory"),
+        (lower.remote, ", of another machine or process"),
+        (lower.handles, ", by file handle"),
+        (!lower.handles, ", by name"),
+    ] {
+        beneath.push_str(if is_so { word } else { "" });
+    }
+    line("beneath", beneath);
+    line("mount", explained.mountpoint.clone());
+    text
+}
+
+fn kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "regular file",
+        FileKind::Directory => "directory",
+        FileKind::SymbolicLink => "symbolic link",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::CharacterDevice => "character device",
+        FileKind::BlockDevice => "block device",
+        FileKind::Unknown => "unknown",
+    }
+}
+
+fn data_path(path: DataPath) -> &'static str {
+    match path {
+        DataPath::Passthrough => "passthrough",
+        DataPath::Cached => "cached",
+        DataPath::Direct => "direct",
+        DataPath::Filtered => "filtered",
+        DataPath::None => "none",
+    }
+}
+
+fn cache(cache: &CacheState) -> String {
+    let mode = match cache.mode {
+        CacheWord::Never => "never",
+        CacheWord::Auto => "auto",
+        CacheWord::Always => "always",
+    };
+    format!(
+        "cache={mode}{}; names {} s, absent names {} s, attributes {} s; version of data {}",
+        if cache.writeback { ", writeback" } else { "" },
+        cache.entry_timeout_s,
+        cache.negative_timeout_s,
+        cache.attr_timeout_s,
+        if cache.data_version_remembered {
+            "remembered"
+        } else {
+            "not remembered"
+        },
+    )
+}
+
+fn node(node: &NodeState) -> String {
+    let descriptor = if node.descriptor_held {
+        "a descriptor held"
+    } else {
+        "no descriptor held"
+    };
+    if node.dormant {
+        return format!(
+            "has forgotten node {}, kept for export; {descriptor}",
+            node.id
+        );
+    }
+    let lookups = match node.lookups {
+        1 => "1 lookup".to_owned(),
+        count => format!("{count} lookups"),
+    };
+    format!("knows it as node {}, {lookups}; {descriptor}", node.id)
+}
+
+#[cfg(test)]
+mod tests;

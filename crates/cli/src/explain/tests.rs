@@ -1,0 +1,97 @@
+use super::*;
+use thrufs_hostdir::{LowerState, Opens};
+
+fn explained() -> Explained {
+    Explained {
+        path: "/mnt/file".into(),
+        mountpoint: "/mnt".into(),
+        explanation: Explanation {
+            kind: FileKind::Regular,
+            ino: 7,
+            data_path: DataPath::Cached,
+            reason: "a reason".into(),
+            rule: None,
+            backing: None,
+            opens: Opens {
+                total: 2,
+                writable: 1,
+            },
+            cache: CacheState {
+                mode: CacheWord::Auto,
+                writeback: false,
+                entry_timeout_s: 1.0,
+                attr_timeout_s: 1.5,
+                negative_timeout_s: 0.0,
+                data_version_remembered: true,
+            },
+            node: Some(NodeState {
+                id: 5,
+                lookups: 1,
+                descriptor_held: true,
+                dormant: false,
+            }),
+            lower: LowerState {
+                file_system: Some("ext4".into()),
+                magic: 0xef53,
+                handles: true,
+                remote: false,
+                memory: false,
+            },
+        },
+    }
+}
+
+#[test]
+fn lines_are_aligned() {
+    let text = as_text(Path::new("/mnt/file"), &explained());
+    assert_eq!(
+        text,
+        "/mnt/file\n\
+         \x20 what        regular file, inode 7\n\
+         \x20 data path   cached: a reason\n\
+         \x20 open        2 times, 1 of them for writing\n\
+         \x20 cache       cache=auto; names 1 s, absent names 0 s, attributes 1.5 s; version of data \
+         remembered\n\
+         \x20 kernel      knows it as node 5, 1 lookup; a descriptor held\n\
+         \x20 beneath     ext4, by file handle\n\
+         \x20 mount       /mnt\n"
+    );
+}
+
+#[test]
+fn what_is_there_sometimes_has_a_line_then() {
+    let mut explained = explained();
+    explained.explanation.rule = Some("photos".into());
+    explained.explanation.backing = Some(3);
+    explained.explanation.node = None;
+    explained.explanation.opens = Opens {
+        total: 1,
+        writable: 1,
+    };
+    let text = as_text(Path::new("x"), &explained);
+    for line in [
+        "  rule        photos\n",
+        "  backing id  3\n",
+        "  open        once, for writing\n",
+        "  kernel      does not know it\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn nothing_that_a_server_says_moves_the_cursor() {
+    let mut explained = explained();
+    explained.explanation.reason = "\x1b[2J\rgone".into();
+    let text = as_text(Path::new("a\nb"), &explained);
+    assert!(!text.contains(['\x1b', '\r']), "{text:?}");
+    assert!(text.starts_with("a\\nb\n"), "{text:?}");
+}
+
+#[test]
+fn json_is_one_flat_object() {
+    let value = serde_json::to_value(explained()).unwrap();
+    assert_eq!(value["path"], "/mnt/file");
+    assert_eq!(value["opens"]["total"], 2);
+    assert_eq!(value["backing"], Value::Null);
+}

@@ -1,0 +1,155 @@
+//! `thrufs policy check`: what a policy would say of files, and which of its rules says so.
+
+mod answer;
+mod place;
+
+use crate::error::CommandError;
+use crate::options;
+use place::Place;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use thrufs_hostdir::policy::{Caller, Policy};
+
+/// The user and the group that someone acts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// `thrufs policy check`, as it was given.
+#[derive(Debug)]
+pub(crate) struct CheckArguments {
+    pub(crate) file: PathBuf,
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) root: PathBuf,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) executable: Option<PathBuf>,
+}
+
+/// Prints what the policy says of each path, or of itself where there are none. Fails when one of
+/// them cannot be looked at.
+///
+/// # Errors
+///
+/// A policy that is none, a root that is none.
+pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, CommandError> {
+    let policy = Policy::load(&arguments.file)?;
+    if arguments.paths.is_empty() {
+        let count = policy.rules().len();
+        let rules = if count == 1 { "rule" } else { "rules" };
+        say(format!("{}: {count} {rules}, no fault\n", arguments.file.display()).as_bytes());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let root = std::fs::canonicalize(&arguments.root).map_err(|source| CommandError::Source {
+        path: arguments.root.clone(),
+        source,
+    })?;
+    if policy.uses().executables && arguments.executable.is_none() {
+        eprintln!(
+            "thrufs: rules match on the caller's program, which is taken for unknown: say it with --exe"
+        );
+    }
+    let mut code = ExitCode::SUCCESS;
+    for path in &arguments.paths {
+        match answer(&policy, arguments, &root, path) {
+            Ok(line) => say(&line),
+            Err(error) => {
+                eprintln!("thrufs: {error}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// A reader that has enough (`| head`) is no failure.
+fn say(line: &[u8]) {
+    let _ = std::io::stdout().write_all(line);
+}
+
+fn answer(
+    policy: &Policy,
+    arguments: &CheckArguments,
+    root: &Path,
+    path: &Path,
+) -> Result<Vec<u8>, CommandError> {
+    let place = Place::find(root, path)?;
+    let identity = arguments.identity.unwrap_or_else(Identity::of_this_process);
+    let executable = || {
+        let executable = arguments.executable.as_ref()?;
+        Some(executable.as_os_str().as_encoded_bytes().to_vec())
+    };
+    let caller = Caller {
+        uid: identity.uid,
+        gid: identity.gid,
+        executable: &executable,
+    };
+    let mut line = path.as_os_str().as_encoded_bytes().to_vec();
+    line.extend(answer::of(policy, &place, &caller)?.bytes());
+    line.push(b'\n');
+    Ok(line)
+}
+
+impl Identity {
+    /// `UID[:GID]`, each a number or a name; the group is that of the user unless it is given.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Identity, String> {
+        let (user, group) = match text.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (text, None),
+        };
+        let uid = options::parse_user(user)?;
+        let gid = match group {
+            Some(group) => options::parse_group(group)?,
+            None => group_of(uid)
+                .ok_or("this user has no group in /etc/passwd; give one after a colon")?,
+        };
+        Ok(Identity { uid, gid })
+    }
+
+    fn of_this_process() -> Identity {
+        Identity {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        }
+    }
+}
+
+/// The group that a user has in `/etc/passwd`.
+fn group_of(uid: u32) -> Option<u32> {
+    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
+    passwd.lines().find_map(|line| {
+        let mut numbers = line.split(':').skip(2).map(str::parse);
+        let (found, group) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        (found == uid).then_some(group)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities() {
+        let parsed = |text| Identity::parse(text).ok().map(|who| (who.uid, who.gid));
+        assert_eq!(parsed("0"), Some((0, 0)));
+        assert_eq!(parsed("root:7"), Some((0, 7)));
+        assert_eq!(parsed("4000000000:root"), Some((4_000_000_000, 0)));
+        for text in [
+            "",
+            ":",
+            "0:",
+            ":0",
+            "4000000000",
+            "nobody-of-that-name",
+            "0:0:0",
+        ] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+    }
+}

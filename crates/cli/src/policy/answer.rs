@@ -1,0 +1,104 @@
+//! A decision in words.
+
+use super::place::Place;
+use crate::error::CommandError;
+use rustix::fs::FileType;
+use thrufs_hostdir::policy::{
+    Access, Caller, ContentType, DataPath, Decision, Evidence, FilePath, HEAD_BYTES, OnError,
+    Policy, RuleId, Visibility,
+};
+
+/// What is said of a file after its path: `: read-only by rule 1 (line 3); cached by default`.
+///
+/// # Errors
+///
+/// A directory on the way to it that cannot be looked at.
+pub(super) fn of(
+    policy: &Policy,
+    place: &Place,
+    caller: &Caller<'_>,
+) -> Result<String, CommandError> {
+    let subject = place.subject();
+    let is_file = subject.file_type == FileType::RegularFile;
+    let content = if policy.uses().content && is_file {
+        format!(" ({})", content(subject.evidence))
+    } else {
+        String::new()
+    };
+    let words = Words(policy);
+    for (path, directory) in place.directories()? {
+        if let Visibility::Hidden(rule) = policy.visibility(&directory.subject(path)) {
+            let rule = words.rule(rule);
+            let path = path.display();
+            return Ok(format!("{content}: hidden, because {path} is, by {rule}"));
+        }
+    }
+    let said = words.decision(&policy.decide(&subject, caller), is_file);
+    Ok(format!("{content}: {}", said.join("; ")))
+}
+
+fn content(evidence: &dyn Evidence) -> &'static str {
+    let mut head = [0; HEAD_BYTES];
+    match evidence.head(&mut head) {
+        Some(length) => ContentType::of(&head[..length]).name(),
+        None => "content unreadable",
+    }
+}
+
+/// Words about what this policy decided.
+struct Words<'a>(&'a Policy);
+
+impl Words<'_> {
+    fn rule(&self, id: RuleId) -> String {
+        let rule = self.0.rule(id).expect("the policy gave it");
+        rule.to_string()
+    }
+
+    fn decision(&self, decision: &Decision, is_file: bool) -> Vec<String> {
+        if let Some(rule) = decision.hidden {
+            return vec![format!("hidden by {}", self.rule(rule))];
+        }
+        let mut said = Vec::new();
+        if let Some(rule) = decision.audit {
+            said.push(format!("audited by {}", self.rule(rule)));
+        }
+        if let Some(refusal) = decision.deny {
+            let rule = self.rule(refusal.rule);
+            said.push(format!("denied ({:?}) by {rule}", refusal.errno));
+            return said;
+        }
+        if let Err(refusal) = decision.check(Access::Change) {
+            let rule = self.rule(refusal.rule);
+            said.push(format!("read-only ({:?}) by {rule}", refusal.errno));
+        }
+        if is_file {
+            said.push(self.path(&decision.file));
+        } else if said.is_empty() {
+            said.push("allowed".to_owned());
+        }
+        said
+    }
+
+    fn path(&self, file: &FilePath) -> String {
+        let mut text = match file.data {
+            DataPath::Redact(redaction) => match redaction.on_error {
+                OnError::Deny(errno) => {
+                    format!("redact {} (or else {errno:?})", redaction.kinds)
+                }
+                OnError::Pass => format!("redact {} where it can be", redaction.kinds),
+            },
+            other => other.name().to_owned(),
+        };
+        match file.rule {
+            Some(rule) => text.push_str(&format!(" by {}", self.rule(rule))),
+            None => text.push_str(" by default"),
+        }
+        if let (Some(rule), false) = (file.could_redact, matches!(file.data, DataPath::Redact(_))) {
+            let rule = self.rule(rule);
+            text.push_str(&format!(
+                ", never passthrough: {rule} could come to redact it"
+            ));
+        }
+        text
+    }
+}

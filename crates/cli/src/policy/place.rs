@@ -1,0 +1,132 @@
+//! A file of the host, as a policy looks at it.
+
+use crate::error::CommandError;
+use rustix::fs::FileType;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use thrufs_hostdir::policy::{Attributes, Evidence, HEAD_BYTES, Subject};
+
+/// Where a file is below the served root, and what it is. Symbolic links on the way are followed,
+/// one that is the file itself is not.
+#[derive(Debug)]
+pub(super) struct Place {
+    root: PathBuf,
+    below: PathBuf,
+    found: Found,
+}
+
+/// What was found at some path.
+#[derive(Debug)]
+pub(super) struct Found {
+    path: PathBuf,
+    metadata: Metadata,
+}
+
+impl Place {
+    /// Looks at `path`, which is somewhere below `root`.
+    ///
+    /// # Errors
+    ///
+    /// When it is not, or cannot be looked at.
+    pub(super) fn find(root: &Path, path: &Path) -> Result<Place, CommandError> {
+        let real = real(path).map_err(|source| CommandError::Unlooked {
+            path: path.into(),
+            source,
+        })?;
+        let below = real
+            .strip_prefix(root)
+            .map_err(|_| CommandError::OutsideRoot {
+                path: path.into(),
+                root: root.into(),
+            })?;
+        Ok(Place {
+            root: root.into(),
+            below: below.into(),
+            found: Found::at(&real)?,
+        })
+    }
+
+    /// The file itself.
+    pub(super) fn subject(&self) -> Subject<'_> {
+        self.found.subject(&self.below)
+    }
+
+    /// Each directory on the way to it from the root, which is left out, by its path from there.
+    pub(super) fn directories(&self) -> Result<Vec<(&Path, Found)>, CommandError> {
+        let mut above: Vec<&Path> = self.below.ancestors().skip(1).collect();
+        above.retain(|directory| !directory.as_os_str().is_empty());
+        above.reverse();
+        let look = |directory| Ok((directory, Found::at(&self.root.join(directory))?));
+        above.into_iter().map(look).collect()
+    }
+}
+
+/// The path without symbolic links before its last component.
+fn real(path: &Path) -> io::Result<PathBuf> {
+    if path.symlink_metadata()?.is_symlink()
+        && let (Some(parent), Some(name)) = (path.parent(), path.file_name())
+    {
+        let parent = if parent.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            parent
+        };
+        return Ok(parent.canonicalize()?.join(name));
+    }
+    path.canonicalize()
+}
+
+impl Found {
+    fn at(path: &Path) -> Result<Found, CommandError> {
+        match path.symlink_metadata() {
+            Ok(metadata) => Ok(Found {
+                path: path.into(),
+                metadata,
+            }),
+            Err(source) => Err(CommandError::Unlooked {
+                path: path.into(),
+                source,
+            }),
+        }
+    }
+
+    /// It, by its path from the root.
+    pub(super) fn subject<'a>(&'a self, below: &'a Path) -> Subject<'a> {
+        Subject {
+            path: below.as_os_str().as_bytes(),
+            file_type: FileType::from_raw_mode(self.metadata.mode()),
+            evidence: self,
+        }
+    }
+
+    fn open(&self) -> io::Result<File> {
+        // Should it have become something else by now, that is not waited for.
+        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(&self.path)
+    }
+}
+
+impl Evidence for Found {
+    fn attributes(&self) -> Option<Attributes> {
+        Some(Attributes {
+            uid: self.metadata.uid(),
+            gid: self.metadata.gid(),
+            mode: self.metadata.mode(),
+            size: self.metadata.size(),
+        })
+    }
+
+    fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        let file = self.open().ok()?;
+        file.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
+        buffer[..head.len()].copy_from_slice(&head);
+        Some(head.len())
+    }
+}

@@ -1,0 +1,341 @@
+//! What an operator's rules say of a file.
+//!
+//! A policy is an ordered list of rules in TOML; `docs/policy.md` is their reference. It is read
+//! once ([`Policy::load`]), compiled, and then asked about one file by one name at a time. It does
+//! no input or output of its own when it is asked, keeps nothing of the answer, and can be asked by
+//! many threads at once; a reload puts another in its place.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `parse`, `draft`, `document` | from text to rules, each fault with its place |
+//! | `globs`, `ids`, `mode`, `size`, `content` | what rules match on |
+//! | `accounts` | the names of users and groups |
+//! | `rule` | one rule, compiled |
+//! | `subject` | what is asked about |
+//! | `evaluate` | the walk along the rules |
+//! | `decision` | what comes out |
+//!
+//! # How rules are walked
+//!
+//! In their order. `hide`, `deny` and the data paths (`passthrough`, `cached`, `direct`, `redact`)
+//! **end**: of those that match, the first counts. `audit` and `read-only` **mark** and the walk
+//! goes on, so that a file can be both, and have its data path from a later rule. Where no rule
+//! gives a data path it is the policy's default. A rule that stands behind one that ends is not
+//! asked: an exception stands before what it is an exception to, an `audit` before the `deny` that
+//! it is to tell of.
+//!
+//! # What is asked when
+//!
+//! * [`Policy::visibility`] at each lookup and for each entry of a listing. The kernel keeps names
+//!   for all callers, and listings do not look into files; so a `hide` rule matches on neither, and
+//!   rules that do are passed over here: they never keep a later `hide` from hiding. Ask only when
+//!   [`Uses::hide`].
+//! * [`Policy::decide`] at each open and creation (before the file is made, of the file as it will
+//!   be), and before every change by name; [`Decision::check`] turns the answer into an error
+//!   number. Size, owner, mode and content are those of this moment. They may change while the file
+//!   is open, and what was granted stays granted.
+//! * [`Policy::file_path`] wherever the data path of an inode is wanted without a caller: it does
+//!   not depend on one.
+//!
+//! # One path for everybody, and for good
+//!
+//! All opens of an inode share one data path. So rules that match on callers may deny, audit or
+//! make read-only, and nothing else; and a file that any rule could redact, for whatever size,
+//! owner, mode or content it may come to have under its name, is never passed through
+//! ([`FilePath::could_redact`]): an empty file that becomes a photograph is redacted at its next
+//! open, and nobody holds a way around the server by then.
+//!
+//! # What cannot be found out
+//!
+//! An attribute, the first bytes or the caller's program may be out of reach. Rules that take
+//! something away (`hide`, `deny`, `read-only`, `audit`, `redact`) match then, others do not.
+
+mod accounts;
+mod content;
+mod decision;
+mod document;
+mod draft;
+mod error;
+mod evaluate;
+mod globs;
+mod ids;
+mod mode;
+mod nearest;
+mod parse;
+mod rule;
+mod size;
+mod subject;
+#[cfg(test)]
+mod tests;
+
+pub use accounts::{ACCOUNTS_BYTES_MAX, Accounts};
+pub use content::{ContentType, HEAD_BYTES};
+pub use decision::{
+    Access, DataPath, Decision, FilePath, OnError, Redaction, RedactionKinds, Refusal, RuleId,
+    Visibility,
+};
+pub use error::{PolicyError, PolicyFileError};
+pub use globs::{GLOB_BRACES_MAX, GLOB_BYTES_MAX, GLOBS_MAX};
+pub use rule::Action;
+/// What kind of file: a type of `rustix`, which is thus part of this interface.
+pub use rustix::fs::FileType;
+pub use subject::{Attributes, Caller, Evidence, Subject};
+
+use error::Fault;
+use globs::{GlobList, GlobTable, GlobTableBuilder};
+use rule::Rule;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The longest policy, in bytes.
+pub const POLICY_BYTES_MAX: usize = 1 << 20;
+/// Most rules of one policy.
+pub const RULES_MAX: usize = 4096;
+
+/// A policy, compiled.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    rules: Vec<Rule>,
+    default: DataPath,
+    audit_log: Option<PathBuf>,
+    uses: Uses,
+    /// The patterns of the paths of all rules.
+    globs: GlobTable,
+    /// Those of callers' programs.
+    executables: GlobTable,
+    /// The rules that decide whether a name is there, with their patterns among `name_globs`.
+    names: Vec<(RuleId, Option<GlobList>)>,
+    name_globs: GlobTable,
+    last_redaction: Option<RuleId>,
+}
+
+/// What a policy makes use of. What it does not use need not be collected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// Paths. Without, [`Subject::path`] may be anything but empty.
+    pub paths: bool,
+    /// Names may be hidden: [`Policy::visibility`] can answer other than `Visible`.
+    pub hide: bool,
+    /// Whether a name is hidden may depend on attributes.
+    pub hide_by_attributes: bool,
+    /// Owner, group, mode or size.
+    pub attributes: bool,
+    /// First bytes.
+    pub content: bool,
+    /// The caller's ids or program. Ids must not be mapped then.
+    pub callers: bool,
+    /// The caller's program.
+    pub executables: bool,
+    /// Something may be denied.
+    pub deny: bool,
+    /// Something may be read-only.
+    pub read_only: bool,
+    /// Something may be audited.
+    pub audit: bool,
+    /// Something may be redacted.
+    pub redact: bool,
+}
+
+/// What there is to be told of a rule: ``rule 3 `photos` (line 12)``.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleInfo<'a> {
+    /// Its place, from 1.
+    pub number: usize,
+    /// Its name, if it has one.
+    pub name: Option<&'a str>,
+    /// The line of the file in which it begins.
+    pub line: usize,
+    /// What it does.
+    pub action: Action,
+}
+
+impl fmt::Display for RuleInfo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {}", self.number)?;
+        if let Some(name) = self.name {
+            write!(f, " `{name}`")?;
+        }
+        write!(f, " (line {})", self.line)
+    }
+}
+
+impl Policy {
+    /// Reads a policy's file, and with it the names of this machine's users and groups.
+    ///
+    /// # Errors
+    ///
+    /// Files that cannot be read, and what is wrong with the policy; rules that audit without an
+    /// `audit-log` among that.
+    pub fn load(path: &Path) -> Result<Policy, PolicyFileError> {
+        let unreadable = |source| PolicyFileError::Unreadable {
+            path: path.into(),
+            source,
+        };
+        let file = File::open(path).map_err(unreadable)?;
+        let mut text = Vec::new();
+        // One byte more than allowed tells that it is too long.
+        file.take(POLICY_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut text)
+            .map_err(unreadable)?;
+        let policy = Policy::parse(&text, &Accounts::read()?).and_then(Policy::with_audit_log);
+        policy.map_err(|error| PolicyFileError::Bad {
+            path: path.into(),
+            error,
+        })
+    }
+
+    /// Refuses a policy that audits and does not say where to.
+    fn with_audit_log(self) -> Result<Policy, PolicyError> {
+        let audits = |rule: &Rule| (rule.action == Action::Audit).then_some(rule.line);
+        match (self.rules.iter().find_map(audits), &self.audit_log) {
+            (Some(line), None) => Err(PolicyError {
+                line,
+                column: 1,
+                message: "`audit` needs a file: say audit-log = \"/…\" above the rules".to_owned(),
+            }),
+            _ => Ok(self),
+        }
+    }
+
+    /// Compiles a policy from its text.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong with it, and where. Longer texts than [`POLICY_BYTES_MAX`],
+    /// more rules than [`RULES_MAX`] and more or larger patterns than [`GLOBS_MAX`],
+    /// [`GLOB_BYTES_MAX`] and [`GLOB_BRACES_MAX`] are wrong.
+    pub fn parse(text: &[u8], accounts: &Accounts) -> Result<Policy, PolicyError> {
+        if text.len() > POLICY_BYTES_MAX {
+            let message = format!("a policy has at most {POLICY_BYTES_MAX} bytes");
+            return Err(PolicyError::at("", 0, message));
+        }
+        let text = match std::str::from_utf8(text) {
+            Ok(text) => text,
+            Err(error) => {
+                let valid = String::from_utf8_lossy(&text[..error.valid_up_to()]);
+                let message = "this is no UTF-8: TOML is".to_owned();
+                return Err(PolicyError::at(&valid, valid.len(), message));
+            }
+        };
+        let compiled = parse::document(text, accounts).and_then(|document| {
+            let newlines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+            let line = |offset| newlines.partition_point(|&newline| newline < offset) + 1;
+            Policy::compile(document, line)
+        });
+        compiled.map_err(|fault| PolicyError::at(text, fault.offset, fault.message))
+    }
+
+    fn compile(document: parse::Document, line: impl Fn(usize) -> usize) -> Result<Policy, Fault> {
+        let hides = |draft: &draft::Draft| draft.action == Action::Hide;
+        let decide_names = document
+            .rules
+            .iter()
+            .rposition(hides)
+            .map_or(0, |last| last + 1);
+        let [mut globs, mut executables, mut name_globs] =
+            [(); 3].map(|()| GlobTableBuilder::default());
+        let (mut rules, mut names) = (Vec::new(), Vec::new());
+        for draft in document.rules {
+            let id = RuleId(u16::try_from(rules.len()).expect("there are at most RULES_MAX"));
+            let mut matchers = draft.matchers;
+            matchers.globs = draft.paths.as_ref().map(|paths| globs.add(paths));
+            matchers.caller_exe = draft.executables.map(|paths| executables.add(&paths));
+            let is_of_names = matchers.content.is_none() && !matchers.ask_callers();
+            if rules.len() < decide_names && draft.action.ends() && is_of_names {
+                names.push((id, draft.paths.map(|paths| name_globs.add(&paths))));
+            }
+            rules.push(Rule {
+                name: draft.name,
+                line: line(draft.offset),
+                action: draft.action,
+                matchers,
+            });
+        }
+        let redacts = |(index, rule): (usize, &Rule)| {
+            let id = RuleId(index as u16);
+            rule.action.redacts().then_some(id)
+        };
+        Ok(Policy {
+            default: document.default,
+            audit_log: document.audit_log,
+            uses: Uses::of(&rules, &names),
+            last_redaction: rules.iter().enumerate().filter_map(redacts).next_back(),
+            globs: globs.build()?,
+            executables: executables.build()?,
+            name_globs: name_globs.build()?,
+            rules,
+            names,
+        })
+    }
+
+    /// What it makes use of.
+    pub fn uses(&self) -> Uses {
+        self.uses
+    }
+
+    /// How the data comes of files that no rule gives a path.
+    pub fn default_path(&self) -> DataPath {
+        self.default
+    }
+
+    /// Where audited opens are told; there is a place when there are rules that audit.
+    pub fn audit_log(&self) -> Option<&Path> {
+        self.audit_log.as_deref()
+    }
+
+    /// A rule that this policy answered with. Of another policy's rule it is the one in the same
+    /// place, if there is one.
+    pub fn rule(&self, id: RuleId) -> Option<RuleInfo<'_>> {
+        let rule = self.rules.get(usize::from(id.0))?;
+        Some(rule.info(id))
+    }
+
+    /// All rules in their order.
+    pub fn rules(&self) -> impl ExactSizeIterator<Item = RuleInfo<'_>> {
+        let numbered = self.rules.iter().enumerate();
+        numbered.map(|(index, rule)| rule.info(RuleId(index as u16)))
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (RuleId, &Rule)> {
+        let numbered = self.rules.iter().enumerate();
+        numbered.map(|(index, rule)| (RuleId(index as u16), rule))
+    }
+}
+
+impl Rule {
+    fn info(&self, id: RuleId) -> RuleInfo<'_> {
+        RuleInfo {
+            number: id.number(),
+            name: self.name.as_deref(),
+            line: self.line,
+            action: self.action,
+        }
+    }
+}
+
+impl Uses {
+    fn of(rules: &[Rule], names: &[(RuleId, Option<GlobList>)]) -> Uses {
+        let mut uses = Uses::default();
+        for rule in rules {
+            let matchers = &rule.matchers;
+            uses.paths |= matchers.globs.is_some();
+            uses.attributes |= matchers.ask_attributes();
+            uses.content |= matchers.content.is_some();
+            uses.callers |= matchers.ask_callers();
+            uses.executables |= matchers.caller_exe.is_some();
+            match rule.action {
+                Action::Hide => uses.hide = true,
+                Action::Deny(_) => uses.deny = true,
+                Action::ReadOnly => uses.read_only = true,
+                Action::Audit => uses.audit = true,
+                Action::Data(DataPath::Redact(_)) => uses.redact = true,
+                Action::Data(_) => {}
+            }
+        }
+        let asks = |(id, _): &(RuleId, _)| rules[usize::from(id.0)].matchers.ask_attributes();
+        uses.hide_by_attributes = names.iter().any(asks);
+        uses
+    }
+}

@@ -1,0 +1,412 @@
+//! One rule as it is written.
+
+use super::decision::{FILE_TYPES, OnError, Redaction, RedactionKinds};
+use super::document::{Entry, entries};
+use super::error::{Fault, Problem};
+use super::globs::Patterns;
+use super::ids::{IdKind, IdSet};
+use super::mode::ModeBits;
+use super::rule::{Action, Matchers, TypeSet};
+use super::{Accounts, DataPath, nearest, size};
+use rustix::fs::FileType;
+use thrufs::Errno;
+use toml::de::DeTable;
+
+pub(super) const RULE_KEYS: &[&str] = &[
+    "name",
+    "path",
+    "ignore-case",
+    "type",
+    "owner",
+    "group",
+    "mode",
+    "size",
+    "content",
+    "caller-uid",
+    "caller-gid",
+    "caller-exe",
+    "action",
+    "errno",
+    "redact",
+    "on-error",
+];
+
+/// The errors that open(2) may sensibly give. Not among them are those that a kernel takes for
+/// something else: ENOSYS (never ask again), EINTR and EAGAIN (ask again), ESTALE (look it up
+/// again).
+pub(super) const ERRNOS: &[(&str, Errno)] = &[
+    ("EACCES", Errno::EACCES),
+    ("EPERM", Errno::EPERM),
+    ("ENOENT", Errno::ENOENT),
+    ("EROFS", Errno::EROFS),
+    ("EIO", Errno::EIO),
+    ("EBUSY", Errno::EBUSY),
+    ("ENXIO", Errno::ENXIO),
+    ("ENODEV", Errno::ENODEV),
+    ("ENODATA", Errno::ENODATA),
+    ("EINVAL", Errno::EINVAL),
+    ("ELOOP", Errno::ELOOP),
+    ("ETXTBSY", Errno::ETXTBSY),
+    ("EFBIG", Errno::EFBIG),
+    ("EOVERFLOW", Errno::EOVERFLOW),
+    ("ENOSPC", Errno::ENOSPC),
+    ("EDQUOT", Errno::EDQUOT),
+    ("ENOMEM", Errno::ENOMEM),
+    ("EMFILE", Errno::EMFILE),
+    ("ENFILE", Errno::ENFILE),
+    ("EOPNOTSUPP", Errno::EOPNOTSUPP),
+    ("ETIMEDOUT", Errno::ETIMEDOUT),
+];
+
+/// A rule whose patterns are its own yet.
+#[derive(Debug)]
+pub(super) struct Draft {
+    /// Where it begins.
+    pub(super) offset: usize,
+    pub(super) name: Option<Box<str>>,
+    pub(super) action: Action,
+    pub(super) matchers: Matchers,
+    pub(super) paths: Option<Patterns>,
+    pub(super) executables: Option<Patterns>,
+}
+
+/// What has been read of one rule.
+struct RuleReader<'d> {
+    accounts: &'d Accounts,
+    offset: usize,
+    name: Option<Box<str>>,
+    action: Option<Entry<'d>>,
+    path: Option<Entry<'d>>,
+    ignore_case: Option<Entry<'d>>,
+    errno: Option<(Entry<'d>, Errno)>,
+    kinds: Option<RedactionKinds>,
+    /// The first key that only a redaction has.
+    redaction_key: Option<Entry<'d>>,
+    on_error: Option<Entry<'d>>,
+    /// The keys that are not for every action.
+    content: Option<Entry<'d>>,
+    caller: Option<Entry<'d>>,
+    types: Option<Entry<'d>>,
+    matchers: Matchers,
+    executables: Option<Patterns>,
+}
+
+impl Draft {
+    /// Reads a rule that begins at this byte of the text.
+    pub(super) fn read(
+        offset: usize,
+        table: &DeTable<'_>,
+        accounts: &Accounts,
+    ) -> Result<Draft, Fault> {
+        let mut reader = RuleReader {
+            accounts,
+            offset,
+            name: None,
+            action: None,
+            path: None,
+            ignore_case: None,
+            errno: None,
+            kinds: None,
+            redaction_key: None,
+            on_error: None,
+            content: None,
+            caller: None,
+            types: None,
+            matchers: Matchers::default(),
+            executables: None,
+        };
+        for entry in entries(table) {
+            reader.take(entry)?;
+        }
+        reader.finish()
+    }
+}
+
+impl<'d> RuleReader<'d> {
+    fn take(&mut self, entry: Entry<'d>) -> Result<(), Fault> {
+        match entry.key {
+            "name" => self.name = Some(name(&entry)?),
+            "action" => self.action = Some(entry),
+            "path" => self.path = Some(entry),
+            "ignore-case" => self.ignore_case = Some(entry),
+            "type" => {
+                self.matchers.types = Some(types(&entry)?);
+                self.types = Some(entry);
+            }
+            "owner" => self.matchers.owner = Some(self.ids(&entry, IdKind::User)?),
+            "group" => self.matchers.group = Some(self.ids(&entry, IdKind::Group)?),
+            "mode" => {
+                let modes = each(&entry, ModeBits::parse)?;
+                self.matchers.mode = Some(modes);
+            }
+            "size" => {
+                let range = size::parse(entry.text()?).map_err(|problem| entry.fault(problem))?;
+                self.matchers.size = Some(range);
+            }
+            "content" => {
+                let set = self.matchers.content.insert(Default::default());
+                each(&entry, |item| set.add(item))?;
+                self.content = Some(entry);
+            }
+            "caller-uid" => {
+                self.matchers.caller_uid = Some(self.ids(&entry, IdKind::User)?);
+                self.caller.get_or_insert(entry);
+            }
+            "caller-gid" => {
+                self.matchers.caller_gid = Some(self.ids(&entry, IdKind::Group)?);
+                self.caller.get_or_insert(entry);
+            }
+            "caller-exe" => {
+                self.executables = Some(executables(&entry)?);
+                self.caller.get_or_insert(entry);
+            }
+            "errno" => self.errno = Some((entry, errno(&entry)?)),
+            "redact" => {
+                self.kinds = Some(kinds(&entry)?);
+                self.redaction_key.get_or_insert(entry);
+            }
+            "on-error" => {
+                self.on_error = Some(entry);
+                self.redaction_key.get_or_insert(entry);
+            }
+            _ => return Err(entry.unknown(RULE_KEYS)),
+        }
+        Ok(())
+    }
+
+    fn ids(&self, entry: &Entry<'_>, kind: IdKind) -> Result<IdSet, Fault> {
+        let mut set = IdSet::default();
+        each(entry, |item| set.add(item, kind, self.accounts))?;
+        set.settle();
+        Ok(set)
+    }
+
+    fn finish(self) -> Result<Draft, Fault> {
+        let paths = self.paths()?;
+        let action = self.action()?;
+        self.check_pairing(action)?;
+        let is_of_caller_or_file = self.caller.is_some()
+            || self.content.is_some()
+            || self.matchers.types.is_some()
+            || self.matchers.ask_attributes();
+        if paths.is_none() && !is_of_caller_or_file {
+            let message = "this rule matches everything: say so with path = \"**\"";
+            return Err(Fault::new(self.offset, message));
+        }
+        Ok(Draft {
+            offset: self.offset,
+            name: self.name,
+            action,
+            matchers: self.matchers,
+            paths,
+            executables: self.executables,
+        })
+    }
+
+    fn paths(&self) -> Result<Option<Patterns>, Fault> {
+        let ignore_case = self.ignore_case.map(|entry| entry.boolean()).transpose()?;
+        match (self.path, self.ignore_case) {
+            (None, Some(entry)) => {
+                let message = "`ignore-case` is about `path`, which this rule has not";
+                Err(Fault::new(entry.offset, message))
+            }
+            (None, None) => Ok(None),
+            (Some(path), _) => {
+                let mut patterns = Patterns::default();
+                each(&path, |item| patterns.add(item, ignore_case == Some(true)))?;
+                Ok(Some(patterns))
+            }
+        }
+    }
+
+    fn action(&self) -> Result<Action, Fault> {
+        let Some(entry) = self.action else {
+            let message = format!(
+                "this rule does nothing: give it an action, one of {}",
+                Action::NAMES.join(", ")
+            );
+            return Err(Fault::new(self.offset, message));
+        };
+        let word = entry.text()?;
+        let errno = self.errno.map_or(Errno::EACCES, |(_, errno)| errno);
+        if let Some(path) = DataPath::named(word) {
+            return Ok(Action::Data(path));
+        }
+        Ok(match word {
+            "read-only" => Action::ReadOnly,
+            "hide" => Action::Hide,
+            "deny" => Action::Deny(errno),
+            "audit" => Action::Audit,
+            "redact" => {
+                let what = "say what to redact: redact = [\"gps\"]";
+                let kinds = self.kinds.ok_or_else(|| entry.fault(what))?;
+                let on_error = self.on_error(errno)?;
+                Action::Data(DataPath::Redact(Redaction { kinds, on_error }))
+            }
+            _ => {
+                let all = format!("there are {}", Action::NAMES.join(", "));
+                let message = nearest::unknown("action", word, Action::NAMES, &all);
+                return Err(entry.fault(message));
+            }
+        })
+    }
+
+    fn on_error(&self, errno: Errno) -> Result<OnError, Fault> {
+        let Some(entry) = self.on_error else {
+            return Ok(OnError::Deny(errno));
+        };
+        match (entry.text()?, self.errno) {
+            ("deny", _) => Ok(OnError::Deny(errno)),
+            ("pass", None) => Ok(OnError::Pass),
+            ("pass", Some((errno, _))) => {
+                let message = "with on-error = \"pass\" nothing is denied: drop `errno`";
+                Err(Fault::new(errno.offset, message))
+            }
+            _ => Err(entry.fault("`on-error` is deny (the default) or pass")),
+        }
+    }
+
+    /// Refuses what makes no sense with this action, or could not be kept.
+    fn check_pairing(&self, action: Action) -> Result<(), Fault> {
+        let name = action.name();
+        if let (Some(caller), Action::Data(_) | Action::Hide) = (self.caller, action) {
+            let why = "names and data are kept for all callers alike";
+            let message = format!(
+                "`{}` does not go with {name}: {why}; match on callers with deny, read-only or audit",
+                caller.key
+            );
+            return Err(Fault::new(caller.offset, message));
+        }
+        if let (Some(content), Action::Hide) = (self.content, action) {
+            let message = "`content` does not go with hide: names are listed without looking into the files; use deny";
+            return Err(Fault::new(content.offset, message));
+        }
+        if let Some((errno, _)) = self.errno
+            && !matches!(action, Action::Deny(_))
+            && !action.redacts()
+        {
+            let message = format!("`errno` is the error of deny, and {name} gives none");
+            return Err(Fault::new(errno.offset, message));
+        }
+        if let Some(entry) = self.redaction_key
+            && !action.redacts()
+        {
+            let message = format!("`{}` goes with action = \"redact\", not {name}", entry.key);
+            return Err(Fault::new(entry.offset, message));
+        }
+        self.check_types(action)
+    }
+
+    fn check_types(&self, action: Action) -> Result<(), Fault> {
+        let (Some(entry), Some(types)) = (self.types, self.matchers.types) else {
+            return Ok(());
+        };
+        let has_files = types.contains(FileType::RegularFile);
+        let of_files = if self.content.is_some() {
+            "`content`"
+        } else if self.matchers.size.is_some() {
+            "`size`"
+        } else if action.redacts() {
+            "redact"
+        } else {
+            return Ok(());
+        };
+        if has_files {
+            return Ok(());
+        }
+        Err(entry.fault(format!(
+            "{of_files} is of regular files, which these types leave out"
+        )))
+    }
+}
+
+/// Does something with each of one value or of a list.
+fn each<T>(
+    entry: &Entry<'_>,
+    mut read: impl FnMut(&str) -> Result<T, Problem>,
+) -> Result<Vec<T>, Fault> {
+    let items = entry.texts()?.into_iter();
+    items
+        .map(|(offset, item)| read(item).map_err(|problem| Fault::new(offset, problem)))
+        .collect()
+}
+
+/// The longest name of a rule, in characters.
+const NAME_CHARACTERS_MAX: usize = 64;
+
+fn name(entry: &Entry<'_>) -> Result<Box<str>, Fault> {
+    let name = entry.text()?;
+    let is_fit = !name.is_empty()
+        && name.chars().count() <= NAME_CHARACTERS_MAX
+        && !name.chars().any(char::is_control);
+    if is_fit {
+        Ok(name.into())
+    } else {
+        Err(entry.fault(format!(
+            "a name has 1 to {NAME_CHARACTERS_MAX} characters in one line, for it goes to the log"
+        )))
+    }
+}
+
+fn types(entry: &Entry<'_>) -> Result<TypeSet, Fault> {
+    let mut set = TypeSet::default();
+    each(entry, |item| {
+        let (side, word) = match item.strip_prefix('!') {
+            Some(word) => (&mut set.unwanted, word),
+            None => (&mut set.wanted, item),
+        };
+        let names = || FILE_TYPES.iter().map(|(name, _)| *name);
+        match FILE_TYPES.iter().find(|(name, _)| *name == word) {
+            Some((_, file_type)) => *side |= TypeSet::bit(*file_type),
+            None => {
+                let all = names().collect::<Vec<_>>().join(", ");
+                return Err(nearest::unknown(
+                    "type",
+                    word,
+                    names(),
+                    &format!("there are {all}"),
+                ));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(set)
+}
+
+fn executables(entry: &Entry<'_>) -> Result<Patterns, Fault> {
+    let mut patterns = Patterns::default();
+    each(entry, |item| {
+        let path = item.strip_prefix('!').unwrap_or(item);
+        if !path.starts_with('/') && !path.starts_with("**") {
+            return Err(format!(
+                "a program's path is absolute: say `/usr/bin/{path}` or `**/{path}`"
+            ));
+        }
+        patterns.add(item, false)
+    })?;
+    Ok(patterns)
+}
+
+fn errno(entry: &Entry<'_>) -> Result<Errno, Fault> {
+    let word = entry.text()?;
+    if let Some((_, errno)) = ERRNOS.iter().find(|(name, _)| *name == word) {
+        return Ok(*errno);
+    }
+    let names = || ERRNOS.iter().map(|(name, _)| *name);
+    let all = names().collect::<Vec<_>>().join(", ");
+    let all = format!("an open can fail with {all}");
+    Err(entry.fault(nearest::unknown("error", word, names(), &all)))
+}
+
+fn kinds(entry: &Entry<'_>) -> Result<RedactionKinds, Fault> {
+    let found = each(entry, |item| {
+        let known = RedactionKinds::NAMES;
+        let kind = known.iter().find(|(_, name)| *name == item);
+        kind.map(|(kind, _)| *kind).ok_or_else(|| {
+            let names = known.iter().map(|(_, name)| *name);
+            nearest::unknown("redaction", item, names, "there is gps")
+        })
+    })?;
+    let found = found.into_iter().reduce(RedactionKinds::union);
+    Ok(found.expect("an empty list is refused"))
+}

@@ -1,0 +1,94 @@
+//! What is wrong with a policy, and where.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A policy that cannot be had, with the place in its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+impl PolicyError {
+    /// The error at this byte of the text.
+    pub(super) fn at(text: &str, offset: usize, message: String) -> PolicyError {
+        let before = &text.as_bytes()[..offset.min(text.len())];
+        let line_start = before.iter().rposition(|&byte| byte == b'\n');
+        let last_line = &before[line_start.map_or(0, |newline| newline + 1)..];
+        PolicyError {
+            line: before.iter().filter(|&&byte| byte == b'\n').count() + 1,
+            column: String::from_utf8_lossy(last_line).chars().count() + 1,
+            message,
+        }
+    }
+
+    /// The error as it is told of a file: `FILE:LINE:COLUMN: message`.
+    pub fn in_file<'a>(&'a self, path: &'a Path) -> impl fmt::Display + use<'a> {
+        InFile { path, error: self }
+    }
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+struct InFile<'a> {
+    path: &'a Path,
+    error: &'a PolicyError,
+}
+
+impl fmt::Display for InFile<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path.display(), self.error)
+    }
+}
+
+/// A file that gives no policy.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyFileError {
+    /// It cannot be read.
+    #[error("cannot read the policy {path}: {source}", path = .path.display())]
+    Unreadable {
+        /// The policy's file, or that of the accounts which it needs.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It says something that is no policy.
+    #[error("{}", .error.in_file(.path))]
+    Bad {
+        /// The policy's file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        error: PolicyError,
+    },
+}
+
+/// What is wrong with a piece of the text, which begins at this byte of it.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) offset: usize,
+    pub(super) message: String,
+}
+
+impl Fault {
+    pub(super) fn new(offset: usize, message: impl Into<String>) -> Fault {
+        Fault {
+            offset,
+            message: message.into(),
+        }
+    }
+}
+
+/// What is wrong with a value by itself.
+pub(super) type Problem = String;

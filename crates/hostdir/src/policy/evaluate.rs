@@ -1,0 +1,258 @@
+//! Asking the rules.
+
+use super::content::{ContentType, HEAD_BYTES};
+use super::decision::{Decision, FilePath, Refusal, RuleId, Visibility};
+use super::globs::{GlobMatches, GlobTable};
+use super::rule::{Action, Rule};
+use super::subject::{Attributes, Caller, Subject};
+use super::{DataPath, Policy};
+use rustix::fs::FileType;
+use std::cell::OnceCell;
+
+/// What has been found out for one question. The outer `None` is what nobody asked yet, the inner
+/// one what could not be found out.
+struct Findings<'a> {
+    subject: &'a Subject<'a>,
+    attributes: OnceCell<Option<Attributes>>,
+    content: OnceCell<Option<ContentType>>,
+    executable: OnceCell<Option<Vec<u8>>>,
+}
+
+impl<'a> Findings<'a> {
+    fn of(subject: &'a Subject<'a>) -> Findings<'a> {
+        Findings {
+            subject,
+            attributes: OnceCell::new(),
+            content: OnceCell::new(),
+            executable: OnceCell::new(),
+        }
+    }
+
+    fn attributes(&self) -> Option<Attributes> {
+        let evidence = self.subject.evidence;
+        *self.attributes.get_or_init(|| evidence.attributes())
+    }
+
+    fn content(&self) -> Option<ContentType> {
+        *self.content.get_or_init(|| {
+            let mut head = [0; HEAD_BYTES];
+            let length = self.subject.evidence.head(&mut head)?;
+            Some(ContentType::of(&head[..length.min(HEAD_BYTES)]))
+        })
+    }
+
+    fn executable(&self, caller: &Caller<'_>) -> Option<&[u8]> {
+        let executable = self.executable.get_or_init(|| (caller.executable)());
+        executable.as_deref()
+    }
+
+    /// Whether this rule matches in what can change while the file has its name.
+    fn match_changing(&self, rule: &Rule) -> bool {
+        let matchers = &rule.matchers;
+        if matchers.ask_attributes() {
+            let matched = self.attributes().map(|a| matchers.match_attributes(a));
+            if !matched.unwrap_or(rule.when_unknown()) {
+                return false;
+            }
+        }
+        match matchers.content {
+            Some(set) => self
+                .content()
+                .map_or(rule.when_unknown(), |content| set.contains(content)),
+            None => true,
+        }
+    }
+
+    fn match_caller(&self, rule: &Rule, caller: &Caller<'_>, executables: &GlobTable) -> bool {
+        let matchers = &rule.matchers;
+        if !matchers.match_ids(caller.uid, caller.gid) {
+            return false;
+        }
+        let Some(list) = &matchers.caller_exe else {
+            return true;
+        };
+        let path = self.executable(caller);
+        path.map_or(rule.when_unknown(), |path| {
+            executables.with_matches(path, |matched| matched.contains(list))
+        })
+    }
+}
+
+/// Whether a rule matches in what lasts as long as the file has its name.
+fn match_lasting(rule: &Rule, paths: &GlobMatches<'_>, file_type: FileType) -> bool {
+    let is_named = |globs| paths.contains(globs);
+    rule.matchers.globs.as_ref().is_none_or(is_named) && rule.matchers.match_type(file_type)
+}
+
+impl Policy {
+    /// Whether the name is there: to be asked at lookups and for each entry of a listing, when
+    /// [`Uses::hide`](super::Uses::hide).
+    ///
+    /// It is the same for all callers, because the kernel keeps names for all of them. What lies
+    /// beneath a hidden directory is not found through it; of such a name, ask for each directory
+    /// on the way. The root is never hidden.
+    pub fn visibility(&self, subject: &Subject<'_>) -> Visibility {
+        self.visibility_of(&Findings::of(subject))
+    }
+
+    fn visibility_of(&self, findings: &Findings<'_>) -> Visibility {
+        let subject = findings.subject;
+        if self.names.is_empty() || subject.path.is_empty() {
+            return Visibility::Visible;
+        }
+        self.name_globs.with_matches(subject.path, |paths| {
+            for (id, globs) in &self.names {
+                let rule = &self.rules[usize::from(id.0)];
+                let is_named = globs.as_ref().is_none_or(|globs| paths.contains(globs));
+                if is_named
+                    && rule.matchers.match_type(subject.file_type)
+                    && findings.match_changing(rule)
+                {
+                    return match rule.action {
+                        Action::Hide => Visibility::Hidden(*id),
+                        _ => Visibility::Visible,
+                    };
+                }
+            }
+            Visibility::Visible
+        })
+    }
+
+    /// What one caller may do with a file by one of its names, and how its data comes: to be asked
+    /// at each open, and before each change. A file of several names gets what
+    /// [`Decision::stricter`] makes of the decisions for all that are known.
+    pub fn decide(&self, subject: &Subject<'_>, caller: &Caller<'_>) -> Decision {
+        self.walk(subject, Some(caller))
+    }
+
+    /// How the data of a file comes to everybody: what [`Policy::decide`] says of it for any
+    /// caller.
+    #[must_use]
+    pub fn file_path(&self, subject: &Subject<'_>) -> FilePath {
+        self.walk(subject, None).file
+    }
+
+    fn walk(&self, subject: &Subject<'_>, caller: Option<&Caller<'_>>) -> Decision {
+        let mut decision = Decision {
+            hidden: None,
+            deny: None,
+            read_only: None,
+            audit: None,
+            file: FilePath::new(self.default, None),
+        };
+        if self.rules.is_empty() {
+            return decision.of_type(subject.file_type);
+        }
+        let findings = Findings::of(subject);
+        if let Visibility::Hidden(rule) = self.visibility_of(&findings) {
+            decision.hidden = Some(rule);
+            decision.file.data = DataPath::Passthrough;
+        }
+        self.globs.with_matches(subject.path, |paths| {
+            let mut walk = Walk {
+                policy: self,
+                findings: &findings,
+                caller,
+                decision,
+                access_ended: decision.hidden.is_some(),
+                path_ended: decision.hidden.is_some(),
+                could_redact: None,
+            };
+            walk.all(paths);
+            let mut decision = walk.decision;
+            decision.file = decision.file.redactable_by(walk.could_redact);
+            decision.of_type(subject.file_type)
+        })
+    }
+}
+
+impl Decision {
+    /// Only regular files have data that comes some way.
+    fn of_type(mut self, file_type: FileType) -> Decision {
+        if file_type != FileType::RegularFile {
+            self.file = FilePath::new(DataPath::Passthrough, None);
+        }
+        self
+    }
+}
+
+/// One walk along the rules. Access and path end separately: a rule on callers may end what this
+/// one may do, but the path is that of all callers.
+struct Walk<'a> {
+    policy: &'a Policy,
+    findings: &'a Findings<'a>,
+    caller: Option<&'a Caller<'a>>,
+    decision: Decision,
+    access_ended: bool,
+    path_ended: bool,
+    could_redact: Option<RuleId>,
+}
+
+impl Walk<'_> {
+    fn all(&mut self, paths: &GlobMatches<'_>) {
+        let Subject {
+            path, file_type, ..
+        } = *self.findings.subject;
+        let is_root = path.is_empty();
+        for (id, rule) in self.policy.numbered() {
+            let is_done = self.access_ended && self.path_ended;
+            let may_redact = self.could_redact.is_none() && Some(id) <= self.policy.last_redaction;
+            if is_done && !may_redact {
+                return;
+            }
+            if !match_lasting(rule, paths, file_type) {
+                continue;
+            }
+            if rule.action.redacts() {
+                self.could_redact.get_or_insert(id);
+            }
+            if !is_done {
+                self.apply(id, rule);
+            }
+            // No later rule can ever come to speak. (The root is never hidden.)
+            let ends = rule.action.ends() && (rule.action != Action::Hide || !is_root);
+            if ends && rule.matchers.are_lasting() {
+                return;
+            }
+        }
+    }
+
+    fn apply(&mut self, id: RuleId, rule: &Rule) {
+        let asks_callers = rule.matchers.ask_callers();
+        if asks_callers {
+            let executables = &self.policy.executables;
+            let matches_caller = |caller| self.findings.match_caller(rule, caller, executables);
+            if self.access_ended || !self.caller.is_some_and(matches_caller) {
+                return;
+            }
+        }
+        // Hidden names are `visibility`'s.
+        if rule.action == Action::Hide || !self.findings.match_changing(rule) {
+            return;
+        }
+        match rule.action {
+            Action::Hide => {}
+            Action::Audit if !self.access_ended => {
+                self.decision.audit.get_or_insert(id);
+            }
+            Action::ReadOnly if !self.access_ended => {
+                self.decision.read_only.get_or_insert(id);
+            }
+            Action::Audit | Action::ReadOnly => {}
+            Action::Deny(errno) => {
+                if !self.access_ended {
+                    self.decision.deny = Some(Refusal { errno, rule: id });
+                }
+                self.access_ended = true;
+                self.path_ended |= !asks_callers;
+            }
+            Action::Data(data) => {
+                if !self.path_ended {
+                    self.decision.file = FilePath::new(data, Some(id));
+                }
+                self.access_ended = true;
+                self.path_ended = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The word that was probably meant.
+
+use super::error::Problem;
+
+/// What is said of a word that is none of these: the nearest, or else how to find one.
+pub(super) fn unknown(
+    what: &str,
+    word: &str,
+    known: impl IntoIterator<Item = &'static str>,
+    otherwise: &str,
+) -> Problem {
+    match nearest(word, known) {
+        Some(meant) => format!("unknown {what} `{word}`: did you mean `{meant}`?"),
+        None => format!("unknown {what} `{word}`: {otherwise}"),
+    }
+}
+
+/// The longest word that is compared with others.
+const WORD_BYTES_MAX: usize = 64;
+
+/// The one that differs least, and in no more than a third of its letters.
+fn nearest(word: &str, known: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
+    if word.len() > WORD_BYTES_MAX {
+        return None;
+    }
+    let folded = word.to_ascii_lowercase().replace('_', "-");
+    known
+        .into_iter()
+        .map(|known| {
+            (
+                strsim::osa_distance(&folded, &known.to_ascii_lowercase()),
+                known,
+            )
+        })
+        .filter(|(distance, known)| *distance <= known.len().max(3) / 3)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_understood_and_other_words_are_not() {
+        let known = ["path", "caller-uid"];
+        assert_eq!(nearest("pth", known), Some("path"));
+        assert_eq!(nearest("caller_uid", known), Some("caller-uid"));
+        assert_eq!(nearest("Path", known), Some("path"));
+        assert_eq!(nearest("zebra", known), None);
+        assert_eq!(nearest(&"path".repeat(100), known), None);
+    }
+}

@@ -1,0 +1,177 @@
+//! One rule, compiled.
+
+use super::DataPath;
+use super::content::ContentSet;
+use super::decision::FILE_TYPES;
+use super::globs::GlobList;
+use super::ids::IdSet;
+use super::mode::ModeBits;
+use super::subject::Attributes;
+use rustix::fs::FileType;
+use std::ops::RangeInclusive;
+use thrufs::Errno;
+
+/// What a rule does to what it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The data comes this way. Ends.
+    Data(DataPath),
+    /// It may not be changed. Goes on.
+    ReadOnly,
+    /// It is absent. Ends.
+    Hide,
+    /// It may not be opened. Ends.
+    Deny(Errno),
+    /// Opens are told. Goes on.
+    Audit,
+}
+
+impl Action {
+    /// What it is called in a policy.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Data(path) => path.name(),
+            Action::ReadOnly => "read-only",
+            Action::Hide => "hide",
+            Action::Deny(_) => "deny",
+            Action::Audit => "audit",
+        }
+    }
+
+    /// Whether no later rule is asked.
+    pub(super) fn ends(self) -> bool {
+        !matches!(self, Action::ReadOnly | Action::Audit)
+    }
+
+    pub(super) fn redacts(self) -> bool {
+        matches!(self, Action::Data(DataPath::Redact(_)))
+    }
+
+    /// Whether it takes something away from someone. Such a rule matches too when it cannot be
+    /// found out whether it does.
+    fn restricts(self) -> bool {
+        self.redacts() || !matches!(self, Action::Data(_))
+    }
+
+    /// All of them, as they are called.
+    pub(super) const NAMES: [&str; 8] = [
+        "passthrough",
+        "cached",
+        "direct",
+        "read-only",
+        "hide",
+        "deny",
+        "audit",
+        "redact",
+    ];
+}
+
+impl DataPath {
+    /// What it is called in a policy.
+    pub fn name(self) -> &'static str {
+        match self {
+            DataPath::Passthrough => "passthrough",
+            DataPath::Cached => "cached",
+            DataPath::Direct => "direct",
+            DataPath::Redact(_) => "redact",
+        }
+    }
+
+    /// The one of this name, if it alters nothing.
+    pub(super) fn named(name: &str) -> Option<DataPath> {
+        [DataPath::Passthrough, DataPath::Cached, DataPath::Direct]
+            .into_iter()
+            .find(|path| path.name() == name)
+    }
+}
+
+/// Kinds of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TypeSet {
+    pub(super) wanted: u8,
+    pub(super) unwanted: u8,
+}
+
+impl TypeSet {
+    pub(super) fn bit(file_type: FileType) -> u8 {
+        let index = FILE_TYPES.iter().position(|(_, known)| *known == file_type);
+        index.map_or(0, |index| 1 << index)
+    }
+
+    pub(super) fn contains(self, file_type: FileType) -> bool {
+        let bit = TypeSet::bit(file_type);
+        (self.wanted == 0 || self.wanted & bit != 0) && self.unwanted & bit == 0
+    }
+}
+
+/// What a rule matches on; what is `None` matches everything.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Matchers {
+    pub(super) globs: Option<GlobList>,
+    pub(super) types: Option<TypeSet>,
+    pub(super) owner: Option<IdSet>,
+    pub(super) group: Option<IdSet>,
+    pub(super) mode: Option<Vec<ModeBits>>,
+    pub(super) size: Option<RangeInclusive<u64>>,
+    pub(super) content: Option<ContentSet>,
+    pub(super) caller_uid: Option<IdSet>,
+    pub(super) caller_gid: Option<IdSet>,
+    pub(super) caller_exe: Option<GlobList>,
+}
+
+impl Matchers {
+    /// Whether it depends on who asks.
+    pub(super) fn ask_callers(&self) -> bool {
+        self.caller_uid.is_some() || self.caller_gid.is_some() || self.caller_exe.is_some()
+    }
+
+    pub(super) fn ask_attributes(&self) -> bool {
+        self.owner.is_some() || self.group.is_some() || self.mode.is_some() || self.size.is_some()
+    }
+
+    /// Whether a file with its name matches for good, or for good does not.
+    pub(super) fn are_lasting(&self) -> bool {
+        !self.ask_callers() && !self.ask_attributes() && self.content.is_none()
+    }
+
+    /// The part that lasts as long as a file has its name, but for the path.
+    pub(super) fn match_type(&self, file_type: FileType) -> bool {
+        let of_regular_files = self.size.is_some() || self.content.is_some();
+        self.types.is_none_or(|types| types.contains(file_type))
+            && (!of_regular_files || file_type == FileType::RegularFile)
+    }
+
+    pub(super) fn match_attributes(&self, attributes: Attributes) -> bool {
+        let is_in = |set: &Option<IdSet>, id| set.as_ref().is_none_or(|set| set.contains(id));
+        let has_mode =
+            |modes: &Vec<ModeBits>| modes.iter().any(|mode| mode.matches(attributes.mode));
+        is_in(&self.owner, attributes.uid)
+            && is_in(&self.group, attributes.gid)
+            && self.mode.as_ref().is_none_or(has_mode)
+            && self
+                .size
+                .as_ref()
+                .is_none_or(|range| range.contains(&attributes.size))
+    }
+
+    pub(super) fn match_ids(&self, uid: u32, gid: u32) -> bool {
+        let is_in = |set: &Option<IdSet>, id| set.as_ref().is_none_or(|set| set.contains(id));
+        is_in(&self.caller_uid, uid) && is_in(&self.caller_gid, gid)
+    }
+}
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) name: Option<Box<str>>,
+    pub(super) line: usize,
+    pub(super) action: Action,
+    pub(super) matchers: Matchers,
+}
+
+impl Rule {
+    /// What is to be believed of something that cannot be found out.
+    pub(super) fn when_unknown(&self) -> bool {
+        self.action.restricts()
+    }
+}

@@ -1,0 +1,547 @@
+//! Policies as they are written, and what they say of files.
+
+mod documentation;
+mod properties;
+mod refused;
+
+use super::*;
+use rustix::fs::FileType;
+use std::cell::Cell;
+use thrufs::Errno;
+
+pub(super) const JPEG: &[u8] = b"\xff\xd8\xff\xe0";
+
+pub(super) fn accounts() -> Accounts {
+    Accounts::parse(
+        b"root:x:0:0::/:\nann:x:1000:1000::/:\n",
+        b"staff:x:50:ann\n",
+    )
+}
+
+pub(super) fn policy(text: &str) -> Policy {
+    match Policy::parse(text.as_bytes(), &accounts()) {
+        Ok(policy) => policy,
+        Err(error) => panic!("{error}\n{text}"),
+    }
+}
+
+/// A file that counts how often it is looked at.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    pub(super) attributes: Option<Attributes>,
+    pub(super) head: Option<Vec<u8>>,
+    attributes_asked: Cell<u32>,
+    head_asked: Cell<u32>,
+}
+
+impl Sample {
+    pub(super) fn new(uid: u32, mode: u32, size: u64, head: &[u8]) -> Sample {
+        let gid = uid;
+        Sample {
+            attributes: Some(Attributes {
+                uid,
+                gid,
+                mode,
+                size,
+            }),
+            head: Some(head.to_vec()),
+            ..Sample::default()
+        }
+    }
+
+    fn asked(&self) -> (u32, u32) {
+        (self.attributes_asked.get(), self.head_asked.get())
+    }
+}
+
+impl Evidence for Sample {
+    fn attributes(&self) -> Option<Attributes> {
+        self.attributes_asked.set(self.attributes_asked.get() + 1);
+        self.attributes
+    }
+
+    fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        self.head_asked.set(self.head_asked.get() + 1);
+        let head = self.head.as_ref()?;
+        let length = head.len().min(HEAD_BYTES);
+        buffer[..length].copy_from_slice(&head[..length]);
+        Some(length)
+    }
+}
+
+pub(super) fn file<'a>(path: &'a str, sample: &'a Sample) -> Subject<'a> {
+    Subject {
+        path: path.as_bytes(),
+        file_type: FileType::RegularFile,
+        evidence: sample,
+    }
+}
+
+const ANN: Caller<'static> = Caller {
+    uid: 1000,
+    gid: 50,
+    executable: &|| Some(b"/usr/bin/cat".to_vec()),
+};
+
+const STRANGER: Caller<'static> = Caller {
+    uid: 7,
+    gid: 7,
+    executable: &|| None,
+};
+
+/// What is said of an ordinary file of this name, and of what it holds.
+fn said(policy: &Policy, path: &str, head: &[u8]) -> Decision {
+    let sample = Sample::new(1000, 0o644, head.len() as u64, head);
+    policy.decide(&file(path, &sample), &ANN)
+}
+
+fn numbers(decision: Decision) -> [usize; 5] {
+    let number = |rule: Option<RuleId>| rule.map_or(0, RuleId::number);
+    [
+        number(decision.hidden),
+        number(decision.deny.map(|refusal| refusal.rule)),
+        number(decision.read_only),
+        number(decision.audit),
+        number(decision.file.rule),
+    ]
+}
+
+#[test]
+fn no_rules_pass_everything_through_and_ask_nothing() {
+    let policy = policy("");
+    assert_eq!(policy.uses(), Uses::default());
+    let sample = Sample::new(0, 0, 0, b"");
+    let decision = policy.decide(&file("a", &sample), &STRANGER);
+    assert_eq!(numbers(decision), [0; 5]);
+    assert_eq!(decision.file.data, DataPath::Passthrough);
+    assert_eq!(decision.check(Access::Change), Ok(()));
+    assert_eq!(sample.asked(), (0, 0));
+}
+
+#[test]
+fn the_first_that_ends_counts_and_marks_add_up() {
+    let policy = policy(
+        r#"
+        default = "cached"
+        [[rule]]
+        path = "logs/**"
+        action = "audit"
+        [[rule]]
+        path = ["logs/**", "etc/**"]
+        action = "read-only"
+        [[rule]]
+        path = "logs/open/**"
+        action = "direct"
+        [[rule]]
+        path = "logs/**"
+        action = "deny"
+        errno = "EPERM"
+        [[rule]]
+        path = "**"
+        action = "audit"
+        "#,
+    );
+    assert_eq!(numbers(said(&policy, "logs/open/a", b"")), [0, 0, 2, 1, 3]);
+    assert_eq!(numbers(said(&policy, "logs/a", b"")), [0, 4, 2, 1, 0]);
+    assert_eq!(numbers(said(&policy, "etc/a", b"")), [0, 0, 2, 5, 0]);
+    assert_eq!(said(&policy, "etc/a", b"").file.data, DataPath::Cached);
+    let error = |path, access| said(&policy, path, b"").check(access).unwrap_err().errno;
+    assert_eq!(error("logs/a", Access::Read), Errno::EPERM);
+    assert_eq!(error("etc/a", Access::Change), Errno::EROFS);
+    assert_eq!(said(&policy, "etc/a", b"").check(Access::Read), Ok(()));
+}
+
+#[test]
+fn callers_are_told_apart_and_the_path_stays_the_same() {
+    let policy = policy(
+        r#"
+        [[rule]]
+        path = "private/**"
+        caller-uid = ["!root", "!ann"]
+        action = "deny"
+        [[rule]]
+        caller-gid = "staff"
+        action = "audit"
+        [[rule]]
+        caller-exe = ["/usr/bin/*", "!/usr/bin/cat"]
+        action = "read-only"
+        [[rule]]
+        path = "private/**"
+        action = "direct"
+        "#,
+    );
+    let sample = Sample::new(0, 0, 0, b"");
+    let subject = file("private/a", &sample);
+    assert_eq!(numbers(policy.decide(&subject, &ANN)), [0, 0, 0, 2, 4]);
+    assert_eq!(numbers(policy.decide(&subject, &STRANGER)), [0, 1, 0, 0, 4]);
+    assert_eq!(
+        numbers(policy.decide(&file("a", &sample), &STRANGER)),
+        [0, 0, 3, 0, 0],
+        "a program that cannot be found out is one that the rule means"
+    );
+    assert_eq!(policy.file_path(&subject).data, DataPath::Direct);
+}
+
+#[test]
+fn attributes_and_content() {
+    let policy = policy(
+        r#"
+        [[rule]]
+        owner = "ann"
+        group = "1000-1999"
+        mode = ["o+r,u-x", 0o4000]
+        size = ">=2, <4"
+        content = "!image/*"
+        action = "deny"
+        "#,
+    );
+    for (uid, mode, head, denied) in [
+        (1000, 0o644, &b"abc"[..], true),
+        (1001, 0o644, b"abc", false),
+        (1000, 0o640, b"abc", false),
+        (1000, 0o744, b"abc", false),
+        (1000, 0o4740, b"abc", true),
+        (1000, 0o644, b"a", false),
+        (1000, 0o644, b"abcd", false),
+        (1000, 0o644, b"\xff\xd8\xff", false),
+    ] {
+        let sample = Sample::new(uid, mode, head.len() as u64, head);
+        let decision = policy.decide(&file("a", &sample), &ANN);
+        assert_eq!(decision.deny.is_some(), denied, "{uid} {mode:o} {head:?}");
+    }
+    let group = Attributes {
+        uid: 1000,
+        gid: 2000,
+        mode: 0o644,
+        size: 3,
+    };
+    let sample = Sample {
+        attributes: Some(group),
+        ..Sample::new(0, 0, 0, b"abc")
+    };
+    assert_eq!(policy.decide(&file("a", &sample), &ANN).deny, None);
+    let sample = Sample::new(1000, 0o644, 3, b"");
+    let directory = Subject {
+        file_type: FileType::Directory,
+        ..file("a", &sample)
+    };
+    assert_eq!(
+        policy.decide(&directory, &ANN).deny,
+        None,
+        "sizes are of files"
+    );
+}
+
+#[test]
+fn each_question_is_asked_once() {
+    let rule = "[[rule]]\nowner = 1\ncontent = 'image/*'\naction = 'audit'\n";
+    let hidden = "[[rule]]\nmode = 'u+s'\naction = 'hide'\n";
+    let policy = policy(&(rule.repeat(3) + hidden));
+    let sample = Sample::new(1, 0, 0, b"x");
+    assert_eq!(numbers(policy.decide(&file("a", &sample), &ANN)), [0; 5]);
+    assert_eq!(sample.asked(), (1, 1));
+    let of_another = Sample::new(2, 0, 0, b"x");
+    assert_eq!(
+        numbers(policy.decide(&file("a", &of_another), &ANN)),
+        [0; 5]
+    );
+    assert_eq!(of_another.asked(), (1, 0), "its owner says enough");
+}
+
+#[test]
+fn only_regular_files_have_a_data_path() {
+    let policy =
+        policy("default = 'direct'\n[[rule]]\npath = 'a'\naction = 'redact'\nredact = 'gps'");
+    let sample = Sample::new(0, 0, 0, b"");
+    for path in ["a", "b"] {
+        let directory = Subject {
+            file_type: FileType::Directory,
+            ..file(path, &sample)
+        };
+        let expected = FilePath::new(DataPath::Passthrough, None);
+        assert_eq!(policy.file_path(&directory), expected);
+    }
+}
+
+#[test]
+fn types_are_told_apart() {
+    let policy = policy(
+        "[[rule]]\ntype = ['fifo', 'socket']\naction = 'hide'\n[[rule]]\ntype = '!file'\naction = 'deny'",
+    );
+    let sample = Sample::new(0, 0, 0, b"");
+    let said = |file_type| {
+        numbers(policy.decide(
+            &Subject {
+                file_type,
+                ..file("a", &sample)
+            },
+            &ANN,
+        ))
+    };
+    assert_eq!(said(FileType::Fifo), [1, 0, 0, 0, 0]);
+    assert_eq!(said(FileType::Directory), [0, 2, 0, 0, 0]);
+    assert_eq!(said(FileType::RegularFile), [0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn hidden_names() {
+    let policy = policy(
+        r#"
+        [[rule]]
+        path = "secret/shown"
+        action = "passthrough"
+        [[rule]]
+        path = "secret/**"
+        caller-uid = 7
+        action = "deny"
+        [[rule]]
+        path = "secret/*"
+        content = "image/*"
+        action = "cached"
+        [[rule]]
+        path = "secret/*"
+        action = "hide"
+        [[rule]]
+        owner = 0
+        action = "hide"
+        [[rule]]
+        path = "**"
+        action = "audit"
+        "#,
+    );
+    let sample = Sample::new(1000, 0o644, 4, JPEG);
+    let seen = |path| policy.visibility(&file(path, &sample));
+    assert_eq!(seen("secret/shown"), Visibility::Visible);
+    assert_eq!(
+        seen("secret/a"),
+        Visibility::Hidden(RuleId(3)),
+        "whoever asks, whatever it holds"
+    );
+    assert_eq!(seen("other"), Visibility::Visible);
+    assert_eq!(sample.asked().1, 0, "a name is decided without its content");
+    let of_root = Sample::new(0, 0o644, 4, JPEG);
+    assert_eq!(
+        policy.visibility(&file("other", &of_root)),
+        Visibility::Hidden(RuleId(4))
+    );
+    assert_eq!(
+        policy.visibility(&file("", &of_root)),
+        Visibility::Visible,
+        "the root is there"
+    );
+    let unknown = Sample::default();
+    assert_eq!(
+        policy.visibility(&file("other", &unknown)),
+        Visibility::Hidden(RuleId(4))
+    );
+
+    let hidden = policy.decide(&file("secret/a", &sample), &STRANGER);
+    assert_eq!(
+        numbers(hidden),
+        [4, 0, 0, 0, 0],
+        "nothing else is said of it"
+    );
+    assert_eq!(hidden.check(Access::Read).unwrap_err().errno, Errno::ENOENT);
+    assert!(policy.uses().hide && policy.uses().hide_by_attributes && policy.uses().callers);
+}
+
+#[test]
+fn what_could_be_redacted_is_never_passed_through() {
+    let policy = policy(
+        r#"
+        [[rule]]
+        path = "raw/**"
+        action = "passthrough"
+        [[rule]]
+        path = "big/**"
+        size = ">=1GiB"
+        action = "passthrough"
+        [[rule]]
+        content = ["image/jpeg", "video/*"]
+        path = "!**/*.txt"
+        action = "redact"
+        redact = "gps"
+        errno = "EIO"
+        [[rule]]
+        path = "**/*.png"
+        owner = "ann"
+        action = "redact"
+        redact = ["gps"]
+        on-error = "pass"
+        "#,
+    );
+    let redaction = |on_error| {
+        DataPath::Redact(Redaction {
+            kinds: RedactionKinds::GPS,
+            on_error,
+        })
+    };
+    let path = |path, head| said(&policy, path, head).file;
+    assert_eq!(
+        path("a.jpg", JPEG).data,
+        redaction(OnError::Deny(Errno::EIO))
+    );
+    assert_eq!(
+        path("a.jpg", b"").data,
+        DataPath::Cached,
+        "empty now, a photograph later"
+    );
+    assert_eq!(path("a.jpg", b"").could_redact, Some(RuleId(2)));
+    assert_eq!(path("a.txt", JPEG).data, DataPath::Passthrough);
+    assert_eq!(path("a.txt", JPEG).could_redact, None);
+    assert_eq!(
+        path("raw/a.jpg", JPEG).data,
+        DataPath::Passthrough,
+        "its name excepts it"
+    );
+    assert_eq!(path("a.png", b"").data, redaction(OnError::Pass));
+    let big = Sample::new(1000, 0o644, 1 << 30, JPEG);
+    let big = policy.file_path(&file("big/a", &big));
+    assert_eq!(
+        (big.data, big.rule),
+        (DataPath::Cached, Some(RuleId(1))),
+        "it may shrink"
+    );
+    assert_eq!(big.could_redact, Some(RuleId(2)));
+    let unreadable = Sample {
+        head: None,
+        ..Sample::new(1000, 0o644, 4, JPEG)
+    };
+    let unreadable = policy.file_path(&file("a", &unreadable));
+    assert_eq!(unreadable.data, redaction(OnError::Deny(Errno::EIO)));
+}
+
+#[test]
+fn what_is_denied_to_all_for_good_is_not_redacted() {
+    let policy = policy(
+        "[[rule]]\npath = 'a'\naction = 'deny'\n[[rule]]\npath = 'b'\ncaller-uid = 7\naction = 'deny'\n\
+         [[rule]]\npath = '*'\naction = 'redact'\nredact = 'gps'",
+    );
+    assert_eq!(said(&policy, "a", JPEG).file.could_redact, None);
+    assert_eq!(said(&policy, "b", JPEG).file.could_redact, Some(RuleId(2)));
+    let sample = Sample::new(0, 0, 0, b"");
+    let denied = policy.decide(&file("b", &sample), &STRANGER);
+    assert_eq!(denied.deny.map(|refusal| refusal.rule), Some(RuleId(1)));
+    assert_eq!(denied.file, policy.file_path(&file("b", &sample)));
+}
+
+#[test]
+fn what_ends_for_one_caller_ends_it_for_good() {
+    let policy = policy(
+        "[[rule]]\npath = 'a'\ncaller-uid = 7\naction = 'deny'\nerrno = 'EPERM'\n\
+         [[rule]]\npath = 'a'\ncaller-exe = '/x'\naction = 'audit'\n\
+         [[rule]]\npath = 'a'\naction = 'audit'\n[[rule]]\npath = 'a'\naction = 'read-only'\n\
+         [[rule]]\npath = 'a'\naction = 'deny'",
+    );
+    let sample = Sample::new(0, 0, 0, b"");
+    let asked = Cell::new(false);
+    let executable = || {
+        asked.set(true);
+        None
+    };
+    let stranger = Caller {
+        executable: &executable,
+        ..STRANGER
+    };
+    let decision = policy.decide(&file("a", &sample), &stranger);
+    assert_eq!(numbers(decision), [0, 1, 0, 0, 0]);
+    assert!(!asked.get(), "nobody needs to know the program");
+    let decision = policy.decide(&file("a", &sample), &ANN);
+    assert_eq!(numbers(decision), [0, 5, 4, 3, 0]);
+}
+
+#[test]
+fn the_root_is_there_and_has_rules_like_all_else() {
+    let policy =
+        policy("[[rule]]\npath = '**'\naction = 'hide'\n[[rule]]\npath = '/'\naction = 'deny'");
+    assert_eq!(numbers(said(&policy, "", b"")), [0, 2, 0, 0, 0]);
+    assert_eq!(numbers(said(&policy, "a", b"")), [1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn redactions_of_two_names_are_joined_in_any_order() {
+    let rule = |path, errno| {
+        format!("[[rule]]\npath = '{path}'\naction = 'redact'\nredact = 'gps'\nerrno = '{errno}'\n")
+    };
+    let policy = policy(&(rule("a", "EACCES") + &rule("b", "EIO")));
+    let (a, b) = (said(&policy, "a", b""), said(&policy, "b", b""));
+    assert_ne!(a.file.data, b.file.data);
+    assert_eq!(a.stricter(b), b.stricter(a));
+}
+
+#[test]
+fn a_hidden_name_adds_no_default_to_a_visible_one() {
+    let policy = policy(
+        "default = 'direct'\n[[rule]]\npath = 'hidden'\naction = 'hide'\n\
+         [[rule]]\npath = 'fast'\naction = 'passthrough'",
+    );
+    let (hidden, fast) = (said(&policy, "hidden", b""), said(&policy, "fast", b""));
+    assert_eq!(hidden.stricter(fast), fast);
+}
+
+#[test]
+fn names_of_one_file_are_joined() {
+    let policy = policy(
+        "[[rule]]\npath = 'hidden'\naction = 'hide'\n[[rule]]\npath = 'ro'\naction = 'read-only'\n\
+         [[rule]]\npath = 'no'\naction = 'deny'\n[[rule]]\npath = 'photo'\naction = 'redact'\nredact = 'gps'\n\
+         on-error = 'pass'\n[[rule]]\npath = 'image'\naction = 'redact'\nredact = 'gps'",
+    );
+    let join = |a, b| said(&policy, a, b"x").stricter(said(&policy, b, b"x"));
+    assert_eq!(join("hidden", "plain"), said(&policy, "plain", b"x"));
+    assert_eq!(numbers(join("hidden", "hidden")), [1, 0, 0, 0, 0]);
+    assert_eq!(numbers(join("no", "ro")), [0, 3, 2, 0, 0]);
+    assert_eq!(
+        join("photo", "image").file.data,
+        said(&policy, "image", b"").file.data
+    );
+    assert_eq!(
+        join("plain", "photo").file,
+        said(&policy, "photo", b"").file
+    );
+}
+
+#[test]
+fn rules_are_told_with_name_and_line() {
+    let policy = policy(
+        "audit-log = '/var/log/opens'\n\n[[rule]]\nname = 'n'\npath = 'a'\naction = 'hide'\n  [[rule]]\npath = 'b'\naction = 'audit'\n",
+    );
+    let told: Vec<String> = policy.rules().map(|rule| rule.to_string()).collect();
+    assert_eq!(told, ["rule 1 `n` (line 3)", "rule 2 (line 7)"]);
+    assert_eq!(policy.rule(RuleId(1)).unwrap().action, Action::Audit);
+    assert_eq!(policy.rule(RuleId(2)), None);
+    assert_eq!(policy.audit_log(), Some("/var/log/opens".as_ref()));
+}
+
+#[test]
+fn only_what_rules_use_is_collected() {
+    let uses =
+        policy("[[rule]]\npath = 'a'\naction = 'hide'\n[[rule]]\nowner = 0\naction = 'deny'")
+            .uses();
+    let expected = Uses {
+        paths: true,
+        hide: true,
+        attributes: true,
+        deny: true,
+        ..Uses::default()
+    };
+    assert_eq!(uses, expected, "names are hidden by their path alone");
+    let uses = policy("[[rule]]\ncontent = 'image/*'\naction = 'redact'\nredact = 'gps'").uses();
+    assert_eq!(
+        uses,
+        Uses {
+            content: true,
+            redact: true,
+            ..Uses::default()
+        }
+    );
+    let uses = policy("[[rule]]\ncaller-exe = '/a'\naction = 'audit'").uses();
+    assert_eq!(
+        uses,
+        Uses {
+            callers: true,
+            executables: true,
+            audit: true,
+            ..Uses::default()
+        }
+    );
+}

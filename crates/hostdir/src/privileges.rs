@@ -1,0 +1,143 @@
+//! The privileges of a file (set-user-id, set-group-id, file capabilities), which fall when somebody
+//! changes it, unless that is somebody with CAP_FSETID.
+//!
+//! Who has it, only the kernel above knows. It tells in three ways (KILLPRIV_V2):
+//!
+//! * **with the change itself**: WRITE, SETATTR of a size and OPEN with `O_TRUNC` carry a flag when
+//!   the caller lacks it. Then the thread puts it down too, and the lower file system clears what has
+//!   to fall in the same call. See [`Host::change_content`].
+//! * **before the change**: a SETATTR that sets nothing, where no such flag goes with the change
+//!   (FALLOCATE, COPY_FILE_RANGE, or a write to a file that goes straight through, which the kernel
+//!   does with the credentials of a registration that keeps the bits). It is sent when the attributes
+//!   that the kernel has cached show something that has to fall. See [`Host::clear_privileges`].
+//! * **not at all**, when the bits were set beneath and the kernel has not asked since. Where the
+//!   change comes to us all the same, we do not rely on the order having come.
+//!
+//! File capabilities fall with every change, whoever makes it, and the lower file system sees to
+//! that by itself.
+
+use crate::host::Host;
+use crate::inode::Inode;
+use rustix::fs::{AtFlags, Statx, StatxFlags};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use thrufs::{Context, Errno, Result, SetAttr};
+use thrufs_sys::{attr, xattr};
+
+/// Whether a file with this mode has the set-group-id bit without execution by its group. There the
+/// bit gives nobody a privilege (it meant mandatory locking, once), and FUSE wants it kept, whoever
+/// writes. The lower file system would drop it all the same, unless the writer is in the file's
+/// group: as far as it can see, the writer is this thread.
+pub(crate) fn set_group_id_stays(mode: u32) -> bool {
+    mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID
+}
+
+/// What is left of a mode when the set-id bits fall.
+fn without_set_ids(mode: u32) -> u32 {
+    if set_group_id_stays(mode) {
+        mode & !libc::S_ISUID
+    } else {
+        mode & !(libc::S_ISUID | libc::S_ISGID)
+    }
+}
+
+/// Whether set-id bits fall when this caller changes a file by a request that does not say. Others
+/// than root that have CAP_FSETID exist, and lose the bits too: better than that those keep them who
+/// have not, because the kernel did not know of the bits.
+pub(crate) fn loses_set_ids(context: &Context<'_>) -> bool {
+    context.uid().is_some_and(|uid| uid != 0)
+}
+
+impl Host {
+    /// Runs a change of the file's content, `kills` telling whether set-id bits have to fall with it.
+    pub(crate) fn change_content<T>(
+        &self,
+        inode: &Inode,
+        fd: BorrowedFd<'_>,
+        kills: bool,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let stays = inode.set_group_id_stays();
+        self.credentials.keep_set_ids(!kills || stays)?;
+        let changed = change()?;
+        if kills && stays {
+            self.drop_privileges(fd, &mode_of(fd)?)?;
+        }
+        Ok(changed)
+    }
+
+    /// Obeys a SETATTR that sets nothing: somebody is about to change the file.
+    ///
+    /// The same comes of chown(2) with neither owner nor group, by whoever can reach the file:
+    /// whether the caller may do that to set-id bits, the kernel leaves to us then. The two can be
+    /// told apart as long as nobody has the file open for writing, and where the kernel keeps times
+    /// itself, since a chown brings one.
+    pub(crate) fn clear_privileges(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        fd: BorrowedFd<'_>,
+        set: &SetAttr,
+    ) -> Result<()> {
+        if inode.is_directory() {
+            // Its set-group-id bit is no privilege.
+            return Ok(());
+        }
+        let stat = mode_of(fd)?;
+        let is_chown = set.ctime.is_some() || !inode.has_writers();
+        if is_chown && has_set_ids(&stat) && !self.may_set_mode(context, &stat) {
+            return Err(Errno::EPERM);
+        }
+        self.drop_privileges(fd, &stat)
+    }
+
+    /// Whether the caller may change the mode of a file with these attributes.
+    fn may_set_mode(&self, context: &Context<'_>, stat: &Statx) -> bool {
+        let owner = self.config.uid_map.to_client(stat.stx_uid);
+        context.uid().is_none_or(|uid| uid == 0 || uid == owner)
+    }
+
+    /// Drops set-id bits and file capabilities.
+    fn drop_privileges(&self, fd: BorrowedFd<'_>, stat: &Statx) -> Result<()> {
+        let mode = u32::from(stat.stx_mode);
+        if has_set_ids(stat) {
+            // Else chmod(2) would drop the set-group-id bit of a group that this thread is not in.
+            self.credentials.keep_set_ids(true)?;
+            attr::chmod(fd, without_set_ids(mode) & 0o7777)?;
+        }
+        match xattr::remove(fd, c"security.capability") {
+            Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn has_set_ids(stat: &Statx) -> bool {
+    let mode = u32::from(stat.stx_mode);
+    without_set_ids(mode) != mode
+}
+
+/// The file's mode and owner.
+pub(crate) fn mode_of(fd: BorrowedFd<'_>) -> Result<Statx> {
+    let mask = StatxFlags::MODE | StatxFlags::UID;
+    Ok(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_group_id_falls_with_execution_by_the_group_only() {
+        for (mode, left) in [
+            (0o100_6777, 0o100_0777),
+            (0o100_2710, 0o100_0710),
+            (0o100_6706, 0o100_2706),
+            (0o100_2644, 0o100_2644),
+            (0o100_4644, 0o100_0644),
+            (0o100_0755, 0o100_0755),
+        ] {
+            assert_eq!(without_set_ids(mode), left, "{mode:o}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Redaction: what readers of a file see instead of where it was taken.
+//!
+//! [`plan`] looks through a file's metadata by reads at offsets and says which bytes readers must
+//! see otherwise; [`RedactionPlan::apply`] changes what was read, at any offset. Sizes do not
+//! change, the file beneath is never written, and a file that is not understood is refused
+//! ([`RedactError::Unparsable`]), never shown as it is.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `plan` | patches, sorted, and how they are laid over what was read |
+//! | `source`, `extents`, `limits` | reading with a budget |
+//! | `detect` | which container a file is, by its first bytes |
+//! | `search` | the state of one search, shared by the walkers |
+//! | `jpeg`, `trailer`, `png`, `webp` | walkers of still images |
+//! | `boxes`, `movie`, `track`, `samples`, `meta`, `items`, `user_data` | walkers of HEIF, MP4 and MOV |
+//! | `tiff`, `exif`, `xmp`, `words` | what the containers carry |
+//! | `verify` | the second opinion |
+//!
+//! # Which parser, and why
+//!
+//! No maintained library says *where in the file* a tag lies: `kamadak-exif`, `nom-exif`,
+//! `little_exif`, `img-parts`, `re_mp4` and `mp4-atom` answer with values, and those that write
+//! make another file of another size. So the structure of containers, which is small, is walked
+//! here with checked arithmetic and bounds. `nom-exif` (MIT, no C, all five containers, fuzzed by
+//! its authors) is the second opinion: after planning it reads the file *through the plan*, and
+//! if it still finds a place, the file counts as not understood. Two parsers must agree before a
+//! byte is shown. The tests ask a third one, `kamadak-exif`.
+//!
+//! # What is taken out, and how
+//!
+//! * A GPS directory is zeroed with its values, and the entry that points to it is taken out of
+//!   its table, so that what stays is a correct EXIF block without GPS.
+//! * An XMP packet in which a place could be named is replaced as a whole by an empty one. The
+//!   names of XMP properties cannot be trusted to be in one piece otherwise (attributes or
+//!   elements, any prefix, extended packets in pieces); packets without such words stay, because
+//!   gain maps, motion photos and panoramas live from them.
+//! * What carries opaque data of unknown kind (user data of movies, boxes without a known name,
+//!   bytes behind the end of an image, metadata tracks) is emptied unless it is known to be
+//!   harmless.
+//!
+//! `docs/redaction.md` says it for users, with the limits.
+
+mod boxes;
+mod detect;
+mod exif;
+mod extents;
+mod items;
+mod jpeg;
+mod limits;
+mod meta;
+mod movie;
+mod plan;
+mod png;
+mod samples;
+mod search;
+mod source;
+#[cfg(test)]
+mod tests;
+mod tiff;
+mod track;
+mod trailer;
+mod user_data;
+mod verify;
+mod webp;
+mod words;
+mod xmp;
+
+pub use plan::{Content, RedactionPlan};
+pub use source::ReadAt;
+
+use detect::Container;
+use search::Search;
+use std::io;
+
+/// Why there is no plan for a file.
+#[derive(Debug, thiserror::Error)]
+pub enum RedactError {
+    /// The file looks like one that may say where it was taken, but is not understood. What
+    /// happens to it is the rule's `on-error`.
+    #[error("metadata not understood: {0}")]
+    Unparsable(&'static str),
+    /// The file could not be read.
+    #[error("cannot read the file: {0}")]
+    Read(#[from] io::Error),
+}
+
+/// What redaction means for a file.
+#[derive(Debug)]
+pub enum Outcome {
+    /// None of the containers that redaction knows. There is nothing to do.
+    NotApplicable,
+    /// Readers see the file through this plan; [`RedactionPlan::is_empty`] when it names no place.
+    Plan(RedactionPlan),
+}
+
+type Result<T, E = RedactError> = std::result::Result<T, E>;
+
+/// Finds what has to be taken out of a file of `length` bytes.
+///
+/// The plan belongs to the bytes that were read: it is void once the file has changed. Reads are
+/// bounded by `limits`: metadata by bytes read, compressed image data (which has to be looked
+/// through for the end of a JPEG) by bytes scanned, in pieces; memory stays below 256 MiB in the
+/// worst case and around the size of the metadata as a rule.
+pub fn plan(reader: &dyn ReadAt, length: u64) -> Result<Outcome> {
+    let mut search = Search::new(reader, length);
+    let Some(container) = detect::container(&mut search.source)? else {
+        return Ok(Outcome::NotApplicable);
+    };
+    match container {
+        Container::Jpeg => search.jpeg_file(0..length)?,
+        Container::Png => search.png(0..length)?,
+        Container::WebP => search.webp(0..length)?,
+        Container::IsoMedia => search.movie_file(0..length)?,
+    }
+    let plan = search.edits.finish(length)?;
+    verify::no_place_left(reader, length, container, &plan)?;
+    Ok(Outcome::Plan(plan))
+}

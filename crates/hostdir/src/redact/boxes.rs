@@ -1,0 +1,172 @@
+//! Boxes: what HEIF, MP4 and MOV files are made of (ISO/IEC 14496-12; QuickTime calls them atoms).
+
+use super::extents::Extents;
+use super::limits::BOXES_MAX;
+use super::search::{Search, count};
+use super::{RedactError, Result, words};
+use std::ops::Range;
+
+/// A box in the file.
+#[derive(Clone, Debug)]
+pub(super) struct BoxAt {
+    pub(super) kind: [u8; 4],
+    start: u64,
+    /// What the box holds, behind size and type.
+    pub(super) body: Range<u64>,
+}
+
+/// What may stand where a box should begin.
+pub(super) enum Next {
+    Box(BoxAt),
+    /// A box that says it is longer than what it lies in.
+    CutOff(BoxAt),
+    /// None.
+    Nothing,
+}
+
+const XMP: [u8; 16] = *b"\xbe\x7a\xcf\xcb\x97\xa9\x42\xe8\x9c\x71\x99\x94\x91\xe3\xaf\xac";
+const SPHERICAL: [u8; 16] = *b"\xff\xcc\x82\x63\xf8\x55\x4a\x93\x88\x14\x58\x7a\x02\x52\x1f\xdd";
+/// Fragments and keys of protected streams.
+const STREAMING: [[u8; 16]; 5] = [
+    *b"\x6d\x1d\x9b\x05\x42\xd5\x44\xe6\x80\xe2\x14\x1d\xaf\xf7\x57\xb2",
+    *b"\xd4\x80\x7e\xf2\xca\x39\x46\x95\x8e\x54\x26\xcb\x9e\x46\xa7\x9f",
+    *b"\xa2\x39\x4f\x52\x5a\x9b\x4f\x14\xa2\x44\x6c\x42\x7c\x64\x8d\xf4",
+    *b"\xd0\x8a\x4f\x18\x10\xf3\x4a\x82\xb6\xc8\x32\xd8\xab\xa1\x83\xd3",
+    *b"\x89\x74\xdb\xce\x7b\xe7\x4c\x51\x84\xf9\x71\x48\xf9\x88\x25\x54",
+];
+const USER_TYPE_BYTES: u64 = 16;
+
+impl Search<'_> {
+    /// What begins at the start of `range`. At the top of a file a box may reach to the end.
+    pub(super) fn next_box(&mut self, range: Range<u64>, top: bool) -> Result<Next> {
+        let room = range.end - range.start;
+        if room < 8 {
+            return Ok(Next::Nothing);
+        }
+        count(&mut self.boxes, BOXES_MAX, "too many boxes")?;
+        let start = range.start;
+        let small = u64::from(self.source.u32_big(start)?);
+        let kind: [u8; 4] = self.source.array(start + 4)?;
+        let (header, size) = match small {
+            0 if top => (8, room),
+            1 if room >= 16 => (16, u64::from_be_bytes(self.source.array(start + 8)?)),
+            _ => (8, small),
+        };
+        let printable = |byte: &u8| matches!(byte, 0x20..=0x7e | 0xa9);
+        if size < header || !kind.iter().all(printable) {
+            return Ok(Next::Nothing);
+        }
+        let end = start + size.min(room);
+        let body = start + header..end;
+        let found = BoxAt { kind, start, body };
+        Ok(if size > room {
+            Next::CutOff(found)
+        } else {
+            Next::Box(found)
+        })
+    }
+
+    /// The boxes that fill `range`. QuickTime ends some lists with four zero bytes.
+    pub(super) fn children(&mut self, range: Range<u64>) -> Result<Vec<BoxAt>> {
+        let mut children = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            if range.end - at == 4 && self.source.u32_big(at)? == 0 {
+                break;
+            }
+            match self.next_box(at..range.end, false)? {
+                Next::Box(child) => {
+                    at = child.body.end;
+                    children.push(child);
+                }
+                Next::CutOff(_) | Next::Nothing => {
+                    return Err(RedactError::Unparsable("something between boxes"));
+                }
+            }
+        }
+        Ok(children)
+    }
+
+    /// Makes a box one of zeros that readers skip.
+    pub(super) fn empty_box(&mut self, at: &BoxAt) -> Result<()> {
+        self.edits.bytes(at.start + 4, b"free")?;
+        self.edits.zero(at.body.clone())
+    }
+
+    /// A box that may stand anywhere and has the same meaning everywhere; false for any other.
+    pub(super) fn common_box(&mut self, at: &BoxAt) -> Result<bool> {
+        match &at.kind {
+            // Dashboard cameras hide their log in padding.
+            b"free" | b"skip" | b"wide" | b"junk" => self.empty(at.body.clone())?,
+            b"uuid" => self.user_type(at)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn user_type(&mut self, at: &BoxAt) -> Result<()> {
+        if at.body.end - at.body.start < USER_TYPE_BYTES {
+            return Err(RedactError::Unparsable("a box without its type"));
+        }
+        let user_type: [u8; 16] = self.source.array(at.body.start)?;
+        let rest = Extents::one(at.body.start + USER_TYPE_BYTES..at.body.end);
+        match user_type {
+            XMP => self.xmp(&rest),
+            SPHERICAL => {
+                let text = rest.read(&mut self.source)?;
+                match words::text_names_place(&text) {
+                    true => self.empty_box(at),
+                    false => Ok(()),
+                }
+            }
+            known if STREAMING.contains(&known) => Ok(()),
+            _ => self.empty_box(at),
+        }
+    }
+}
+
+/// A reader of the fields of a box that is in memory.
+pub(super) struct Fields<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (taken, rest) = self
+            .bytes
+            .split_at_checked(count)
+            .ok_or(RedactError::Unparsable("a box without all of its fields"))?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// An unsigned number of so many bytes, up to eight; zero for none.
+    pub(super) fn number(&mut self, bytes: usize) -> Result<u64> {
+        let taken = self.take(bytes)?;
+        Ok(taken
+            .iter()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    /// Version, and flags.
+    pub(super) fn version(&mut self) -> Result<(u8, u32)> {
+        let word = self.number(4)? as u32;
+        Ok(((word >> 24) as u8, word & 0xff_ffff))
+    }
+
+    /// Text up to a zero, or to the end.
+    pub(super) fn text(&mut self) -> &'a [u8] {
+        let end = memchr::memchr(0, self.bytes).unwrap_or(self.bytes.len());
+        let text = &self.bytes[..end];
+        self.bytes = self.bytes.get(end + 1..).unwrap_or_default();
+        text
+    }
+}

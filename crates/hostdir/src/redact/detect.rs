@@ -1,0 +1,43 @@
+//! Which container a file is, by its first bytes.
+
+use super::Result;
+use super::source::Source;
+
+/// The containers that redaction knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Container {
+    Jpeg,
+    Png,
+    WebP,
+    /// Boxes: HEIF (HEIC, AVIF), MP4, MOV, 3GP.
+    IsoMedia,
+}
+
+/// What a file of boxes may begin with. Old QuickTime files have no `ftyp`.
+const FIRST_BOXES: [&[u8; 4]; 10] = [
+    b"ftyp", b"styp", b"moov", b"moof", b"mdat", b"wide", b"free", b"skip", b"pnot", b"uuid",
+];
+
+/// The container, or `None` for a file that is of no known kind.
+pub(super) fn container(source: &mut Source<'_>) -> Result<Option<Container>> {
+    let size = source.length().min(16) as usize;
+    let head = source.array_up_to::<16>(0, size)?;
+    Ok(of_head(&head[..size]))
+}
+
+pub(super) fn of_head(head: &[u8]) -> Option<Container> {
+    if head.starts_with(b"\xff\xd8\xff") || head == b"\xff\xd8" {
+        return Some(Container::Jpeg);
+    }
+    if head.starts_with(b"\x89PNG\r\n\x1a\n") {
+        return Some(Container::Png);
+    }
+    if head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WEBP") {
+        return Some(Container::WebP);
+    }
+    let kind = head.get(4..8)?;
+    FIRST_BOXES
+        .iter()
+        .any(|first| first.as_slice() == kind)
+        .then_some(Container::IsoMedia)
+}

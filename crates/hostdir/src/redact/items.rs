@@ -1,0 +1,244 @@
+//! The items of HEIF: EXIF blocks and XMP packets beside coded pictures, found by `iinf` (what
+//! they are) and `iloc` (where they lie).
+
+use super::boxes::{BoxAt, Fields};
+use super::extents::Extents;
+use super::limits::ITEMS_MAX;
+use super::movie::Movie;
+use super::search::Search;
+use super::{RedactError, Result, words};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Coded pictures and what is computed from them.
+const PICTURES: [&[u8; 4]; 14] = [
+    b"hvc1", b"hev1", b"lhv1", b"avc1", b"av01", b"vvc1", b"grid", b"iden", b"iovl", b"tmap",
+    b"j2k1", b"unci", b"mski", b"hvt1",
+];
+
+/// What an item holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    Picture,
+    Exif,
+    Xmp,
+    Jpeg,
+    /// Something that cannot be looked into.
+    Sealed,
+    Unknown,
+}
+
+/// How the offsets of an item count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    FromFile,
+    FromItemData,
+    Otherwise,
+}
+
+struct Place {
+    item: u64,
+    counted: Counted,
+    /// Offset and length.
+    pieces: Vec<(u64, u64)>,
+}
+
+impl Search<'_> {
+    /// The items of a `meta` box with these children.
+    pub(super) fn items(&mut self, children: &[BoxAt], movie: &mut Movie) -> Result<()> {
+        let find = |kind: &[u8; 4]| children.iter().find(|at| &at.kind == kind);
+        let kinds = match find(b"iinf") {
+            Some(at) => {
+                let body = self.source.bytes(at.body.clone())?;
+                item_kinds(&body)?
+            }
+            None => BTreeMap::new(),
+        };
+        let Some(at) = find(b"iloc") else {
+            return Ok(());
+        };
+        let body = self.source.bytes(at.body.clone())?;
+        let item_data = find(b"idat").map(|at| at.body.clone());
+        for place in item_places(&body)? {
+            let holds = kinds.get(&place.item).copied().unwrap_or(Holds::Unknown);
+            if holds != Holds::Picture {
+                let extents = extents(&place, item_data.clone(), movie)?;
+                self.item(holds, &extents)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, holds: Holds, extents: &Extents) -> Result<()> {
+        match holds {
+            Holds::Picture => Ok(()),
+            Holds::Exif => self.exif_item(extents),
+            Holds::Xmp => self.xmp(extents),
+            Holds::Jpeg => self.jpeg_item(extents),
+            Holds::Sealed => extents.zero_all(&mut self.edits),
+            Holds::Unknown => self.opaque(extents),
+        }
+    }
+
+    /// Four bytes say how far behind them the TIFF header is.
+    fn exif_item(&mut self, extents: &Extents) -> Result<()> {
+        let all = extents.read(&mut self.source)?;
+        if all.is_empty() {
+            return Ok(());
+        }
+        let mut fields = Fields::new(&all);
+        let skip = fields.number(4)? as usize;
+        fields.take(skip)?;
+        self.tiff(extents, skip + 4, fields.rest())
+    }
+
+    fn jpeg_item(&mut self, extents: &Extents) -> Result<()> {
+        let bytes = extents.read(&mut self.source)?;
+        if !words::holds_metadata(&bytes) {
+            return Ok(());
+        }
+        match extents.contiguous() {
+            Some(range) => self.inside(|search| search.jpeg_file(range)),
+            None => Err(RedactError::Unparsable("a JPEG in pieces")),
+        }
+    }
+}
+
+fn extents(place: &Place, item_data: Option<Range<u64>>, movie: &mut Movie) -> Result<Extents> {
+    let mut ranges = Vec::with_capacity(place.pieces.len());
+    for &(offset, length) in &place.pieces {
+        let range = match (place.counted, &item_data) {
+            (Counted::FromFile, _) => {
+                let range = movie.locate(offset, length)?;
+                movie.lies_in_data(range.clone())?;
+                range
+            }
+            (Counted::FromItemData, Some(data)) => {
+                let start = data.start.saturating_add(offset);
+                start..start.saturating_add(length)
+            }
+            _ => return Err(RedactError::Unparsable("an item in another place")),
+        };
+        let end = item_data.as_ref().map_or(0, |data| data.end);
+        if place.counted == Counted::FromItemData && range.end > end {
+            return Err(RedactError::Unparsable("an item behind the end"));
+        }
+        ranges.push(range);
+    }
+    Extents::many(ranges)
+}
+
+/// What each item holds, from the body of `iinf`.
+fn item_kinds(body: &[u8]) -> Result<BTreeMap<u64, Holds>> {
+    let mut fields = Fields::new(body);
+    let (version, _) = fields.version()?;
+    let count = fields.number(if version == 0 { 2 } else { 4 })?;
+    if count > u64::from(ITEMS_MAX) {
+        return Err(RedactError::Unparsable("too many items"));
+    }
+    let mut kinds = BTreeMap::new();
+    for _ in 0..count {
+        let size = (fields.number(4)? as usize).checked_sub(8);
+        if fields.take(4)? != b"infe" {
+            return Err(RedactError::Unparsable("an item that is none"));
+        }
+        let entry = fields.take(size.ok_or(RedactError::Unparsable("an item"))?)?;
+        let (item, holds) = item_kind(Fields::new(entry))?;
+        if kinds
+            .insert(item, holds)
+            .is_some_and(|before| before != holds)
+        {
+            return Err(RedactError::Unparsable("an item of two kinds"));
+        }
+    }
+    Ok(kinds)
+}
+
+fn item_kind(mut fields: Fields<'_>) -> Result<(u64, Holds)> {
+    let (version, _) = fields.version()?;
+    let item = fields.number(if version == 3 { 4 } else { 2 })?;
+    let protection = fields.number(2)?;
+    if version < 2 {
+        fields.text();
+        let content = fields.text();
+        return Ok((item, text_item(content, fields.text())));
+    }
+    let kind = fields.take(4)?;
+    let holds = match kind {
+        b"Exif" => Holds::Exif,
+        b"jpeg" => Holds::Jpeg,
+        b"mime" => {
+            fields.text();
+            let content = fields.text();
+            text_item(content, fields.text())
+        }
+        kind if PICTURES.iter().any(|picture| picture.as_slice() == kind) => Holds::Picture,
+        _ => Holds::Unknown,
+    };
+    let sealed = protection != 0 && holds != Holds::Picture;
+    Ok((item, if sealed { Holds::Sealed } else { holds }))
+}
+
+/// What an item holds by its content type and encoding.
+fn text_item(content: &[u8], encoding: &[u8]) -> Holds {
+    let content = content.to_ascii_lowercase();
+    let names = |word: &[u8]| memchr::memmem::find(&content, word).is_some();
+    if !encoding.is_empty() {
+        return Holds::Sealed;
+    }
+    match () {
+        () if names(b"xml") || names(b"xmp") || names(b"rdf") => Holds::Xmp,
+        () if names(b"image/jp") => Holds::Jpeg,
+        () if names(b"exif") => Holds::Exif,
+        () => Holds::Unknown,
+    }
+}
+
+/// Where each item lies, from the body of `iloc`.
+fn item_places(body: &[u8]) -> Result<Vec<Place>> {
+    let mut fields = Fields::new(body);
+    let (version, _) = fields.version()?;
+    let widths = fields.number(2)? as usize;
+    let width = |shift: usize| match widths >> shift & 0xf {
+        width @ (0 | 4 | 8) => Ok(width),
+        _ => Err(RedactError::Unparsable("a place of odd size")),
+    };
+    let (offset, length, base) = (width(12)?, width(8)?, width(4)?);
+    let index = if version == 0 { 0 } else { width(0)? };
+    let count = fields.number(if version < 2 { 2 } else { 4 })?;
+    if count > u64::from(ITEMS_MAX) {
+        return Err(RedactError::Unparsable("too many items"));
+    }
+    let mut places = Vec::new();
+    for _ in 0..count {
+        let item = fields.number(if version < 2 { 2 } else { 4 })?;
+        let method = if version == 0 {
+            0
+        } else {
+            fields.number(2)? & 0xf
+        };
+        let other_file = fields.number(2)? != 0;
+        let base = fields.number(base)?;
+        let mut pieces = Vec::new();
+        for _ in 0..fields.number(2)? {
+            fields.number(index)?;
+            let start = base.checked_add(fields.number(offset)?);
+            let start = start.ok_or(RedactError::Unparsable("data behind the end"))?;
+            pieces.push((start, fields.number(length)?));
+        }
+        // One piece without a length is all of the file.
+        let whole = matches!(pieces.as_slice(), [(_, 0)]);
+        let counted = match method {
+            _ if other_file || whole => Counted::Otherwise,
+            0 => Counted::FromFile,
+            1 => Counted::FromItemData,
+            _ => Counted::Otherwise,
+        };
+        places.push(Place {
+            item,
+            counted,
+            pieces,
+        });
+    }
+    Ok(places)
+}

@@ -1,0 +1,214 @@
+//! JPEG: the segments before, between and behind the scans.
+
+use super::extents::Extents;
+use super::limits::SEGMENTS_MAX;
+use super::search::{SCAN_PIECE_BYTES, Search, count};
+use super::{RedactError, Result, words, xmp};
+use std::ops::Range;
+
+const EXIF: &[u8] = b"Exif\0";
+const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
+const EXTENDED_XMP: &[u8] = b"http://ns.adobe.com/xmp/extension/\0";
+/// Behind its name, a piece of extended XMP has a digest of 32 bytes, the length of the whole and
+/// its own offset therein, four bytes each.
+const EXTENDED_XMP_HEADER: usize = 40;
+/// Bytes of a piece that are looked at together with the next: longer than any word.
+const OVERLAP_BYTES: usize = 64;
+/// Segments that say how to decode, or that are known to hold nothing about places.
+const HARMLESS: [(u8, &[u8]); 8] = [
+    (0xe0, b"JFIF\0"),
+    (0xe0, b"JFXX\0"),
+    (0xe1, b"QVCI\0"),
+    (0xe2, b"ICC_PROFILE\0"),
+    (0xe2, b"MPF\0"),
+    (0xec, b"Ducky"),
+    (0xee, b"Adobe"),
+    (0xef, b"Q\0"),
+];
+
+const END_OF_IMAGE: u8 = 0xd9;
+const START_OF_SCAN: u8 = 0xda;
+const COMMENT: u8 = 0xfe;
+
+/// The XMP of one image. When a place may be named in any piece of it, all of it goes: the pieces
+/// belong together, and the main packet has a digest of the others.
+#[derive(Default)]
+struct Packets {
+    pieces: Vec<Range<u64>>,
+    names_place: bool,
+    /// The digest of the extended packet, and where its next piece begins.
+    next: Option<([u8; 32], u32)>,
+    tail: Vec<u8>,
+}
+
+impl Packets {
+    fn main(&mut self, range: Range<u64>, packet: &[u8]) {
+        self.names_place |= xmp::names_place(packet);
+        self.pieces.push(range);
+    }
+
+    /// A piece of extended XMP: `header` is its digest, length and offset.
+    fn extended(&mut self, range: Range<u64>, header: &[u8], piece: &[u8]) {
+        let mut digest = [0; 32];
+        digest.copy_from_slice(&header[..32]);
+        let offset = header[36..40]
+            .iter()
+            .fold(0, |n, byte| n << 8 | u32::from(*byte));
+        // Pieces in another order could hide a word where they meet.
+        let expected = self.next.unwrap_or((digest, 0));
+        self.names_place |= expected != (digest, offset);
+        self.next = Some((digest, offset.wrapping_add(piece.len() as u32)));
+        self.tail.extend_from_slice(piece);
+        self.names_place |= words::text_names_place(&self.tail);
+        let keep = self.tail.len().saturating_sub(OVERLAP_BYTES);
+        self.tail.drain(..keep);
+        self.pieces.push(range);
+    }
+}
+
+impl Search<'_> {
+    /// A JPEG and whatever comes behind it.
+    pub(super) fn jpeg_file(&mut self, range: Range<u64>) -> Result<()> {
+        let end = self.jpeg(range.clone())?;
+        self.trailer(end..range.end)
+    }
+
+    /// A JPEG at the beginning of `range`; says where it ends.
+    pub(super) fn jpeg(&mut self, range: Range<u64>) -> Result<u64> {
+        if range.end - range.start < 4 || self.source.array(range.start)? != [0xff, 0xd8] {
+            return Err(RedactError::Unparsable("a JPEG without a beginning"));
+        }
+        let mut packets = Packets::default();
+        let end = self.segments(range.start + 2..range.end, &mut packets)?;
+        if packets.names_place {
+            for piece in packets.pieces {
+                let length = (piece.end - piece.start) as usize;
+                self.empty_xmp(&Extents::one(piece), length)?;
+            }
+        }
+        Ok(end)
+    }
+
+    fn segments(&mut self, range: Range<u64>, packets: &mut Packets) -> Result<u64> {
+        let mut at = range.start;
+        let mut scanned = false;
+        loop {
+            count(&mut self.segments, SEGMENTS_MAX, "too many segments")?;
+            if range.end - at < 2 {
+                return match scanned {
+                    // Cut off behind a scan: everything that is there was looked at.
+                    true => Ok(range.end),
+                    false => Err(RedactError::Unparsable("a JPEG without an image")),
+                };
+            }
+            let [lead, marker] = self.source.array(at)?;
+            match (lead, marker) {
+                (0xff, 0xff) => at += 1,
+                (0xff, END_OF_IMAGE) => return Ok(at + 2),
+                (0xff, 0x01 | 0xd0..=0xd7) => at += 2,
+                (0xff, 0x02..=0xbf | 0xd8 | 0x00) | (0..=0xfe, _) => {
+                    return Err(RedactError::Unparsable("something between JPEG segments"));
+                }
+                (0xff, _) => {
+                    let end = self.segment(marker, at + 2..range.end, packets)?;
+                    at = end;
+                    if marker == START_OF_SCAN {
+                        at = self.scan(end..range.end)?;
+                        scanned = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A segment whose length is at the beginning of `range`; says where it ends.
+    fn segment(&mut self, marker: u8, range: Range<u64>, packets: &mut Packets) -> Result<u64> {
+        if range.end - range.start < 2 {
+            return Err(RedactError::Unparsable("a JPEG that is cut off"));
+        }
+        let length = u64::from(u16::from_be_bytes(self.source.array(range.start)?));
+        let end = range.start + length;
+        if length < 2 || end > range.end {
+            return Err(RedactError::Unparsable("a JPEG segment without its data"));
+        }
+        if matches!(marker, 0xe0..=0xef | COMMENT) {
+            self.application_data(marker, range.start + 2..end, packets)?;
+        }
+        Ok(end)
+    }
+
+    fn application_data(
+        &mut self,
+        marker: u8,
+        range: Range<u64>,
+        packets: &mut Packets,
+    ) -> Result<()> {
+        let payload = self.source.bytes(range.clone())?;
+        let behind = |count: usize| range.start + count as u64..range.end;
+        if payload.starts_with(EXIF) {
+            // "Exif", zero, and one byte that is zero with those who keep to the rule.
+            let Some(block) = payload.get(6..) else {
+                return Err(RedactError::Unparsable("an empty EXIF segment"));
+            };
+            return self.tiff(&Extents::one(behind(6)), 0, block);
+        }
+        if let Some(packet) = payload.strip_prefix(XMP) {
+            packets.main(behind(XMP.len()), packet);
+            return Ok(());
+        }
+        if let Some(rest) = payload.strip_prefix(EXTENDED_XMP) {
+            let Some((header, piece)) = rest.split_at_checked(EXTENDED_XMP_HEADER) else {
+                return Err(RedactError::Unparsable("extended XMP without a header"));
+            };
+            packets.extended(
+                behind(EXTENDED_XMP.len() + EXTENDED_XMP_HEADER),
+                header,
+                piece,
+            );
+            return Ok(());
+        }
+        if payload.starts_with(b"FLIR\0") {
+            return Err(RedactError::Unparsable("thermal data with places inside"));
+        }
+        let named = |(kind, name): &(u8, &[u8])| *kind == marker && payload.starts_with(name);
+        if !HARMLESS.iter().any(named) && words::opaque_names_place(&payload) {
+            self.edits.zero(range)?;
+        }
+        Ok(())
+    }
+
+    /// Compressed data from the beginning of `range` on; says where the next marker is.
+    fn scan(&mut self, range: Range<u64>) -> Result<u64> {
+        let mut at = range.start;
+        let mut piece = vec![0; SCAN_PIECE_BYTES];
+        let mut after_lead = false;
+        while at < range.end {
+            let size = (range.end - at).min(piece.len() as u64) as usize;
+            self.source.scan(at, &mut piece[..size])?;
+            if let Some(marker) = next_marker(&piece[..size], &mut after_lead) {
+                // A marker's lead may lie in the piece before.
+                return Ok(at + marker as u64 - 1);
+            }
+            at += size as u64;
+        }
+        Ok(range.end)
+    }
+}
+
+/// Where in `piece` the second byte of a marker is that ends the data. `after_lead` says whether
+/// the byte before was 0xff.
+fn next_marker(piece: &[u8], after_lead: &mut bool) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        if !*after_lead {
+            at += memchr::memchr(0xff, &piece[at..])? + 1;
+            *after_lead = true;
+        }
+        match piece.get(at)? {
+            0x00 | 0xd0..=0xd7 => *after_lead = false,
+            0xff => {}
+            _ => return Some(at),
+        }
+        at += 1;
+    }
+}

@@ -1,0 +1,184 @@
+//! Patches: which bytes of a file readers see otherwise.
+
+use super::limits::{RANGES_MAX, REPLACEMENT_BYTES_MAX};
+use super::{RedactError, Result};
+use std::ops::Range;
+
+/// What readers see in a patched range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Zeros.
+    Zeros,
+    /// Spaces, where text has to stay text.
+    Spaces,
+    /// These bytes, as many as the range has.
+    Bytes(Box<[u8]>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Patch {
+    start: u64,
+    end: u64,
+    content: Content,
+}
+
+impl Patch {
+    /// Lays the patch over `buffer`, whose first byte is the file's at `offset`.
+    fn lay(&self, offset: u64, buffer: &mut [u8]) {
+        let end = offset.saturating_add(buffer.len() as u64).min(self.end);
+        let start = offset.max(self.start);
+        if start >= end {
+            return;
+        }
+        let target = &mut buffer[(start - offset) as usize..(end - offset) as usize];
+        match &self.content {
+            Content::Zeros => target.fill(0),
+            Content::Spaces => target.fill(b' '),
+            Content::Bytes(bytes) => {
+                let from = (start - self.start) as usize;
+                target.copy_from_slice(&bytes[from..from + target.len()]);
+            }
+        }
+    }
+}
+
+/// Which bytes of a file readers see otherwise: sorted ranges that do not overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedactionPlan {
+    patches: Vec<Patch>,
+}
+
+impl RedactionPlan {
+    /// Whether readers see the file as it is.
+    pub fn is_empty(&self) -> bool {
+        self.patches.is_empty()
+    }
+
+    /// How many ranges there are.
+    pub fn len(&self) -> usize {
+        self.patches.len()
+    }
+
+    /// The ranges in order, with what readers see there.
+    pub fn ranges(&self) -> impl Iterator<Item = (Range<u64>, &Content)> {
+        self.patches.iter().map(|p| (p.start..p.end, &p.content))
+    }
+
+    /// Whether any of the `length` bytes at `offset` is seen otherwise.
+    pub fn touches(&self, offset: u64, length: u64) -> bool {
+        let first = self.first_ending_behind(offset);
+        let end = offset.saturating_add(length);
+        self.patches
+            .get(first)
+            .is_some_and(|patch| patch.start < end && offset < end)
+    }
+
+    /// Changes `buffer`, which holds what the file has from `offset` on, to what readers may see.
+    /// Takes time for finding the first patch by halves, and for the patches that overlap.
+    pub fn apply(&self, offset: u64, buffer: &mut [u8]) {
+        let end = offset.saturating_add(buffer.len() as u64);
+        for patch in &self.patches[self.first_ending_behind(offset)..] {
+            if patch.start >= end {
+                break;
+            }
+            patch.lay(offset, buffer);
+        }
+    }
+
+    fn first_ending_behind(&self, offset: u64) -> usize {
+        self.patches.partition_point(|patch| patch.end <= offset)
+    }
+}
+
+/// The patches of a search, in the order in which they were found.
+#[derive(Debug, Default)]
+pub(super) struct Edits {
+    patches: Vec<Patch>,
+    replacement_bytes: usize,
+}
+
+impl Edits {
+    pub(super) fn zero(&mut self, range: Range<u64>) -> Result<()> {
+        self.push(range, Content::Zeros)
+    }
+
+    pub(super) fn spaces(&mut self, range: Range<u64>) -> Result<()> {
+        self.push(range, Content::Spaces)
+    }
+
+    pub(super) fn bytes(&mut self, start: u64, bytes: &[u8]) -> Result<()> {
+        self.replacement_bytes += bytes.len();
+        if self.replacement_bytes > REPLACEMENT_BYTES_MAX {
+            return Err(RedactError::Unparsable("too much to replace"));
+        }
+        let end = start.saturating_add(bytes.len() as u64);
+        self.push(start..end, Content::Bytes(bytes.into()))
+    }
+
+    fn push(&mut self, range: Range<u64>, content: Content) -> Result<()> {
+        if range.start >= range.end {
+            return Ok(());
+        }
+        if self.patches.len() >= RANGES_MAX {
+            return Err(RedactError::Unparsable("too many ranges"));
+        }
+        self.patches.push(Patch {
+            start: range.start,
+            end: range.end,
+            content,
+        });
+        Ok(())
+    }
+
+    /// How many patches there are now, for [`undo_to`](Self::undo_to).
+    pub(super) fn mark(&self) -> usize {
+        self.patches.len()
+    }
+
+    /// Forgets the patches since `mark`.
+    pub(super) fn undo_to(&mut self, mark: usize) {
+        self.patches.truncate(mark);
+    }
+
+    /// Lays the patches since `mark` over `buffer`, which begins at `offset`, in their order.
+    pub(super) fn apply_since(&self, mark: usize, offset: u64, buffer: &mut [u8]) {
+        for patch in &self.patches[mark..] {
+            patch.lay(offset, buffer);
+        }
+    }
+
+    /// Sorts, joins what says the same, and refuses what contradicts itself.
+    pub(super) fn finish(mut self, length: u64) -> Result<RedactionPlan> {
+        self.patches.sort_by_key(|patch| (patch.start, patch.end));
+        let mut patches: Vec<Patch> = Vec::with_capacity(self.patches.len());
+        for patch in self.patches {
+            if patch.end > length {
+                return Err(RedactError::Unparsable("something lies behind the end"));
+            }
+            match patches.last_mut() {
+                Some(last) if patch.start < last.end => join(last, &patch)?,
+                Some(last) if patch.start == last.end && same_fill(last, &patch) => {
+                    last.end = patch.end;
+                }
+                _ => patches.push(patch),
+            }
+        }
+        Ok(RedactionPlan { patches })
+    }
+}
+
+fn same_fill(a: &Patch, b: &Patch) -> bool {
+    a.content == b.content && !matches!(a.content, Content::Bytes(_))
+}
+
+/// Joins a patch into one that it overlaps.
+fn join(last: &mut Patch, patch: &Patch) -> Result<()> {
+    if same_fill(last, patch) {
+        last.end = last.end.max(patch.end);
+        return Ok(());
+    }
+    if last == patch {
+        return Ok(());
+    }
+    Err(RedactError::Unparsable("two structures share their bytes"))
+}

@@ -1,0 +1,89 @@
+//! The state of one search through a file. The walkers are methods of it, each in its own file.
+
+use super::extents::Extents;
+use super::limits::{DEPTH_MAX, PADDING_BYTES_MAX};
+use super::plan::Edits;
+use super::source::{ReadAt, Source};
+use super::{RedactError, Result};
+use std::ops::Range;
+
+/// Bytes looked through at once.
+pub(super) const SCAN_PIECE_BYTES: usize = 256 << 10;
+
+/// What is read, what was found, and how much has been looked at.
+pub(super) struct Search<'a> {
+    pub(super) source: Source<'a>,
+    pub(super) edits: Edits,
+    pub(super) segments: u32,
+    pub(super) chunks: u32,
+    pub(super) boxes: u32,
+    pub(super) trailing_files: u32,
+    depth: u32,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(reader: &'a dyn ReadAt, length: u64) -> Self {
+        Self {
+            source: Source::new(reader, length),
+            edits: Edits::default(),
+            segments: 0,
+            chunks: 0,
+            boxes: 0,
+            trailing_files: 0,
+            depth: 0,
+        }
+    }
+
+    /// Looks into something that lies inside something else.
+    pub(super) fn inside<T>(&mut self, look: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth >= DEPTH_MAX {
+            return Err(RedactError::Unparsable("files lie too deep in each other"));
+        }
+        self.depth += 1;
+        let result = look(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Zeros a range unless it is zeros already, as far as that is cheap to see. A file whose
+    /// padding is empty needs no plan.
+    pub(super) fn empty(&mut self, range: Range<u64>) -> Result<()> {
+        let size = range.end.saturating_sub(range.start);
+        if size <= PADDING_BYTES_MAX && self.is_zero(range.clone())? {
+            return Ok(());
+        }
+        self.edits.zero(range)
+    }
+
+    fn is_zero(&mut self, range: Range<u64>) -> Result<bool> {
+        let mut at = range.start;
+        let mut piece = vec![0; SCAN_PIECE_BYTES];
+        while at < range.end {
+            let size = (range.end - at).min(piece.len() as u64) as usize;
+            self.source.scan(at, &mut piece[..size])?;
+            if piece[..size].iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += size as u64;
+        }
+        Ok(true)
+    }
+
+    /// Empties a block of unknown kind when it holds something about a place.
+    pub(super) fn opaque(&mut self, extents: &Extents) -> Result<()> {
+        let bytes = extents.read(&mut self.source)?;
+        if super::words::opaque_names_place(&bytes) {
+            extents.zero_all(&mut self.edits)?;
+        }
+        Ok(())
+    }
+}
+
+/// Counts one more of something that is bounded.
+pub(super) fn count(counter: &mut u32, max: u32, what: &'static str) -> Result<()> {
+    *counter += 1;
+    if *counter > max {
+        return Err(RedactError::Unparsable(what));
+    }
+    Ok(())
+}

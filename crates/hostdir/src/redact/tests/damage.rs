@@ -1,0 +1,91 @@
+//! Damaged files: never a panic, and never a place that another parser still finds.
+
+use super::make::*;
+use super::reader as reader_of;
+use super::*;
+use crate::redact::{detect, verify};
+
+/// What readers see of a file that may be refused.
+fn seen(bytes: &[u8]) -> Option<Vec<u8>> {
+    match outcome(bytes) {
+        Ok(Outcome::Plan(plan)) => {
+            let mut seen = bytes.to_vec();
+            plan.apply(0, &mut seen);
+            Some(seen)
+        }
+        Ok(Outcome::NotApplicable) => Some(bytes.to_vec()),
+        Err(RedactError::Unparsable(_)) => None,
+        Err(RedactError::Read(error)) => panic!("{error}"),
+    }
+}
+
+fn finds_gps(bytes: &[u8]) -> bool {
+    let exif = Reader::new().read_from_container(&mut Cursor::new(bytes));
+    exif.is_ok_and(|exif| exif.fields().any(|f| f.tag.context() == Context::Gps))
+}
+
+#[test]
+fn cut_off_anywhere() {
+    for (name, bytes) in samples() {
+        let mut plans = 0;
+        for length in 0..bytes.len() {
+            let Some(seen) = seen(&bytes[..length]) else {
+                continue;
+            };
+            plans += 1;
+            for secret in secrets() {
+                assert!(!holds(&seen, &secret), "{name} cut off at {length}");
+            }
+        }
+        assert!(plans > 0, "{name}");
+    }
+}
+
+#[test]
+fn any_byte_changed() {
+    for (name, bytes) in samples() {
+        for at in 0..bytes.len() {
+            for value in [0, 0xff, bytes[at] ^ 1, bytes[at].wrapping_add(8)] {
+                let mut damaged = bytes.clone();
+                damaged[at] = value;
+                let finds = seen(&damaged).is_some_and(|seen| finds_gps(&seen));
+                assert!(!finds, "{name}: byte {at} is {value}");
+            }
+        }
+    }
+}
+
+/// Were the walkers blind, the second parser would refuse the file.
+#[test]
+fn the_second_parser_sees_what_is_left() {
+    for (name, bytes) in samples() {
+        let container = detect::of_head(&bytes[..16]).unwrap();
+        let length = bytes.len() as u64;
+        let blind = RedactionPlan::default();
+        let judged = verify::no_place_left(&reader_of(&bytes), length, container, &blind);
+        assert!(matches!(judged, Err(RedactError::Unparsable(_))), "{name}");
+        let plan = planned(&bytes);
+        verify::no_place_left(&reader_of(&bytes), length, container, &plan).unwrap();
+    }
+}
+
+#[test]
+fn errors_of_reading_are_told_apart() {
+    let reader = |_: &mut [u8], _: u64| Err(io::ErrorKind::TimedOut.into());
+    assert!(matches!(plan(&reader, 9), Err(RedactError::Read(_))));
+    let bytes = phone_film();
+    let shorter = plan(&reader_of(&bytes), bytes.len() as u64 + 9);
+    assert!(matches!(shorter, Err(RedactError::Unparsable(_))));
+}
+
+/// A beginning for the fuzzer: one small file of each kind.
+#[test]
+#[ignore = "writes files into the source tree"]
+fn write_fuzz_seeds() {
+    let directory =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/redact");
+    std::fs::create_dir_all(&directory).unwrap();
+    for (name, bytes) in samples() {
+        std::fs::write(directory.join(name), bytes).unwrap();
+    }
+}

@@ -1,0 +1,249 @@
+//! JPEG: cameras, telephones, drones.
+
+use super::make::*;
+use super::*;
+use image::ImageFormat;
+
+#[test]
+fn cameras_of_either_byte_order() {
+    for little in [false, true] {
+        let photograph = jpeg_with(&[exif_segment(&exif_block(little))]);
+        assert_secret(&photograph);
+        let seen = redacted(&photograph);
+        assert_no_secret(&seen);
+        assert_exif_without_gps(&photograph, &seen);
+        assert_same_picture(&photograph, &seen);
+    }
+}
+
+#[test]
+fn photographs_without_a_place_have_an_empty_plan() {
+    let photograph = jpeg_with(&[
+        exif_segment(&exif_without_gps(true)),
+        xmp_segment(&packet(
+            "xmlns:GPano=\"g\" GPano:PoseHeadingDegrees=\"7\"",
+            "",
+        )),
+    ]);
+    assert!(planned(&photograph).is_empty());
+    assert!(planned(&picture(ImageFormat::Jpeg)).is_empty());
+}
+
+#[test]
+fn several_exif_segments() {
+    let photograph = jpeg_with(&[
+        exif_segment(&exif_without_gps(true)),
+        exif_segment(&exif_block(true)),
+        exif_segment(&exif_block(false)),
+    ]);
+    assert_secret(&photograph);
+    assert_no_secret(&redacted(&photograph));
+}
+
+#[test]
+fn a_block_of_gps_alone_keeps_a_valid_directory() {
+    let photograph = jpeg_with(&[exif_segment(&exif_with(gps_fields(), true, None))]);
+    assert_secret(&photograph);
+    let seen = redacted(&photograph);
+    assert_no_secret(&seen);
+    let exif = Reader::new()
+        .read_from_container(&mut Cursor::new(&seen))
+        .unwrap();
+    let tags: Vec<u16> = exif.fields().map(|field| field.tag.number()).collect();
+    assert_eq!(tags, [0xea1c]);
+}
+
+#[test]
+fn drones_say_it_in_xmp() {
+    let elements = "<exif:GPSLatitude>48,8.22925N</exif:GPSLatitude>";
+    for packet in [drone_packet(), packet("xmlns:exif=\"e\"", elements)] {
+        let photograph = jpeg_with(&[exif_segment(&exif_without_gps(true)), xmp_segment(&packet)]);
+        assert_secret(&photograph);
+        let seen = redacted(&photograph);
+        assert_no_secret(&seen);
+        assert_same_picture(&photograph, &seen);
+        assert!(holds(
+            &seen,
+            b"<x:xmpmeta xmlns:x=\"adobe:ns:meta/\"><rdf:RDF"
+        ));
+    }
+}
+
+#[test]
+fn xmp_in_other_encodings() {
+    // Two bytes a character, without a mark of that; and something of which nobody has heard.
+    let text = drone_packet().replace('\u{feff}', "");
+    let wide = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_be_bytes).collect() };
+    let strange = |text: &str| -> Vec<u8> { text.bytes().map(|byte| byte ^ 0x80).collect() };
+    let encodings: [fn(&str) -> Vec<u8>; 2] = [wide, strange];
+    for encode in encodings {
+        let mut segment = xmp_segment("");
+        segment.1.extend(encode(&text));
+        let photograph = jpeg_with(&[segment]);
+        let secret = encode("48.137154");
+        assert!(holds(&photograph, &secret));
+        assert!(!holds(&redacted(&photograph), &secret));
+    }
+}
+
+#[test]
+fn images_in_xmp() {
+    // "Exif" and two zeros in base 64, behind none, one and two other bytes.
+    for image in ["/+1RXhpZgAASUkq", "/+V4aWYAAElJKgAI", "/+oFeGlmAABNTQAq"] {
+        let attributes = format!("xmlns:GImage=\"g\" GImage:Data=\"{image}\"");
+        let photograph = jpeg_with(&[xmp_segment(&packet(&attributes, ""))]);
+        assert!(!holds(&redacted(&photograph), image.as_bytes()));
+    }
+}
+
+#[test]
+fn extended_xmp_in_pieces() {
+    // One word, once.
+    let long = packet("xmlns:a=\"a\" a:Wgs84=\"48.137154\"", "");
+    let word = long.find("Wgs84").unwrap();
+    let main = packet(
+        "xmpNote:HasExtendedXMP=\"0123456789ABCDEF0123456789ABCDEF\"",
+        "",
+    );
+    // Between two pieces, in the midst of the word; and in the wrong order.
+    for at in [word + 2, word + 5, 40] {
+        let (first, second) = long.as_bytes().split_at(at);
+        let mut segments = vec![
+            xmp_segment(&main),
+            extended_segment(long.len(), 0, first),
+            extended_segment(long.len(), at, second),
+        ];
+        for swapped in [false, true] {
+            if swapped {
+                segments.swap(1, 2);
+            }
+            let photograph = jpeg_with(&segments);
+            assert_secret(&photograph);
+            assert_no_secret(&redacted(&photograph));
+        }
+    }
+    let harmless = packet("xmlns:GDepth=\"g\" GDepth:Data=\"AAAA\"", "");
+    let photograph = jpeg_with(&[
+        xmp_segment(&main),
+        extended_segment(harmless.len(), 0, harmless.as_bytes()),
+    ]);
+    assert!(planned(&photograph).is_empty());
+}
+
+#[test]
+fn second_images_behind_the_first() {
+    let first = jpeg_with(&[
+        exif_segment(&exif_block(false)),
+        (0xe2, b"MPF\0rest".to_vec()),
+    ]);
+    let second = jpeg_with(&[
+        exif_segment(&exif_block(true)),
+        xmp_segment(&drone_packet()),
+    ]);
+    let photograph = [first.clone(), vec![0; 100], second.clone(), second.clone()].concat();
+    let seen = redacted(&photograph);
+    assert_no_secret(&seen);
+    assert_same_picture(&photograph, &seen);
+    assert_exif_without_gps(&photograph, &seen);
+    let second_seen = &seen[first.len() + 100..][..second.len()];
+    assert_same_picture(&second, second_seen);
+    assert_exif_without_gps(&second, second_seen);
+}
+
+#[test]
+fn motion_photos() {
+    let still = jpeg_with(&[exif_segment(&exif_block(true))]);
+    // Google puts the film at once behind the image, Samsung puts records before and after it.
+    let plain = [still.clone(), phone_film()].concat();
+    let record: &[u8] = b"\0\0\x30\x0a\x1a\0\0\0NETWORK-SECRET";
+    let records = [
+        still.as_slice(),
+        record,
+        &phone_film(),
+        b"SEFH....+48.137154SEFT",
+    ]
+    .concat();
+    for photograph in [plain, records] {
+        assert_secret(&photograph);
+        let seen = redacted(&photograph);
+        assert_no_secret(&seen);
+        assert_same_picture(&photograph, &seen);
+        assert_exif_without_gps(&photograph, &seen);
+        let film = memchr::memmem::find(&seen, b"ftyp").unwrap() - 4;
+        film::assert_phone_film(&seen[film..][..phone_film().len()]);
+    }
+}
+
+#[test]
+fn thumbnails_with_blocks_of_their_own() {
+    let inner = jpeg_with(&[exif_segment(&exif_block(true))]);
+    let outer = exif_with(
+        vec![(Tag::Make, Value::Ascii(vec![b"Maker".to_vec()]))],
+        false,
+        Some(&inner),
+    );
+    let photograph = jpeg_with(&[exif_segment(&outer)]);
+    assert_secret(&photograph);
+    let seen = redacted(&photograph);
+    assert_no_secret(&seen);
+    let start = memchr::memmem::rfind(&photograph, &inner).unwrap();
+    assert_same_picture(&inner, &seen[start..][..inner.len()]);
+}
+
+#[test]
+fn segments_of_unknown_kind_are_emptied_when_they_name_a_place() {
+    let json = format!("c2pa {{\"exif:GPSLatitude\": \"{POSITION}\"}}").into_bytes();
+    let comment = format!("latitude {POSITION}").into_bytes();
+    for segment in [(0xeb, json), (0xfe, comment)] {
+        let photograph = jpeg_with(&[segment]);
+        assert_secret(&photograph);
+        let seen = redacted(&photograph);
+        assert_no_secret(&seen);
+        assert_same_picture(&photograph, &seen);
+    }
+    let photograph = jpeg_with(&[(0xfe, b"made by hand".to_vec()), (0xe3, vec![7; 999])]);
+    assert!(planned(&photograph).is_empty());
+}
+
+#[test]
+fn a_note_that_holds_a_place() {
+    let note = Value::Undefined(format!("Maker\0gpsLat={POSITION}").into_bytes(), 0);
+    let block = exif_with(vec![(Tag::MakerNote, note)], true, None);
+    let photograph = jpeg_with(&[exif_segment(&block)]);
+    assert_secret(&photograph);
+    assert_no_secret(&redacted(&photograph));
+}
+
+#[test]
+fn notes_of_nikon_stay() {
+    let note = b"Nikon\0\x02\x10\0\0MM\0*\0\0\0\x08\0\0lens and focus".to_vec();
+    let block = exif_with(
+        vec![(Tag::MakerNote, Value::Undefined(note, 0))],
+        false,
+        None,
+    );
+    assert!(planned(&jpeg_with(&[exif_segment(&block)])).is_empty());
+}
+
+#[test]
+fn metadata_behind_a_scan() {
+    let photograph = picture(ImageFormat::Jpeg);
+    let (head, end) = photograph.split_at(photograph.len() - 2);
+    let (marker, contents) = exif_segment(&exif_block(true));
+    let length = (contents.len() as u16 + 2).to_be_bytes();
+    let photograph = [head, &[0xff, marker], &length, &contents, end].concat();
+    assert_secret(&photograph);
+    assert_no_secret(&redacted(&photograph));
+}
+
+#[test]
+fn a_broken_structure_is_refused() {
+    let photograph = jpeg_with(&[exif_segment(&exif_block(true))]);
+    for cut in [2, 3, 5, 20, 200, 900] {
+        assert!(is_refused(&photograph[..cut]), "{cut} bytes");
+    }
+    let not_exif = jpeg_with(&[(0xe1, b"Exif\0\0 but no more".to_vec())]);
+    assert!(is_refused(&not_exif));
+    let thermal = jpeg_with(&[(0xe1, b"FLIR\0\x01\0\0".to_vec())]);
+    assert!(is_refused(&thermal));
+}

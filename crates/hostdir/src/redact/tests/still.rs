@@ -1,0 +1,185 @@
+//! PNG, WebP, HEIF.
+
+use super::make::*;
+use super::*;
+use image::ImageFormat;
+
+#[test]
+fn png_with_exif() {
+    for prefix in [&b""[..], b"Exif\0\0"] {
+        let block = [prefix, &exif_block(false)].concat();
+        let photograph = png_with(&[(*b"eXIf", block)]);
+        assert_secret(&photograph);
+        let seen = redacted(&photograph);
+        assert_no_secret(&seen);
+        // The library that reads it checks the sums.
+        img_parts::png::Png::from_bytes(seen.clone().into()).unwrap();
+        assert_same_picture(&photograph, &seen);
+        if prefix.is_empty() {
+            assert_exif_without_gps(&photograph, &seen);
+        }
+    }
+}
+
+/// Every chunk's sum is right.
+fn assert_sums(png: &[u8]) {
+    let mut at = 8;
+    while at < png.len() {
+        let length = u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
+        let sum = png[at + 8 + length..][..4].to_vec();
+        let mut value = u32::MAX;
+        for byte in &png[at + 4..at + 8 + length] {
+            value ^= u32::from(*byte);
+            for _ in 0..8 {
+                value = if value & 1 == 1 {
+                    0xedb8_8320 ^ (value >> 1)
+                } else {
+                    value >> 1
+                };
+            }
+        }
+        assert_eq!((!value).to_be_bytes().to_vec(), sum, "chunk at {at}");
+        at += 12 + length;
+    }
+}
+
+#[test]
+fn png_with_text() {
+    let xmp = [
+        b"XML:com.adobe.xmp\0\0\0\0\0".as_slice(),
+        drone_packet().as_bytes(),
+    ]
+    .concat();
+    let profile = b"Raw profile type exif\0\nexif\n 12\n4578696600004d4d".to_vec();
+    let magick = [b"exif:GPSLatitude\0".as_slice(), POSITION.as_bytes()].concat();
+    let compressed = b"Raw profile type APP1\0\0compressed".to_vec();
+    let sealed = b"XML:com.adobe.xmp\0\x01\0\0\0compressed".to_vec();
+    let chunks = [
+        (*b"iTXt", xmp),
+        (*b"tEXt", profile),
+        (*b"tEXt", magick),
+        (*b"zTXt", compressed),
+        (*b"iTXt", sealed),
+        (*b"eXIf", exif_block(true)),
+    ];
+    for count in 1..=chunks.len() {
+        let photograph = png_with(&chunks[..count]);
+        let seen = redacted(&photograph);
+        assert_no_secret(&seen);
+        assert!(!holds(&seen, b"compressed") && !holds(&seen, b"45786966"));
+        assert_sums(&seen);
+        assert_same_picture(&photograph, &seen);
+    }
+    let harmless = png_with(&[
+        (*b"tEXt", b"Software\0Editor 3".to_vec()),
+        (*b"iTXt", b"Comment\0\0\0\0\0a picture".to_vec()),
+        (*b"eXIf", exif_without_gps(false)),
+    ]);
+    assert!(planned(&harmless).is_empty());
+}
+
+#[test]
+fn what_lies_behind_a_png_is_emptied() {
+    let photograph = [picture(ImageFormat::Png), POSITION.into()].concat();
+    let seen = redacted(&photograph);
+    assert_no_secret(&seen);
+    assert_same_picture(&photograph, &seen);
+}
+
+#[test]
+fn webp_with_exif_and_xmp() {
+    let photograph = webp_with(&[(*b"XMP ", drone_packet().into_bytes())]);
+    assert_secret(&photograph);
+    let seen = redacted(&photograph);
+    assert_no_secret(&seen);
+    assert_exif_without_gps(&photograph, &seen);
+    assert_same_picture(&photograph, &seen);
+    assert!(planned(&picture(ImageFormat::WebP)).is_empty());
+}
+
+#[test]
+fn heif_of_a_phone() {
+    let photograph = phone_photograph();
+    assert_secret(&photograph);
+    let seen = redacted(&photograph);
+    assert_no_secret(&seen);
+    assert_exif_without_gps(&photograph, &seen);
+    assert!(holds(&seen, b"coded picture"));
+}
+
+#[test]
+fn heif_items_in_pieces_and_inside() {
+    let exif = exif_item(&exif_block(true));
+    for cut in [10, exif.len() / 2, exif.len() - 30] {
+        let pieces = vec![exif[..cut].to_vec(), exif[cut..].to_vec()];
+        for inside in [false, true] {
+            let photograph = heif(&[
+                Item {
+                    kind: *b"hvc1",
+                    content: "",
+                    pieces: vec![vec![7; 9]],
+                    inside: false,
+                },
+                Item {
+                    kind: *b"Exif",
+                    content: "",
+                    pieces: pieces.clone(),
+                    inside,
+                },
+            ]);
+            let seen = redacted(&photograph);
+            let gone = secrets();
+            assert!(gone.iter().all(|secret| !holds(&seen, secret)));
+            assert_eq!(memchr::memmem::find_iter(&seen, b"-between-").count(), 3);
+        }
+    }
+}
+
+#[test]
+fn heif_with_a_jpeg_inside() {
+    let jpeg = jpeg_with(&[exif_segment(&exif_block(true))]);
+    let item = |kind, content| Item {
+        kind,
+        content,
+        pieces: vec![jpeg.clone()],
+        inside: false,
+    };
+    for item in [item(*b"jpeg", ""), item(*b"mime", "image/jpeg")] {
+        let photograph = heif(&[item]);
+        assert_secret(&photograph);
+        assert_no_secret(&redacted(&photograph));
+    }
+}
+
+#[test]
+fn heif_with_a_film_inside() {
+    let film = phone_film();
+    let photograph = [phone_photograph(), a_box(b"mpvd", &[&film])].concat();
+    let seen = redacted(&photograph);
+    assert_no_secret(&seen);
+    film::assert_phone_film(&seen[seen.len() - film.len()..]);
+}
+
+#[test]
+fn items_outside_the_data_are_refused() {
+    let mut photograph = phone_photograph();
+    let data = memchr::memmem::find(&photograph, b"mdat").unwrap();
+    photograph[data..data + 4].copy_from_slice(b"sidx");
+    assert!(is_refused(&photograph));
+}
+
+#[test]
+fn other_files_are_of_no_concern() {
+    for bytes in [
+        &b""[..],
+        b"\xff",
+        b"plain text, nothing else",
+        b"II*\0\x08\0\0\0",
+        b"RIFF....WAVE",
+    ] {
+        assert!(
+            matches!(outcome(bytes), Ok(Outcome::NotApplicable)),
+            "{bytes:?}"
+        );
+    }
+}

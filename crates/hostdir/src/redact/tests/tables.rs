@@ -1,0 +1,182 @@
+//! Hostile EXIF blocks, and plans as such.
+
+use super::make::*;
+use super::*;
+use crate::redact::plan::{Content, Edits};
+use proptest::prelude::*;
+
+/// A directory of little-endian entries: tag, type, count, value.
+fn directory(entries: &[(u16, u16, u32, u32)], next: u32) -> Vec<u8> {
+    let mut bytes = (entries.len() as u16).to_le_bytes().to_vec();
+    for (tag, kind, count, value) in entries {
+        bytes.extend([tag.to_le_bytes(), kind.to_le_bytes()].concat());
+        bytes.extend([count.to_le_bytes(), value.to_le_bytes()].concat());
+    }
+    bytes.extend(next.to_le_bytes());
+    bytes
+}
+
+/// A photograph whose block is the header and these parts.
+fn photograph(parts: &[&[u8]]) -> Vec<u8> {
+    let block = [b"II*\0\x08\0\0\0", parts.concat().as_slice()].concat();
+    jpeg_with(&[exif_segment(&block)])
+}
+
+const POINTER: u16 = 0x8825;
+const WIDTH: (u16, u16, u32, u32) = (0x0100, 3, 1, 16);
+
+#[test]
+fn directories_in_a_loop() {
+    let once = photograph(&[&directory(&[WIDTH], 8)]);
+    assert!(planned(&once).is_empty());
+    let gps_is_main = photograph(&[&directory(&[WIDTH, (POINTER, 4, 1, 8)], 0)]);
+    assert!(is_refused(&gps_is_main));
+}
+
+#[test]
+fn two_pointers_to_gps() {
+    let main = directory(&[(POINTER, 4, 1, 38), (POINTER, 4, 1, 38)], 0);
+    let gps = directory(&[(1, 2, 2, 0x4e)], 0);
+    let seen = redacted(&photograph(&[&main, &gps]));
+    let exif = Reader::new()
+        .read_from_container(&mut Cursor::new(&seen))
+        .unwrap();
+    assert!(
+        exif.fields()
+            .all(|field| field.tag.context() != Context::Gps)
+    );
+}
+
+#[test]
+fn values_that_are_shared_or_outside() {
+    let main = |offset| directory(&[(0x010f, 2, 12, offset), (POINTER, 4, 1, 38)], 0);
+    let gps = |offset| directory(&[(29, 2, 12, offset)], 0);
+    let values = b"value numberanother one!";
+    let apart = photograph(&[&main(56), &gps(68), values]);
+    assert!(!holds(&redacted(&apart), b"another one!"));
+    for (first, second) in [(56, 56), (56, 60), (56, 8), (56, 0), (56, 30), (38, 56)] {
+        let shared = photograph(&[&main(first), &gps(second), values]);
+        assert!(is_refused(&shared), "{first} and {second}");
+    }
+    for outside in [70, 1 << 20, u32::MAX - 3] {
+        let cut_off = photograph(&[&main(56), &gps(outside), values]);
+        assert!(is_refused(&cut_off), "{outside}");
+    }
+}
+
+#[test]
+fn pointers_that_are_none() {
+    for pointer in [
+        (POINTER, 4, 2, 26),
+        (POINTER, 2, 1, 26),
+        (POINTER, 4, 1, 1 << 30),
+    ] {
+        assert!(is_refused(&photograph(&[
+            &directory(&[pointer], 0),
+            &directory(&[], 0)
+        ])));
+    }
+    let nowhere = photograph(&[&directory(&[WIDTH, (POINTER, 4, 1, 0)], 0)]);
+    assert_eq!(planned(&nowhere).len(), 1);
+    let many = [vec![0xff; 2], vec![0; 12 * 0xffff + 4]].concat();
+    let large = [b"II*\0\x08\0\0\0".as_slice(), &many].concat();
+    assert!(is_refused(&png_with(&[(*b"eXIf", large)])));
+}
+
+#[test]
+fn gps_in_directories_where_it_does_not_belong() {
+    // The EXIF directory points to it; so does the second of the chain.
+    let gps = directory(&[(29, 2, 11, 74)], 0);
+    let date = b"2024:06:07\0";
+    let main = directory(&[(0x8769, 4, 1, 26)], 0);
+    let sub = directory(&[WIDTH, (POINTER, 4, 1, 56)], 0);
+    let by_exif = photograph(&[&main, &sub, &gps, date]);
+    let chained = photograph(&[&directory(&[WIDTH], 26), &sub, &gps, date]);
+    for photograph in [by_exif, chained] {
+        assert!(!holds(&redacted(&photograph), date));
+    }
+}
+
+#[test]
+fn maps_lie_somewhere_too() {
+    let main = directory(&[WIDTH, (0x8482, 12, 6, 38)], 0);
+    let seen = redacted(&photograph(&[&main, &[7; 48]]));
+    assert!(!holds(&seen, &[7; 8]));
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let mut edits = Edits::default();
+    edits.zero(10..20).unwrap();
+    edits.zero(15..30).unwrap();
+    edits.bytes(40, b"same").unwrap();
+    edits.bytes(40, b"same").unwrap();
+    edits.spaces(30..35).unwrap();
+    let plan = edits.finish(100).unwrap();
+    let ranges: Vec<_> = plan.ranges().map(|(range, _)| range).collect();
+    assert_eq!(ranges, [10..30, 30..35, 40..44]);
+    assert!(plan.touches(0, 11) && plan.touches(43, 1) && plan.touches(0, u64::MAX));
+    assert!(!plan.touches(0, 10) && !plan.touches(35, 5) && !plan.touches(44, 9));
+    let mut edits = Edits::default();
+    edits.zero(10..20).unwrap();
+    edits.bytes(19, b"ab").unwrap();
+    assert!(edits.finish(100).is_err());
+    let mut edits = Edits::default();
+    edits.zero(10..20).unwrap();
+    assert!(edits.finish(19).is_err());
+}
+
+/// A plan, made of what to keep before each patch and what the patch is.
+fn any_plan() -> impl Strategy<Value = (Vec<u8>, RedactionPlan)> {
+    let patch = (0_u64..9, 1_usize..9, 0_u8..3);
+    (prop::collection::vec(patch, 0..40), 0_u64..20).prop_map(|(patches, rest)| {
+        let mut edits = Edits::default();
+        let mut at = 0;
+        for (gap, size, kind) in patches {
+            let start = at + gap;
+            at = start + size as u64;
+            match kind {
+                0 => edits.zero(start..at).unwrap(),
+                1 => edits.spaces(start..at).unwrap(),
+                _ => {
+                    let bytes: Vec<u8> = (start..at).map(|at| (at * 7) as u8).collect();
+                    edits.bytes(start, &bytes).unwrap();
+                }
+            }
+        }
+        let length = at + rest;
+        let file = (0..length).map(|at| (at % 251) as u8 | 1).collect();
+        (file, edits.finish(length).unwrap())
+    })
+}
+
+proptest! {
+    /// Readers see the same whichever way they read.
+    #[test]
+    fn pieces_are_as_the_whole(
+        (file, plan) in any_plan(),
+        reads in prop::collection::vec((0_usize..400, 0_usize..60), 0..40),
+    ) {
+        let mut whole = file.clone();
+        for (range, content) in plan.ranges() {
+            let range = range.start as usize..range.end as usize;
+            match content {
+                Content::Zeros => whole[range].fill(0),
+                Content::Spaces => whole[range].fill(b' '),
+                Content::Bytes(bytes) => whole[range].copy_from_slice(bytes),
+            }
+        }
+        let mut all = file.clone();
+        plan.apply(0, &mut all);
+        prop_assert_eq!(&all, &whole);
+        for (start, size) in reads {
+            let start = start.min(file.len());
+            let end = (start + size).min(file.len());
+            let mut piece = file[start..end].to_vec();
+            plan.apply(start as u64, &mut piece);
+            prop_assert_eq!(&piece[..], &whole[start..end]);
+            let touched = file[start..end] != whole[start..end];
+            prop_assert!(!touched || plan.touches(start as u64, (end - start) as u64));
+        }
+    }
+}

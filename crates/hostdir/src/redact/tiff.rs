@@ -1,0 +1,392 @@
+//! The TIFF structure of an EXIF block: finds the GPS directories, and says how to take them out.
+//!
+//! A directory of the ordinary kind that points to GPS is written anew without that entry: the
+//! entries behind it move up, the count is one less, and what is left over at its end is zero. No
+//! value moves. The GPS directory and its values become zero.
+//!
+//! Hostile blocks have directories in loops, shared by two pointers, lying over each other.
+//! Everything that is kept is therefore remembered; when something that goes overlaps it, the
+//! block is refused. After that the outcome is walked again and must be free of GPS.
+
+use super::limits::{DIRECTORIES_MAX, ENTRIES_MAX};
+use super::{RedactError, Result};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+const SUB_DIRECTORIES: u16 = 0x014a;
+const THUMBNAIL: u16 = 0x0201;
+const THUMBNAIL_LENGTH: u16 = 0x0202;
+const XMP: u16 = 0x02bc;
+const EXIF: u16 = 0x8769;
+const GPS: u16 = 0x8825;
+const MAKER_NOTE: u16 = 0x927c;
+const USER_COMMENT: u16 = 0x9286;
+const INTEROPERABILITY: u16 = 0xa005;
+/// Padding as Windows writes it: an entry that means nothing.
+const PADDING: u16 = 0xea1c;
+/// GeoTIFF: where a map lies.
+const GEO: [u16; 8] = [
+    0x830e, 0x8480, 0x8482, 0x85d8, 0x87af, 0x87b0, 0x87b1, 0x87b2,
+];
+const ENTRY_BYTES: usize = 12;
+/// Byte order, number, and where the first directory is.
+const HEADER: Range<usize> = 0..8;
+
+/// What has to be done with an EXIF block.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// To be zeroed.
+    pub(super) zeros: Vec<Range<usize>>,
+    /// Directories written anew.
+    pub(super) tables: Vec<(usize, Vec<u8>)>,
+    /// XMP packets.
+    pub(super) packets: Vec<Range<usize>>,
+    /// Notes of unknown kind: maker notes, comments.
+    pub(super) notes: Vec<Range<usize>>,
+    /// Images inside the block.
+    pub(super) thumbnails: Vec<Range<usize>>,
+}
+
+/// Walks an EXIF block, which begins with the TIFF header.
+pub(super) fn walk(bytes: &[u8]) -> Result<Findings> {
+    let findings = Walk::new(bytes)?.run()?;
+    if !findings.zeros.is_empty() || !findings.tables.is_empty() {
+        let mut redacted = bytes.to_vec();
+        findings.apply(&mut redacted);
+        let again = Walk::new(&redacted)?.run()?;
+        if !again.zeros.is_empty() || !again.tables.is_empty() {
+            return refuse("directories that depend on each other");
+        }
+    }
+    Ok(findings)
+}
+
+impl Findings {
+    /// Changes a copy of the block.
+    fn apply(&self, bytes: &mut [u8]) {
+        for range in &self.zeros {
+            bytes[range.clone()].fill(0);
+        }
+        for (start, table) in &self.tables {
+            bytes[*start..*start + table.len()].copy_from_slice(table);
+        }
+    }
+}
+
+fn refuse<T>(why: &'static str) -> Result<T> {
+    Err(RedactError::Unparsable(why))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// In the chain that begins in the header.
+    Main,
+    /// Pointed to by an entry.
+    Sub,
+    Gps,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: usize,
+    tag: u16,
+    kind: u16,
+    count: u32,
+    /// The value or where it lies, as a number of the block's byte order.
+    word: u32,
+}
+
+impl Entry {
+    /// Bytes of the value; `None` for a type that nobody knows.
+    fn size(&self) -> Option<usize> {
+        let each = match self.kind {
+            1 | 2 | 6 | 7 | 129 => 1,
+            3 | 8 => 2,
+            4 | 9 | 11 | 13 => 4,
+            5 | 10 | 12 => 8,
+            _ => return None,
+        };
+        (self.count as usize).checked_mul(each)
+    }
+
+    /// Where the value lies, when it does not lie in the entry itself.
+    fn outside(&self) -> Option<Range<usize>> {
+        let size = self.size()?;
+        let start = self.word as usize;
+        (size > 4).then(|| start..start.saturating_add(size))
+    }
+}
+
+struct Walk<'a> {
+    bytes: &'a [u8],
+    big: bool,
+    todo: Vec<(usize, Kind)>,
+    seen: BTreeMap<usize, Kind>,
+    kept: Vec<Range<usize>>,
+    findings: Findings,
+}
+
+impl<'a> Walk<'a> {
+    fn new(bytes: &'a [u8]) -> Result<Self> {
+        let big = match bytes.get(..4) {
+            Some(b"II*\0") => false,
+            Some(b"MM\0*") => true,
+            _ => return refuse("an EXIF block without a TIFF header"),
+        };
+        let mut walk = Self {
+            bytes,
+            big,
+            todo: Vec::new(),
+            seen: BTreeMap::new(),
+            kept: Vec::from([HEADER]),
+            findings: Findings::default(),
+        };
+        let first = walk.u32(4)? as usize;
+        walk.todo.push((first, Kind::Main));
+        Ok(walk)
+    }
+
+    fn run(mut self) -> Result<Findings> {
+        while let Some((at, kind)) = self.todo.pop() {
+            match self.seen.get(&at) {
+                Some(Kind::Gps) if kind != Kind::Gps => return refuse("a shared directory"),
+                Some(Kind::Main | Kind::Sub) if kind == Kind::Gps => {
+                    return refuse("a shared directory");
+                }
+                Some(_) => continue,
+                None => {}
+            }
+            self.seen.insert(at, kind);
+            if self.seen.len() > DIRECTORIES_MAX {
+                return refuse("too many directories");
+            }
+            match kind {
+                Kind::Gps => self.gps(at)?,
+                Kind::Main | Kind::Sub => self.ordinary(at, kind)?,
+            }
+        }
+        self.check_apart()?;
+        Ok(self.findings)
+    }
+
+    fn u16(&self, at: usize) -> Result<u16> {
+        let bytes = at.checked_add(2).and_then(|end| self.bytes.get(at..end));
+        match bytes {
+            Some(&[a, b]) if self.big => Ok(u16::from_be_bytes([a, b])),
+            Some(&[a, b]) => Ok(u16::from_le_bytes([a, b])),
+            _ => refuse("an EXIF directory outside its block"),
+        }
+    }
+
+    fn u32(&self, at: usize) -> Result<u32> {
+        let bytes = at.checked_add(4).and_then(|end| self.bytes.get(at..end));
+        match bytes {
+            Some(&[a, b, c, d]) if self.big => Ok(u32::from_be_bytes([a, b, c, d])),
+            Some(&[a, b, c, d]) => Ok(u32::from_le_bytes([a, b, c, d])),
+            _ => refuse("an EXIF directory outside its block"),
+        }
+    }
+
+    /// The entries of the directory at `at`.
+    fn entries(&self, at: usize) -> Result<Vec<Entry>> {
+        let count = usize::from(self.u16(at)?);
+        if count > ENTRIES_MAX {
+            return refuse("too many entries in a directory");
+        }
+        (0..count)
+            .map(|index| {
+                let at = at + 2 + index * ENTRY_BYTES;
+                Ok(Entry {
+                    at,
+                    tag: self.u16(at)?,
+                    kind: self.u16(at + 2)?,
+                    count: self.u32(at + 4)?,
+                    word: self.u32(at + 8)?,
+                })
+            })
+            .collect()
+    }
+
+    /// Only what points into the block can be read by anybody.
+    fn inside(&self, range: Range<usize>) -> Option<Range<usize>> {
+        (range.end <= self.bytes.len() && range.start < range.end).then_some(range)
+    }
+
+    fn gps(&mut self, at: usize) -> Result<()> {
+        let entries = self.entries(at)?;
+        self.zero(at..at + 2 + entries.len() * ENTRY_BYTES)?;
+        for entry in entries {
+            if entry.size().is_none() {
+                return refuse("a GPS entry of unknown type");
+            }
+            if let Some(range) = entry.outside() {
+                self.zero(range)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn zero(&mut self, range: Range<usize>) -> Result<()> {
+        match self.inside(range) {
+            Some(range) => self.findings.zeros.push(range),
+            None => return refuse("a GPS value outside its block"),
+        }
+        Ok(())
+    }
+
+    fn ordinary(&mut self, at: usize, kind: Kind) -> Result<()> {
+        let entries = self.entries(at)?;
+        let end = at + 2 + entries.len() * ENTRY_BYTES;
+        self.kept.push(at..end);
+        let mut staying = Vec::new();
+        for entry in &entries {
+            if self.stays(entry)? {
+                staying.push(*entry);
+            }
+        }
+        self.thumbnail(&entries);
+        // Writers leave out the last pointer at the end of a block.
+        let next = self.u32(end).ok();
+        let onward = next.map_or(0, |next| next as usize);
+        if kind == Kind::Main && onward != 0 && onward < self.bytes.len() {
+            self.todo.push((onward, Kind::Main));
+        }
+        if staying.len() < entries.len() {
+            let table = self.table(&staying, entries.len(), next);
+            self.findings.tables.push((at, table));
+        }
+        Ok(())
+    }
+
+    /// Looks at an entry of an ordinary directory, and says whether it stays.
+    fn stays(&mut self, entry: &Entry) -> Result<bool> {
+        match entry.tag {
+            GPS => {
+                let pointer = self.pointer(entry)?;
+                if pointer != 0 {
+                    self.todo.push((pointer, Kind::Gps));
+                }
+                return Ok(false);
+            }
+            tag if GEO.contains(&tag) => {
+                if let Some(range) = entry.outside().and_then(|range| self.inside(range)) {
+                    self.findings.zeros.push(range);
+                }
+                return Ok(false);
+            }
+            EXIF | INTEROPERABILITY => {
+                let pointer = self.pointer(entry)?;
+                self.todo.push((pointer, Kind::Sub));
+            }
+            SUB_DIRECTORIES => self.sub_directories(entry)?,
+            _ => {}
+        }
+        if let Some(range) = entry.outside().and_then(|range| self.inside(range)) {
+            self.kept.push(range.clone());
+            match entry.tag {
+                XMP => self.findings.packets.push(range),
+                MAKER_NOTE | USER_COMMENT => self.findings.notes.push(range),
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// The one place to which an entry points.
+    fn pointer(&self, entry: &Entry) -> Result<usize> {
+        match (entry.kind, entry.count) {
+            (4 | 13, 1) => Ok(entry.word as usize),
+            (3, 1) => Ok(usize::from(self.u16(entry.at + 8)?)),
+            _ => refuse("a pointer to a directory that is none"),
+        }
+    }
+
+    fn sub_directories(&mut self, entry: &Entry) -> Result<()> {
+        if entry.count as usize > DIRECTORIES_MAX {
+            return refuse("too many directories");
+        }
+        match entry.outside() {
+            Some(range) if matches!(entry.kind, 4 | 13) => {
+                for at in range.step_by(4) {
+                    let pointer = self.u32(at)? as usize;
+                    self.todo.push((pointer, Kind::Sub));
+                }
+            }
+            _ => {
+                let pointer = self.pointer(entry)?;
+                self.todo.push((pointer, Kind::Sub));
+            }
+        }
+        Ok(())
+    }
+
+    fn thumbnail(&mut self, entries: &[Entry]) {
+        let word = |tag| {
+            let entry = entries.iter().find(|entry| entry.tag == tag)?;
+            Some(entry.word as usize)
+        };
+        if let (Some(start), Some(length)) = (word(THUMBNAIL), word(THUMBNAIL_LENGTH)) {
+            // One that is cut off at the end of its block can be read all the same.
+            let end = start.saturating_add(length).min(self.bytes.len());
+            if start < end {
+                self.kept.push(start..end);
+                self.findings.thumbnails.push(start..end);
+            }
+        }
+    }
+
+    /// A directory with the entries that stay, as long as it was.
+    fn table(&self, staying: &[Entry], before: usize, next: Option<u32>) -> Vec<u8> {
+        let mut table = Vec::with_capacity(2 + before * ENTRY_BYTES + 4);
+        let number = |value: u16| {
+            if self.big {
+                value.to_be_bytes()
+            } else {
+                value.to_le_bytes()
+            }
+        };
+        let word = |value: u32| {
+            if self.big {
+                value.to_be_bytes()
+            } else {
+                value.to_le_bytes()
+            }
+        };
+        // A directory has one entry at least.
+        table.extend(number(staying.len().max(1) as u16));
+        for entry in staying {
+            table.extend(&self.bytes[entry.at..entry.at + ENTRY_BYTES]);
+        }
+        if staying.is_empty() {
+            table.extend(number(PADDING));
+            table.extend(number(7));
+            table.extend(word(4));
+            table.extend(word(0));
+        }
+        table.extend(next.map(word).unwrap_or_default());
+        table.resize(2 + before * ENTRY_BYTES + next.map_or(0, |_| 4), 0);
+        table
+    }
+
+    /// What goes must not overlap what stays.
+    fn check_apart(&mut self) -> Result<()> {
+        self.kept.sort_by_key(|range| range.start);
+        let mut furthest = 0;
+        let ends: Vec<usize> = self
+            .kept
+            .iter()
+            .map(|range| {
+                furthest = range.end.max(furthest);
+                furthest
+            })
+            .collect();
+        for zero in &self.findings.zeros {
+            let before = self.kept.partition_point(|kept| kept.start < zero.end);
+            if before > 0 && ends[before - 1] > zero.start {
+                return refuse("GPS data that other data share");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! Words by which text shows that it may name a place.
+//!
+//! Only whether to take something out as a whole depends on them, so a word too many costs a
+//! caption and a word too few costs a secret: they are chosen widely.
+
+use memchr::memmem;
+
+/// In XMP and other structured text, in lower case.
+const TEXT: [&[u8]; 17] = [
+    b"gps",
+    b"latitude",
+    b"longitude",
+    b"longtitude",
+    b"altitude",
+    b"location",
+    b"geotag",
+    b"geo:",
+    b"geocode",
+    b"wgs84",
+    b"iso6709",
+    b"coordinates",
+    b"placename",
+    b"sublocation",
+    b":city",
+    b":state",
+    b":country",
+];
+
+/// In blocks of unknown kind, where short words turn up by chance.
+const OPAQUE: [&[u8]; 10] = [
+    b"latitude",
+    b"longitude",
+    b"longtitude",
+    b"gpsinfo",
+    b"gpslat",
+    b"gpslon",
+    b"gpscoord",
+    b"gpsdata",
+    b"geotag",
+    b"iso6709",
+];
+
+/// Signatures of metadata inside a block of unknown kind.
+const SIGNATURES: [&[u8]; 2] = [b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/"];
+/// The beginning of an EXIF block without a signature.
+const TIFF_HEADERS: [&[u8]; 2] = [b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08"];
+
+/// `Exif` and two zeros in base 64, wherever in a group of three bytes they begin: packets carry
+/// whole images this way.
+const IMAGE_IN_TEXT: [&[u8]; 3] = [b"RXhpZgAA", b"V4aWYAA", b"FeGlmAA"];
+
+/// Whether structured text may name a place.
+pub(super) fn text_names_place(bytes: &[u8]) -> bool {
+    let lower = bytes.to_ascii_lowercase();
+    // Text of two or four bytes a character would hide the words.
+    bytes.contains(&0)
+        || contains_any(&lower, &TEXT)
+        || contains_any(bytes, &IMAGE_IN_TEXT)
+        || holds_iso6709(bytes)
+}
+
+/// Whether a block of unknown kind may hold a place.
+pub(super) fn opaque_names_place(bytes: &[u8]) -> bool {
+    contains_any(&bytes.to_ascii_lowercase(), &OPAQUE) || holds_metadata(bytes)
+}
+
+/// Whether a maker's note may hold a place. Nikon's have a TIFF header, and directories of their
+/// own behind it.
+pub(super) fn note_names_place(bytes: &[u8]) -> bool {
+    contains_any(&bytes.to_ascii_lowercase(), &OPAQUE) || contains_any(bytes, &SIGNATURES)
+}
+
+/// Whether a block holds metadata of its own.
+pub(super) fn holds_metadata(bytes: &[u8]) -> bool {
+    contains_any(bytes, &SIGNATURES) || contains_any(bytes, &TIFF_HEADERS)
+}
+
+/// Whether captions are a recorder's log: `GPS(121.3, …`, `[latitude: 31.2]`. A film may speak of
+/// GPS without being emptied.
+pub(super) fn captions_log_place(bytes: &[u8]) -> bool {
+    let lower = bytes.to_ascii_lowercase();
+    let words: [&[u8]; 4] = [b"gps", b"latitude", b"longitude", b"longtitude"];
+    words.iter().any(|word| {
+        memmem::find_iter(&lower, word).any(|at| {
+            let mut rest = lower[at + word.len()..].iter();
+            let next = rest.find(|byte| **byte != b' ' && **byte != b'\t');
+            matches!(next, Some(b'(' | b':' | b'='))
+        })
+    }) || holds_iso6709(bytes)
+}
+
+/// Whether there is a position as ISO 6709 writes it: `+27.1281+100.2508`.
+pub(super) fn holds_iso6709(bytes: &[u8]) -> bool {
+    let signs = memchr::memchr2_iter(b'+', b'-', bytes);
+    signs.into_iter().any(|at| {
+        let after_latitude = coordinate(&bytes[at..], 2);
+        let rest = &bytes[at + after_latitude..];
+        after_latitude > 0 && coordinate(rest, 3) > 0
+    })
+}
+
+/// The length of a sign, at least `digits` digits, a point and a digit; 0 when there is none.
+fn coordinate(bytes: &[u8], digits: usize) -> usize {
+    if !matches!(bytes.first(), Some(b'+' | b'-')) {
+        return 0;
+    }
+    let number = &bytes[1..];
+    let is_digit = |byte: &&u8| byte.is_ascii_digit();
+    // Degrees, minutes and seconds have seven digits at most.
+    let whole = number.iter().take(8).take_while(is_digit).count();
+    if whole < digits || number.get(whole) != Some(&b'.') {
+        return 0;
+    }
+    let fraction = number[whole + 1..].iter().take(32).take_while(is_digit);
+    match fraction.count() {
+        0 => 0,
+        count => 1 + whole + 1 + count,
+    }
+}
+
+fn contains_any(bytes: &[u8], words: &[&[u8]]) -> bool {
+    words.iter().any(|word| memmem::find(bytes, word).is_some())
+}
+
+/// Whether there is a word of structured text among numbers.
+pub(super) fn fields_name_place(bytes: &[u8]) -> bool {
+    let text: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
+    contains_any(&text.to_ascii_lowercase(), &TEXT) || holds_iso6709(&text)
+}
+
+/// Whether a piece of a dashboard camera's log begins here: a padding box, and a name in it.
+pub(super) fn begins_log(head: &[u8; 12]) -> bool {
+    &head[4..8] == b"free" && (&head[8..] == b"GPS " || &head[8..] == b"IDIT")
+}

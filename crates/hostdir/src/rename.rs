@@ -1,0 +1,265 @@
+//! Linking, removing and renaming.
+
+use crate::create::component;
+use crate::host::{Host, opened_identity};
+use crate::identity::Identity;
+use crate::inode::{Inode, Place};
+use crate::names::KnownName;
+use rustix::fs::{AtFlags, CWD, RenameFlags};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use thrufs::{Context, Entry, Result};
+use thrufs_abi::{Name, NodeId};
+use thrufs_sys::handle::{self, FileHandleBuf};
+
+/// A name, and the directory that it is or will be in.
+#[derive(Clone, Copy)]
+pub(crate) struct End<'a> {
+    pub(crate) parent: &'a Arc<Inode>,
+    pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) name: &'a CStr,
+}
+
+impl End<'_> {
+    fn known_name(self) -> KnownName {
+        KnownName::new(self.parent.node(), self.name.to_bytes())
+    }
+
+    fn place(self) -> Box<Place> {
+        Box::new(Place {
+            parent: Arc::clone(self.parent),
+            name: self.name.to_owned(),
+        })
+    }
+}
+
+impl Host {
+    pub(crate) fn link(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        parent: NodeId,
+        name: Name<'_>,
+    ) -> Result<Entry> {
+        self.writable()?;
+        let name = component(name)?;
+        let inode = self.nodes.get(node)?;
+        let parent = self.nodes.get(parent)?;
+        self.may_become(context, &inode, &parent, name)?;
+        let descriptor = self.descriptor(&inode)?;
+        let parent_fd = self.descriptor(&parent)?;
+        let parent_fd = parent_fd.as_fd();
+        let linked = rustix::fs::linkat(
+            descriptor.as_fd(),
+            c"",
+            parent_fd,
+            name,
+            AtFlags::EMPTY_PATH,
+        );
+        match linked {
+            Ok(()) => {}
+            // Without CAP_DAC_READ_SEARCH a descriptor can only be named by way of /proc.
+            Err(rustix::io::Errno::NOENT) if !self.credentials.switches() => {
+                link_by_proc(descriptor.as_fd(), parent_fd, name)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let (linked, stat) = self.look_up_at(&parent, parent_fd, name)?;
+        Ok(self.entry(&linked, &stat))
+    }
+
+    pub(crate) fn unlink(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        directory: bool,
+    ) -> Result<()> {
+        self.writable()?;
+        let name = component(name)?;
+        let parent = self.nodes.get(parent)?;
+        let descriptor = self.descriptor(&parent)?;
+        self.may_change_name(&parent, descriptor.as_fd(), name, context)?;
+        let victim = self.hold_without_handles(&parent, descriptor.as_fd(), name);
+        let known = self.known(&parent, descriptor.as_fd(), name);
+        let flags = if directory {
+            AtFlags::REMOVEDIR
+        } else {
+            AtFlags::empty()
+        };
+        rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?;
+        if let Some(victim) = victim {
+            victim.set_place(None);
+        }
+        if let Some(known) = known {
+            known
+                .names()
+                .removed(&KnownName::new(parent.node(), name.to_bytes()));
+            known.name_removed();
+        }
+        Ok(())
+    }
+
+    /// The inode behind a name, where it has a handle and the kernel knows it.
+    fn known(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Option<Arc<Inode>> {
+        if !parent.mount().has_handles() {
+            return None;
+        }
+        let mut buffer = FileHandleBuf::default();
+        let mount_id = handle::name_to_handle(parent_fd, name, 0, &mut buffer).ok()?;
+        if mount_id != parent.mount().id() {
+            return None;
+        }
+        self.nodes
+            .find(&Identity::by_handle(parent.mount().index(), &buffer))
+    }
+
+    /// For mounts without file handles: the inode behind a name that is about to go, made to hold
+    /// its descriptor, since nothing else will lead to it. `None` where that is not needed.
+    fn hold_without_handles(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Option<Arc<Inode>> {
+        if parent.mount().has_handles() {
+            return None;
+        }
+        self.hold(parent, parent_fd, name)
+    }
+
+    /// The inode behind a name, made to hold its descriptor; `None` when the kernel does not know
+    /// it.
+    fn hold(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Option<Arc<Inode>> {
+        let (fd, stat) = self.open_component(parent_fd, name).ok()?;
+        let identity = opened_identity(parent.mount(), &fd, &stat).ok()?;
+        let inode = self.nodes.find(&identity)?;
+        self.descriptors.keep(&inode, fd);
+        Some(inode)
+    }
+
+    pub(crate) fn rename(
+        &self,
+        context: &Context<'_>,
+        (parent, name): (NodeId, Name<'_>),
+        (new_parent, new_name): (NodeId, Name<'_>),
+        flags: u32,
+    ) -> Result<()> {
+        self.writable()?;
+        let (name, new_name) = (component(name)?, component(new_name)?);
+        let from = self.nodes.get(parent)?;
+        let to = self.nodes.get(new_parent)?;
+        let from_descriptor = self.descriptor(&from)?;
+        let to_descriptor = self.descriptor(&to)?;
+        let from = End {
+            parent: &from,
+            fd: from_descriptor.as_fd(),
+            name,
+        };
+        let to = End {
+            parent: &to,
+            fd: to_descriptor.as_fd(),
+            name: new_name,
+        };
+        let flags = RenameFlags::from_bits_retain(flags);
+        if !self.rules.are_there() {
+            return self.rename_beneath(from, to, flags);
+        }
+        self.may_rename(context, from, to, flags)?;
+        let (moved, replaced) = (self.tracked(from), self.tracked(to));
+        self.rename_beneath(from, to, flags)?;
+        if let Some(replaced) = replaced {
+            if flags.contains(RenameFlags::EXCHANGE) {
+                replaced
+                    .names()
+                    .renamed(&to.known_name(), from.known_name());
+            } else {
+                replaced.names().removed(&to.known_name());
+            }
+        }
+        if let Some(moved) = moved {
+            moved.names().renamed(&from.known_name(), to.known_name());
+        }
+        Ok(())
+    }
+
+    fn rename_beneath(&self, from: End<'_>, to: End<'_>, flags: RenameFlags) -> Result<()> {
+        if to.parent.mount().has_handles() && flags.is_empty() {
+            // Who replaces a file again and again has clients that know the one before, and are
+            // about to open it. The kernel looks up the name once more when that fails, but no
+            // third time. So it must not fail: what is replaced stays within reach.
+            let moved = rustix::fs::renameat_with(
+                from.fd,
+                from.name,
+                to.fd,
+                to.name,
+                RenameFlags::NOREPLACE,
+            );
+            match moved {
+                // Something is there, or the lower file system does not know the flag.
+                Err(rustix::io::Errno::EXIST | rustix::io::Errno::INVAL) => {
+                    self.hold(to.parent, to.fd, to.name);
+                }
+                renamed => return Ok(renamed?),
+            }
+        }
+        let moved = self.hold_without_handles(from.parent, from.fd, from.name);
+        let replaced = self.hold_without_handles(to.parent, to.fd, to.name);
+        rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags)?;
+        if let Some(replaced) = replaced {
+            let exchanged = flags.contains(RenameFlags::EXCHANGE);
+            replaced.set_place(exchanged.then(|| from.place()));
+        }
+        if let Some(moved) = moved {
+            moved.set_place(Some(to.place()));
+        }
+        Ok(())
+    }
+
+    /// Refuses a rename that the policy does not allow.
+    fn may_rename(
+        &self,
+        context: &Context<'_>,
+        from: End<'_>,
+        to: End<'_>,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        self.may_move(context, from, to)?;
+        if flags.contains(RenameFlags::EXCHANGE) {
+            self.may_move(context, to, from)
+        } else {
+            self.may_replace(to.parent, to.fd, to.name, context)
+        }
+    }
+
+    /// The inode behind a name, if the kernel knows it.
+    fn tracked(&self, end: End<'_>) -> Option<Arc<Inode>> {
+        if end.parent.mount().has_handles() {
+            self.known(end.parent, end.fd, end.name)
+        } else {
+            self.hold(end.parent, end.fd, end.name)
+        }
+    }
+}
+
+fn link_by_proc(fd: BorrowedFd<'_>, parent_fd: BorrowedFd<'_>, name: &CStr) -> Result<()> {
+    let from = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    Ok(rustix::fs::linkat(
+        CWD,
+        from,
+        parent_fd,
+        name,
+        AtFlags::SYMLINK_FOLLOW,
+    )?)
+}

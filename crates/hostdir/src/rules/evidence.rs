@@ -1,0 +1,89 @@
+//! What can be found out about files that rules ask about.
+
+use crate::host::{BASIC, Host};
+use crate::inode::Inode;
+use crate::policy::{Attributes, Evidence, FileType, HEAD_BYTES};
+use rustix::fs::{AtFlags, Statx};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+fn attributes(stat: &Statx) -> Attributes {
+    Attributes {
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        mode: u32::from(stat.stx_mode),
+        size: stat.stx_size,
+    }
+}
+
+/// An inode, asked when a rule asks.
+pub(crate) struct OfInode<'a> {
+    host: &'a Host,
+    inode: &'a Arc<Inode>,
+}
+
+impl<'a> OfInode<'a> {
+    pub(crate) fn new(host: &'a Host, inode: &'a Arc<Inode>) -> OfInode<'a> {
+        OfInode { host, inode }
+    }
+}
+
+impl Evidence for OfInode<'_> {
+    fn attributes(&self) -> Option<Attributes> {
+        let descriptor = self.host.descriptor(self.inode).ok()?;
+        let flags = AtFlags::EMPTY_PATH;
+        let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, BASIC).ok()?;
+        Some(attributes(&stat))
+    }
+
+    fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        let file = self.host.open_inode(self.inode, libc::O_RDONLY).ok()?;
+        let mut filled = 0;
+        while filled < HEAD_BYTES {
+            match rustix::io::pread(&file, &mut buffer[filled..], filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return None,
+            }
+        }
+        Some(filled)
+    }
+}
+
+/// What was found under a name; it is not opened.
+pub(crate) struct OfStat<'a>(pub(crate) &'a Statx);
+
+impl Evidence for OfStat<'_> {
+    fn attributes(&self) -> Option<Attributes> {
+        Some(attributes(self.0))
+    }
+
+    fn head(&self, _: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        None
+    }
+}
+
+/// What is about to be made.
+pub(crate) struct NewFile {
+    pub(crate) file_type: FileType,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl Evidence for NewFile {
+    fn attributes(&self) -> Option<Attributes> {
+        Some(Attributes {
+            uid: self.uid,
+            gid: self.gid,
+            mode: self.mode,
+            size: 0,
+        })
+    }
+
+    fn head(&self, _: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        Some(0)
+    }
+}

@@ -1,0 +1,170 @@
+//! What the policy says of a node: by all of its names, and for one caller.
+
+use super::{InForce, Judged, OfInode, UNNAMED};
+use crate::host::Host;
+use crate::inode::Inode;
+use crate::names::KnownName;
+use crate::policy::{Caller, Decision, FileType, RuleId, Subject, Visibility};
+use rustix::fs::Statx;
+use std::ffi::CStr;
+use std::sync::Arc;
+use thrufs::{Context, Errno, Result};
+use thrufs_abi::NodeId;
+
+/// Most directories above a file.
+const DEPTH_MAX: usize = 4096;
+
+impl Host {
+    /// Remembers the name under which an inode was found.
+    pub(crate) fn remember_name(&self, inode: &Inode, parent: NodeId, name: &[u8], stat: &Statx) {
+        if self.rules.are_there() {
+            let links = if inode.is_directory() {
+                1
+            } else {
+                stat.stx_nlink
+            };
+            inode.names().found(KnownName::new(parent, name), links);
+        }
+    }
+
+    /// Remembers where a file without a name was made.
+    pub(crate) fn remember_unnamed(&self, inode: &Inode, parent: NodeId) {
+        if self.rules.are_there() {
+            inode
+                .names()
+                .found(KnownName::new(parent, UNNAMED.to_bytes()), 1);
+        }
+    }
+
+    /// The paths of an inode, the latest name's first, each with the directory that it is in; one
+    /// empty path for the root.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` when none is known: the kernel then looks the file up again, by its path.
+    fn paths(&self, inode: &Inode) -> Result<Vec<(NodeId, Vec<u8>)>> {
+        if inode.node() == NodeId::ROOT {
+            return Ok(vec![(NodeId::ROOT, Vec::new())]);
+        }
+        let paths: Vec<_> = inode
+            .names()
+            .all()
+            .into_iter()
+            .filter_map(|name| Some((name.directory, self.path_of(name).ok()?)))
+            .collect();
+        if paths.is_empty() {
+            Err(Errno::ESTALE)
+        } else {
+            Ok(paths)
+        }
+    }
+
+    fn path_of(&self, name: KnownName) -> Result<Vec<u8>> {
+        let mut components = vec![name.name];
+        let mut directory = name.directory;
+        while directory != NodeId::ROOT {
+            if components.len() >= DEPTH_MAX {
+                return Err(Errno::ELOOP);
+            }
+            let inode = self.nodes.get(directory)?;
+            let name = inode.names().latest().ok_or(Errno::ESTALE)?;
+            components.push(name.name);
+            directory = name.directory;
+        }
+        components.reverse();
+        Ok(components.join(&b'/'))
+    }
+
+    /// The path of a directory, ready for a name to be put behind it.
+    pub(crate) fn directory_path(&self, directory: &Inode) -> Result<Vec<u8>> {
+        if directory.node() == NodeId::ROOT {
+            return Ok(Vec::new());
+        }
+        let name = directory.names().latest().ok_or(Errno::ESTALE)?;
+        let mut path = self.path_of(name)?;
+        path.push(b'/');
+        Ok(path)
+    }
+
+    pub(super) fn child_path(&self, parent: &Inode, name: &CStr) -> Result<Vec<u8>> {
+        let mut path = self.directory_path(parent)?;
+        path.extend_from_slice(name.to_bytes());
+        Ok(path)
+    }
+
+    pub(super) fn caller<'a>(
+        &self,
+        context: &Context<'_>,
+        executable: &'a dyn Fn() -> Option<Vec<u8>>,
+    ) -> Caller<'a> {
+        Caller {
+            uid: context.uid().unwrap_or(self.credentials.server_uid()),
+            gid: context.gid().unwrap_or(self.credentials.server_gid()),
+            executable,
+        }
+    }
+
+    /// What the policy says of an inode that a client wants to open or change.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` when no name of it is known.
+    pub(crate) fn judge(
+        &self,
+        rules: Arc<InForce>,
+        inode: &Arc<Inode>,
+        context: &Context<'_>,
+    ) -> Result<Judged> {
+        let uses = rules.policy.uses();
+        let paths = self.paths(inode)?;
+        let evidence = OfInode::new(self, inode);
+        let executable = || self.rules.executable(context.pid());
+        let caller = self.caller(context, &executable);
+        let mut decision: Option<Decision> = None;
+        for (directory, path) in &paths {
+            let subject = Subject {
+                path,
+                file_type: inode.file_type(),
+                evidence: &evidence,
+            };
+            let mut of_this_name = rules.policy.decide(&subject, &caller);
+            if uses.hide && of_this_name.hidden.is_none() {
+                of_this_name.hidden = self.hidden_from(&rules, *directory)?;
+            }
+            decision = Some(match decision {
+                Some(others) => others.stricter(of_this_name),
+                None => of_this_name,
+            });
+        }
+        let (_, path) = paths.into_iter().next().ok_or(Errno::ESTALE)?;
+        let decision = decision.ok_or(Errno::ESTALE)?;
+        Ok(Judged {
+            rules,
+            decision,
+            path,
+        })
+    }
+
+    /// Whether a directory is hidden, or one above it.
+    pub(super) fn hidden_from(&self, rules: &InForce, directory: NodeId) -> Result<Option<RuleId>> {
+        let mut directory = directory;
+        for _ in 0..DEPTH_MAX {
+            if directory == NodeId::ROOT {
+                return Ok(None);
+            }
+            let inode = self.nodes.get(directory)?;
+            let name = inode.names().latest().ok_or(Errno::ESTALE)?;
+            directory = name.directory;
+            let path = self.path_of(name)?;
+            let subject = Subject {
+                path: &path,
+                file_type: FileType::Directory,
+                evidence: &OfInode::new(self, &inode),
+            };
+            if let Visibility::Hidden(rule) = rules.policy.visibility(&subject) {
+                return Ok(Some(rule));
+            }
+        }
+        Err(Errno::ELOOP)
+    }
+}

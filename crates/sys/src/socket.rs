@@ -1,0 +1,62 @@
+//! Who is at the other end of a socket.
+//!
+//! `rustix` tells too, and takes the process id to be one: where the peer's process has no number in
+//! this process's namespace, the kernel says 0, which its type cannot hold.
+//!
+//! # Safety
+//!
+//! The kernel fills in a structure of this module's, of the length that it is told.
+
+#![allow(unsafe_code)]
+
+use crate::raw::check;
+use rustix::io::{Errno, Result};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The user who connected the other end of a Unix socket, or listened there (`SO_PEERCRED`,
+/// unix(7)), as this process's user namespace numbers users.
+///
+/// # Errors
+/// EINVAL should the kernel answer with something else.
+pub fn peer_user(socket: impl AsFd) -> Result<u32> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let whole = size_of::<libc::ucred>() as libc::socklen_t;
+    let mut length = whole;
+    // SAFETY: `peer` and `length` outlive the call, which writes no more than `length` says, the
+    // size of `peer`; any numbers are a `ucred`.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    };
+    check(answer.into())?;
+    if length == whole {
+        Ok(peer.uid)
+    } else {
+        Err(Errno::INVAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_pair_is_connected_by_this_user() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(peer_user(&one), Ok(own));
+        assert_eq!(peer_user(&other), Ok(own));
+        let file = std::fs::File::open("/").unwrap();
+        assert_eq!(peer_user(&file), Err(Errno::NOTSOCK));
+    }
+}

@@ -1,0 +1,80 @@
+//! Who changes the file.
+
+use std::thread;
+
+use thrufs_sys::cred::{self, Capabilities};
+use thrufs_tests::caller::{ALICE, BOB, MEMBER, TEAM};
+
+/// The files' group: [`MEMBER`]'s, and nobody else's.
+pub const GROUP: u32 = TEAM;
+
+/// The files' owner, who is not in their group.
+pub const OWNER: u32 = ALICE.uid;
+
+/// A caller, as seen from the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    /// Root with every capability.
+    Root,
+    /// Root without CAP_FSETID.
+    RootWithoutFsetid,
+    /// The file's owner.
+    Owner,
+    /// The same, with CAP_FSETID and no other capability.
+    OwnerWithFsetid,
+    /// Another user, in the file's group.
+    Member,
+    /// Another user.
+    Other,
+}
+
+impl Who {
+    pub const ALL: &[Who] = &[
+        Who::Root,
+        Who::RootWithoutFsetid,
+        Who::Owner,
+        Who::OwnerWithFsetid,
+        Who::Member,
+        Who::Other,
+    ];
+
+    /// The group that what the caller makes belongs to.
+    pub fn gid(self) -> u32 {
+        match self {
+            Who::Root | Who::RootWithoutFsetid => 0,
+            Who::Owner | Who::OwnerWithFsetid => ALICE.gid,
+            Who::Member => MEMBER.gid,
+            Who::Other => BOB.gid,
+        }
+    }
+
+    /// Runs `body` as the caller.
+    #[track_caller]
+    pub fn run<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
+        match self {
+            Who::Root => body(),
+            Who::RootWithoutFsetid => in_a_thread(|| {
+                let effective = cred::thread_effective().unwrap();
+                cred::set_thread_effective(effective - Capabilities::FSETID).unwrap();
+                body()
+            }),
+            Who::Owner => ALICE.run(body),
+            Who::OwnerWithFsetid => in_a_thread(|| {
+                cred::keep_capabilities_on_setuid().unwrap();
+                // The thread that it starts inherits that.
+                ALICE.run(|| {
+                    cred::set_thread_effective(Capabilities::FSETID).unwrap();
+                    body()
+                })
+            }),
+            Who::Member => MEMBER.run(body),
+            Who::Other => BOB.run(body),
+        }
+    }
+}
+
+/// Capabilities belong to a thread, as ids do.
+fn in_a_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+    let ran = thread::scope(|scope| scope.spawn(body).join());
+    ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

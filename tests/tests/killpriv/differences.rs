@@ -1,0 +1,339 @@
+//! Where a file served through the mount does not end as the like one beneath: every such cell, and
+//! why. Nothing else may differ, and each of these must.
+
+use crate::callers::Who;
+use crate::matrix::{Cell, Ground, Kind, Order};
+use crate::operations::Operation;
+use crate::privileges::Bits;
+use crate::ways::Way;
+
+/// All cells that the lists span.
+struct Difference {
+    ways: &'static [Way],
+    orders: &'static [Order],
+    operations: &'static [&'static [Operation]],
+    bits: &'static [Bits],
+    callers: &'static [Who],
+    kind: Kind,
+    why: &'static str,
+}
+
+const PASSED_THROUGH: &[Way] = &[Way::Passthrough, Way::PassthroughByRing];
+const SERVED: &[Way] = &[
+    Way::Cached,
+    Way::CachedByRing,
+    Way::Direct,
+    Way::DirectByRing,
+    Way::Writeback,
+];
+const DIRECT: &[Way] = &[Way::Direct, Way::DirectByRing];
+const NOT_DIRECT: &[Way] = &[
+    Way::Passthrough,
+    Way::PassthroughByRing,
+    Way::Cached,
+    Way::CachedByRing,
+    Way::Writeback,
+];
+const NOT_WRITEBACK: &[Way] = &[
+    Way::Passthrough,
+    Way::PassthroughByRing,
+    Way::Cached,
+    Way::CachedByRing,
+    Way::Direct,
+    Way::DirectByRing,
+];
+
+const KNOWN: &[Order] = &[Order::Before, Order::After];
+const BENEATH: &[Order] = &[Order::Beneath];
+
+const BUFFERED_WRITES: &[Operation] = &[
+    Operation::Write,
+    Operation::PositionedWrite,
+    Operation::VectoredWrite,
+    Operation::Append,
+    Operation::SpliceInto,
+    Operation::SendfileInto,
+];
+const DIRECT_WRITE: &[Operation] = &[Operation::DirectWrite];
+/// Whose requests do not say whether bits have to fall.
+const REQUESTS: &[Operation] = &[
+    Operation::CopyFileRange,
+    Operation::Fallocate,
+    Operation::FallocateKeepSize,
+    Operation::PunchHole,
+];
+const TRUNCATIONS: &[Operation] = &[
+    Operation::Truncate,
+    Operation::TruncateOpen,
+    Operation::TruncateToSameSize,
+    Operation::OpenTruncating,
+];
+const CHOWNS_OF_AN_OWNER: &[Operation] = &[
+    Operation::ChownToSame,
+    Operation::ChownToNobody,
+    Operation::Chgrp,
+];
+
+const MARKS: &[Bits] = &[
+    Bits::SetGroupMark,
+    Bits::SetUserAndMark,
+    Bits::CapabilityAndMark,
+];
+const CAPABILITIES: &[Bits] = &[
+    Bits::Capability,
+    Bits::CapabilityAndSetUser,
+    Bits::CapabilityAndMark,
+];
+const SET_IDS: &[Bits] = &[Bits::SetGroup, Bits::SetUser, Bits::SetUserOnly, Bits::Both];
+const SET_IDS_WITH_OTHERS: &[Bits] = &[Bits::SetUserAndMark, Bits::CapabilityAndSetUser];
+
+const WITHOUT_FSETID: &[Who] = &[Who::RootWithoutFsetid, Who::Owner, Who::Member, Who::Other];
+
+const MARK_STAYS: &str = "FUSE keeps set-group-id where the group may not execute, whoever changes \
+    the file; whether the caller is in the group, no request tells. It is no privilege there.";
+const BOTH_FALL: &str = "a capability falls with every write, also root's, and to say so the kernel \
+    sends the same order as for set-id bits: they fall as well";
+const CHOWN_OF_NOTHING: &str = "while somebody has the file open for writing, chown(2) of neither \
+    owner nor group looks like the order that comes before a write: it is not refused to strangers";
+const MAPPED: &str = "what was stored through a map comes to the server as a write, and the file \
+    system beneath takes capabilities away with every write; with a store it does not";
+const UNKNOWN_BITS: &str = "set beneath, and the kernel has not asked since: it does not order them \
+    to be cleared, and writes by itself (or, under writeback, does not say for whom)";
+const NOT_ROOT: &str = "so that nobody keeps bits that the kernel does not know of, these requests \
+    take them away for all but root: they do not tell who has CAP_FSETID";
+const UNKNOWN_ROOT: &str = "set beneath, and the kernel has not asked since: the request does not \
+    tell root without CAP_FSETID from root with it";
+
+const DIFFERENCES: &[Difference] = &[
+    Difference {
+        ways: Way::ALL,
+        orders: KNOWN,
+        operations: &[BUFFERED_WRITES, DIRECT_WRITE, REQUESTS, TRUNCATIONS],
+        bits: MARKS,
+        callers: &[Who::RootWithoutFsetid, Who::Owner, Who::Other],
+        kind: Kind::Kept,
+        why: MARK_STAYS,
+    },
+    Difference {
+        ways: Way::ALL,
+        orders: KNOWN,
+        operations: &[CHOWNS_OF_AN_OWNER],
+        bits: MARKS,
+        callers: &[Who::RootWithoutFsetid, Who::Owner],
+        kind: Kind::Kept,
+        why: MARK_STAYS,
+    },
+    Difference {
+        ways: Way::ALL,
+        orders: KNOWN,
+        operations: &[&[Operation::ChownToOther]],
+        bits: MARKS,
+        callers: &[Who::RootWithoutFsetid],
+        kind: Kind::Kept,
+        why: MARK_STAYS,
+    },
+    // Beneath, it is refused, because the mark would fall.
+    Difference {
+        ways: Way::ALL,
+        orders: KNOWN,
+        operations: &[&[Operation::ChownToNobody]],
+        bits: &[Bits::SetGroupMark, Bits::CapabilityAndMark],
+        callers: &[Who::Other],
+        kind: Kind::Other,
+        why: MARK_STAYS,
+    },
+    Difference {
+        ways: NOT_DIRECT,
+        orders: KNOWN,
+        operations: &[BUFFERED_WRITES, DIRECT_WRITE],
+        bits: &[Bits::CapabilityAndSetUser],
+        callers: &[Who::Root, Who::OwnerWithFsetid],
+        kind: Kind::Lost,
+        why: BOTH_FALL,
+    },
+    Difference {
+        ways: NOT_DIRECT,
+        orders: KNOWN,
+        operations: &[REQUESTS],
+        bits: &[Bits::CapabilityAndSetUser],
+        callers: &[Who::Root],
+        kind: Kind::Lost,
+        why: BOTH_FALL,
+    },
+    Difference {
+        ways: DIRECT,
+        orders: Order::ALL,
+        operations: &[REQUESTS],
+        bits: &[Bits::CapabilityAndSetUser],
+        callers: &[Who::Root],
+        kind: Kind::Lost,
+        why: BOTH_FALL,
+    },
+    Difference {
+        ways: NOT_WRITEBACK,
+        orders: Order::ALL,
+        operations: &[&[Operation::ChownToNobody]],
+        bits: SET_IDS,
+        callers: &[Who::Member, Who::Other],
+        kind: Kind::Other,
+        why: CHOWN_OF_NOTHING,
+    },
+    Difference {
+        ways: NOT_WRITEBACK,
+        orders: Order::ALL,
+        operations: &[&[Operation::ChownToNobody]],
+        bits: SET_IDS_WITH_OTHERS,
+        callers: &[Who::Member, Who::Other],
+        kind: Kind::Other,
+        why: CHOWN_OF_NOTHING,
+    },
+    Difference {
+        ways: &[Way::Writeback],
+        orders: Order::ALL,
+        operations: &[&[Operation::ChownToNobody]],
+        bits: &[Bits::CapabilityAndSetUser],
+        callers: &[Who::Member, Who::Other],
+        kind: Kind::Lost,
+        why: "the kernel has the capability removed before it asks for what is refused",
+    },
+    Difference {
+        ways: SERVED,
+        orders: Order::ALL,
+        operations: &[&[Operation::MapStore]],
+        bits: CAPABILITIES,
+        callers: Who::ALL,
+        kind: Kind::Lost,
+        why: MAPPED,
+    },
+    Difference {
+        ways: PASSED_THROUGH,
+        orders: BENEATH,
+        operations: &[BUFFERED_WRITES, DIRECT_WRITE],
+        bits: SET_IDS,
+        callers: WITHOUT_FSETID,
+        kind: Kind::Kept,
+        why: UNKNOWN_BITS,
+    },
+    Difference {
+        ways: PASSED_THROUGH,
+        orders: BENEATH,
+        operations: &[BUFFERED_WRITES, DIRECT_WRITE],
+        bits: &[Bits::CapabilityAndSetUser],
+        callers: WITHOUT_FSETID,
+        kind: Kind::Kept,
+        why: UNKNOWN_BITS,
+    },
+    Difference {
+        ways: &[Way::Writeback],
+        orders: BENEATH,
+        operations: &[BUFFERED_WRITES],
+        bits: SET_IDS,
+        callers: WITHOUT_FSETID,
+        kind: Kind::Kept,
+        why: UNKNOWN_BITS,
+    },
+    Difference {
+        ways: &[Way::Writeback],
+        orders: BENEATH,
+        operations: &[BUFFERED_WRITES],
+        bits: &[Bits::CapabilityAndSetUser],
+        callers: WITHOUT_FSETID,
+        kind: Kind::Kept,
+        why: UNKNOWN_BITS,
+    },
+    Difference {
+        ways: Way::ALL,
+        orders: BENEATH,
+        operations: &[REQUESTS],
+        bits: SET_IDS,
+        callers: &[Who::RootWithoutFsetid],
+        kind: Kind::Kept,
+        why: UNKNOWN_ROOT,
+    },
+    Difference {
+        ways: Way::ALL,
+        orders: Order::ALL,
+        operations: &[REQUESTS],
+        bits: SET_IDS,
+        callers: &[Who::OwnerWithFsetid],
+        kind: Kind::Lost,
+        why: NOT_ROOT,
+    },
+    Difference {
+        ways: Way::ALL,
+        orders: Order::ALL,
+        operations: &[REQUESTS],
+        bits: SET_IDS_WITH_OTHERS,
+        callers: &[Who::OwnerWithFsetid],
+        kind: Kind::Lost,
+        why: NOT_ROOT,
+    },
+    // No write on a direct path has made the kernel note that there is nothing to clear, so it asks
+    // for the capability, and the order that follows covers both.
+    Difference {
+        ways: NOT_DIRECT,
+        orders: BENEATH,
+        operations: &[REQUESTS],
+        bits: &[Bits::CapabilityAndSetUser],
+        callers: &[Who::RootWithoutFsetid],
+        kind: Kind::Kept,
+        why: UNKNOWN_ROOT,
+    },
+];
+
+/// Whether a difference of this kind is among them.
+pub fn is_named(ground: Ground, cell: Cell, kind: Kind) -> bool {
+    DIFFERENCES.iter().any(|difference| {
+        difference.kind == kind
+            && difference.ways.contains(&ground.way)
+            && difference.orders.contains(&ground.order)
+            && difference.bits.contains(&cell.bits)
+            && difference.callers.contains(&cell.caller)
+            && difference
+                .operations
+                .iter()
+                .any(|operations| operations.contains(&cell.operation))
+    })
+}
+
+/// One cell that differs.
+pub struct Named {
+    pub ground: Ground,
+    pub cell: Cell,
+    pub kind: Kind,
+    pub why: &'static str,
+}
+
+/// All of them on one way.
+pub fn named(way: Way) -> Vec<Named> {
+    let mut named = Vec::new();
+    for difference in DIFFERENCES.iter().filter(|d| d.ways.contains(&way)) {
+        for &order in difference.orders {
+            let ground = Ground { way, order };
+            for cell in difference.cells().filter(|cell| order.takes(cell.bits)) {
+                named.push(Named {
+                    ground,
+                    cell,
+                    kind: difference.kind,
+                    why: difference.why,
+                });
+            }
+        }
+    }
+    named
+}
+
+impl Difference {
+    fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
+        let operations = self.operations.iter().copied().flatten();
+        operations.flat_map(move |&operation| {
+            self.bits.iter().flat_map(move |&bits| {
+                self.callers.iter().map(move |&caller| Cell {
+                    operation,
+                    bits,
+                    caller,
+                })
+            })
+        })
+    }
+}

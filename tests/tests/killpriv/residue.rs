@@ -1,0 +1,207 @@
+//! Bits that are set beneath while the kernel above believes that there are none: how long they
+//! outlive the writes of somebody without CAP_FSETID, on each path.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::XattrFlags;
+use thrufs_tests::caller::ALICE;
+use thrufs_tests::lower::Lower;
+use thrufs_tests::mounted::{Mounted, must_skip};
+
+use crate::privileges::{Bits, Left};
+
+/// How long attributes are believed where a test waits for the end of it.
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Longer than that.
+const AFTERWARDS: Duration = Duration::from_millis(500);
+
+/// A file of root that everybody may write, which a user has open through a mount and has written to.
+struct Victim {
+    // First: the mount is in use as long as it is open.
+    file: File,
+    path: PathBuf,
+    beneath: PathBuf,
+    mounted: Mounted,
+}
+
+impl Victim {
+    fn new(options: &str) -> Victim {
+        Victim::with_timeout(options, TIMEOUT)
+    }
+
+    fn with_timeout(options: &str, timeout: Duration) -> Victim {
+        let timeout = timeout.as_secs_f32();
+        let options = format!("{options},attr_timeout={timeout},entry_timeout={timeout}");
+        let mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+        let (path, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
+        fs::write(&beneath, b"content").unwrap();
+        fs::set_permissions(&beneath, fs::Permissions::from_mode(0o777)).unwrap();
+        let file = ALICE.run(|| OpenOptions::new().read(true).write(true).open(&path));
+        let victim = Victim {
+            file: file.unwrap(),
+            path,
+            beneath,
+            mounted,
+        };
+        victim.write();
+        victim
+    }
+
+    fn write(&self) {
+        ALICE.run(|| self.file.write_all_at(b"x", 0)).unwrap();
+    }
+
+    fn set_beneath(&self, bits: Bits) {
+        bits.set(&self.beneath);
+    }
+
+    fn mode(&self) -> u32 {
+        Left::on(&self.beneath).mode
+    }
+
+    fn end(self) {
+        let Victim {
+            file, mut mounted, ..
+        } = self;
+        drop(file);
+        mounted.stop().unwrap();
+    }
+}
+
+#[test]
+fn passed_through_they_stay_until_somebody_asks_for_the_attributes() {
+    if must_skip("passed_through_they_stay_until_somebody_asks_for_the_attributes") {
+        return;
+    }
+    let victim = Victim::new("passthrough");
+    victim.set_beneath(Bits::Both);
+    victim.write();
+    assert_eq!(victim.mode(), 0o6777, "the kernel does not know");
+    thread::sleep(AFTERWARDS);
+    victim.write();
+    assert_eq!(victim.mode(), 0o6777, "and a write does not make it ask");
+    assert_eq!(
+        victim.file.metadata().unwrap().permissions().mode() & 0o7777,
+        0o6777
+    );
+    victim.write();
+    assert_eq!(victim.mode(), 0o777, "once it knows, they fall");
+    victim.end();
+}
+
+#[test]
+fn passed_through_they_stay_until_the_file_is_opened_by_name_after_the_timeout() {
+    let test = "passed_through_they_stay_until_the_file_is_opened_by_name_after_the_timeout";
+    if must_skip(test) {
+        return;
+    }
+    let victim = Victim::new("passthrough");
+    victim.set_beneath(Bits::SetUser);
+    thread::sleep(AFTERWARDS);
+    ALICE.run(|| drop(File::open(&victim.path).unwrap()));
+    victim.write();
+    assert_eq!(victim.mode(), 0o777);
+    victim.end();
+}
+
+#[test]
+fn set_between_opens_they_stay_if_the_timeout_has_not_passed() {
+    if must_skip("set_between_opens_they_stay_if_the_timeout_has_not_passed") {
+        return;
+    }
+    // Longer than the test, instead of a race with the clock.
+    let victim = Victim::with_timeout("passthrough", Duration::from_secs(1000));
+    victim.set_beneath(Bits::SetUser);
+    let again = ALICE.run(|| OpenOptions::new().write(true).open(&victim.path));
+    let again = again.unwrap();
+    ALICE.run(|| again.write_all_at(b"y", 0)).unwrap();
+    assert_eq!(victim.mode(), 0o4777);
+    drop(again);
+    victim.end();
+}
+
+#[test]
+fn served_they_fall_at_once() {
+    if must_skip("served_they_fall_at_once") {
+        return;
+    }
+    for options in ["nopassthrough", "nopassthrough,cache=never"] {
+        let victim = Victim::new(options);
+        victim.set_beneath(Bits::Both);
+        victim.write();
+        assert_eq!(victim.mode(), 0o777, "{options}: write");
+        victim.set_beneath(Bits::Both);
+        let flags = rustix::fs::FallocateFlags::empty();
+        ALICE
+            .run(|| rustix::fs::fallocate(&victim.file, flags, 0, 9000))
+            .unwrap();
+        assert_eq!(victim.mode(), 0o777, "{options}: fallocate");
+        victim.end();
+    }
+}
+
+#[test]
+fn written_back_they_stay_for_the_timeout() {
+    if must_skip("written_back_they_stay_for_the_timeout") {
+        return;
+    }
+    let victim = Victim::new("writeback");
+    victim.set_beneath(Bits::Both);
+    thread::sleep(AFTERWARDS);
+    victim.write();
+    victim.file.sync_all().unwrap();
+    assert_eq!(
+        victim.mode(),
+        0o777,
+        "a write asks for the mode once it is old"
+    );
+    victim.end();
+}
+
+#[test]
+fn a_capability_falls_on_every_path() {
+    if must_skip("a_capability_falls_on_every_path") {
+        return;
+    }
+    for options in [
+        "passthrough",
+        "nopassthrough",
+        "nopassthrough,cache=never",
+        "writeback",
+    ] {
+        let victim = Victim::new(options);
+        victim.file.sync_all().unwrap();
+        victim.set_beneath(Bits::Capability);
+        victim.write();
+        victim.file.sync_all().unwrap();
+        assert!(!Left::on(&victim.beneath).capability, "{options}");
+        victim.end();
+    }
+}
+
+/// Natively, it would stay: it was given after the write.
+#[test]
+fn under_writeback_a_capability_falls_with_data_written_before() {
+    if must_skip("under_writeback_a_capability_falls_with_data_written_before") {
+        return;
+    }
+    let victim = Victim::new("writeback");
+    victim.write();
+    let value = Bits::NET_RAW;
+    rustix::fs::setxattr(
+        &victim.path,
+        "security.capability",
+        &value,
+        XattrFlags::empty(),
+    )
+    .unwrap();
+    assert!(Left::on(&victim.beneath).capability);
+    victim.file.sync_all().unwrap();
+    assert!(!Left::on(&victim.beneath).capability);
+    victim.end();
+}
