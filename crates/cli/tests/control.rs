@@ -87,9 +87,27 @@ fn ask(socket: &Path, request: &str) -> String {
 
 #[test]
 fn files_are_explained_while_they_are_open_and_after() {
-    let Some(Mounted { ground, server, .. }) = mounted(&[]) else {
-        return;
-    };
+    for (options, path, reason) in [
+        (
+            &[][..],
+            "passthrough",
+            "passthrough: not open; it would be: the kernel uses",
+        ),
+        (
+            &["--nopassthrough"],
+            "cached",
+            "cached: not open; it would be: data are kept",
+        ),
+    ] {
+        let Some(Mounted { ground, server, .. }) = mounted(options) else {
+            return;
+        };
+        explained_while_open_and_after(&ground, path, reason);
+        ends(server);
+    }
+}
+
+fn explained_while_open_and_after(ground: &Ground, data_path: &str, reason: &str) {
     let file = ground.mnt.join("file");
     let ino = fs::metadata(ground.src.join("file")).unwrap().ino();
     let open = [
@@ -99,7 +117,9 @@ fn files_are_explained_while_they_are_open_and_after() {
     let told = explain(&file);
     assert_eq!(told["kind"], "regular");
     assert_eq!(told["ino"], ino);
-    assert_eq!(told["data_path"], "cached");
+    assert_eq!(told["data_path"], data_path);
+    let has_backing = told["backing"].as_u64().is_some();
+    assert_eq!(has_backing, data_path == "passthrough", "{told}");
     assert_eq!(told["cache"]["mode"], "auto");
     assert_eq!(told["cache"]["entry_timeout_s"], 1.0);
     assert!(told["node"]["lookups"].as_u64().unwrap() > 0, "{told}");
@@ -122,7 +142,7 @@ fn files_are_explained_while_they_are_open_and_after() {
     let text = String::from_utf8(output.stdout).unwrap();
     for part in [
         "/moved\n  what        regular file, inode",
-        "data path   cached: cache=auto",
+        &format!("data path   {reason}"),
         "  open        no\n",
         "what        directory, inode",
         "kernel      knows it as node 1,",
@@ -130,7 +150,6 @@ fn files_are_explained_while_they_are_open_and_after() {
         assert!(text.contains(part), "{part} in {text}");
     }
     fs::rename(&moved, &file).unwrap();
-    ends(server);
 }
 
 fn ends(server: Foreground) {
@@ -144,7 +163,8 @@ fn ends(server: Foreground) {
 
 #[test]
 fn asking_makes_nothing_known() {
-    let Some(Mounted { ground, server, .. }) = mounted(&["--cache=never"]) else {
+    let Some(Mounted { ground, server, .. }) = mounted(&["--cache=never", "--nopassthrough"])
+    else {
         return;
     };
     fs::write(ground.src.join("unknown"), "").unwrap();
@@ -342,7 +362,7 @@ fn statistics_come_by_the_socket() {
         String::from_utf8(output.stdout).unwrap()
     };
     let text = ctl(&[]);
-    for part in ["requests come by ", "inodes=", "READ "] {
+    for part in ["requests come by ", "inodes=", "OPEN "] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let json: Value = serde_json::from_str(&ctl(&["--json"])).unwrap();
