@@ -2,7 +2,7 @@
 //!
 //! Each runs in a mount and process namespace of its own, under a time limit, so that whatever
 //! goes wrong in it leaves neither a mount nor a process behind. Those for which it makes a difference
-//! run over each transport.
+//! run over each transport, and those that read and write in every way by the server as well.
 
 use crate::project;
 use crate::ring;
@@ -21,10 +21,24 @@ const NOT_TESTS: &[&str] = &["mount"];
 /// little to what they test.
 const NOT_OVER_RING: &[&str] = &["counts", "million"];
 
+/// Scripts that also run without passthrough, where what is read and written comes to the server.
+const SERVED_TOO: &[&str] = &["faults", "fsx", "sqlite", "stress"];
+
+/// How a script is run: the transport, and more mount options.
+const WAYS: &[(&str, &str)] = &[("dev", ""), ("uring", ""), ("dev", "nopassthrough")];
+
 /// One run of a script.
 struct Run {
     script: String,
     transport: &'static str,
+    options: &'static str,
+}
+
+impl Run {
+    fn name(&self) -> String {
+        let way = [self.transport, self.options].join(" ");
+        format!("{} ({})", self.script, way.trim_end())
+    }
 }
 
 /// Each script over `/dev/fuse` and, where there is such a thing, over io_uring. `TRANSPORT` in the
@@ -34,9 +48,10 @@ fn runs(scripts: Vec<String>) -> Vec<Run> {
     let missing = ring::missing();
     let mut runs = Vec::new();
     for script in scripts {
-        for transport in ["dev", "uring"] {
+        for &(transport, options) in WAYS {
             let alone = transport == "uring" && NOT_OVER_RING.contains(&script.as_str());
-            if alone || chosen.as_deref().is_some_and(|chosen| chosen != transport) {
+            let through = !options.is_empty() && !SERVED_TOO.contains(&script.as_str());
+            if alone || through || chosen.as_deref().is_some_and(|chosen| chosen != transport) {
                 continue;
             }
             match &missing {
@@ -46,6 +61,7 @@ fn runs(scripts: Vec<String>) -> Vec<Run> {
                 _ => runs.push(Run {
                     script: script.clone(),
                     transport,
+                    options,
                 }),
             }
         }
@@ -75,13 +91,13 @@ pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
     let mut table = Vec::new();
     let mut failed = Vec::new();
     for run in &runs {
-        let name = format!("{} ({})", run.script, run.transport);
+        let name = run.name();
         println!("\nxtask: {name}");
         let start = Instant::now();
         let outcome = run_one(run, &server);
         let seconds = start.elapsed().as_secs_f64();
         let word = if outcome.is_ok() { "ok" } else { "FAILED" };
-        table.push(format!("  {name:<20} {word:<8} {seconds:>6.1} s"));
+        table.push(format!("  {name:<28} {word:<8} {seconds:>6.1} s"));
         if let Err(failure) = outcome {
             eprintln!("xtask: {failure}");
             failed.push(name);
@@ -144,6 +160,7 @@ fn run_one(run: &Run, server: &PathBuf) -> Result<(), Failure> {
         .args([script])
         .env("THRUFS", server)
         .env("TRANSPORT", run.transport)
+        .env("OPTIONS", run.options)
         .env("TOOLS", project::tools().join("bin"))
         .env("PROJECT", project::root())
         .without_env("CARGO_TARGET_DIR")
