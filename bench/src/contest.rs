@@ -1,7 +1,10 @@
 //! Who takes part: the sets of contestants.
 
 use crate::Outcome;
-use crate::contestant::{self, Contestant, Transport};
+use crate::build::Project;
+use crate::contestant::{self, Contestant, Data, Transport};
+use crate::row::{Row, Work};
+use crate::{fio, peers, ring_parameter, server};
 use std::path::Path;
 
 /// A set of contestants.
@@ -13,12 +16,58 @@ pub(crate) enum Contest {
     Transports,
     /// Native, and the floor over `/dev/fuse` and over io_uring with each choice of flags.
     RingSetups,
+    /// Native, ours with passthrough over each transport and without, libfuse's with and without.
+    Passthrough,
+    /// Native, ours over each transport as it is by default; and libfuse's that hands reads and
+    /// writes to the kernel.
+    Builds { with_passthrough: bool },
+    /// Native, and our library with and without KILLPRIV_V2, with and without passthrough.
+    KillPriv,
 }
 
 impl Contest {
     /// Whether the kernel has to offer io_uring.
     pub(crate) fn needs_ring(self) -> bool {
-        !matches!(self, Contest::Usual { .. })
+        !matches!(self, Contest::Usual { .. } | Contest::KillPriv)
+    }
+
+    /// The rows, and by how many processes at once, unless others are asked for.
+    pub(crate) fn usual(self) -> (&'static str, &'static [usize]) {
+        match self {
+            Contest::Usual { .. } => ("usual", &[1]),
+            Contest::Transports | Contest::RingSetups => ("transports", &[1]),
+            Contest::Passthrough => ("passthrough", &[1, 2]),
+            Contest::Builds { .. } => ("builds", &[1]),
+            Contest::KillPriv => ("killpriv", &[1]),
+        }
+    }
+
+    /// Gets everything that has to be there before anybody is started: programs and sources, and
+    /// the kernel's switch.
+    pub(crate) fn fetch(self, rows: &[&Row]) -> Outcome<()> {
+        let without_libfuse = Contest::Builds {
+            with_passthrough: false,
+        };
+        if self != Contest::KillPriv && self != without_libfuse {
+            peers::passthrough_hp()?;
+        }
+        if self.needs_ring() {
+            ring_parameter::switch_on()?;
+        }
+        if rows.iter().any(|row| matches!(row.work, Work::Fio(_))) {
+            fio::install()?;
+        }
+        let builds = |wanted: Project| {
+            let project =
+                |row: &&Row| matches!(row.work, Work::Build(project) if project == wanted);
+            rows.iter().any(project)
+        };
+        for project in [Project::C, Project::Cargo] {
+            if builds(project) {
+                project.fetch()?;
+            }
+        }
+        Ok(())
     }
 
     /// Starts them all, for up to `jobs` clients at once.
@@ -44,6 +93,32 @@ impl Contest {
                 all.push(Contestant::libfuse_uring(beneath, work)?);
                 all.push(Contestant::floor("floor-dev", jobs, beneath, work)?);
                 all.push(Contestant::floor("floor-uring", jobs, beneath, work)?);
+            }
+            Contest::Passthrough => {
+                for transport in [Transport::Dev, Transport::Uring] {
+                    all.push(Contestant::thrufs_through(transport, beneath, work)?);
+                }
+                all.push(Contestant::thrufs_over(Transport::Dev, beneath, work)?);
+                all.push(Contestant::libfuse(beneath, work)?);
+                all.push(Contestant::libfuse_passthrough(beneath, work)?);
+            }
+            Contest::Builds { with_passthrough } => {
+                for transport in [Transport::Dev, Transport::Uring] {
+                    all.push(Contestant::thrufs_by_default(transport, beneath, work)?);
+                }
+                if with_passthrough {
+                    all.push(Contestant::libfuse_passthrough(beneath, work)?);
+                }
+            }
+            Contest::KillPriv => {
+                for (name, data) in [
+                    (server::KILLPRIV, Data::Served),
+                    (server::NO_KILLPRIV, Data::Served),
+                    (server::KILLPRIV_THROUGH, Data::Through),
+                    (server::NO_KILLPRIV_THROUGH, Data::Through),
+                ] {
+                    all.push(Contestant::served_here(name, data, beneath, work)?);
+                }
             }
             Contest::RingSetups => {
                 for name in contestant::FLOORS {

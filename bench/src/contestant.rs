@@ -1,11 +1,16 @@
 //! Who is measured: the file system beneath itself, and servers that show it at a mount point.
 
+mod process;
+
 use crate::Outcome;
 use crate::floor;
 use crate::lower::run;
 use crate::peers;
 use crate::row::Row;
-use std::os::unix::fs::MetadataExt;
+use process::{family, has_ring, resident_kib};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -26,6 +31,7 @@ pub(crate) struct Contestant {
     /// None for native; of a floor, one for each job.
     mounts: Vec<Mount>,
     is_floor: bool,
+    caches_above: bool,
 }
 
 /// A server, and where it shows the source.
@@ -41,14 +47,23 @@ pub(crate) enum Transport {
     Uring,
 }
 
-/// What `thrufs mount` is told with `-o`: to cache as long as libfuse's example does, and the
-/// transport, if there is one to choose.
-fn thrufs_options(transport: Option<Transport>) -> &'static str {
-    match transport {
-        None => "cache=always",
-        Some(Transport::Dev) => "cache=always,transport=dev",
-        Some(Transport::Uring) => "cache=always,transport=uring",
-    }
+/// One of ours: its name, what `thrufs mount` is told with `-o`, and what must come of it.
+struct Ours {
+    name: &'static str,
+    options: &'static str,
+    over: Option<Transport>,
+    data: Data,
+}
+
+/// By which way the data of files go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// Not looked at.
+    Any,
+    /// The kernel uses the files beneath by itself.
+    Through,
+    /// By the server, and kept above as long as libfuse's example keeps them.
+    Served,
 }
 
 impl Contestant {
@@ -59,36 +74,106 @@ impl Contestant {
 
     /// Ours, over the transport that it chooses itself.
     pub(crate) fn thrufs(beneath: &Path, work: &Path) -> Outcome<Self> {
-        Contestant::start("thrufs", thrufs_command(None)?, beneath, work)
+        let ours = Ours {
+            name: "thrufs",
+            options: "cache=always",
+            over: None,
+            data: Data::Any,
+        };
+        ours.start(beneath, work)
     }
 
-    /// Ours, over one transport.
+    /// Ours, over one transport, with all data going by the server.
     pub(crate) fn thrufs_over(transport: Transport, beneath: &Path, work: &Path) -> Outcome<Self> {
-        let name = match transport {
-            Transport::Dev => "thrufs-dev",
-            Transport::Uring => "thrufs-uring",
+        let (name, options) = match transport {
+            Transport::Dev => ("thrufs-dev", "cache=always,transport=dev,nopassthrough"),
+            Transport::Uring => ("thrufs-uring", "cache=always,transport=uring,nopassthrough"),
         };
-        let command = thrufs_command(Some(transport))?;
-        Contestant::start(name, command, beneath, work)?.which_is_over(transport)
+        let ours = Ours {
+            name,
+            options,
+            over: Some(transport),
+            data: Data::Served,
+        };
+        ours.start(beneath, work)
+    }
+
+    /// Ours, over one transport, with data going past the server.
+    pub(crate) fn thrufs_through(
+        transport: Transport,
+        beneath: &Path,
+        work: &Path,
+    ) -> Outcome<Self> {
+        let (name, options) = match transport {
+            Transport::Dev => ("thrufs-dev+pt", "cache=always,transport=dev"),
+            Transport::Uring => ("thrufs-uring+pt", "cache=always,transport=uring"),
+        };
+        let ours = Ours {
+            name,
+            options,
+            over: Some(transport),
+            data: Data::Through,
+        };
+        ours.start(beneath, work)
+    }
+
+    /// Ours over one transport, as it is when nothing else is said.
+    pub(crate) fn thrufs_by_default(
+        transport: Transport,
+        beneath: &Path,
+        work: &Path,
+    ) -> Outcome<Self> {
+        let (name, options) = match transport {
+            Transport::Dev => ("thrufs-dev", "transport=dev"),
+            Transport::Uring => ("thrufs-uring", "transport=uring"),
+        };
+        let ours = Ours {
+            name,
+            options,
+            over: Some(transport),
+            data: Data::Through,
+        };
+        ours.start(beneath, work)
+    }
+
+    /// Our library in a server of the benchmark's own.
+    pub(crate) fn served_here(
+        name: &'static str,
+        data: Data,
+        beneath: &Path,
+        work: &Path,
+    ) -> Outcome<Self> {
+        let own =
+            std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+        let mut command = Command::new(own);
+        command.args(["serve", name]);
+        Contestant::start(name, command, beneath, work)?.whose_data_go(data)
     }
 
     /// libfuse's `passthrough_hp`, which caches for a day unless told otherwise.
     pub(crate) fn libfuse(beneath: &Path, work: &Path) -> Outcome<Self> {
         let mut command = libfuse_command()?;
         command.arg("--nopassthrough");
-        Contestant::start("libfuse", command, beneath, work)?.which_is_over(Transport::Dev)
+        let libfuse = Contestant::start("libfuse", command, beneath, work)?;
+        libfuse
+            .which_is_over(Transport::Dev)?
+            .whose_data_go(Data::Served)
     }
 
     /// The same over io_uring, with as many requests for each queue as it likes.
     pub(crate) fn libfuse_uring(beneath: &Path, work: &Path) -> Outcome<Self> {
         let mut command = libfuse_command()?;
         command.args(["--nopassthrough", "-o", "io_uring"]);
-        Contestant::start("libfuse-uring", command, beneath, work)?.which_is_over(Transport::Uring)
+        let libfuse = Contestant::start("libfuse-uring", command, beneath, work)?;
+        libfuse
+            .which_is_over(Transport::Uring)?
+            .whose_data_go(Data::Served)
     }
 
     /// The same without io_uring, with reads and writes handed to the kernel.
     pub(crate) fn libfuse_passthrough(beneath: &Path, work: &Path) -> Outcome<Self> {
-        Contestant::start("libfuse+pt", libfuse_command()?, beneath, work)
+        let libfuse = Contestant::start("libfuse+pt", libfuse_command()?, beneath, work)?;
+        libfuse.whose_data_go(Data::Through)
     }
 
     /// The floor: for each of `jobs` clients one, on the client's processor.
@@ -121,6 +206,7 @@ impl Contestant {
             source: directory(beneath.join(name))?,
             mounts: Vec::new(),
             is_floor: false,
+            caches_above: false,
         })
     }
 
@@ -173,6 +259,50 @@ impl Contestant {
                 self.name
             ),
         })
+    }
+
+    /// Makes sure by which way data go: servers fall back to their own without a word. A file is
+    /// changed beneath while it is open and cached above, and read again.
+    fn whose_data_go(mut self, data: Data) -> Outcome<Self> {
+        let before = b"before";
+        let after = b"behind";
+        let mut through = false;
+        let mut look = || -> io::Result<()> {
+            let beneath = self.source.join("which-way");
+            let seen = self.seen_at(0).join("which-way");
+            std::fs::write(&beneath, before)?;
+            let file = File::open(&seen)?;
+            let mut read = [0; 6];
+            file.read_exact_at(&mut read, 0)?;
+            File::options()
+                .write(true)
+                .open(&beneath)?
+                .write_all_at(after, 0)?;
+            file.read_exact_at(&mut read, 0)?;
+            through = read == *after;
+            std::fs::remove_file(&seen)
+        };
+        look().map_err(|error| format!("{}: {error}", self.name))?;
+        match data {
+            Data::Through if !through => Err(format!(
+                "{} does not have the kernel use files by itself and should; it may have said why \
+                 above",
+                self.name
+            )),
+            Data::Served if through => Err(format!(
+                "{} has the kernel use files by itself and should not",
+                self.name
+            )),
+            _ => {
+                self.caches_above = !through;
+                Ok(self)
+            }
+        }
+    }
+
+    /// Whether data that were read once are cheaper the second time, because they lie above.
+    pub(crate) fn caches_above(&self) -> bool {
+        self.caches_above
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -229,11 +359,17 @@ impl Drop for Mount {
     }
 }
 
-fn thrufs_command(transport: Option<Transport>) -> Outcome<Command> {
-    let program = std::env::var_os("THRUFS").ok_or("THRUFS must name the command")?;
-    let mut command = Command::new(program);
-    command.args(["mount", "-f", "-o", thrufs_options(transport)]);
-    Ok(command)
+impl Ours {
+    fn start(&self, beneath: &Path, work: &Path) -> Outcome<Contestant> {
+        let program = std::env::var_os("THRUFS").ok_or("THRUFS must name the command")?;
+        let mut command = Command::new(program);
+        command.args(["mount", "-f", "-o", self.options]);
+        let mut contestant = Contestant::start(self.name, command, beneath, work)?;
+        if let Some(transport) = self.over {
+            contestant = contestant.which_is_over(transport)?;
+        }
+        contestant.whose_data_go(self.data)
+    }
 }
 
 fn libfuse_command() -> Outcome<Command> {
@@ -256,39 +392,4 @@ fn device(path: &Path) -> Outcome<u64> {
     Ok(std::fs::metadata(path)
         .map_err(|error| format!("{}: {error}", path.display()))?
         .dev())
-}
-
-/// A process and all that descend from it.
-fn family(top: u32) -> Vec<u32> {
-    let mut members = vec![top];
-    let mut next = 0;
-    while let Some(&member) = members.get(next) {
-        next += 1;
-        let children = format!("/proc/{member}/task/{member}/children");
-        let children = std::fs::read_to_string(children).unwrap_or_default();
-        members.extend(
-            children
-                .split_whitespace()
-                .filter_map(|word| word.parse::<u32>().ok()),
-        );
-    }
-    members
-}
-
-fn has_ring(process: u32) -> bool {
-    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd"));
-    descriptors.into_iter().flatten().flatten().any(|entry| {
-        std::fs::read_link(entry.path())
-            .is_ok_and(|link| link == Path::new("anon_inode:[io_uring]"))
-    })
-}
-
-fn resident_kib(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .and_then(|rest| rest.split_whitespace().next())
-        .and_then(|word| word.parse().ok())
-        .unwrap_or(0)
 }

@@ -30,6 +30,8 @@ pub(crate) struct Series {
     pub(crate) samples: Vec<Sample>,
     /// Why this contestant does not have this row.
     pub(crate) not_there: Option<String>,
+    /// Why it failed, in a round at least: there is no figure then.
+    pub(crate) failed: Option<String>,
 }
 
 impl Series {
@@ -37,29 +39,65 @@ impl Series {
     pub(crate) fn rate(&self) -> String {
         match self.median_per_second() {
             Some(median) => rate(median, self.row.bytes),
-            None => NOT_THERE.to_owned(),
+            None => self.absent(),
         }
     }
 
     pub(crate) fn median_per_second(&self) -> Option<f64> {
-        let rates = self.samples.iter().map(|sample| sample.per_second());
+        let rates = self.usable().iter().map(|sample| sample.per_second());
         Some(middle(rates.collect())?.median)
+    }
+
+    /// None when it has failed: what did not fail could be the better part.
+    fn usable(&self) -> &[Sample] {
+        match self.failed {
+            Some(_) => &[],
+            None => &self.samples,
+        }
+    }
+
+    /// In place of a figure.
+    fn absent(&self) -> String {
+        match self.failed {
+            Some(_) => FAILED.to_owned(),
+            None => NOT_THERE.to_owned(),
+        }
+    }
+
+    /// How many times the rate of `base`, in the median of the rounds.
+    pub(crate) fn median_ratio_to(&self, base: &Series) -> Option<f64> {
+        Some(self.ratios_to(base)?.median)
+    }
+
+    fn ratios_to(&self, base: &Series) -> Option<Middle> {
+        middle(ratios(self.usable(), base.usable()))
+    }
+
+    /// How many times the time of `base`.
+    pub(crate) fn times_of(&self, base: &Series) -> Option<Middle> {
+        middle(ratios(base.usable(), self.usable()))
+    }
+
+    /// The median time of an operation, in seconds.
+    pub(crate) fn seconds(&self) -> String {
+        match self.median_per_second() {
+            Some(rate) => format!("{:.1} s", 1.0 / rate),
+            None => self.absent(),
+        }
     }
 
     /// How many times the rate of `base`, with the spread.
     pub(crate) fn ratio_to(&self, base: &Series) -> String {
-        match middle(ratios(&self.samples, &base.samples)) {
-            Some(middle) => format!(
-                "{:.3} [{:.3} to {:.3}]",
-                middle.median, middle.least, middle.greatest
-            ),
-            None => NOT_THERE.to_owned(),
+        match self.ratios_to(base) {
+            Some(middle) => middle.text(),
+            None if self.usable().is_empty() => self.absent(),
+            None => NOT_COMPARED.to_owned(),
         }
     }
 
     /// The median of the same; what loses is marked.
     pub(crate) fn against(&self, base: &Series) -> String {
-        match middle(ratios(&self.samples, &base.samples)) {
+        match self.ratios_to(base) {
             Some(middle) => {
                 let verdict = if middle.median < LOSES {
                     " **slower**"
@@ -75,6 +113,8 @@ impl Series {
 
 /// In the cell of a contestant that a row is not for.
 pub(crate) const NOT_THERE: &str = "not there";
+/// In the cell of a contestant at which it failed.
+pub(crate) const FAILED: &str = "**failed**";
 /// In the cell of a comparison that lacks a side.
 pub(crate) const NOT_COMPARED: &str = "–";
 /// What is closer to its peer has not lost: it is noise.
@@ -97,6 +137,13 @@ pub(crate) struct Middle {
     pub(crate) greatest: f64,
 }
 
+impl Middle {
+    pub(crate) fn text(&self) -> String {
+        let (median, least, greatest) = (self.median, self.least, self.greatest);
+        format!("{median:.3} [{least:.3} to {greatest:.3}]")
+    }
+}
+
 /// Of no value there is none.
 pub(crate) fn middle(mut values: Vec<f64>) -> Option<Middle> {
     values.sort_by(f64::total_cmp);
@@ -117,6 +164,9 @@ pub(crate) fn middle(mut values: Vec<f64>) -> Option<Middle> {
 fn rate(per_second: f64, bytes: u64) -> String {
     match bytes {
         0 => format!("{:.0} k/s", per_second / 1e3),
+        _ if per_second * (bytes as f64) < 1e8 => {
+            format!("{:.0} MB/s", per_second * bytes as f64 / 1e6)
+        }
         _ => format!("{:.2} GB/s", per_second * bytes as f64 / 1e9),
     }
 }

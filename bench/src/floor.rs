@@ -14,13 +14,17 @@ mod uring;
 
 use crate::Outcome;
 use crate::measurement::stay_on;
-use crate::row::Row;
+use crate::row::{Row, Work};
 use std::path::Path;
 use thrufs_sys::fuse_ring::TaskRun;
 
 /// Why the floor cannot run a row, if it cannot.
 pub(crate) fn cannot_run(row: &Row) -> Option<&'static str> {
-    (row.name == "list-cold").then_some("its directories are empty")
+    match row.work {
+        Work::Loop { .. } if row.name == "list-cold" => Some("its directories are empty"),
+        Work::Loop { .. } => None,
+        Work::Fio(_) | Work::Build(_) => Some("its files keep nothing"),
+    }
 }
 
 /// `floor TRANSPORT PROCESSOR SOURCE MOUNTPOINT`: serves until it is unmounted. `SOURCE` is not

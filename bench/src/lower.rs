@@ -34,7 +34,7 @@ impl Lower {
         match self {
             Lower::Tmpfs => {
                 run(Command::new("mount")
-                    .args(["-t", "tmpfs", "-o", "size=4G", "tmpfs"])
+                    .args(["-t", "tmpfs", "-o", "size=8G", "tmpfs"])
                     .arg(&point))?;
             }
             Lower::Ext4 => {

@@ -8,12 +8,12 @@
 use crate::Outcome;
 use crate::contestant::Contestant;
 use crate::figures::Sample;
-use crate::row::{self, Row};
+use crate::row::{self, Row, Work};
 use crate::workload::Place;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// What came of a measurement.
@@ -21,6 +21,9 @@ pub(crate) enum Measured {
     Sample(Sample),
     /// What the row is about does not exist there, and why.
     NotThere(String),
+    /// A program that others have written did not do it, and why. The others are measured all the
+    /// same.
+    Failed(String),
 }
 
 /// How often and how much is measured.
@@ -38,8 +41,13 @@ pub(crate) struct Amount {
 const READY: &str = "ready";
 /// What it says instead when the row is not for this contestant, before the reason.
 const NOT_THERE: &str = "not there:";
+/// What it says instead when somebody else's program has failed, before the reason.
+const FAILED: &str = "failed:";
 /// In place of a processor's number: any.
 const ANY: &str = "any";
+/// Whether a file can be read a second time at the same price.
+const ONCE: &str = "once";
+const AGAIN: &str = "again";
 
 /// Measures a row where `contestant` shows it.
 pub(crate) fn measure(row: &Row, contestant: &Contestant, amount: Amount) -> Outcome<Measured> {
@@ -54,16 +62,15 @@ pub(crate) fn measure(row: &Row, contestant: &Contestant, amount: Amount) -> Out
         jobs.push(Job::spawn(row, contestant, amount, job, waiting).map_err(failed)?);
     }
     drop(waiting);
-    let mut not_there = None;
+    let mut without = None;
     for job in &mut jobs {
         let line = job.line().map_err(failed)?;
-        match line.strip_prefix(NOT_THERE) {
-            Some(why) => not_there = Some(why.trim().to_owned()),
-            None if line == READY => {}
-            None => return Err(failed(io::Error::other("a measurement failed"))),
+        if line != READY {
+            let why = reason(&line);
+            without = Some(why.ok_or_else(|| failed(io::Error::other("a measurement failed")))?);
         }
     }
-    if row.cold && not_there.is_none() {
+    if row.cold && without.is_none() {
         drop_caches().map_err(failed)?;
     }
     drop(start);
@@ -71,6 +78,7 @@ pub(crate) fn measure(row: &Row, contestant: &Contestant, amount: Amount) -> Out
     for job in &mut jobs {
         let line = job.line().map_err(failed)?;
         job.end().map_err(failed)?;
+        without = without.or(reason(&line));
         spans.extend(Span::parse(&line));
     }
     for job in &jobs {
@@ -78,13 +86,22 @@ pub(crate) fn measure(row: &Row, contestant: &Contestant, amount: Amount) -> Out
     }
     // Also by servers that keep a descriptor for whatever the kernel remembers.
     drop_caches().map_err(failed)?;
-    if let Some(why) = not_there {
-        return Ok(Measured::NotThere(why));
+    if let Some(without) = without {
+        return Ok(without);
     }
     match together(&spans) {
         Some(sample) if spans.len() == amount.jobs => Ok(Measured::Sample(sample)),
         _ => Err(failed(io::Error::other("a measurement without figures"))),
     }
+}
+
+/// What a process says that has no figures.
+fn reason(line: &str) -> Option<Measured> {
+    if let Some(why) = line.strip_prefix(NOT_THERE) {
+        return Some(Measured::NotThere(why.trim().to_owned()));
+    }
+    let why = line.strip_prefix(FAILED)?;
+    Some(Measured::Failed(why.trim().to_owned()))
 }
 
 /// One of the processes.
@@ -114,6 +131,11 @@ impl Job {
             .arg(&seen)
             .arg(amount.percent.to_string())
             .arg(processor.map_or(ANY.to_owned(), |number| number.to_string()))
+            .arg(if contestant.caches_above() {
+                ONCE
+            } else {
+                AGAIN
+            })
             .stdin(waiting)
             .stdout(Stdio::piped())
             .spawn()?;
@@ -183,48 +205,94 @@ fn together(spans: &[Span]) -> Option<Sample> {
     })
 }
 
-/// `row NAME BENEATH SEEN PERCENT PROCESSOR`: what one of the processes does. `BENEATH` is a
-/// directory to be made, `SEEN` where it will be seen.
+/// What one of the processes is told besides its row.
+struct Errand {
+    /// A directory to be made.
+    beneath: PathBuf,
+    /// Where it will be seen.
+    seen: PathBuf,
+    percent: usize,
+    once: bool,
+}
+
+/// `row NAME BENEATH SEEN PERCENT PROCESSOR ONCE`: what one of the processes does.
 pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
-    let [name, beneath, seen, percent, processor] = arguments else {
-        return Err("row NAME BENEATH SEEN PERCENT PROCESSOR".to_owned());
+    let [name, beneath, seen, percent, processor, once] = arguments else {
+        return Err("row NAME BENEATH SEEN PERCENT PROCESSOR ONCE".to_owned());
     };
-    let percent: usize = percent
-        .parse()
-        .map_err(|_| "PERCENT is a number".to_owned())?;
+    let percent = percent.parse();
+    let errand = Errand {
+        beneath: PathBuf::from(beneath),
+        seen: PathBuf::from(seen),
+        percent: percent.map_err(|_| "PERCENT is a number".to_owned())?,
+        once: once == ONCE,
+    };
     let row = row::named(name)?;
     if processor != ANY {
         stay_on(processor)?;
     }
-    match in_step(row, Path::new(beneath), Path::new(seen), percent) {
+    match in_step(row, &errand) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
             println!("{NOT_THERE} {error}");
+            Ok(())
+        }
+        Err(error) if !matches!(row.work, Work::Loop { .. }) => {
+            let why = error.to_string().replace('\n', "; ");
+            println!("{FAILED} {why}");
             Ok(())
         }
         outcome => outcome.map_err(|error| format!("{name} at {seen}: {error}")),
     }
 }
 
-fn in_step(row: &Row, beneath: &Path, seen: &Path, percent: usize) -> io::Result<()> {
+fn in_step(row: &Row, errand: &Errand) -> io::Result<()> {
+    let (beneath, seen, percent) = (&errand.beneath, &errand.seen, errand.percent);
     std::fs::create_dir(beneath)?;
-    let operations = row.scaled(percent);
-    let place =
-        |name: &str, operations: usize| Place::new(beneath.join(name), seen.join(name), operations);
-    let warm_up = place("warm-up", operations / 10 + 1)?;
-    let real = place("measured", operations)?;
-    (row.prepare)(&warm_up)?;
-    (row.prepare)(&real)?;
-    if row.cold {
-        drop_caches()?;
+    match &row.work {
+        Work::Loop { prepare, run } => {
+            let operations = row.scaled(percent);
+            let place = |name: &str, operations: usize| {
+                Place::new(beneath.join(name), seen.join(name), operations)
+            };
+            let warm_up = place("warm-up", operations / 10 + 1)?;
+            let real = place("measured", operations)?;
+            prepare(&warm_up)?;
+            prepare(&real)?;
+            if row.cold {
+                drop_caches()?;
+            }
+            run(&warm_up)?;
+            await_start()?;
+            let start = now();
+            run(&real)?;
+            let end = now();
+            println!("{operations} {start} {end}");
+        }
+        // Who takes the time: the program itself.
+        Work::Fio(job) => {
+            job.prepare(beneath, percent)?;
+            await_start()?;
+            let start = now();
+            let done = job.run(seen, percent, errand.once)?;
+            let operations = done.bytes / job.block_bytes;
+            println!("{operations} {start} {}", start + done.nanoseconds);
+        }
+        Work::Build(project) => {
+            project.prepare(beneath)?;
+            await_start()?;
+            let start = now();
+            let nanoseconds = project.run(seen, percent < 100)?;
+            println!("1 {start} {}", start + nanoseconds);
+        }
     }
-    (row.run)(&warm_up)?;
+    Ok(())
+}
+
+/// Says that all is prepared, and waits for the others.
+fn await_start() -> io::Result<()> {
     println!("{READY}");
     io::stdout().flush()?;
     io::stdin().read_to_end(&mut Vec::new())?;
-    let start = now();
-    (row.run)(&real)?;
-    let end = now();
-    println!("{operations} {start} {end}");
     Ok(())
 }
 

@@ -1,5 +1,8 @@
 //! The table, and the raw figures beside it.
 
+mod builds;
+mod killpriv;
+mod through;
 mod transports;
 mod usual;
 
@@ -17,6 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) struct Report {
     contest: Contest,
     rounds: usize,
+    percent: usize,
     machine: Vec<(&'static str, String)>,
     series: Vec<Series>,
     memory: Vec<String>,
@@ -70,6 +74,7 @@ impl Report {
     pub(crate) fn new(
         contest: Contest,
         rounds: usize,
+        percent: usize,
         machine: Vec<(&'static str, String)>,
     ) -> Self {
         let mut head = String::new();
@@ -80,12 +85,23 @@ impl Report {
             head,
             "{rounds} interleaved rounds; ratio to native: median [least to greatest] of the rounds"
         );
-        if contest == Contest::Transports {
-            head.push_str(transports::LEGEND);
+        if percent != 100 {
+            let _ = writeln!(
+                head,
+                "QUICK: {percent} hundredths of the work: nothing follows from these figures"
+            );
         }
+        head.push_str(match contest {
+            Contest::Usual { .. } | Contest::RingSetups => "",
+            Contest::Transports => transports::LEGEND,
+            Contest::Passthrough => through::LEGEND,
+            Contest::Builds { .. } => builds::LEGEND,
+            Contest::KillPriv => killpriv::LEGEND,
+        });
         let mut report = Report {
             contest,
             rounds,
+            percent,
             machine,
             series: Vec::new(),
             memory: Vec::new(),
@@ -116,12 +132,17 @@ impl Report {
                 contestant,
                 samples: Vec::new(),
                 not_there: None,
+                failed: None,
             });
             self.series.len() - 1
         });
         match measured {
             Measured::Sample(sample) => self.series[place].samples.push(sample),
             Measured::NotThere(why) => self.series[place].not_there = Some(why),
+            Measured::Failed(why) => {
+                eprintln!("FAILED: {} on {contestant}, {lower} below: {why}", row.name);
+                self.series[place].failed.get_or_insert(why);
+            }
         }
     }
 
@@ -146,6 +167,9 @@ impl Report {
         let line = match self.contest {
             Contest::Usual { .. } | Contest::RingSetups => usual::line(lower, jobs, row, &rows),
             Contest::Transports => transports::line(lower, jobs, row, &rows),
+            Contest::Passthrough => through::line(lower, jobs, row, &rows),
+            Contest::Builds { .. } => builds::line(lower, row, &rows),
+            Contest::KillPriv => killpriv::line(lower, row, &rows),
         };
         let Some(line) = line else {
             return;
@@ -172,21 +196,32 @@ impl Report {
         let seconds = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |time| time.as_secs());
-        for (ending, text) in [("json", self.json()), ("md", self.table)] {
+        for (ending, text) in [("json", self.json()), ("md", self.table.clone())] {
             let path = results.join(format!("{seconds}.{ending}"));
             std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
             println!("{}", path.display());
         }
-        Ok(())
+        match self
+            .series
+            .iter()
+            .filter(|series| series.failed.is_some())
+            .count()
+        {
+            0 => Ok(()),
+            failed => Err(format!(
+                "{failed} cells of the table have failed: see above"
+            )),
+        }
     }
 
-    /// Why what is not there is not there.
+    /// Why what is not there is not there, and what has failed.
     fn reasons(&self) -> String {
         let mut reasons: Vec<String> = Vec::new();
         for series in &self.series {
-            if let Some(why) = &series.not_there {
-                let (row, contestant, lower) = (series.row.name, series.contestant, series.lower);
-                let reason = format!("not there: {row} on {contestant}, {lower} below: {why}\n");
+            let (row, contestant, lower) = (series.row.name, series.contestant, series.lower);
+            for (word, why) in [("not there", &series.not_there), ("FAILED", &series.failed)] {
+                let Some(why) = why else { continue };
+                let reason = format!("{word}: {row} on {contestant}, {lower} below: {why}\n");
                 if !reasons.contains(&reason) {
                     reasons.push(reason);
                 }
@@ -201,7 +236,8 @@ impl Report {
     }
 
     fn json(&self) -> String {
-        let mut text = format!("{{\"rounds\":{},\n\"machine\":{{", self.rounds);
+        let (rounds, percent) = (self.rounds, self.percent);
+        let mut text = format!("{{\"rounds\":{rounds},\"percent\":{percent},\n\"machine\":{{");
         let pairs: Vec<String> = self
             .machine
             .iter()
@@ -225,9 +261,11 @@ fn series_json(series: &Series) -> String {
         .iter()
         .map(|sample| format!("[{},{}]", sample.operations, sample.nanoseconds))
         .collect();
-    let not_there = series.not_there.as_ref().map_or(String::new(), |why| {
-        format!(",\"not_there\":\"{}\"", escaped(why))
-    });
+    let absent = |name: &str, why: &Option<String>| match why {
+        Some(why) => format!(",\"{name}\":\"{}\"", escaped(why)),
+        None => String::new(),
+    };
+    let not_there = absent("not_there", &series.not_there) + &absent("failed", &series.failed);
     format!(
         "{{\"lower\":\"{}\",\"jobs\":{},\"row\":\"{}\",\"contestant\":\"{}\",\
          \"operations_and_nanoseconds\":[{}]{not_there}}}",

@@ -1,6 +1,12 @@
-//! The rows of the table: what is measured.
+//! The rows of the table: what is measured. Those that fio runs stand in [`through`], builds in
+//! [`builds`].
+
+mod builds;
+mod through;
 
 use crate::Outcome;
+use crate::build::Project;
+use crate::fio::Job;
 use crate::workload::{self, Place};
 use std::io;
 
@@ -13,10 +19,22 @@ pub(crate) struct Row {
     pub(crate) bytes: u64,
     /// Whether the kernel's caches are dropped before the clock starts.
     pub(crate) cold: bool,
-    /// Makes what the row needs, out of the time.
-    pub(crate) prepare: fn(&Place) -> io::Result<()>,
-    /// What is timed.
-    pub(crate) run: fn(&Place) -> io::Result<()>,
+    /// The least rate that files which go straight through should have, as a share of native's.
+    pub(crate) goal: Option<f64>,
+    pub(crate) work: Work,
+}
+
+/// Who does it.
+pub(crate) enum Work {
+    /// A loop of our own.
+    Loop {
+        /// Makes what the row needs, out of the time.
+        prepare: fn(&Place) -> io::Result<()>,
+        /// What is timed.
+        run: fn(&Place) -> io::Result<()>,
+    },
+    Fio(Job),
+    Build(Project),
 }
 
 const fn row(
@@ -32,15 +50,15 @@ const fn row(
         operations,
         bytes,
         cold,
-        prepare,
-        run,
+        goal: None,
+        work: Work::Loop { prepare, run },
     }
 }
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// All rows, in the order of the table.
+/// Those that are loops of our own.
 pub(crate) const ROWS: &[Row] = &[
     row(
         "random-read-4k-cold",
@@ -121,6 +139,14 @@ pub(crate) const ROWS: &[Row] = &[
         false,
         workload::one_file,
         workload::open_close,
+    ),
+    row(
+        "open-close-write",
+        20000,
+        0,
+        false,
+        workload::one_file,
+        workload::open_close_write,
     ),
     row(
         "stat-warm",
@@ -205,6 +231,31 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
+/// Those of the usual table.
+pub(crate) const USUAL: &[&str] = &[
+    "random-read-4k-cold",
+    "random-read-4k-warm",
+    "random-write-4k",
+    "append-4k",
+    "mmap-read-4k-cold",
+    "read-128k-cold",
+    "read-1m-cold",
+    "read-1m-direct",
+    "write-1m",
+    "open-close",
+    "stat-warm",
+    "stat-cold",
+    "stat-birth-cold",
+    "stat-missing",
+    "list-cold",
+    "small-file-read-cold",
+    "create",
+    "create-write-4k",
+    "mkdir",
+    "rename",
+    "unlink",
+];
+
 /// The rows that a comparison of transports is about.
 const TRANSPORTS: &[&str] = &[
     "read-128k-cold",
@@ -221,23 +272,41 @@ const TRANSPORTS: &[&str] = &[
 ];
 
 /// Names of several rows, for `--rows`.
-const GROUPS: &[(&str, &[&str])] = &[("transports", TRANSPORTS)];
+const GROUPS: &[(&str, &[&str])] = &[
+    ("usual", USUAL),
+    ("transports", TRANSPORTS),
+    ("passthrough", through::GROUP),
+    ("builds", builds::GROUP),
+    ("killpriv", &["fio-random-write-4k", "random-write-4k"]),
+];
+
+/// Rows that a comparison measures by several processes as well when nobody says how many.
+const WITH_MORE_JOBS: &[&str] = &["open-close", "open-close-write"];
 
 impl Row {
+    /// Whether the row is measured by so many processes at once when nobody has said how many.
+    pub(crate) fn is_usual_for(&self, jobs: usize) -> bool {
+        jobs == 1 || WITH_MORE_JOBS.contains(&self.name)
+    }
+
     /// Operations of a measurement at this share of the usual work.
     pub(crate) fn scaled(&self, percent: usize) -> usize {
         (self.operations * percent / 100).max(16)
     }
 }
 
+fn all() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().chain(through::ROWS).chain(builds::ROWS)
+}
+
 /// The names of all rows.
 pub(crate) fn names() -> Vec<&'static str> {
-    ROWS.iter().map(|row| row.name).collect()
+    all().map(|row| row.name).collect()
 }
 
 /// The row of that name.
 pub(crate) fn named(name: &str) -> Outcome<&'static Row> {
-    ROWS.iter().find(|row| row.name == name).ok_or_else(|| {
+    all().find(|row| row.name == name).ok_or_else(|| {
         let groups: Vec<&str> = GROUPS.iter().map(|(group, _)| *group).collect();
         format!(
             "no row {name}; there are: {}; and groups: {}",

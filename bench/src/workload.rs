@@ -155,6 +155,17 @@ pub(crate) fn open_close(place: &Place) -> io::Result<()> {
     Ok(())
 }
 
+/// To read and write, as programs do that do not know whether the file is there.
+pub(crate) fn open_close_write(place: &Place) -> io::Result<()> {
+    let name = place.seen.join("file");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    for _ in 0..place.operations {
+        drop(options.open(&name)?);
+    }
+    Ok(())
+}
+
 pub(crate) fn stat_one(place: &Place) -> io::Result<()> {
     let name = place.seen.join("file");
     for _ in 0..place.operations {

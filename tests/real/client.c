@@ -4,7 +4,9 @@
  *     client SWITCH OPERATION TURNS PATH
  *
  * The operation is done once or twice to warm the kernel's caches; then 1 is written to SWITCH, the
- * turns are run, and after a pause for what happens in the background 0 is written.
+ * turns are run, and after a pause for what happens in the background 0 is written. `open-each` and
+ * `open-each-write` open PATH-0, PATH-1 and so on, and close them all at the end; with `-keep` behind
+ * the operation, they stay open until a signal comes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -52,6 +54,14 @@ static void turn_of(const char *operation, const char *path, int turn)
 		opened = open(path, O_RDONLY);
 		if (opened < 0 || close(opened) != 0)
 			die("open and close");
+	} else if (!strcmp(operation, "open-write")) {
+		opened = open(path, O_RDWR);
+		if (opened < 0 || close(opened) != 0)
+			die("open and close");
+	} else if (!strncmp(operation, "open-each", 9)) {
+		numbered(name, sizeof(name), path, turn);
+		if (open(name, strstr(operation, "-write") ? O_RDWR : O_RDONLY) < 0)
+			die(name);
 	} else if (!strcmp(operation, "create")) {
 		numbered(name, sizeof(name), path, turn);
 		opened = open(name, O_CREAT | O_EXCL | O_WRONLY, 0644);
@@ -114,7 +124,8 @@ int main(int argc, char **argv)
 			if (lstat(name, &seen) != 0)
 				die(name);
 		}
-	} else if (strcmp(operation, "write") && strcmp(operation, "create")) {
+	} else if (strcmp(operation, "write") && strcmp(operation, "create") &&
+		   strncmp(operation, "open-each", 9)) {
 		turn_of(operation, path, -1);
 		turn_of(operation, path, -2);
 	}
@@ -124,5 +135,7 @@ int main(int argc, char **argv)
 		turn_of(operation, path, turn);
 	usleep(100000);
 	flip(to, "0");
+	if (strstr(operation, "-keep"))
+		pause();
 	return 0;
 }

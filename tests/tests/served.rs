@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{FallocateIn, LkIn, SetattrIn};
-use thrufs_abi::{NodeId, SetattrValid, WriteFlags};
+use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
 use thrufs_client::Client;
 use thrufs_hostdir::{Config, HostDir, IdMap, IdRange, Locks};
 
@@ -707,4 +707,17 @@ fn a_temporary_file_gets_a_name() {
     let linked = root.link(node, ROOT, b"named").unwrap();
     assert_eq!((linked.nodeid, linked.attr.nlink), (node.0, 1));
     assert_eq!(fs::read(served.path("named")).unwrap(), b"hello");
+}
+
+#[test]
+fn privileges_of_files_are_the_servers_business_unless_it_is_measured_without() {
+    for killpriv in [true, false] {
+        let served = serve(Config {
+            killpriv,
+            ..Config::default()
+        });
+        let agreed = InitFlags::from_bits_retain(u64::from(served.client.greeting().flags));
+        assert_eq!(agreed.contains(InitFlags::HANDLE_KILLPRIV_V2), killpriv);
+    }
+    assert!(Config::default().killpriv);
 }

@@ -147,6 +147,7 @@ mod tests {
             contestant: name,
             samples: time.map_or(Vec::new(), |time| vec![sample(time); 3]),
             not_there: time.is_none().then(|| "no reason".to_owned()),
+            failed: None,
         }
     }
 

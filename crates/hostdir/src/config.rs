@@ -137,6 +137,10 @@ pub struct Config {
     pub policy: Option<Arc<Policy>>,
     /// Where audited opens are told.
     pub audit_log: AuditLog,
+    /// Drop set-id bits and capabilities of files that are written to or truncated (KILLPRIV_V2).
+    /// Otherwise the kernel does it, and asks for a file's capabilities before every write: there is
+    /// no reason for that but to measure what it costs.
+    pub killpriv: bool,
     /// Serve extended attributes.
     pub xattr: bool,
     /// Serve POSIX ACLs, and have the kernel honour them. Needs `xattr`.
@@ -179,6 +183,7 @@ impl Default for Config {
             passthrough: true,
             policy: None,
             audit_log: AuditLog::default(),
+            killpriv: true,
             xattr: true,
             acl: true,
             locks: Locks::default(),

@@ -20,7 +20,6 @@ impl FileSystem for HostDir {
             InitFlags::ATOMIC_O_TRUNC
                 | InitFlags::DO_READDIRPLUS
                 | InitFlags::READDIRPLUS_AUTO
-                | InitFlags::HANDLE_KILLPRIV_V2
                 | InitFlags::SETXATTR_EXT
                 | InitFlags::HAS_EXPIRE_ONLY,
         );
@@ -29,6 +28,9 @@ impl FileSystem for HostDir {
         } else {
             InitFlags::NO_EXPORT_SUPPORT
         });
+        if config.killpriv {
+            negotiation.want(InitFlags::HANDLE_KILLPRIV_V2);
+        }
         if config.acl {
             negotiation.want(InitFlags::POSIX_ACL | InitFlags::DONT_MASK);
         }
