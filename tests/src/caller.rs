@@ -178,6 +178,11 @@ impl Process {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
+    /// Closes its standard input, on which the holding commands wait.
+    pub fn end_input(&mut self) {
+        self.stdin = None;
+    }
+
     /// Closes its standard input, on which the holding commands wait, and waits for its end.
     #[track_caller]
     pub fn finish(mut self) {

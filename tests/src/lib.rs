@@ -14,6 +14,7 @@
 
 pub mod acknowledged;
 pub mod caller;
+pub mod close;
 pub mod compare;
 pub mod connection;
 pub mod fence;
@@ -22,7 +23,9 @@ pub mod machine;
 pub mod mounted;
 pub mod posix;
 pub mod programs;
+pub mod race;
 pub mod server;
 pub mod suite;
+pub mod tracer;
 pub mod transport;
 pub mod tree;

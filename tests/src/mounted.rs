@@ -31,6 +31,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+/// What a server logs when its mount stands, unless it was told to log less.
+const MOUNTED: &str = " mounted ";
+
 /// A running `thrufs mount -f`.
 pub struct Mounted {
     server: Mutex<Child>,
@@ -212,7 +215,8 @@ impl Mounted {
             if let Some(status) = ended {
                 return Err(format!("ended with {status} before its mount answered"));
             }
-            if is_mounted(self.mnt()) {
+            // Before it says so, it takes SIGTERM for a failed start.
+            if is_mounted(self.mnt()) && self.log_text().contains(MOUNTED) {
                 return self.wait_for_statfs(deadline);
             }
             thread::sleep(POLL_INTERVAL);

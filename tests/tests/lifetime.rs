@@ -383,7 +383,8 @@ fn too_many_open_files_are_refused_and_the_mount_goes_on() {
         "too_many_open_files_are_refused_and_the_mount_goes_on",
         |transport| {
             let ground = Ground::prepare(Lower::Default).unwrap();
-            let server = Server::start(&ground, &transport.with(""), Some(FILES_MAX));
+            let options = transport.with("nopassthrough");
+            let server = Server::start(&ground, &options, Some(FILES_MAX));
             let path = ground.mnt().join("file");
             fs::write(&path, b"content").unwrap();
             let mut open = Vec::new();
@@ -428,4 +429,82 @@ fn too_many_open_files_are_refused_and_the_mount_goes_on() {
             server.stop();
         },
     );
+}
+
+/// The kernel opens them for itself, so that they cost the server nothing.
+#[test]
+fn files_that_go_straight_through_need_no_descriptors() {
+    over_each(
+        "files_that_go_straight_through_need_no_descriptors",
+        |transport| {
+            let ground = Ground::prepare(Lower::Default).unwrap();
+            let server = Server::start(&ground, &transport.with(""), Some(FILES_MAX));
+            let one = ground.mnt().join("one");
+            fs::write(&one, b"content").unwrap();
+            let count = 3 * FILES_MAX as usize;
+            let same: Vec<File> = (0..count).map(|_| File::open(&one).unwrap()).collect();
+            let many: Vec<File> = (0..count)
+                .map(|at| {
+                    let mut file = File::create_new(ground.mnt().join(at.to_string())).unwrap();
+                    file.write_all(b"content").unwrap();
+                    file
+                })
+                .collect();
+            let mut content = [0; 7];
+            same[count - 1].read_exact_at(&mut content, 0).unwrap();
+            assert_eq!(&content, b"content");
+            for (at, file) in many.iter().enumerate() {
+                assert_eq!(file.metadata().unwrap().len(), 7);
+                let beneath = fs::read(ground.source().join(at.to_string())).unwrap();
+                assert_eq!(beneath, b"content");
+            }
+            drop((same, many));
+            server.stop();
+        },
+    );
+}
+
+/// The kernel gives the number of a file system that is gone to the next one. A server that ends must
+/// not take that for its own.
+#[test]
+fn an_end_takes_away_no_mount_of_others() {
+    over_each("an_end_takes_away_no_mount_of_others", |transport| {
+        let others = tempfile::tempdir().unwrap();
+        let ended = AtomicU64::new(0);
+        thread::scope(|scope| {
+            let other = scope.spawn(|| mount_and_unmount(others.path(), &ended));
+            for _ in 0..40 {
+                let ground = Ground::prepare(Lower::Default).unwrap();
+                Server::start(&ground, &transport.with(""), None).stop();
+            }
+            ended.store(1, Ordering::SeqCst);
+            assert_eq!(other.join().unwrap(), 0, "mounts of others were taken away");
+        });
+    });
+}
+
+/// Mounts in a directory, one after the other, and unmounts each after a while. Gives back how many
+/// were gone by then.
+fn mount_and_unmount(dir: &std::path::Path, ended: &AtomicU64) -> usize {
+    const AT_ONCE: usize = 20;
+    let places: Vec<_> = (0..AT_ONCE).map(|at| dir.join(at.to_string())).collect();
+    let mut lost = 0;
+    for round in 0.. {
+        let place = &places[round % AT_ONCE];
+        if round < AT_ONCE {
+            fs::create_dir(place).unwrap();
+        } else {
+            lost += usize::from(rustix::mount::unmount(place, UnmountFlags::DETACH).is_err());
+        }
+        if ended.load(Ordering::SeqCst) != 0 && round % AT_ONCE == 0 {
+            break;
+        }
+        let (flags, data) = (rustix::mount::MountFlags::empty(), None::<&std::ffi::CStr>);
+        rustix::mount::mount("other", place, "tmpfs", flags, data).unwrap();
+        thread::sleep(Duration::from_micros(300));
+    }
+    for place in &places[1..] {
+        let _ = rustix::mount::unmount(place, UnmountFlags::DETACH);
+    }
+    lost
 }

@@ -7,19 +7,15 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
 use std::env;
-use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
 
-use rustix::mount::{MountFlags, UnmountFlags};
 use thrufs_tests::caller::Caller;
 use thrufs_tests::mounted::Mounted;
+use thrufs_tests::tracer::{Requests, Tracer, requests};
 use thrufs_tests::transport::over_each;
 
 /// An ordinary user.
@@ -28,137 +24,6 @@ const USER: Caller = Caller {
     gid: 1000,
     groups: &[],
 };
-
-/// How long after an operation a request of the background may still be sent.
-const SETTLE_TIME: Duration = Duration::from_millis(100);
-
-/// Per CPU, KiB: room for the 4,096 writes and more.
-const BUFFER_KIB: &str = "4096";
-
-/// A private instance of the kernel's tracer that records the requests of one connection. Removed
-/// when dropped, with the tracefs that was mounted for it.
-struct Tracer {
-    instance: PathBuf,
-    mounted_at: Option<tempfile::TempDir>,
-}
-
-/// Where tracefs is, mounted by us if the system has not.
-fn tracefs() -> Result<(PathBuf, Option<tempfile::TempDir>), String> {
-    let usual = Path::new("/sys/kernel/tracing");
-    if usual.join("instances").is_dir() {
-        return Ok((usual.to_owned(), None));
-    }
-    let dir = tempfile::Builder::new()
-        .prefix("thrufs-test-")
-        .tempdir()
-        .unwrap();
-    rustix::mount::mount(
-        "thrufs-test",
-        dir.path(),
-        "tracefs",
-        MountFlags::empty(),
-        None::<&CStr>,
-    )
-    .map_err(|error| format!("tracefs cannot be mounted: {error}"))?;
-    Ok((dir.path().to_owned(), Some(dir)))
-}
-
-impl Tracer {
-    fn start(mnt: &Path) -> Result<Self, String> {
-        let (root, mounted_at) = tracefs()?;
-        let connection = rustix::fs::minor(fs::metadata(mnt).unwrap().dev());
-        let instance = root.join(format!(
-            "instances/thrufs-test-{}-{connection}",
-            std::process::id()
-        ));
-        // From here on dropping it undoes what was done.
-        let tracer = Self {
-            instance,
-            mounted_at,
-        };
-        let text = |error: std::io::Error| format!("{}: {error}", tracer.instance.display());
-        fs::create_dir(&tracer.instance).map_err(text)?;
-        tracer.set("buffer_size_kb", BUFFER_KIB)?;
-        tracer.set(
-            "events/fuse/fuse_request_send/filter",
-            &format!("connection == {connection}"),
-        )?;
-        tracer.set("events/fuse/fuse_request_send/enable", "1")?;
-        Ok(tracer)
-    }
-
-    fn set(&self, file: &str, value: &str) -> Result<(), String> {
-        fs::write(self.instance.join(file), value).map_err(|error| format!("{file}: {error}"))
-    }
-
-    /// The requests that `operation` causes, by name without `FUSE_`.
-    fn count(&self, operation: impl FnOnce()) -> Requests {
-        // What was still under way from before.
-        thread::sleep(SETTLE_TIME);
-        self.set("trace", "").unwrap();
-        operation();
-        thread::sleep(SETTLE_TIME);
-        let text = fs::read_to_string(self.instance.join("trace")).unwrap();
-        let mut requests = Requests::new();
-        for line in text
-            .lines()
-            .filter(|line| line.contains("fuse_request_send:"))
-        {
-            *requests.entry(opcode_of(line)).or_default() += 1;
-        }
-        assert_eq!(self.lost_events(), 0, "the trace buffer was too small");
-        requests
-    }
-
-    fn lost_events(&self) -> u64 {
-        let mut lost = 0;
-        for cpu in fs::read_dir(self.instance.join("per_cpu")).unwrap() {
-            let stats = fs::read_to_string(cpu.unwrap().path().join("stats")).unwrap();
-            for line in stats.lines() {
-                if let Some(count) = line.strip_prefix("overrun: ") {
-                    lost += count.trim().parse::<u64>().unwrap();
-                }
-            }
-        }
-        lost
-    }
-}
-
-impl Drop for Tracer {
-    fn drop(&mut self) {
-        let _ = self.set("events/fuse/fuse_request_send/enable", "0");
-        if self.instance.is_dir() {
-            // tracefs removes what is in an instance itself.
-            if let Err(error) = fs::remove_dir(&self.instance) {
-                eprintln!("thrufs-tests: {} stays: {error}", self.instance.display());
-            }
-        }
-        if let Some(dir) = &self.mounted_at {
-            let _ = rustix::mount::unmount(dir.path(), UnmountFlags::DETACH);
-        }
-    }
-}
-
-type Requests = BTreeMap<String, u64>;
-
-/// From a line as `... fuse_request_send: connection 51 req 8 opcode 3 (FUSE_GETATTR) len 56`.
-fn opcode_of(line: &str) -> String {
-    let (_, rest) = line.split_once("opcode ").unwrap();
-    match rest
-        .split_once('(')
-        .and_then(|(_, rest)| rest.split_once(')'))
-    {
-        Some((name, _)) => name.trim_start_matches("FUSE_").to_owned(),
-        None => rest.to_owned(),
-    }
-}
-
-fn requests(expected: &[(&str, u64)]) -> Requests {
-    expected
-        .iter()
-        .map(|(name, count)| ((*name).to_owned(), *count))
-        .collect()
-}
 
 /// Counts on a mount with all caches, over each transport, unless the reason to skip was printed.
 fn counted(test: &str, count: impl Fn(&Mounted, &Tracer)) {

@@ -3,6 +3,7 @@
 use crate::config::{Atime, MountAttributes, MountConfig};
 use crate::mount_table::{self, DeviceNumber, Mount};
 use crate::task::Task;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 use std::io;
@@ -97,6 +98,13 @@ pub(crate) fn device_number(mountpoint: &Path) -> Option<DeviceNumber> {
     let mounts = mount_table::all().ok()?;
     let mount = mount_table::on_top_at(&mounts, mountpoint)?;
     mount.kind.starts_with("fuse").then_some(mount.device)
+}
+
+/// Whether the connection of a `/dev/fuse` descriptor has not ended.
+pub(crate) fn connection_lives(device: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&device, PollFlags::empty())];
+    let at_once = Timespec::default();
+    poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().contains(PollFlags::ERR)
 }
 
 /// Where the server's file system is to be taken away from.

@@ -198,8 +198,8 @@ impl Host {
         // may open what somebody else has made under this name in the meantime.
         let through = self.may_go_through(parent.mount(), wanted);
         let access = if through {
-            // The kernel will open it for itself.
-            OFlags::RDONLY
+            // The kernel will open it for itself; whether without its cache is seen now.
+            OFlags::from_bits_retain(args.flags) & OFlags::DIRECT
         } else {
             OFlags::from_bits_retain(lower_flags(args.flags, self.config.writeback))
         };
@@ -307,8 +307,13 @@ impl Host {
     ) -> Result<(Entry, Opened)> {
         let descriptor = self.descriptor(parent)?;
         // O_EXCL has a meaning here: the file can never be given a name.
+        let mut meant = libc::O_EXCL as u32;
+        if self.passthrough.permits(parent.mount()).is_ok() {
+            // As in `create`.
+            meant |= libc::O_DIRECT as u32;
+        }
         let flags = OFlags::from_bits_retain(
-            lower_flags(args.flags, self.config.writeback) | (args.flags & libc::O_EXCL as u32),
+            lower_flags(args.flags, self.config.writeback) | (args.flags & meant),
         );
         let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);

@@ -21,13 +21,14 @@ mod passthrough;
 
 pub(crate) use passthrough::{Obstacle, Passthrough};
 
+use crate::admission::Intent;
 use crate::filter::Filter;
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::mounts::LowerMount;
 use crate::policy::{self, FilePath};
 use parking_lot::MutexGuard;
-use rustix::fs::{AtFlags, Statx, StatxAttributes};
+use rustix::fs::{AtFlags, Statx, StatxFlags};
 use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -136,6 +137,13 @@ impl UseGuard {
 
 impl Drop for UseGuard {
     fn drop(&mut self) {
+        self.end();
+        self.inode.mount().file_closed();
+    }
+}
+
+impl UseGuard {
+    fn end(&self) {
         let mut slot = self.inode.uses();
         let Some(current) = slot.as_mut() else { return };
         current.opens -= 1;
@@ -151,52 +159,6 @@ impl Drop for UseGuard {
         }
         // Giving up a registration is a system call: outside the lock.
         drop(ended);
-    }
-}
-
-/// What an open would do to the file.
-#[derive(Clone, Copy, Debug)]
-struct Intent {
-    reads: bool,
-    writes: bool,
-    appends: bool,
-    truncates: bool,
-}
-
-impl Intent {
-    fn of(flags: i32) -> Intent {
-        let access = flags & libc::O_ACCMODE;
-        Intent {
-            reads: access != libc::O_WRONLY,
-            writes: access != libc::O_RDONLY,
-            appends: flags & libc::O_APPEND != 0,
-            truncates: flags & libc::O_TRUNC != 0,
-        }
-    }
-
-    fn changes(self) -> bool {
-        self.writes || self.truncates
-    }
-
-    /// What the lower file's flags forbid. The kernel above does not know them, and does not look
-    /// when it opens the lower file for itself.
-    fn check(self, stat: &Statx) -> Result<()> {
-        let only_appends = self.appends && !self.truncates;
-        let attributes = stat.stx_attributes;
-        let forbidden = attributes.contains(StatxAttributes::IMMUTABLE)
-            || (attributes.contains(StatxAttributes::APPEND) && !only_appends);
-        if self.changes() && forbidden {
-            Err(Errno::EPERM)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Whether somebody could write elsewhere than at the end of an append-only file, if it went
-    /// straight through: by a shared map. A write cannot, since the kernel opens the lower file with
-    /// `O_APPEND`, which stays with it.
-    fn needs_watching(self, stat: &Statx) -> bool {
-        self.reads && self.writes && stat.stx_attributes.contains(StatxAttributes::APPEND)
     }
 }
 
@@ -304,13 +266,10 @@ impl Host {
 
     fn file_attributes(&self, inode: &Arc<Inode>) -> Result<Statx> {
         let descriptor = self.descriptor(inode)?;
-        let mask = rustix::fs::StatxFlags::empty();
-        Ok(rustix::fs::statx(
-            descriptor.as_fd(),
-            c"",
-            AtFlags::EMPTY_PATH,
-            mask,
-        )?)
+        let flags = AtFlags::EMPTY_PATH;
+        let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::MODE)?;
+        inode.saw_mode(u32::from(stat.stx_mode));
+        Ok(stat)
     }
 
     /// The inode's registration, made now if there is none.
@@ -361,6 +320,7 @@ fn join(
     inode: &Arc<Inode>,
     writable: bool,
 ) -> UseGuard {
+    inode.mount().file_opened();
     let mut guard = UseGuard {
         inode: Arc::clone(inode),
         path: DataPath::Cached,

@@ -40,6 +40,7 @@ impl Descriptors {
         let (fd, ours) = inode.keep_descriptor(fd);
         if ours {
             let evicted = self.enter(inode);
+            inode.mount().mark_used();
             // Closed here, outside the lock: close(2) can take its time.
             drop(evicted);
         }
@@ -93,10 +94,23 @@ impl Descriptors {
 
     /// Lets go of every descriptor on the lower mount with this number.
     pub(crate) fn release_mount(&self, mount: u32) {
-        let members: Vec<_> = self.ring.lock().members.clone();
-        for inode in members.iter().filter_map(Weak::upgrade) {
-            if inode.identity().mount() == mount {
-                inode.drop_descriptor();
+        let mut members = Vec::new();
+        self.ring.lock().members.retain(|member| {
+            let Some(inode) = member.upgrade() else {
+                return false;
+            };
+            let is_of_mount = inode.identity().mount() == mount;
+            if is_of_mount {
+                members.push(inode);
+            }
+            !is_of_mount
+        });
+        // System calls: outside the lock.
+        for inode in members {
+            inode.drop_descriptor();
+            // One that cannot be found again keeps it, and so does one that was opened meanwhile.
+            if !inode.cached_descriptor_is_gone() {
+                self.ring.lock().members.push(Arc::downgrade(&inode));
             }
         }
     }

@@ -11,6 +11,7 @@ use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom, Statx};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use thrufs::{
     Context, CopyArgs, Errno, LowerFile, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result,
     WriteArgs, WriteSource,
@@ -25,7 +26,6 @@ use thrufs_sys::ioctl;
 /// the last close(2) of a writer gives up before it returns; whoever writes on, through a descriptor
 /// that was duplicated, has it opened again.
 pub(crate) struct OpenFile {
-    guard: UseGuard,
     lower: Mutex<Lower>,
     /// With which the lower file is opened.
     flags: i32,
@@ -35,6 +35,8 @@ pub(crate) struct OpenFile {
     locked: AtomicBool,
     /// The lower file appends, whatever offset it is given (`chattr +a`).
     appends: bool,
+    // Last: when the use of the inode ends, nothing of ours has it open any more.
+    guard: UseGuard,
 }
 
 #[derive(Default)]
@@ -54,7 +56,6 @@ pub(crate) struct NewOpenFile {
 
 impl OpenFile {
     pub(crate) fn new(new: NewOpenFile) -> OpenFile {
-        new.guard.inode().mount().file_opened();
         OpenFile {
             writable: new.flags & libc::O_ACCMODE != libc::O_RDONLY,
             guard: new.guard,
@@ -97,16 +98,20 @@ impl OpenFile {
         self.lower.lock().file.clone()
     }
 
+    /// Takes the lower file out, and keeps its inode by `pin`.
+    fn take(&self, pin: Descriptor) -> Option<Arc<LowerFile>> {
+        let mut lower = self.lower.lock();
+        let taken = lower.file.take();
+        if taken.is_some() {
+            lower.pin = Some(pin);
+        }
+        taken
+    }
+
     fn keep(&self, file: Arc<LowerFile>) -> Arc<LowerFile> {
         let mut lower = self.lower.lock();
         // Another thread may have been faster: there is one lower file, whose locks count.
         Arc::clone(lower.file.get_or_insert(file))
-    }
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        self.inode().mount().file_closed();
     }
 }
 
@@ -209,7 +214,7 @@ impl Host {
             if file.inode().mount().is_remote() {
                 context.require_blocking()?;
             }
-            self.give_up_lower(&file)?;
+            self.give_up_lower(context, &file)?;
         }
         Ok(())
     }
@@ -217,27 +222,27 @@ impl Host {
     /// Closes the lower file of a writer, so that nothing of it is left when the client's close(2)
     /// returns, and reports what closing it reports: the client's is the only close whose result
     /// anybody sees.
-    fn give_up_lower(&self, file: &OpenFile) -> Result<()> {
-        let Some(kept) = file.kept() else {
+    fn give_up_lower(&self, context: &Context<'_>, file: &OpenFile) -> Result<()> {
+        let Some(pin) = self.pin_for_later(file) else {
+            // It stays, since it could not be had again.
+            return match file.kept() {
+                Some(kept) if file.inode().mount().is_remote() => {
+                    close_and_report(rustix::io::fcntl_dupfd_cloexec(&*kept, 3)?)
+                }
+                _ => Ok(()),
+            };
+        };
+        let Some(kept) = file.take(pin) else {
             return Ok(());
         };
-        match self.pin_for_later(file) {
-            Some(pin) => {
-                let mut lower = file.lower.lock();
-                lower.file = None;
-                lower.pin = Some(pin);
-            }
-            // It stays, since it could not be had again.
-            None if file.inode().mount().is_remote() => {
-                let copy = rustix::io::fcntl_dupfd_cloexec(&*kept, 3)?;
-                return close_and_report(copy);
-            }
-            None => return Ok(()),
-        }
-        match Arc::try_unwrap(kept) {
+        match alone(context, kept) {
             Ok(lower) => close_and_report(lower.into_fd()),
-            // Somebody writes at this moment, through another descriptor of the same open file.
-            Err(_) => Ok(()),
+            Err((used, Some(defer))) => {
+                // For the next attempt, where this thread may sleep.
+                file.keep(used);
+                Err(defer)
+            }
+            Err((_, None)) => Ok(()),
         }
     }
 
@@ -390,6 +395,44 @@ pub(crate) fn sync(fd: impl AsFd, data_only: bool) -> Result<()> {
         rustix::fs::fsync(fd)?;
     }
     Ok(())
+}
+
+/// How often to try again before a thread that may not sleep gives up, and how long one waits that may.
+const TURNS_MAX: u32 = 100;
+const USERS_PATIENCE: Duration = Duration::from_secs(5);
+const USERS_INTERVAL: Duration = Duration::from_micros(20);
+
+/// Waits until nobody else uses a lower file. A thread that has answered a READ still has it for a
+/// moment, and one that reads ahead, which no caller waits for, for as long as that takes.
+///
+/// # Errors
+///
+/// The file, and `DEFER` where the thread may not sleep for it. Nothing instead of that when somebody
+/// used it for longer than can be waited for, and will close it.
+#[allow(clippy::type_complexity)]
+fn alone(
+    context: &Context<'_>,
+    mut file: Arc<LowerFile>,
+) -> std::result::Result<LowerFile, (Arc<LowerFile>, Option<Errno>)> {
+    for _ in 0..TURNS_MAX {
+        match Arc::try_unwrap(file) {
+            Ok(alone) => return Ok(alone),
+            Err(used) => file = used,
+        }
+        std::thread::yield_now();
+    }
+    if let Err(defer) = context.require_blocking() {
+        return Err((file, Some(defer)));
+    }
+    let started = Instant::now();
+    while started.elapsed() < USERS_PATIENCE {
+        match Arc::try_unwrap(file) {
+            Ok(alone) => return Ok(alone),
+            Err(used) => file = used,
+        }
+        std::thread::sleep(USERS_INTERVAL);
+    }
+    Err((file, None))
 }
 
 fn close_and_report(fd: OwnedFd) -> Result<()> {

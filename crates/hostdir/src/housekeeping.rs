@@ -1,21 +1,66 @@
-//! What is done now and then: letting go of mounts beneath that nobody uses.
+//! Letting go of mounts beneath that nobody uses.
+//!
+//! A descriptor of ours on a mount beneath keeps it from being unmounted. So when the last file or
+//! directory that clients have open there is released, everything that is kept for that mount goes:
+//! at once, but not on the thread that answers requests. A mount on which names and attributes alone
+//! are looked at is let go when it was idle for a while.
+//!
+//! **Who may touch what.** Requests mark a mount as used, or as left by the last open file, and ring
+//! the [`Bell`]; only the housekeeper lets go. What a request holds at that moment it keeps, and marks
+//! the mount again with whatever it keeps for later.
 
 use crate::host::Host;
+use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How often to look. A look at a tree of one mount costs a lock and nothing else.
-const INTERVAL: Duration = Duration::from_secs(2);
+/// How often to look while something is kept for a mount beneath.
+const WATCHFUL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A submount that was not used for so long is let go, so that it can be unmounted beneath.
-const IDLE_MS: u64 = 5_000;
+/// How often to see whether the host is still there.
+const RESTING_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A submount on which nobody opens files is let go after so long without use.
+const IDLE_MS: u64 = 500;
+
+/// After it has let go of something, the housekeeper rests at least so long, and at least
+/// `WORK_SHARE` times as long as that took: a client that opens one file after another shall not keep
+/// it busy, nor lose what is kept for it each time.
+const REST_MIN: Duration = Duration::from_millis(1);
+const WORK_SHARE: u32 = 10;
+
+/// Wakes the housekeeper.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        let before = std::mem::replace(&mut *self.rung.lock(), true);
+        if !before {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Until it rings, or has rung since the last time, or `timeout` has passed.
+    fn wait(&self, timeout: Duration) {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            self.changed.wait_for(&mut rung, timeout);
+        }
+        *rung = false;
+    }
+}
 
 /// Starts the housekeeper of `host`; it ends by itself when `host` is gone.
 pub(crate) fn start(host: &Arc<Host>) {
+    let bell = Arc::clone(host.mounts.bell());
     let host = Arc::downgrade(host);
     let started = std::thread::Builder::new()
         .name("housekeeper".into())
-        .spawn(move || keep_house(&host));
+        .spawn(move || keep_house(&host, &bell));
     if let Err(error) = started {
         tracing::warn!(
             "no thread for housekeeping: mounts beneath stay busy until unmount: {error}"
@@ -23,14 +68,43 @@ pub(crate) fn start(host: &Arc<Host>) {
     }
 }
 
-fn keep_house(host: &Weak<Host>) {
+fn keep_house(host: &Weak<Host>, bell: &Bell) {
+    let mut interval = RESTING_INTERVAL;
     loop {
-        std::thread::sleep(INTERVAL);
+        bell.wait(interval);
         let Some(host) = host.upgrade() else { return };
-        if host.mounts.len() > 1 {
-            for mount in host.mounts.sweep(IDLE_MS) {
-                host.descriptors.release_mount(mount);
-            }
+        let started = Instant::now();
+        let swept = host.mounts.sweep(IDLE_MS);
+        for mount in &swept.released {
+            host.descriptors.release_mount(*mount);
         }
+        drop(host);
+        interval = if swept.keeps_something {
+            WATCHFUL_INTERVAL
+        } else {
+            RESTING_INTERVAL
+        };
+        if !swept.released.is_empty() {
+            std::thread::sleep(REST_MIN.max(started.elapsed() * WORK_SHARE));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_that_has_rung_is_heard_once() {
+        let bell = Bell::default();
+        bell.ring();
+        bell.ring();
+        let long = Duration::from_secs(60);
+        let started = Instant::now();
+        bell.wait(long);
+        assert!(started.elapsed() < long);
+        let short = Duration::from_millis(20);
+        bell.wait(short);
+        assert!(started.elapsed() >= short, "nobody has rung again");
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Inode {
     recently_used: AtomicBool,
     /// In the queue of forgotten nodes that stay known for `export`.
     pub(crate) dormant: AtomicBool,
+    /// Somebody may execute it, by the mode that was seen last.
+    is_executable: AtomicBool,
     /// See [`set_group_id_stays`](Inode::set_group_id_stays).
     set_group_id_stays: AtomicBool,
     /// What the file was like when the kernel last cached its data; 0 for never.
@@ -83,7 +85,6 @@ impl Inode {
         file_type: u32,
         place: Option<Box<Place>>,
     ) -> Inode {
-        mount.node_added();
         Inode {
             node,
             identity,
@@ -93,6 +94,7 @@ impl Inode {
             held: Mutex::default(),
             recently_used: AtomicBool::new(false),
             dormant: AtomicBool::new(false),
+            is_executable: AtomicBool::new(false),
             set_group_id_stays: AtomicBool::new(false),
             cached_version: AtomicU64::new(0),
             opened: Mutex::new(Weak::new()),
@@ -251,6 +253,13 @@ impl Inode {
     pub(crate) fn saw_mode(&self, mode: u32) {
         let stays = set_group_id_stays(mode);
         self.set_group_id_stays.store(stays, Ordering::Relaxed);
+        let executable = mode & 0o111 != 0;
+        self.is_executable.store(executable, Ordering::Relaxed);
+    }
+
+    /// Whether somebody may execute it, by the mode that was seen last.
+    pub(crate) fn is_executable(&self) -> bool {
+        self.is_executable.load(Ordering::Relaxed)
     }
 
     /// [`set_group_id_stays`], by the mode that was seen last.
@@ -291,12 +300,6 @@ impl Inode {
 
     pub(crate) fn set_cached_version(&self, version: u64) {
         self.cached_version.store(version, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Inode {
-    fn drop(&mut self) {
-        self.mount.node_removed();
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `mounts` | the mounts that the tree is made of |
 //! | `credentials` | as whom a thread acts |
 //! | `datapath` | by which way the data of an open file go |
+//! | `admission` | what is looked at before a file goes straight through |
 //! | `open` | opening files |
 //! | `privileges` | what a file loses when it is changed |
 //! | `lookup`, `create`, `rename`, `attributes`, `files`, `directories`, `xattrs`, `locks` | the requests |
@@ -20,11 +21,12 @@
 //! | `rules` | asking the policy in force about what clients do |
 //! | `names` | the names of inodes, for rules on paths |
 //! | `redact`, `filter` | taking out of files what readers are not to see |
-//! | `housekeeping` | letting go of what is idle |
+//! | `housekeeping`, `idleness` | letting go of mounts beneath that nobody uses |
 //! | `explain`, `explanation` | telling how a file is served |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod admission;
 mod attributes;
 mod config;
 mod create;
@@ -40,6 +42,7 @@ mod filter;
 mod host;
 mod housekeeping;
 mod identity;
+mod idleness;
 mod inode;
 mod locks;
 mod lookup;

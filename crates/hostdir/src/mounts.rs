@@ -1,16 +1,20 @@
 //! The mounts that make up the served tree.
 //!
 //! A source is one mount, and whatever is mounted on directories in it. Each is met when a lookup
-//! walks into it, known by the kernel's id for the mount, and let go when no node of it is left or
-//! when it was idle for a while, so that it can be unmounted beneath.
+//! walks into it, known by the kernel's id for the mount, and let go when no node of it is left, when
+//! the last file open on it is released or when it was idle for a while, so that it can be unmounted
+//! beneath.
 
+use crate::datapath::Obstacle;
+use crate::housekeeping::Bell;
+use crate::idleness::Idleness;
 use crate::inode::Inode;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use thrufs::{Errno, NoWait, Result};
 use thrufs_sys::handle::{self, FileHandleBuf};
@@ -70,11 +74,13 @@ pub(crate) struct LowerMount {
     is_layered: bool,
     /// Found to be stacked too deep for passthrough.
     is_stacked: AtomicBool,
+    /// When it was looked at last, in milliseconds doubled, plus 1 if it was read-only; 0 for never.
+    read_only_seen: AtomicU64,
+    /// Said why its files do not go straight through.
+    told: AtomicBool,
     /// The directory it is mounted on, to find it again; none for the source's own mount.
     mounted_on: Option<(Arc<Inode>, CString)>,
-    nodes: AtomicUsize,
-    open_files: AtomicUsize,
-    last_used_ms: AtomicU64,
+    idleness: Idleness,
 }
 
 impl LowerMount {
@@ -118,25 +124,48 @@ impl LowerMount {
         self.is_stacked.load(Ordering::Relaxed)
     }
 
-    /// Remembers that they are, and tells whether that was known.
-    pub(crate) fn set_stacked(&self) -> bool {
-        self.is_stacked.swap(true, Ordering::Relaxed)
+    pub(crate) fn set_stacked(&self) {
+        self.is_stacked.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn node_added(&self) {
-        self.nodes.fetch_add(1, Ordering::Relaxed);
+    /// Says what keeps its files from going straight through, the first time.
+    pub(crate) fn tell_once(&self, obstacle: Obstacle) {
+        if !self.told.load(Ordering::Relaxed) && !self.told.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                mount = self.id,
+                "files on a mount beneath do not go straight through: {obstacle}"
+            );
+        }
     }
 
-    pub(crate) fn node_removed(&self) {
-        self.nodes.fetch_sub(1, Ordering::Relaxed);
+    /// Whether it was read-only when it was looked at last, if that is not longer ago than `age_ms`.
+    pub(crate) fn known_read_only(&self, now_ms: u64, age_ms: u64) -> Option<bool> {
+        let seen = self.read_only_seen.load(Ordering::Relaxed);
+        let is_fresh = seen != 0 && now_ms.saturating_sub(seen >> 1) < age_ms;
+        is_fresh.then_some(seen & 1 == 1)
+    }
+
+    /// It was looked at now.
+    pub(crate) fn saw_read_only(&self, now_ms: u64, is_read_only: bool) {
+        let seen = now_ms.max(1) << 1 | u64::from(is_read_only);
+        self.read_only_seen.store(seen, Ordering::Relaxed);
     }
 
     pub(crate) fn file_opened(&self) {
-        self.open_files.fetch_add(1, Ordering::Relaxed);
+        self.idleness.file_opened();
     }
 
     pub(crate) fn file_closed(&self) {
-        self.open_files.fetch_sub(1, Ordering::Relaxed);
+        self.idleness.file_closed();
+    }
+
+    /// To be called when something is kept for it, after that is in its place, or used that is.
+    pub(crate) fn mark_used(&self) {
+        self.idleness.mark_used();
+    }
+
+    fn is_source(&self) -> bool {
+        self.index == 0
     }
 
     /// Whether a handle and a stat are of one inode; `None` when this file system's handles do
@@ -180,22 +209,39 @@ pub(crate) struct Mounts {
     list: RwLock<Vec<Arc<LowerMount>>>,
     next_index: Mutex<u32>,
     started: Instant,
+    bell: Arc<Bell>,
+}
+
+/// What a [sweep](Mounts::sweep) came to.
+pub(crate) struct Swept {
+    /// The numbers of the mounts that were let go: the descriptors of their inodes are to be dropped.
+    pub(crate) released: Vec<u32>,
+    /// Whether there are mounts for which something is kept.
+    pub(crate) keeps_something: bool,
 }
 
 impl Mounts {
     /// Starts with the mount that `source`, an open directory, lies on.
     pub(crate) fn of_source(source: OwnedFd) -> Result<(Mounts, Arc<LowerMount>)> {
         let id = mount_id(source.as_fd(), c"")?;
-        let mount = Arc::new(probe(0, id, source, None)?);
+        let bell = Arc::<Bell>::default();
+        let mount = Arc::new(probe(0, id, source, None, &bell)?);
         let mounts = Mounts {
             list: RwLock::new(vec![Arc::clone(&mount)]),
             next_index: Mutex::new(1),
             started: Instant::now(),
+            bell,
         };
         Ok((mounts, mount))
     }
 
-    fn now_ms(&self) -> u64 {
+    /// What wakes the housekeeper.
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// Milliseconds since the directory is served.
+    pub(crate) fn now_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
     }
 
@@ -226,8 +272,8 @@ impl Mounts {
             index
         };
         let mounted_on = Some((Arc::clone(parent), name.to_owned()));
-        let mount = Arc::new(probe(index, id, anchor, mounted_on)?);
-        mount.last_used_ms.store(self.now_ms(), Ordering::Relaxed);
+        let mount = Arc::new(probe(index, id, anchor, mounted_on, &self.bell)?);
+        mount.mark_used();
         list.push(Arc::clone(&mount));
         Ok(mount)
     }
@@ -244,9 +290,7 @@ impl Mounts {
         mount: &LowerMount,
         parent_descriptor: impl FnOnce(&Arc<Inode>) -> Result<crate::inode::Descriptor>,
     ) -> Result<Arc<OwnedFd>> {
-        if mount.index != 0 {
-            mount.last_used_ms.store(self.now_ms(), Ordering::Relaxed);
-        }
+        mount.mark_used();
         if let Some(anchor) = &*mount.anchor.read() {
             return Ok(Arc::clone(anchor));
         }
@@ -258,27 +302,33 @@ impl Mounts {
         }
         let fd = Arc::new(fd);
         *mount.anchor.write() = Some(Arc::clone(&fd));
+        mount.mark_used();
         Ok(fd)
     }
 
-    /// Lets go of submounts without nodes, and returns the numbers of those that had no open file
-    /// and were not used for `idle_ms`: their descriptors are to be dropped.
-    pub(crate) fn sweep(&self, idle_ms: u64) -> Vec<u32> {
-        let now = self.now_ms();
-        let mut idle = Vec::new();
-        let mut list = self.list.write();
-        list.retain(|mount| mount.index == 0 || mount.nodes.load(Ordering::Relaxed) > 0);
-        for mount in list
-            .iter()
-            .filter(|mount| mount.index != 0 && mount.has_handles)
-        {
-            let unused = now.saturating_sub(mount.last_used_ms.load(Ordering::Relaxed));
-            if unused >= idle_ms && mount.open_files.load(Ordering::Relaxed) == 0 {
-                *mount.anchor.write() = None;
-                idle.push(mount.index);
-            }
+    /// Lets go of submounts without nodes, and of those that have no open file and were left by the
+    /// last one or not used for `idle_ms`.
+    pub(crate) fn sweep(&self, idle_ms: u64) -> Swept {
+        let now_ms = self.now_ms();
+        let mut swept = Swept {
+            released: Vec::new(),
+            keeps_something: false,
+        };
+        if self.len() == 1 {
+            return swept;
         }
-        idle
+        let mut list = self.list.write();
+        // Every inode has a reference to its mount, and so has a lookup that is about to make one.
+        list.retain(|mount| mount.is_source() || Arc::strong_count(mount) > 1);
+        for mount in list.iter().filter(|mount| !mount.is_source()) {
+            if mount.idleness.ends(now_ms, idle_ms) {
+                let anchor = mount.anchor.write().take();
+                drop(anchor);
+                swept.released.push(mount.index);
+            }
+            swept.keeps_something |= mount.idleness.keeps_something();
+        }
+        swept
     }
 
     /// How many there are.
@@ -320,6 +370,7 @@ fn probe(
     id: u64,
     anchor: OwnedFd,
     mounted_on: Option<(Arc<Inode>, CString)>,
+    bell: &Arc<Bell>,
 ) -> Result<LowerMount> {
     let magic = magic(anchor.as_fd())?;
     let no_wait = no_wait(magic);
@@ -340,10 +391,10 @@ fn probe(
         is_remote: REMOTE_MAGICS.contains(&magic),
         is_layered: matches!(magic, OVERLAYFS_MAGIC | ECRYPTFS_MAGIC),
         is_stacked: AtomicBool::new(false),
+        read_only_seen: AtomicU64::new(0),
+        told: AtomicBool::new(false),
         mounted_on,
-        nodes: AtomicUsize::new(0),
-        open_files: AtomicUsize::new(0),
-        last_used_ms: AtomicU64::new(0),
+        idleness: Idleness::new((index != 0).then(|| Arc::clone(bell))),
     })
 }
 

@@ -81,7 +81,7 @@ impl Host {
             self.writable()?;
         }
         match self.rules.in_force() {
-            None => self.open_by(&inode, flags, args, &STRAIGHT),
+            None => self.open_by(context, &inode, flags, args, &STRAIGHT),
             Some(rules) => self.open_judged(context, rules, &inode, args),
         }
     }
@@ -102,7 +102,7 @@ impl Host {
         let judged = self.judge(rules, inode, context)?;
         let flags = lower_flags(args.flags, self.config.writeback) as i32;
         let opened = permitted(&judged.decision, access(flags))
-            .and_then(|()| self.open_by(inode, flags, args, &judged.decision.file));
+            .and_then(|()| self.open_by(context, inode, flags, args, &judged.decision.file));
         self.audit(context, &judged, args.flags as i32, false, opened)
     }
 
@@ -145,6 +145,7 @@ impl Host {
 
     pub(crate) fn open_by(
         &self,
+        context: &Context<'_>,
         inode: &Arc<Inode>,
         flags: i32,
         args: &OpenArgs,
@@ -152,6 +153,7 @@ impl Host {
     ) -> Result<Opened> {
         let guard = self.use_file(inode, args.flags as i32, None, wanted)?;
         if guard.path() == DataPath::Passthrough {
+            self.try_as_the_kernel(context, inode, args.flags as i32)?;
             self.open_through(guard, flags, args.kill_suidgid)
         } else {
             self.open_lower(guard, flags, args, wanted.could_redact.is_none())
@@ -192,7 +194,7 @@ impl Host {
         })
     }
 
-    fn open_lower(
+    pub(crate) fn open_lower(
         &self,
         guard: UseGuard,
         flags: i32,

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Its root has `file-0` to `file-9`, which answer at once, `slow-0` to `slow-9`, which take a
-//! second to be looked up and again for their attributes, and `sync-0` to `sync-9`, whose fsync takes
-//! as long.
+//! second to be looked up and again for their attributes, `sync-0` to `sync-9`, whose fsync takes as
+//! long, and `full-0` to `full-9`, to which everything can be written, and whose close says that there
+//! was no room.
 //! Nothing is cached, and nothing that is written is kept.
 
 #![forbid(unsafe_code)]
@@ -32,6 +33,7 @@ const READERS: usize = 16;
 const FIRST_FILE: u64 = 10;
 const FIRST_SLOW: u64 = 20;
 const FIRST_SYNC: u64 = 30;
+const FIRST_FULL: u64 = 40;
 
 struct SlowFiles;
 
@@ -40,6 +42,7 @@ fn node_of(name: &[u8]) -> Option<u64> {
         (&b"file-"[..], FIRST_FILE),
         (&b"slow-"[..], FIRST_SLOW),
         (&b"sync-"[..], FIRST_SYNC),
+        (&b"full-"[..], FIRST_FULL),
     ];
     numbered
         .iter()
@@ -114,8 +117,21 @@ impl FileSystem for SlowFiles {
     }
 
     fn fsync(&self, _: &Context<'_>, node: NodeId, _: FileHandle, _: bool) -> Result<()> {
-        if node.0 >= FIRST_SYNC {
+        if (FIRST_SYNC..FIRST_FULL).contains(&node.0) {
             thread::sleep(SLOWNESS);
+        }
+        Ok(())
+    }
+
+    fn flush(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: FileHandle,
+        _: thrufs::LockOwner,
+    ) -> Result<()> {
+        if node.0 >= FIRST_FULL {
+            return Err(Errno::ENOSPC);
         }
         Ok(())
     }

@@ -16,6 +16,13 @@
 //! write-synced PATH                     writes blocks (see `acknowledged`), prints the count after
 //!                                       each is synced; after an error "errno N", and ends
 //! sync PATH                             writes a byte and syncs it, prints "ok" or "errno N"
+//! race DIR SEED STRICT                  fights over names in DIR (see `race`) until standard input
+//!                                       closes; prints the number of steps, or what went wrong.
+//!                                       STRICT is `strict` or `lenient`.
+//! close WHAT USAGE COUNT THROUGH BENEATH  uses a file THROUGH the mount, closes it and does WHAT
+//!                                       (`execute`, `lease`) BENEATH (see `close`), COUNT times.
+//!                                       Prints how often that did not succeed at once, and the
+//!                                       median and longest delay in microseconds; or "errno N"
 //! stat PATH...                          looks at each, prints "ok" or "errno N"
 //! ```
 //!
@@ -28,13 +35,17 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use thrufs_tests::acknowledged::write_and_sync;
+use thrufs_tests::close::{self, Usage};
 use thrufs_tests::fence::interrupt::interrupt_on_usr1;
 use thrufs_tests::fence::record_lock::{self, Kind, Owner, Range};
+use thrufs_tests::race::Racer;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -49,6 +60,10 @@ fn main() -> ExitCode {
         ["load-inside", dir, name, pause] => load_inside(dir, name, pause),
         ["write-synced", path] => write_synced(path),
         ["sync", path] => report(sync(path)),
+        ["race", dir, seed, strict] => race(Path::new(dir), seed, *strict == "lenient"),
+        ["close", what, usage, count, through, beneath] => {
+            use_and_close(what, usage, count, [Path::new(through), Path::new(beneath)])
+        }
         ["stat", paths @ ..] => report(paths.iter().try_for_each(|path| stat(path))),
         other => Err(io::Error::other(format!("unknown command {other:?}"))),
     };
@@ -230,6 +245,47 @@ fn sync(path: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
     file.write_all(b"x")?;
     file.sync_all()
+}
+
+fn race(dir: &Path, seed: &str, may_lose_races: bool) -> io::Result<()> {
+    let seed = seed.parse().map_err(io::Error::other)?;
+    let mut racer = Racer::new(dir, seed, may_lose_races);
+    let ended = Arc::new(AtomicBool::new(false));
+    thread::spawn({
+        let ended = Arc::clone(&ended);
+        move || {
+            let _ = io::stdin().read_to_end(&mut Vec::new());
+            ended.store(true, Ordering::Relaxed);
+        }
+    });
+    let mut steps = 0_u64;
+    while !ended.load(Ordering::Relaxed) {
+        if let Err(wrong) = racer.step() {
+            return say(&format!("after {steps} steps: {wrong}"));
+        }
+        steps += 1;
+    }
+    say(&steps.to_string())
+}
+
+fn use_and_close(what: &str, usage: &str, count: &str, paths: [&Path; 2]) -> io::Result<()> {
+    let usage = Usage::named(usage).ok_or_else(|| io::Error::other("USAGE"))?;
+    let count = count.parse().map_err(io::Error::other)?;
+    let [through, beneath] = paths;
+    let late = match what {
+        "execute" => close::execute(count, usage, through, beneath),
+        "lease" => close::lease(count, usage, through, beneath),
+        _ => return Err(io::Error::other("WHAT")),
+    };
+    match late {
+        Ok(late) => {
+            let number = late.iter().filter(|delay| !delay.is_zero()).count();
+            let micros = |delay: Option<&Duration>| delay.map_or(0, Duration::as_micros);
+            let (median, longest) = (micros(late.get(late.len() / 2)), micros(late.last()));
+            say(&format!("{number} {median} {longest}"))
+        }
+        Err(error) => report(Err(error)),
+    }
 }
 
 fn stat(path: &str) -> io::Result<()> {

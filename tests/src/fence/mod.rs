@@ -1,5 +1,6 @@
 //! The unsafe code of the tests, fenced: what `rustix` has no safe call for.
 //!
+//! * [`lease`]: `fcntl` with a number.
 //! * [`mapping`]: `mmap`. A map lives as long as its value; bytes are copied in and out and never
 //!   borrowed, because others change the file under the map.
 //! * [`record_lock`]: `fcntl` with a `struct flock`, which the kernel only reads and writes during
@@ -10,6 +11,7 @@
 //! * [`interrupt`]: a signal handler that does nothing, so that a blocking call ends with EINTR.
 
 pub mod interrupt;
+pub mod lease;
 pub mod mapping;
 pub mod record_lock;
 pub mod seccomp;

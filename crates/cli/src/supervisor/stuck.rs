@@ -6,6 +6,7 @@
 
 use super::{LAST_WORDS_TIMEOUT, Supervisor};
 use crate::error::CommandError;
+use crate::mounting::connection_lives;
 
 impl Supervisor {
     /// Takes the mount away by force and ends the connection; then the worker, if that is possible.
@@ -18,7 +19,7 @@ impl Supervisor {
             self.try_to_detach(move || target.unmount_by_force());
         }
         self.worker.kill();
-        self.device = None;
+        let lives = self.device.take().is_some_and(connection_lives);
         let left = if self.worker.has_ended_within(LAST_WORDS_TIMEOUT) {
             let _ = self.worker.wait();
             None
@@ -32,9 +33,13 @@ impl Supervisor {
             }
             Some(self.worker.id())
         };
-        if self.target.is_mounted()
-            && let Err(error) = self.target.unmount(true)
-        {
+        // Its number is its own as long as its connection lives, and somebody else's afterwards.
+        let cleared = if lives && self.target.is_mounted() {
+            self.target.unmount(true)
+        } else {
+            self.target.unmount_dead()
+        };
+        if let Err(error) = cleared {
             tracing::warn!("{error}");
         }
         Err(CommandError::Stuck { mountpoint, left })

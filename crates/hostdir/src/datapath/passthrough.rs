@@ -111,13 +111,8 @@ impl Passthrough {
                 Obstacle::Privilege
             }
             Errno::ELOOP => {
-                if !mount.set_stacked() {
-                    tracing::info!(
-                        mount = mount.id(),
-                        "files on a mount beneath do not go straight through: {}",
-                        Obstacle::Stacked
-                    );
-                }
+                mount.set_stacked();
+                mount.tell_once(Obstacle::Stacked);
                 Obstacle::Stacked
             }
             error => {
@@ -138,6 +133,7 @@ impl Passthrough {
     pub(crate) fn permits(&self, mount: &LowerMount) -> Result<(), Obstacle> {
         self.backings()?;
         if mount.is_remote() {
+            mount.tell_once(Obstacle::Remote);
             Err(Obstacle::Remote)
         } else if mount.is_stacked() {
             Err(Obstacle::Stacked)

@@ -33,7 +33,11 @@ fn open(served: &HostDir, node: NodeId, flags: i32) -> FileHandle {
         kill_suidgid: false,
     };
     let inode = served.host.nodes.get(node).unwrap();
-    let opened = served.host.open_by(&inode, flags, &args, &STRAIGHT);
+    let guard = served
+        .host
+        .use_file(&inode, flags, None, &STRAIGHT)
+        .unwrap();
+    let opened = served.host.open_lower(guard, flags, &args, true);
     opened.unwrap().handle
 }
 

@@ -1,0 +1,125 @@
+//! Whether a mount beneath is used, and whether something is kept for it.
+//!
+//! **Who may touch what.** Requests count open files and set marks; the housekeeper alone clears them.
+//! It clears `keeps_something` *before* it lets go of what is kept, and a request sets it *after* it has
+//! put something in its place, under the lock that the housekeeper takes to remove it. So whatever the
+//! housekeeper did not find is marked anew.
+
+use crate::housekeeping::Bell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// See the module.
+pub(crate) struct Idleness {
+    /// None for the mount of the source itself, which is never let go.
+    bell: Option<Arc<Bell>>,
+    open_files: AtomicUsize,
+    /// The anchor, descriptors of inodes.
+    keeps_something: AtomicBool,
+    /// Since the housekeeper looked last.
+    used: AtomicBool,
+    /// The last open file was released.
+    left: AtomicBool,
+    /// When the housekeeper saw last that it had been used.
+    seen_used_ms: AtomicU64,
+}
+
+impl Idleness {
+    pub(crate) fn new(bell: Option<Arc<Bell>>) -> Idleness {
+        Idleness {
+            bell,
+            open_files: AtomicUsize::new(0),
+            keeps_something: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            seen_used_ms: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn file_opened(&self) {
+        self.open_files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn file_closed(&self) {
+        let was_last = self.open_files.fetch_sub(1, Ordering::AcqRel) == 1;
+        if let Some(bell) = self.bell.as_ref().filter(|_| was_last) {
+            self.left.store(true, Ordering::Release);
+            bell.ring();
+        }
+    }
+
+    pub(crate) fn mark_used(&self) {
+        let Some(bell) = &self.bell else { return };
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        if !self.keeps_something() && !self.keeps_something.swap(true, Ordering::AcqRel) {
+            bell.ring();
+        }
+    }
+
+    pub(crate) fn keeps_something(&self) -> bool {
+        self.keeps_something.load(Ordering::Acquire)
+    }
+
+    /// Whether everything that is kept is to be let go now: nothing is open, and the last open file
+    /// was released or nothing used for `idle_ms`. The caller does so if it is.
+    pub(crate) fn ends(&self, now_ms: u64, idle_ms: u64) -> bool {
+        if !self.keeps_something() {
+            self.left.store(false, Ordering::Relaxed);
+            return false;
+        }
+        if self.used.swap(false, Ordering::Relaxed) {
+            self.seen_used_ms.store(now_ms, Ordering::Relaxed);
+        }
+        if self.open_files.load(Ordering::Acquire) > 0 {
+            return false;
+        }
+        let unused_ms = now_ms.saturating_sub(self.seen_used_ms.load(Ordering::Relaxed));
+        if !self.left.swap(false, Ordering::AcqRel) && unused_ms < idle_ms {
+            return false;
+        }
+        self.keeps_something.store(false, Ordering::Release);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE_MS: u64 = 100;
+
+    #[test]
+    fn the_last_close_ends_it_at_once() {
+        let idleness = Idleness::new(Some(Arc::default()));
+        idleness.mark_used();
+        idleness.file_opened();
+        idleness.file_opened();
+        idleness.file_closed();
+        assert!(!idleness.ends(1000, IDLE_MS), "one is open");
+        idleness.file_closed();
+        assert!(idleness.ends(1000, IDLE_MS));
+        assert!(!idleness.ends(1000, IDLE_MS), "nothing is kept any more");
+    }
+
+    #[test]
+    fn without_open_files_it_ends_when_idle() {
+        let idleness = Idleness::new(Some(Arc::default()));
+        idleness.mark_used();
+        assert!(!idleness.ends(1000, IDLE_MS));
+        assert!(!idleness.ends(1099, IDLE_MS));
+        idleness.mark_used();
+        assert!(!idleness.ends(1150, IDLE_MS), "used in between");
+        assert!(idleness.ends(1250, IDLE_MS));
+    }
+
+    #[test]
+    fn the_sources_own_mount_never_ends() {
+        let idleness = Idleness::new(None);
+        idleness.mark_used();
+        idleness.file_opened();
+        idleness.file_closed();
+        assert!(!idleness.ends(u64::MAX, 0));
+    }
+}

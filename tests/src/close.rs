@@ -1,0 +1,126 @@
+//! What somebody beneath can do directly after a close through the mount. In a process of its own and
+//! without threads: a child that another thread forks at the wrong moment holds the file open as well.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::fence::lease::{give_up_lease, take_write_lease};
+
+/// How long what comes late is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a file is used before it is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// Written anew.
+    Write,
+    /// Read, which makes the kernel read ahead, and written in place.
+    Change,
+    /// Read.
+    Read,
+}
+
+impl Usage {
+    /// By its name in small letters.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "write" => Self::Write,
+            "change" => Self::Change,
+            "read" => Self::Read,
+            _ => return None,
+        })
+    }
+
+    fn on(self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let mut begin = [0; 4096];
+        match self {
+            Self::Write => {
+                let mut options = OpenOptions::new();
+                options.write(true).create(true).truncate(true).mode(0o755);
+                options.open(path)?.write_all(content)
+            }
+            Self::Change => {
+                let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+                let count = file.read(&mut begin)?;
+                file.write_all(content.get(count..count + 100).unwrap_or_default())
+            }
+            Self::Read => File::open(path)?.read(&mut begin).map(drop),
+        }
+    }
+}
+
+/// Uses a file through the mount, closes it and does something beneath, `count` times. Gives back how
+/// long after the close that succeeded, sorted; 0 where it did at once.
+fn rounds(
+    count: usize,
+    mut use_it: impl FnMut() -> io::Result<()>,
+    mut attempt: impl FnMut() -> io::Result<()>,
+) -> io::Result<Vec<Duration>> {
+    let mut late = Vec::new();
+    for _ in 0..count {
+        use_it()?;
+        let closed = Instant::now();
+        let mut outcome = attempt();
+        let mut after = Duration::ZERO;
+        while let Err(error) = outcome {
+            if closed.elapsed() > PATIENCE {
+                return Err(error);
+            }
+            outcome = attempt();
+            after = closed.elapsed();
+        }
+        late.push(after);
+    }
+    late.sort();
+    Ok(late)
+}
+
+/// Makes a program through the mount and executes it from beneath.
+///
+/// # Errors
+///
+/// What stayed in the way.
+pub fn execute(
+    count: usize,
+    usage: Usage,
+    through: &Path,
+    beneath: &Path,
+) -> io::Result<Vec<Duration>> {
+    let program = fs::read("/bin/true")?;
+    fs::write(through, &program)?;
+    fs::set_permissions(through, fs::Permissions::from_mode(0o755))?;
+    let run = || {
+        let mut command = Command::new(beneath);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .map(drop)
+    };
+    rounds(count, || usage.on(through, &program), run)
+}
+
+/// Takes a lease beneath, which nobody gets who is not the only one to have the file open.
+///
+/// # Errors
+///
+/// What stayed in the way.
+pub fn lease(
+    count: usize,
+    usage: Usage,
+    through: &Path,
+    beneath: &Path,
+) -> io::Result<Vec<Duration>> {
+    let content = vec![b'x'; 300_000];
+    fs::write(through, &content)?;
+    let take = || {
+        let file = File::open(beneath)?;
+        take_write_lease(&file)?;
+        give_up_lease(&file)
+    };
+    rounds(count, || usage.on(through, &content), take)
+}

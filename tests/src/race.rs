@@ -1,0 +1,194 @@
+//! One process of many that fight over a few names, in every way there is to open, change and rename
+//! them, and what none of them may ever see.
+//!
+//! `shared-*` are opened with every combination of flags, mapped, truncated, renamed onto one another,
+//! linked, removed. `growing` is only appended to: its size is never less than what the process itself
+//! knows to be written.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::fence::mapping::{Mapping, Sharing};
+
+/// What a process that takes part knows.
+pub struct Racer {
+    dir: PathBuf,
+    state: u64,
+    growing_seen: u64,
+    may_lose_races: bool,
+}
+
+const SHARED: u64 = 3;
+
+impl Racer {
+    /// Takes part in `dir`, where others do, with decisions of its own. If it `may_lose_races`, a file
+    /// that was replaced while it was being opened, twice in a row, may be ESTALE: a server that has no
+    /// descriptors left for files that are not open cannot find them again.
+    pub fn new(dir: &Path, seed: u64, may_lose_races: bool) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            growing_seen: 0,
+            may_lose_races,
+        }
+    }
+
+    fn pick(&mut self, count: u64) -> u64 {
+        // xorshift64.
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        (self.state >> 11) % count
+    }
+
+    fn shared(&mut self) -> PathBuf {
+        let at = self.pick(SHARED);
+        self.dir.join(format!("shared-{at}"))
+    }
+
+    /// Does one thing.
+    ///
+    /// # Errors
+    ///
+    /// What must never happen, said as text. What others may cause (a name that is gone) is none.
+    pub fn step(&mut self) -> Result<(), String> {
+        let (what, outcome) = match self.pick(12) {
+            0 => ("rename", self.rename()),
+            1 => ("link", self.link()),
+            2 => ("remove", fs::remove_file(self.shared())),
+            3 => ("chmod", self.change_mode()),
+            4 => ("truncate", self.open_to_truncate()),
+            5 | 6 => ("grow", self.grow()),
+            _ => ("open", self.open_and_use()),
+        };
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) if is_by_others(&error) => Ok(()),
+            Err(error) if self.may_lose_races && error.raw_os_error() == Some(libc::ESTALE) => {
+                Ok(())
+            }
+            Err(error) => Err(format!("{what}: {error}")),
+        }
+    }
+
+    fn rename(&mut self) -> io::Result<()> {
+        let (from, to) = (self.shared(), self.shared());
+        fs::rename(from, to)
+    }
+
+    fn link(&mut self) -> io::Result<()> {
+        let (from, to) = (self.shared(), self.shared());
+        fs::hard_link(from, to)
+    }
+
+    fn change_mode(&mut self) -> io::Result<()> {
+        let mode = [0o644, 0o4755, 0o2755, 0o600][self.pick(4) as usize];
+        fs::set_permissions(self.shared(), fs::Permissions::from_mode(mode))
+    }
+
+    fn open_to_truncate(&mut self) -> io::Result<()> {
+        let len = self.pick(50_000);
+        let file = OpenOptions::new().write(true).open(self.shared())?;
+        file.set_len(len).map_err(of_an_open_file)
+    }
+
+    fn open(&mut self) -> io::Result<(File, bool)> {
+        const EXTRA: [i32; 6] = [
+            0,
+            libc::O_TRUNC,
+            libc::O_APPEND,
+            libc::O_DIRECT,
+            libc::O_NONBLOCK,
+            libc::O_SYNC | libc::O_TRUNC,
+        ];
+        let writes = self.pick(3) != 0;
+        let reads = !writes || self.pick(2) == 0;
+        let extra = EXTRA[self.pick(EXTRA.len() as u64) as usize];
+        let mut options = OpenOptions::new();
+        options.read(reads).write(writes).custom_flags(extra);
+        if writes {
+            // Made anew when it was removed.
+            options.create(true).truncate(false);
+        }
+        let file = options.open(self.shared())?;
+        Ok((file, writes && extra & libc::O_DIRECT == 0))
+    }
+
+    fn open_and_use(&mut self) -> io::Result<()> {
+        let (file, writes) = self.open()?;
+        self.use_open(&file, writes).map_err(of_an_open_file)
+    }
+
+    fn use_open(&mut self, file: &File, writes: bool) -> io::Result<()> {
+        if writes {
+            let at = self.pick(40_000);
+            file.write_all_at(&[b'x'; 500], at)?;
+        } else {
+            file.read_at(&mut [0; 512], 0)
+                .map(drop)
+                .or_else(unless_write_only)?;
+        }
+        // Not touched: others cut the file off.
+        let sharing = if self.pick(2) == 0 {
+            Sharing::SharedRead
+        } else {
+            Sharing::Private
+        };
+        drop(Mapping::new(file, 4_096, sharing));
+        file.metadata()?;
+        match self.pick(4) {
+            0 => file.sync_data(),
+            1 => {
+                drop(file.try_clone()?);
+                file.metadata().map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn grow(&mut self) -> io::Result<()> {
+        let path = self.dir.join("growing");
+        let mut file = OpenOptions::new().append(true).create(true).open(&path)?;
+        file.write_all(b"0123456789")?;
+        let seen = file.metadata()?.len();
+        if seen < self.growing_seen + 10 {
+            return Err(io::Error::other(format!(
+                "a stale size: {seen} bytes, after 10 more than {}",
+                self.growing_seen
+            )));
+        }
+        // What others are writing at this moment may be seen by one look and not by the next.
+        let written = file.stream_position()?;
+        let again = fs::metadata(&path)?.len();
+        if seen < written || again < written {
+            return Err(io::Error::other(format!(
+                "a stale size: {seen} and {again} bytes when {written} were written"
+            )));
+        }
+        self.growing_seen = written;
+        Ok(())
+    }
+}
+
+/// Names come and go. And a program that is being executed, a full table: not here.
+fn is_by_others(error: &io::Error) -> bool {
+    [libc::ENOENT, libc::EEXIST]
+        .map(Some)
+        .contains(&error.raw_os_error())
+}
+
+/// No error number for an open file is one that others may cause.
+fn of_an_open_file(error: io::Error) -> io::Error {
+    io::Error::other(format!("of an open file: {error}"))
+}
+
+/// EBADF of one's own making.
+fn unless_write_only(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        // Direct I/O wants aligned memory.
+        Some(libc::EBADF | libc::EINVAL) => Ok(()),
+        _ => Err(error),
+    }
+}

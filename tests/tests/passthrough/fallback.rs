@@ -1,0 +1,140 @@
+//! Where files cannot go straight through they are served by the cache, and the log says why, once.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::mount::{MountFlags, UnmountFlags};
+use thrufs_tests::caller::Process;
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::programs;
+use thrufs_tests::server::Server;
+use thrufs_tests::transport::over_each;
+
+fn use_files(dir: &Path) {
+    for at in 0..5 {
+        let path = dir.join(format!("file-{at}"));
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"content").unwrap();
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+    }
+}
+
+#[track_caller]
+fn said_once(log: &str, reason: &str) {
+    assert_eq!(log.matches(reason).count(), 1, "\"{reason}\" in:\n{log}");
+}
+
+const ALL: &str = "no file goes straight through: ";
+
+#[test]
+fn with_writeback() {
+    over_each("with_writeback", |transport| {
+        let mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("writeback")).unwrap();
+        use_files(mounted.mnt());
+        let log = mounted.log_text();
+        said_once(&log, ALL);
+        said_once(&log, "together with writeback");
+    });
+}
+
+#[test]
+fn when_nobody_wants_it_nothing_is_said() {
+    over_each("when_nobody_wants_it_nothing_is_said", |transport| {
+        let mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("nopassthrough")).unwrap();
+        use_files(mounted.mnt());
+        assert!(!mounted.log_text().contains("straight through"));
+    });
+}
+
+/// Root of a user namespace of its own may mount and has CAP_SYS_ADMIN, but not where it counts.
+#[test]
+fn without_privilege() {
+    let test = "without_privilege";
+    let unshare = ["-r", "-m", "--propagation", "private"];
+    let possible = Command::new("unshare").args(unshare).arg("true").status();
+    if must_skip(test) || !possible.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED {test}: no user namespaces, or no unshare(1)");
+        return;
+    }
+    for transport in ["dev", "uring"] {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        let script = r#"
+            "$1" mount -f -o "transport=$4" "$2" "$3" & server=$!
+            for _ in $(seq 200); do mountpoint -q "$3" && break; sleep 0.05; done
+            for name in one two; do echo content > "$3/$name" && cat "$3/$name"; done
+            kill $server; wait $server"#;
+        let output = Command::new("unshare")
+            .args(unshare)
+            .args(["sh", "-c", script, "sh"])
+            .arg(programs::thrufs().unwrap())
+            .args([ground.source(), ground.mnt()])
+            .arg(transport)
+            .output()
+            .unwrap();
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("content\ncontent\n"), "{text}{log}");
+        let all = format!("{text}{log}");
+        said_once(&all, ALL);
+        said_once(&all, "CAP_SYS_ADMIN in the initial user namespace");
+        assert_eq!(fs::read(ground.source().join("two")).unwrap(), b"content\n");
+    }
+}
+
+/// A file system on a directory of the source, gone when dropped.
+struct Submount<'a>(&'a Path);
+
+impl Drop for Submount<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
+    }
+}
+
+/// The source is a plain file system, so that the mount allows for one layer; a submount has two.
+#[test]
+fn on_a_submount_that_is_stacked_deeper() {
+    over_each("on_a_submount_that_is_stacked_deeper", |transport| {
+        let mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("")).unwrap();
+        let sub = mounted.source().join("sub");
+        for layer in ["sub", "below", "above", "work"] {
+            fs::create_dir(mounted.source().join(layer)).unwrap();
+        }
+        let at = mounted.source().display();
+        let data = format!("lowerdir={at}/below,upperdir={at}/above,workdir={at}/work");
+        let data = CString::new(data).unwrap();
+        let flags = MountFlags::empty();
+        rustix::mount::mount("thrufs-test", &sub, "overlay", flags, data.as_c_str()).unwrap();
+        let _submount = Submount(&sub);
+        use_files(&mounted.mnt().join("sub"));
+        use_files(mounted.mnt());
+        let log = mounted.log_text();
+        said_once(&log, "files on a mount beneath do not go straight through");
+        said_once(&log, "stacked on others too deep");
+        assert_eq!(fs::read(sub.join("file-0")).unwrap(), b"content");
+    });
+}
+
+/// Another FUSE mount beneath does part of its work at close(2).
+#[test]
+fn on_a_file_system_that_another_serves() {
+    over_each("on_a_file_system_that_another_serves", |transport| {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        let source = ground.source().to_str().unwrap();
+        let other = Process::start_program(&programs::slow_files(), &[source]);
+        let beneath = Submount(ground.source());
+        assert_eq!(other.line(), "ok");
+        let server = Server::start(&ground, &transport.with(""), None);
+        for name in ["file-0", "file-1"] {
+            drop(File::open(ground.mnt().join(name)).unwrap());
+        }
+        said_once(&server.log_text(), "part of its work at close(2)");
+        server.stop();
+        other.finish();
+        drop(beneath);
+    });
+}

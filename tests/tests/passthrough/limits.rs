@@ -1,0 +1,237 @@
+//! What the kernel no longer checks once a file goes straight through, and what it can only answer
+//! with EIO: both are seen to at the open, with the lower file's own error.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, UnmountFlags};
+use thrufs_tests::fence::lease::{ignore_lease_signal, take_write_lease};
+use thrufs_tests::fence::mapping::{Mapping, Sharing};
+use thrufs_tests::lower::Lower;
+use thrufs_tests::mounted::Mounted;
+
+use crate::ground::{LOWERS, on_each};
+
+fn open(path: &Path, flags: i32) -> io::Result<File> {
+    let access = flags & libc::O_ACCMODE;
+    OpenOptions::new()
+        .read(access != libc::O_WRONLY)
+        .write(access != libc::O_RDONLY)
+        .custom_flags(flags & !libc::O_ACCMODE)
+        .open(path)
+}
+
+#[track_caller]
+fn errno<T>(outcome: io::Result<T>) -> i32 {
+    let error = outcome.map(drop).expect_err("it must be refused");
+    error.raw_os_error().unwrap()
+}
+
+fn chattr(flag: &str, path: &Path) {
+    let status = Command::new("chattr").arg(flag).arg(path).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn what_only_grows_is_only_appended_to() {
+    let test = "what_only_grows_is_only_appended_to";
+    on_each(test, &[Lower::Ext4], "", |mounted| {
+        let path = mounted.mnt().join("log");
+        let beneath = mounted.source().join("log");
+        fs::write(&path, b"begin ").unwrap();
+        chattr("+a", &beneath);
+        for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_RDONLY | libc::O_TRUNC] {
+            assert_eq!(errno(open(&path, flags)), libc::EPERM, "{flags:#o}");
+        }
+        let appending = libc::O_WRONLY | libc::O_APPEND;
+        assert_eq!(errno(open(&path, appending | libc::O_TRUNC)), libc::EPERM);
+        let file = open(&path, appending).unwrap();
+        file.write_all_at(b"end", 0).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"begin end");
+        // Nobody writes into the middle by a map.
+        let both = open(&path, libc::O_RDWR | libc::O_APPEND);
+        if let Ok(both) = both
+            && let Ok(mut map) = Mapping::new(&both, 5, Sharing::Shared)
+        {
+            map.store(0, b"BEGIN");
+        }
+        assert_eq!(fs::read(&beneath).unwrap(), b"begin end");
+        drop(file);
+        chattr("-a", &beneath);
+        open(&path, libc::O_WRONLY).unwrap();
+    });
+}
+
+#[test]
+fn what_must_not_change_does_not() {
+    let test = "what_must_not_change_does_not";
+    on_each(test, &[Lower::Ext4], "", |mounted| {
+        let path = mounted.mnt().join("file");
+        fs::write(&path, b"content").unwrap();
+        // Also for one who has it open already, and so a registration.
+        let reader = File::open(&path).unwrap();
+        chattr("+i", &mounted.source().join("file"));
+        let writing = [
+            libc::O_WRONLY,
+            libc::O_RDWR,
+            libc::O_WRONLY | libc::O_APPEND,
+        ];
+        for flags in writing.into_iter().chain([libc::O_RDONLY | libc::O_TRUNC]) {
+            assert_eq!(errno(open(&path, flags)), libc::EPERM, "{flags:#o}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+        drop(reader);
+        chattr("-i", &mounted.source().join("file"));
+        open(&path, libc::O_WRONLY).unwrap();
+    });
+}
+
+/// A mount on a directory of the source, gone when dropped.
+struct Submount<'a>(&'a Path);
+
+impl<'a> Submount<'a> {
+    fn tmpfs(at: &'a Path) -> Self {
+        fs::create_dir_all(at).unwrap();
+        let data = None::<&std::ffi::CStr>;
+        rustix::mount::mount("thrufs-test", at, "tmpfs", MountFlags::empty(), data).unwrap();
+        Self(at)
+    }
+
+    fn make_read_only(&self) {
+        let flags = MountFlags::BIND | MountFlags::RDONLY;
+        rustix::mount::mount_remount(self.0, flags, "").unwrap();
+        // The server looks at the flags of mounts every 10 ms; an open before that gets EIO.
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Drop for Submount<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_mount_beneath_that_became_read_only_is() {
+    let test = "a_mount_beneath_that_became_read_only_is";
+    for way in ["passthrough", "nopassthrough"] {
+        on_each(test, &[Lower::Tmpfs], way, |mounted| {
+            let beneath = mounted.source().join("sub");
+            let submount = Submount::tmpfs(&beneath);
+            let path = mounted.mnt().join("sub/file");
+            fs::write(&path, b"content").unwrap();
+            let reader = File::open(&path).unwrap();
+            submount.make_read_only();
+            let writing = [libc::O_WRONLY, libc::O_RDWR, libc::O_WRONLY | libc::O_TRUNC];
+            for flags in writing.into_iter().chain([libc::O_RDONLY | libc::O_TRUNC]) {
+                assert_eq!(errno(open(&path, flags)), libc::EROFS, "{flags:#o}");
+            }
+            assert_eq!(
+                errno(File::create(mounted.mnt().join("sub/new"))),
+                libc::EROFS
+            );
+            assert_eq!(fs::read(&path).unwrap(), b"content");
+            drop(reader);
+        });
+    }
+}
+
+/// A copy of a program that does nothing for a long time, and a process that runs it.
+struct Running(Child);
+
+impl Running {
+    fn start(program: &Path) -> Self {
+        Self(Command::new(program).arg("60").spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn place_program(mounted: &Mounted) {
+    let program = mounted.source().join("program");
+    fs::copy("/bin/sleep", &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_program_that_runs_is_busy() {
+    for way in ["passthrough", "nopassthrough"] {
+        on_each("a_program_that_runs_is_busy", &LOWERS, way, |mounted| {
+            place_program(mounted);
+            let (path, beneath) = (
+                mounted.mnt().join("program"),
+                mounted.source().join("program"),
+            );
+            let before = fs::read(&beneath).unwrap();
+            for from in [&path, &beneath] {
+                let running = Running::start(from);
+                for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_WRONLY | libc::O_TRUNC] {
+                    assert_eq!(errno(open(&path, flags)), libc::ETXTBSY, "{flags:#o}");
+                }
+                assert!(fs::read(&path).unwrap() == before);
+                drop(running);
+                open(&path, libc::O_WRONLY).unwrap();
+            }
+        });
+    }
+}
+
+/// One who does not want to wait for a lease is told so; that he asked makes its holder let go.
+#[test]
+fn a_lease_beneath_is_respected() {
+    on_each(
+        "a_lease_beneath_is_respected",
+        &[Lower::Ext4],
+        "",
+        |mounted| {
+            let path = mounted.mnt().join("file");
+            fs::write(&path, b"content").unwrap();
+            let holder = File::open(mounted.source().join("file")).unwrap();
+            ignore_lease_signal().unwrap();
+            take_write_lease(&holder).unwrap();
+            let error = open(&path, libc::O_RDWR | libc::O_NONBLOCK).expect_err("there is a lease");
+            assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+            let waiter = std::thread::spawn({
+                let path = path.clone();
+                move || open(&path, libc::O_RDWR)
+            });
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!waiter.is_finished(), "it waits for the lease");
+            // Others are served meanwhile.
+            fs::write(mounted.mnt().join("other"), b"x").unwrap();
+            drop(holder);
+            let mut file = waiter.join().unwrap().unwrap();
+            file.write_all(b"CONTENT").unwrap();
+        },
+    );
+}
+
+/// Where there is none, and where there is: as beneath. (All that can be mounted here has some.)
+#[test]
+fn direct_io_is_to_be_had_as_beneath() {
+    on_each(
+        "direct_io_is_to_be_had_as_beneath",
+        &LOWERS,
+        "",
+        |mounted| {
+            let (path, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
+            fs::write(&beneath, b"content").unwrap();
+            for flags in [libc::O_RDONLY, libc::O_RDWR] {
+                let wanted = open(&beneath, flags | libc::O_DIRECT).map(drop);
+                let found = open(&path, flags | libc::O_DIRECT).map(drop);
+                let errno = |outcome: io::Result<()>| outcome.map_err(|error| error.raw_os_error());
+                assert_eq!(errno(found), errno(wanted), "{flags:#o}");
+            }
+        },
+    );
+}

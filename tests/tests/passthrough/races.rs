@@ -1,0 +1,87 @@
+//! Sixteen processes that open, write, map, rename, link and chmod a few names, while some of them are
+//! killed: nobody sees EIO, EBADF or ESTALE of what is open, nor a stale size.
+
+use std::env;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use thrufs_tests::caller::Process;
+use thrufs_tests::lower::Lower;
+use thrufs_tests::mounted::Mounted;
+
+use crate::ground::on_each;
+
+const RACERS: u64 = 16;
+
+/// For one way over one transport; `THRUFS_SOAK_SECONDS` says how long by hand.
+fn duration() -> Duration {
+    let seconds = env::var("THRUFS_SOAK_SECONDS").ok();
+    match seconds.and_then(|seconds| seconds.parse().ok()) {
+        Some(seconds) => Duration::from_secs(seconds),
+        None => Duration::from_millis(1_200),
+    }
+}
+
+fn race(mounted: &Mounted, strictness: &str) {
+    let dir = mounted.mnt().to_str().unwrap();
+    let mut seed = 0;
+    let mut start = || {
+        seed += 1;
+        Process::start(&["race", dir, &seed.to_string(), strictness])
+    };
+    let mut racers: Vec<Process> = (0..RACERS).map(|_| start()).collect();
+    let deadline = Instant::now() + duration();
+    let mut victim = 0;
+    while Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(60));
+        // Wherever it is: opening, writing, waiting for an answer.
+        let killed = std::mem::replace(&mut racers[victim], start());
+        let said = killed.lines();
+        assert!(said.is_empty(), "a process says: {said:?}");
+        killed.kill();
+        victim = (victim + 5) % racers.len();
+    }
+    let mut steps = 0;
+    for mut racer in racers {
+        racer.end_input();
+        let said = racer.line();
+        steps += said
+            .parse::<u64>()
+            .unwrap_or_else(|_| panic!("a process says: {said}"));
+    }
+    eprintln!("{steps} steps of those that were left");
+    for entry in fs::read_dir(mounted.mnt()).unwrap() {
+        let name = entry.unwrap().file_name();
+        let seen = fs::read(mounted.mnt().join(&name)).unwrap();
+        let beneath = fs::read(mounted.source().join(&name)).unwrap();
+        assert!(seen == beneath, "{}", name.display());
+    }
+}
+
+#[test]
+fn nobody_sees_a_mixed_way() {
+    on_each("nobody_sees_a_mixed_way", &[Lower::Ext4], "", |mounted| {
+        race(mounted, "strict");
+    });
+}
+
+#[test]
+fn nobody_sees_a_mixed_way_with_few_descriptors_and_shared_locks() {
+    let test = "nobody_sees_a_mixed_way_with_few_descriptors_and_shared_locks";
+    on_each(
+        test,
+        &[Lower::Tmpfs],
+        "descriptors=16,locks=shared",
+        |mounted| race(mounted, "lenient"),
+    );
+}
+
+/// The same fight where the server reads and writes.
+#[test]
+fn nobody_sees_a_broken_file_without_passthrough() {
+    let test = "nobody_sees_a_broken_file_without_passthrough";
+    on_each(test, &[Lower::Tmpfs], "nopassthrough", |mounted| {
+        race(mounted, "strict");
+    });
+}

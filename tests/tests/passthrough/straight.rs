@@ -1,0 +1,104 @@
+//! The proof that data go straight through: the kernel sends no request for them.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::OFlags;
+use thrufs_tests::fence::mapping::{Mapping, Sharing};
+use thrufs_tests::lower::Lower;
+use thrufs_tests::mounted::Mounted;
+use thrufs_tests::tracer::Tracer;
+
+use crate::ground::{LOWERS, on_each, pattern};
+
+fn tracer(mounted: &Mounted) -> Option<Tracer> {
+    match Tracer::start(mounted.mnt()) {
+        Ok(tracer) => Some(tracer),
+        Err(error) if env::var("CI").is_ok_and(|value| value == "true") => {
+            panic!("CI must count requests: {error}")
+        }
+        Err(error) => {
+            eprintln!("SKIPPED: no tracing here: {error}");
+            None
+        }
+    }
+}
+
+fn read_write_and_map(mounted: &Mounted) {
+    let path = mounted.mnt().join("file");
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .unwrap();
+    file.write_all(&pattern(300_000)).unwrap();
+    let mut found = vec![0; 300_000];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert!(found == pattern(300_000));
+    let mut map = Mapping::new(&file, 4096, Sharing::Shared).unwrap();
+    map.store(0, b"mapped");
+    drop(map);
+    file.read_exact_at(&mut found[..6], 0).unwrap();
+    assert_eq!(&found[..6], b"mapped");
+}
+
+#[test]
+fn no_request_carries_data() {
+    on_each("no_request_carries_data", &LOWERS, "", |mounted| {
+        let Some(tracer) = tracer(mounted) else {
+            return;
+        };
+        let seen = tracer.count(|| read_write_and_map(mounted));
+        for opcode in ["READ", "WRITE", "FLUSH"] {
+            assert_eq!(seen.get(opcode), None, "{seen:?}");
+        }
+        assert!(seen.contains_key("CREATE"), "{seen:?}");
+        // Again, with an open of what is there.
+        let seen = tracer.count(|| read_write_and_map(mounted));
+        assert_eq!(seen.get("OPEN"), Some(&1), "{seen:?}");
+        assert_eq!(seen.get("READ"), None, "{seen:?}");
+        assert_eq!(seen.get("WRITE"), None, "{seen:?}");
+        let beneath = fs::read(mounted.source().join("file")).unwrap();
+        assert_eq!(&beneath[..6], b"mapped");
+        assert!(beneath[6..] == pattern(300_000)[6..]);
+    });
+}
+
+/// The counterpart, so that the proof proves something.
+#[test]
+fn without_passthrough_requests_carry_data() {
+    let test = "without_passthrough_requests_carry_data";
+    on_each(test, &[Lower::Tmpfs], "nopassthrough", |mounted| {
+        let Some(tracer) = tracer(mounted) else {
+            return;
+        };
+        let seen = tracer.count(|| read_write_and_map(mounted));
+        assert!(seen.contains_key("WRITE"), "{seen:?}");
+    });
+}
+
+#[test]
+fn files_without_a_name_go_straight_through() {
+    let test = "files_without_a_name_go_straight_through";
+    on_each(test, &[Lower::Tmpfs, Lower::Ext4], "", |mounted| {
+        let Some(tracer) = tracer(mounted) else {
+            return;
+        };
+        let seen = tracer.count(|| {
+            let flags = OFlags::TMPFILE | OFlags::RDWR;
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            let file = File::from(rustix::fs::open(mounted.mnt(), flags, mode).unwrap());
+            file.write_all_at(b"content", 0).unwrap();
+            let mut found = [0; 7];
+            file.read_exact_at(&mut found, 0).unwrap();
+            assert_eq!(&found, b"content");
+        });
+        assert!(seen.contains_key("TMPFILE"), "{seen:?}");
+        assert_eq!(seen.get("WRITE"), None, "{seen:?}");
+        assert_eq!(seen.get("READ"), None, "{seen:?}");
+    });
+}
