@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-const POLICY: &str = r#"
+const POLICY: &str = r#"audit-log = "/var/log/opens"
 [[rule]]
 name = "opens"
 path = "photos/**"

@@ -201,11 +201,11 @@ fn a_lease_beneath_is_respected() {
             take_write_lease(&holder).unwrap();
             let error = open(&path, libc::O_RDWR | libc::O_NONBLOCK).expect_err("there is a lease");
             assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
-            let waiter = std::thread::spawn({
+            let waiter = thread::spawn({
                 let path = path.clone();
                 move || open(&path, libc::O_RDWR)
             });
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(50));
             assert!(!waiter.is_finished(), "it waits for the lease");
             // Others are served meanwhile.
             fs::write(mounted.mnt().join("other"), b"x").unwrap();

@@ -208,7 +208,9 @@ impl<'a, F: FileSystem> Server<'a, F> {
         if large {
             sent = sent.and_then(|()| self.ring.flush());
         }
-        if let Err(errno) = sent {
+        if let Err(errno) = sent
+            && !is_end(errno)
+        {
             self.connection
                 .control
                 .stop(End::Failed(errno.raw_os_error()));
@@ -405,14 +407,14 @@ impl<'a, F: FileSystem> Server<'a, F> {
         let number = self.rotation(queue);
         self.rotations[number].here -= 1;
         // Whether it was unmounted or aborted is told on /dev/fuse.
-        let over = matches!(errno, SystemErrno::NOTCONN | SystemErrno::CANCELED);
-        if over || self.team.is_ending() {
+        if is_end(errno) || self.team.is_ending() {
             return;
         }
         bump(&self.connection.dispatcher.metrics().events.replies_refused);
         tracing::warn!(error = %errno, "the kernel did not take a reply");
         if let Err(error) = self.add_slot(number)
             && self.rotations[number].here == 0
+            && !is_end(error)
         {
             tracing::error!(%error, "a queue has no memory left");
             self.connection
@@ -420,4 +422,13 @@ impl<'a, F: FileSystem> Server<'a, F> {
                 .stop(End::Failed(error.raw_os_error()));
         }
     }
+}
+
+/// Whether this is how the kernel says that the connection has ended. An abort comes by any of them,
+/// depending on what the slot was at.
+fn is_end(errno: SystemErrno) -> bool {
+    matches!(
+        errno,
+        SystemErrno::NOTCONN | SystemErrno::CANCELED | SystemErrno::CONNABORTED
+    )
 }
