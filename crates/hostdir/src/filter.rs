@@ -1,6 +1,6 @@
 //! Files whose readers do not see everything that is in them.
 //!
-//! What has to be taken out is found by looking through the file ([`redact`](crate::redact)), and
+//! What has to be taken out is found by looking through the file ([`redact`]), and
 //! holds as long as the file stays as it is. So each read looks at the file's times and size before
 //! and after, and is done again when they changed; no byte is shown that was not looked at in that
 //! version of the file.

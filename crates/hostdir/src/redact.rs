@@ -1,6 +1,6 @@
 //! Redaction: what readers of a file see instead of where it was taken.
 //!
-//! [`plan`] looks through a file's metadata by reads at offsets and says which bytes readers must
+//! [`plan()`] looks through a file's metadata by reads at offsets and says which bytes readers must
 //! see otherwise; [`RedactionPlan::apply`] changes what was read, at any offset. Sizes do not
 //! change, the file beneath is never written, and a file that is not understood is refused
 //! ([`RedactError::Unparsable`]), never shown as it is.
