@@ -160,9 +160,12 @@ impl MountedSession {
             // The device is closed. Whoever has mounted something else here by now is left alone:
             // that answers. (Attributes of a dead mount may still be cached, figures are not.)
             _ => match rustix::fs::statfs(&self.target) {
-                Err(rustix::io::Errno::NOTCONN | rustix::io::Errno::CONNABORTED) => {
-                    unmount(&self.target, self.unprivileged, true)
-                }
+                // By io_uring the last requests are cancelled, this one among them.
+                Err(
+                    rustix::io::Errno::NOTCONN
+                    | rustix::io::Errno::CONNABORTED
+                    | rustix::io::Errno::CANCELED,
+                ) => unmount(&self.target, self.unprivileged, true),
                 _ => return,
             },
         };
