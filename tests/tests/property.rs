@@ -515,12 +515,14 @@ fn operations_are_the_same_by_default() {
 
 #[test]
 fn operations_are_the_same_with_cache_always() {
-    run_cases_over_each("operations_are_the_same_with_cache_always", "cache=always");
+    let options = "cache=always,nopassthrough";
+    run_cases_over_each("operations_are_the_same_with_cache_always", options);
 }
 
 #[test]
 fn operations_are_the_same_with_cache_never() {
-    run_cases_over_each("operations_are_the_same_with_cache_never", "cache=never");
+    let options = "cache=never,nopassthrough";
+    run_cases_over_each("operations_are_the_same_with_cache_never", options);
 }
 
 #[test]

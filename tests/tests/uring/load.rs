@@ -171,9 +171,14 @@ impl Drop for Load {
     }
 }
 
-/// A server over io_uring on a fresh ground of `lower`.
+/// A server over io_uring on a fresh ground of `lower`, to which reads and writes come: what goes
+/// straight through never reaches a ring.
 pub fn serve(lower: Lower, options: &str) -> (Ground, Server) {
     let ground = Ground::prepare(lower).unwrap();
-    let server = Server::start(&ground, &format!("transport=uring,{options}"), None);
+    let server = Server::start(
+        &ground,
+        &format!("transport=uring,nopassthrough,{options}"),
+        None,
+    );
     (ground, server)
 }
