@@ -21,6 +21,7 @@ pub mod fence;
 pub mod lower;
 pub mod machine;
 pub mod mounted;
+pub mod policy_race;
 pub mod posix;
 pub mod programs;
 pub mod race;

@@ -146,8 +146,7 @@ impl Host {
     ) -> Result<Attributes> {
         self.writable()?;
         let inode = self.nodes.get(node)?;
-        // Through an open file it was settled when that was opened.
-        if set.handle.is_none() {
+        if !self.settled_at_open(node, set) {
             self.may_change(&inode, context)?;
         }
         let descriptor = match self.descriptor(&inode) {
@@ -170,6 +169,13 @@ impl Host {
         }
         let stat = stat_fd(fd, BASIC)?;
         Ok(self.attributes(&inode, &stat))
+    }
+
+    /// Whether it is a change of content through a file that was opened for that.
+    fn settled_at_open(&self, node: NodeId, set: &SetAttr) -> bool {
+        let file = set.handle.and_then(|handle| self.files.get(handle.0));
+        let for_writing = file.is_some_and(|file| file.is_writable() && file.node() == node);
+        for_writing && set.mode.is_none() && set.uid.is_none() && set.gid.is_none()
     }
 
     /// Sets what there is to be set, and tells whether there was anything. A time of change does

@@ -6,6 +6,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::open::{Opening, lower_flags};
 use crate::policy::FilePath;
+use crate::rename::End;
 use crate::rules::{Judged, NewFile, STRAIGHT, UNNAMED, permitted_new};
 use rustix::fs::{FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
@@ -36,33 +37,59 @@ impl Host {
         Ok(parent)
     }
 
-    /// The directory in which a name may be made that a rule has a say in.
-    fn parent_of_new(
+    /// Makes something of this type under a name, where the rules allow it.
+    fn make(
         &self,
         context: &Context<'_>,
-        parent: NodeId,
-        name: &CStr,
+        (parent, name): (NodeId, Name<'_>),
         (file_type, mode, umask): (FileType, u32, u32),
-    ) -> Result<Arc<Inode>> {
+        make: impl FnOnce(BorrowedFd<'_>, &CStr) -> rustix::io::Result<()>,
+    ) -> Result<Entry> {
+        let name = component(name)?;
         let parent = self.creation_parent(context, parent, umask)?;
-        let new = self.new_file(context, file_type, mode);
-        self.may_make(&parent, name, &new, context)?;
-        Ok(parent)
+        let descriptor = self.descriptor(&parent)?;
+        let end = End {
+            parent: &parent,
+            fd: descriptor.as_fd(),
+            name,
+        };
+        if self.rules.are_there() {
+            let new = self.new_file(context, end, file_type, mode & !umask);
+            self.may_make(context, end, &new)?;
+        }
+        make(end.fd, name).map_err(|error| self.taken(end, error.into()))?;
+        let (inode, stat) = self.look_up_at(&parent, end.fd, name)?;
+        Ok(self.entry(&inode, &stat))
     }
 
     /// What rules are told of a file that is about to be made.
-    pub(crate) fn new_file(
+    fn new_file(
         &self,
         context: &Context<'_>,
+        end: End<'_>,
         file_type: FileType,
         mode: u32,
     ) -> NewFile {
+        let (uid, gid) = self.owner_of_new(context);
+        // As the lower file system gives groups on.
+        let given_on = rustix::fs::fstat(end.fd)
+            .ok()
+            .filter(|parent| parent.st_mode & libc::S_ISGID != 0);
         NewFile {
             file_type,
             mode: mode & 0o7777,
-            uid: context.uid().unwrap_or(self.credentials.server_uid()),
-            gid: context.gid().unwrap_or(self.credentials.server_gid()),
+            uid,
+            gid: given_on.map_or(gid, |parent| parent.st_gid),
         }
+    }
+
+    /// On the host.
+    fn owner_of_new(&self, context: &Context<'_>) -> (u32, u32) {
+        let (server_uid, server_gid) =
+            (self.credentials.server_uid(), self.credentials.server_gid());
+        let uid = context.uid().and_then(|id| self.config.uid_map.to_host(id));
+        let gid = context.gid().and_then(|id| self.config.gid_map.to_host(id));
+        (uid.unwrap_or(server_uid), gid.unwrap_or(server_gid))
     }
 
     fn create_as_caller(&self, context: &Context<'_>, umask: u32) -> Result<()> {
@@ -74,11 +101,6 @@ impl Host {
         self.credentials.keep_set_ids(true)
     }
 
-    fn created(&self, parent: &Arc<Inode>, fd: BorrowedFd<'_>, name: &CStr) -> Result<Entry> {
-        let (inode, stat) = self.look_up_at(parent, fd, name)?;
-        Ok(self.entry(&inode, &stat))
-    }
-
     pub(crate) fn mkdir(
         &self,
         context: &Context<'_>,
@@ -86,13 +108,11 @@ impl Host {
         name: Name<'_>,
         new: &NewNode,
     ) -> Result<Entry> {
-        let name = component(name)?;
         let what = (FileType::Directory, new.mode, new.umask);
-        let parent = self.parent_of_new(context, parent, name, what)?;
-        let descriptor = self.descriptor(&parent)?;
-        let fd = descriptor.as_fd();
-        rustix::fs::mkdirat(fd, name, Mode::from_raw_mode(new.mode & 0o7777))?;
-        self.created(&parent, fd, name)
+        let mode = Mode::from_raw_mode(new.mode & 0o7777);
+        self.make(context, (parent, name), what, |fd, name| {
+            rustix::fs::mkdirat(fd, name, mode)
+        })
     }
 
     pub(crate) fn mknod(
@@ -102,7 +122,6 @@ impl Host {
         name: Name<'_>,
         new: &NewNode,
     ) -> Result<Entry> {
-        let name = component(name)?;
         let (major, minor) = decode_device(new.rdev);
         let file_type = match FileType::from_raw_mode(new.mode) {
             FileType::Unknown if new.mode & libc::S_IFMT == 0 => FileType::RegularFile,
@@ -112,12 +131,11 @@ impl Host {
             other => other,
         };
         let what = (file_type, new.mode, new.umask);
-        let parent = self.parent_of_new(context, parent, name, what)?;
-        let descriptor = self.descriptor(&parent)?;
-        let fd = descriptor.as_fd();
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
-        rustix::fs::mknodat(fd, name, file_type, mode, rustix::fs::makedev(major, minor))?;
-        self.created(&parent, fd, name)
+        let device = rustix::fs::makedev(major, minor);
+        self.make(context, (parent, name), what, |fd, name| {
+            rustix::fs::mknodat(fd, name, file_type, mode, device)
+        })
     }
 
     pub(crate) fn symlink(
@@ -127,13 +145,10 @@ impl Host {
         name: Name<'_>,
         target: &CStr,
     ) -> Result<Entry> {
-        let name = component(name)?;
         let what = (FileType::Symlink, 0o777, 0);
-        let parent = self.parent_of_new(context, parent, name, what)?;
-        let descriptor = self.descriptor(&parent)?;
-        let fd = descriptor.as_fd();
-        rustix::fs::symlinkat(target, fd, name)?;
-        self.created(&parent, fd, name)
+        self.make(context, (parent, name), what, |fd, name| {
+            rustix::fs::symlinkat(target, fd, name)
+        })
     }
 
     pub(crate) fn create(
@@ -146,16 +161,37 @@ impl Host {
     ) -> Result<(Entry, Opened)> {
         let name = component(name)?;
         let parent = self.creation_parent(context, parent, new.umask)?;
-        match self.rules.in_force() {
-            None => self.create_by(&parent, name, new, args, &STRAIGHT),
-            Some(rules) => {
-                let file = self.new_file(context, FileType::RegularFile, new.mode);
-                let judged = self.judge_new(rules, &parent, name, &file, context)?;
-                let made = permitted_new(&judged.decision)
-                    .and_then(|()| self.create_by(&parent, name, new, args, &judged.decision.file));
-                self.audit_created(context, &judged, args, made)
-            }
+        let descriptor = self.descriptor(&parent)?;
+        let end = End {
+            parent: &parent,
+            fd: descriptor.as_fd(),
+            name,
+        };
+        self.create_judged(context, end, new, args, |wanted| {
+            self.create_by(end, new, args, wanted)
+        })
+    }
+
+    /// Creates as the rules say.
+    fn create_judged(
+        &self,
+        context: &Context<'_>,
+        end: End<'_>,
+        new: &NewNode,
+        args: &OpenArgs,
+        create: impl FnOnce(&FilePath) -> Result<(Entry, Opened)>,
+    ) -> Result<(Entry, Opened)> {
+        let Some(rules) = self.rules.in_force() else {
+            return create(&STRAIGHT);
+        };
+        if rules.policy.uses().audit {
+            context.require_blocking()?;
         }
+        let mode = new.mode & !new.umask;
+        let file = self.new_file(context, end, FileType::RegularFile, mode);
+        let judged = self.judge_new(rules, context, end, &file)?;
+        let made = permitted_new(&judged.decision).and_then(|()| create(&judged.decision.file));
+        self.audit_created(context, &judged, args, made)
     }
 
     /// Tells of a creation, if a rule wants that.
@@ -187,13 +223,12 @@ impl Host {
 
     fn create_by(
         &self,
-        parent: &Arc<Inode>,
-        name: &CStr,
+        end: End<'_>,
         new: &NewNode,
         args: &OpenArgs,
         wanted: &FilePath,
     ) -> Result<(Entry, Opened)> {
-        let descriptor = self.descriptor(parent)?;
+        let End { parent, fd, name } = end;
         // Always exclusive: the kernel has checked that the caller may create here, not that it
         // may open what somebody else has made under this name in the meantime.
         let through = self.may_go_through(parent.mount(), wanted);
@@ -206,9 +241,8 @@ impl Host {
         let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let flags = flags - OFlags::TRUNC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
-        let opened =
-            self.with_room(|| Ok(rustix::fs::openat(descriptor.as_fd(), name, flags, mode)?));
-        let fd = match opened {
+        let opened = self.with_room(|| Ok(rustix::fs::openat(fd, name, flags, mode)?));
+        let fd = match opened.map_err(|error| self.taken(end, error)) {
             Ok(fd) => fd,
             // ESTALE makes the kernel look the name up anew and open what it finds, with checks.
             Err(Errno::EEXIST) if args.flags & libc::O_EXCL as u32 == 0 => {
@@ -230,8 +264,9 @@ impl Host {
     ) -> Result<(Entry, Opened)> {
         let (inode, stat) = self.look_up_opened(parent, name, fd.as_fd())?;
         match name {
-            Some(name) => self.remember_name(&inode, parent.node(), name.to_bytes(), &stat),
-            None => self.remember_unnamed(&inode, parent.node()),
+            // Nobody renames it before the kernel has heard of it.
+            Some(name) => self.name_made(&inode, parent.node(), name.to_bytes()),
+            None => self.name_made(&inode, parent.node(), UNNAMED.to_bytes()),
         }
         let entry = self.entry(&inode, &stat);
         match self.open_created(&inode, fd, &stat, args, wanted) {
@@ -286,29 +321,27 @@ impl Host {
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
         let parent = self.creation_parent(context, parent, new.umask)?;
-        match self.rules.in_force() {
-            None => self.tmpfile_by(&parent, new, args, &STRAIGHT),
-            Some(rules) => {
-                let file = self.new_file(context, FileType::RegularFile, new.mode);
-                let judged = self.judge_new(rules, &parent, UNNAMED, &file, context)?;
-                let made = permitted_new(&judged.decision)
-                    .and_then(|()| self.tmpfile_by(&parent, new, args, &judged.decision.file));
-                self.audit_created(context, &judged, args, made)
-            }
-        }
+        let descriptor = self.descriptor(&parent)?;
+        let end = End {
+            parent: &parent,
+            fd: descriptor.as_fd(),
+            name: UNNAMED,
+        };
+        self.create_judged(context, end, new, args, |wanted| {
+            self.tmpfile_by(end, new, args, wanted)
+        })
     }
 
     fn tmpfile_by(
         &self,
-        parent: &Arc<Inode>,
+        end: End<'_>,
         new: &NewNode,
         args: &OpenArgs,
         wanted: &FilePath,
     ) -> Result<(Entry, Opened)> {
-        let descriptor = self.descriptor(parent)?;
         // O_EXCL has a meaning here: the file can never be given a name.
         let mut meant = libc::O_EXCL as u32;
-        if self.passthrough.permits(parent.mount()).is_ok() {
+        if self.may_go_through(end.parent.mount(), wanted) {
             // As in `create`.
             meant |= libc::O_DIRECT as u32;
         }
@@ -317,8 +350,7 @@ impl Host {
         );
         let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
-        let fd =
-            self.with_room(|| Ok(rustix::fs::openat(descriptor.as_fd(), c".", flags, mode)?))?;
-        self.enter_created(parent, None, fd, args, wanted)
+        let fd = self.with_room(|| Ok(rustix::fs::openat(end.fd, c".", flags, mode)?))?;
+        self.enter_created(end.parent, None, fd, args, wanted)
     }
 }

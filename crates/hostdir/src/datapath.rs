@@ -78,9 +78,13 @@ impl Use {
     /// `EBUSY` when somebody would see what the policy now takes out: those who have it open see it,
     /// and all go the same way.
     fn admits(&self, wanted: &FilePath) -> Result<()> {
-        let must_filter = matches!(wanted.data, policy::DataPath::Redact(_));
-        let shows_too_much = (must_filter && self.path != DataPath::Filtered)
-            || (wanted.could_redact.is_some() && self.path == DataPath::Passthrough);
+        let shows_too_much = match wanted.data {
+            policy::DataPath::Redact(redaction) => {
+                let filter = self.filter.as_ref();
+                !filter.is_some_and(|filter| filter.is_as_strict_as(redaction))
+            }
+            _ => wanted.could_redact.is_some() && self.path == DataPath::Passthrough,
+        };
         if shows_too_much {
             Err(Errno::EBUSY)
         } else {
@@ -227,8 +231,9 @@ impl Host {
                     Err(obstacle) => (self.config.cache.data_path(), Some(obstacle)),
                 }
             }
+            // Cached, if anything is.
             policy::DataPath::Passthrough | policy::DataPath::Cached => {
-                (DataPath::Cached, Some(Obstacle::Rule))
+                (self.config.cache.data_path(), Some(Obstacle::Rule))
             }
             policy::DataPath::Direct => (DataPath::Direct, Some(Obstacle::Rule)),
             policy::DataPath::Redact(_) => (DataPath::Filtered, Some(Obstacle::Rule)),

@@ -3,6 +3,8 @@
 use crate::config::CacheMode;
 use crate::host::Host;
 use crate::inode::Inode;
+use crate::policy::Access;
+use crate::rules::{Told, permitted};
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -79,17 +81,33 @@ impl Host {
 
     pub(crate) fn open_directory(&self, context: &Context<'_>, node: NodeId) -> Result<Opened> {
         let inode = self.nodes.get(node)?;
-        self.may_read(&inode, context)?;
-        self.enter_directory(inode)
+        let Some(rules) = self.rules.of_opens() else {
+            return self.enter_directory(inode);
+        };
+        if rules.policy.uses().audit {
+            context.require_blocking()?;
+        }
+        let judged = self.judge(rules, &inode, context)?;
+        let opened =
+            permitted(&judged.decision, Access::Read).and_then(|()| self.enter_directory(inode));
+        let told = Told {
+            access: "list",
+            created: false,
+            truncated: false,
+            outcome: opened.as_ref().map(|_| None).map_err(|error| *error),
+        };
+        self.tell(context, &judged, told).inspect_err(|_| {
+            if let Ok(opened) = &opened {
+                drop(self.directories.remove(opened.handle.0));
+            }
+        })?;
+        opened
     }
 
     /// Opens a directory and gives it a handle.
     pub(crate) fn enter_directory(&self, inode: Arc<Inode>) -> Result<Opened> {
         let fd = self.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
-        let flags = match self.config.cache {
-            CacheMode::Always => OpenReplyFlags::CACHE_DIR | OpenReplyFlags::KEEP_CACHE,
-            CacheMode::Auto | CacheMode::Never => OpenReplyFlags::empty(),
-        };
+        let flags = self.listing_flags(&inode);
         inode.mount().file_opened();
         let mut handle = FileHandle(0);
         self.directories
@@ -107,6 +125,25 @@ impl Host {
             flags,
             backing: None,
         })
+    }
+
+    /// Whether the kernel may keep what is listed: nothing of a time before this policy, and nothing
+    /// where what is listed may change with the owner or mode of an entry.
+    fn listing_flags(&self, inode: &Inode) -> OpenReplyFlags {
+        let rules = self.rules.in_force();
+        let hides = rules.as_ref().is_some_and(|rules| rules.policy.uses().hide);
+        if self.config.cache != CacheMode::Always || hides {
+            return OpenReplyFlags::empty();
+        }
+        let is_of_now = match rules {
+            Some(rules) => inode.same_version_as_cached(rules.generation),
+            None => true,
+        };
+        if is_of_now {
+            OpenReplyFlags::CACHE_DIR | OpenReplyFlags::KEEP_CACHE
+        } else {
+            OpenReplyFlags::CACHE_DIR
+        }
     }
 
     pub(crate) fn readdir(

@@ -378,13 +378,13 @@ impl FileSystem for HostDir {
 
     fn ioctl(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         handle: FileHandle,
         command: u32,
         data: &mut [u8],
         _: usize,
     ) -> Result<(i32, usize)> {
-        self.host.ioctl(node, handle, command, data)
+        self.host.ioctl(context, node, handle, command, data)
     }
 }

@@ -363,6 +363,7 @@ impl Host {
 
     pub(crate) fn ioctl(
         &self,
+        context: &Context<'_>,
         node: NodeId,
         handle: FileHandle,
         command: u32,
@@ -373,6 +374,9 @@ impl Host {
             self.writable()?;
         }
         let inode = self.nodes.get(node)?;
+        if changes {
+            self.may_change(&inode, context)?;
+        }
         let result = if inode.is_directory() {
             ioctl::file_ioctl(self.directory(handle)?.fd(), command, data)?
         } else {

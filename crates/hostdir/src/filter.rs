@@ -15,10 +15,14 @@ use crate::redact::{self, Outcome, ReadAt, RedactionPlan};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use thrufs::{Context, Errno, LowerFile, ReadAnswer, ReadArgs, ReadReply, Result};
 
 /// Most attempts to read a file that keeps changing.
-const ATTEMPTS_MAX: usize = 8;
+const ATTEMPTS_MAX: u32 = 32;
+
+/// How long to wait before the second attempt; before the later ones longer, a second in all.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// How the readers of one file see it.
 #[derive(Debug)]
@@ -46,6 +50,13 @@ impl Filter {
         }
     }
 
+    /// Whether its readers see nothing that this takes out or withholds.
+    pub(crate) fn is_as_strict_as(&self, redaction: Redaction) -> bool {
+        let withholds = |redaction: Redaction| matches!(redaction.on_error, OnError::Deny(_));
+        self.redaction.kinds.contains(redaction.kinds)
+            && (withholds(self.redaction) || !withholds(redaction))
+    }
+
     /// The view of this version, which `file` is at the moment.
     fn view(&self, file: &LowerFile, version: u64, length: u64) -> Result<View> {
         let mut known = self.view.lock();
@@ -55,16 +66,11 @@ impl Filter {
             return Ok(view.clone());
         }
         let view = match redact::plan(&Reader(file), length) {
-            Ok(Outcome::NotApplicable) => View::Whole,
+            Ok(Outcome::NotApplicable) if length == 0 => View::Whole,
+            Ok(Outcome::NotApplicable) => self.not_understood("it is of no such format"),
             Ok(Outcome::Plan(plan)) if plan.is_empty() => View::Whole,
             Ok(Outcome::Plan(plan)) => View::Redacted(Arc::new(plan)),
-            Err(redact::RedactError::Unparsable(why)) => match self.redaction.on_error {
-                OnError::Pass => View::Whole,
-                OnError::Deny(errno) => {
-                    tracing::debug!("a file is withheld, since it is not understood: {why}");
-                    View::Withheld(errno)
-                }
-            },
+            Err(redact::RedactError::Unparsable(why)) => self.not_understood(why),
             Err(redact::RedactError::Read(error)) => {
                 return Err(Errno::from(error));
             }
@@ -73,9 +79,27 @@ impl Filter {
         Ok(view)
     }
 
+    fn not_understood(&self, why: &str) -> View {
+        match self.redaction.on_error {
+            OnError::Pass => View::Whole,
+            OnError::Deny(errno) => {
+                tracing::debug!("a file is withheld, since it is not understood: {why}");
+                View::Withheld(errno)
+            }
+        }
+    }
+
     /// Reads as readers may.
+    ///
+    /// # Errors
+    ///
+    /// What the rule says of files that are not understood, `EBUSY` when the file keeps changing.
     fn read(&self, file: &LowerFile, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                // Whoever changes it may come to an end.
+                std::thread::sleep(PAUSE * attempt);
+            }
             let before = stat_open(file)?;
             let version = content_version(&before);
             let view = self.view(file, version, before.stx_size)?;
@@ -91,7 +115,7 @@ impl Filter {
             }
         }
         buffer.fill(0);
-        Err(Errno::EIO)
+        Err(Errno::EBUSY)
     }
 }
 

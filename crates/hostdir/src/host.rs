@@ -9,6 +9,7 @@ use crate::files::OpenFile;
 use crate::identity::Identity;
 use crate::inode::{Descriptor, Inode};
 use crate::mounts::{LowerMount, Mounts};
+use crate::names::KnownName;
 use crate::nodes::{NewInode, Nodes};
 use crate::policy::Policy;
 use crate::rules::Rules;
@@ -176,7 +177,8 @@ impl HostDir {
 
     /// Puts another policy in the place of the one in force, for every request that begins from now
     /// on, and has audited opens told in `audit_log` if there is one. Whoever has a file open keeps
-    /// what was granted.
+    /// what was granted. When it returns, the kernel asks anew for every name. Not to be called by a
+    /// thread that answers requests.
     ///
     /// # Errors
     ///
@@ -358,8 +360,21 @@ impl Host {
         parent_fd: impl AsFd,
         name: &std::ffi::CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
-        let (inode, stat) = self.look_up_unnamed(parent, parent_fd.as_fd(), name)?;
-        self.remember_name(&inode, parent.node(), name.to_bytes(), &stat);
+        let parent_fd = parent_fd.as_fd();
+        if !self.rules.are_there() {
+            return self.look_up_unnamed(parent, parent_fd, name);
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            let since = self.rules.state_of_names();
+            let (inode, stat) = self.look_up_unnamed(parent, parent_fd, name)?;
+            if self.remember_name(&inode, parent.node(), name.to_bytes(), &stat, since) {
+                return Ok((inode, stat));
+            }
+            self.nodes.forget(inode.node(), 1);
+        }
+        let (inode, stat) = self.look_up_unnamed(parent, parent_fd, name)?;
+        let name = KnownName::new(parent.node(), name.to_bytes());
+        inode.names().perhaps_found(name);
         Ok((inode, stat))
     }
 

@@ -9,6 +9,11 @@
 //! oldest go first. The last one stays when it is removed: a file that somebody has open is judged by
 //! the name that it had.
 //!
+//! **Races.** A name is found by one system call and remembered a little later; in between it may have
+//! become another. So whoever renames or removes counts that before and after, under
+//! [`Rules::changing_names`](crate::rules::Rules), and whoever finds a name while something was
+//! changed anywhere looks once more. Where that does not end, all names count that it may have.
+//!
 //! A name holds its directory by number, so that names never keep inodes alive. The kernel knows
 //! the directories of every name that it still uses.
 
@@ -39,15 +44,35 @@ pub(crate) struct Names(Mutex<Option<Box<List>>>);
 struct List(Vec<KnownName>);
 
 impl Names {
-    /// It was found under this name, when it had `links` links.
-    pub(crate) fn found(&self, name: KnownName, links: u32) {
+    /// It was found under this name, when it had `links` links. Told with false, and without effect,
+    /// unless that `holds` at this moment: whoever changes names of an inode says so first, and then
+    /// comes here.
+    pub(crate) fn found_if(
+        &self,
+        name: KnownName,
+        links: u32,
+        holds: impl FnOnce() -> bool,
+    ) -> bool {
         let mut slot = self.0.lock();
+        if !holds() {
+            return false;
+        }
         let names = &mut slot.get_or_insert_default().0;
         if names.first() != Some(&name) {
             names.retain(|known| *known != name);
             names.insert(0, name);
         }
         names.truncate(links.max(1) as usize);
+        true
+    }
+
+    /// It was found under this name, which it may have lost since. No other one is given up for it.
+    pub(crate) fn perhaps_found(&self, name: KnownName) {
+        let mut slot = self.0.lock();
+        let names = &mut slot.get_or_insert_default().0;
+        if !names.contains(&name) {
+            names.push(name);
+        }
     }
 
     /// It has lost this name.
@@ -87,24 +112,40 @@ mod tests {
         KnownName::new(NodeId(directory), name.as_bytes())
     }
 
+    fn found(names: &Names, name: KnownName, links: u32) {
+        assert!(names.found_if(name, links, || true));
+    }
+
+    #[test]
+    fn a_name_that_may_be_lost_displaces_no_other() {
+        let names = Names::default();
+        found(&names, name(1, "a"), 1);
+        assert!(!names.found_if(name(1, "b"), 1, || false));
+        assert_eq!(names.all(), [name(1, "a")]);
+        names.perhaps_found(name(1, "b"));
+        assert_eq!(names.all(), [name(1, "a"), name(1, "b")]);
+        found(&names, name(1, "a"), 1);
+        assert_eq!(names.all(), [name(1, "a")]);
+    }
+
     #[test]
     fn as_many_names_are_kept_as_there_are_links() {
         let names = Names::default();
-        names.found(name(1, "a"), 1);
-        names.found(name(1, "b"), 2);
-        names.found(name(1, "a"), 2);
+        found(&names, name(1, "a"), 1);
+        found(&names, name(1, "b"), 2);
+        found(&names, name(1, "a"), 2);
         assert_eq!(names.all(), [name(1, "a"), name(1, "b")]);
-        names.found(name(2, "c"), 2);
+        found(&names, name(2, "c"), 2);
         assert_eq!(names.all(), [name(2, "c"), name(1, "a")]);
-        names.found(name(3, "d"), 1);
+        found(&names, name(3, "d"), 1);
         assert_eq!(names.all(), [name(3, "d")]);
     }
 
     #[test]
     fn the_last_name_stays_when_it_is_removed() {
         let names = Names::default();
-        names.found(name(1, "a"), 1);
-        names.found(name(1, "b"), 2);
+        found(&names, name(1, "a"), 1);
+        found(&names, name(1, "b"), 2);
         names.removed(&name(1, "b"));
         names.removed(&name(1, "a"));
         assert_eq!(names.latest(), Some(name(1, "a")));
@@ -113,8 +154,8 @@ mod tests {
     #[test]
     fn a_rename_replaces_one_name() {
         let names = Names::default();
-        names.found(name(1, "a"), 1);
-        names.found(name(1, "b"), 2);
+        found(&names, name(1, "a"), 1);
+        found(&names, name(1, "b"), 2);
         names.renamed(&name(1, "a"), name(2, "c"));
         assert_eq!(names.all(), [name(2, "c"), name(1, "b")]);
     }

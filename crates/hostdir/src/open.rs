@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::policy::{Access, FilePath};
 use crate::privileges::mode_of;
-use crate::rules::{InForce, Judged, OpenRecord, STRAIGHT, permitted};
+use crate::rules::{InForce, Judged, STRAIGHT, Told, permitted};
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -95,8 +95,8 @@ impl Host {
         args: &OpenArgs,
     ) -> Result<Opened> {
         let uses = rules.policy.uses();
-        if uses.content || uses.redact {
-            // Files are looked into.
+        if uses.content || uses.redact || uses.audit {
+            // Files are looked into, and a log is written.
             context.require_blocking()?;
         }
         let judged = self.judge(rules, inode, context)?;
@@ -115,24 +115,20 @@ impl Host {
         created: bool,
         opened: Result<Opened>,
     ) -> Result<Opened> {
-        let policy = &judged.rules.policy;
-        let Some(rule) = judged.decision.audit.and_then(|id| policy.rule(id)) else {
-            return opened;
-        };
-        let executable = self.rules.executable(context.pid());
-        let outcome = match &opened {
-            Ok(opened) => self.file(opened.handle).map(|file| file.path()),
-            Err(error) => Err(*error),
-        };
-        let record = OpenRecord {
-            path: &judged.path,
-            rule,
-            flags,
+        let told = Told {
+            access: match flags & libc::O_ACCMODE {
+                libc::O_WRONLY => "write",
+                libc::O_RDWR => "read and write",
+                _ => "read",
+            },
             created,
-            outcome,
-            executable: executable.as_deref(),
+            truncated: flags & libc::O_TRUNC != 0,
+            outcome: match &opened {
+                Ok(opened) => self.file(opened.handle).map(|file| Some(file.path())),
+                Err(error) => Err(*error),
+            },
         };
-        match self.config.audit_log.tell(&record, context) {
+        match self.tell(context, judged, told) {
             Ok(()) => opened,
             Err(error) => {
                 if let Ok(opened) = opened {

@@ -14,6 +14,7 @@
 //! | `subject` | what is asked about |
 //! | `evaluate` | the walk along the rules |
 //! | `decision` | what comes out |
+//! | `moves` | moving directories |
 //!
 //! # How rules are walked
 //!
@@ -60,6 +61,7 @@ mod evaluate;
 mod globs;
 mod ids;
 mod mode;
+mod moves;
 mod nearest;
 mod parse;
 mod rule;
@@ -83,6 +85,7 @@ pub use subject::{Attributes, Caller, Evidence, Subject};
 
 use error::Fault;
 use globs::{GlobList, GlobTable, GlobTableBuilder};
+use moves::Moves;
 use rule::Rule;
 use std::fmt;
 use std::fs::File;
@@ -109,6 +112,8 @@ pub struct Policy {
     names: Vec<(RuleId, Option<GlobList>)>,
     name_globs: GlobTable,
     last_redaction: Option<RuleId>,
+    /// The rules that end what data path a file can get, up to the last that redacts.
+    moves: Vec<Moves>,
 }
 
 /// What a policy makes use of. What it does not use need not be collected.
@@ -234,6 +239,13 @@ impl Policy {
             .iter()
             .rposition(hides)
             .map_or(0, |last| last + 1);
+        let redacts = |draft: &draft::Draft| draft.action.redacts();
+        let decide_moves = document
+            .rules
+            .iter()
+            .rposition(redacts)
+            .map_or(0, |last| last + 1);
+        let mut moves = Vec::new();
         let [mut globs, mut executables, mut name_globs] =
             [(); 3].map(|()| GlobTableBuilder::default());
         let (mut rules, mut names) = (Vec::new(), Vec::new());
@@ -243,6 +255,9 @@ impl Policy {
             matchers.globs = draft.paths.as_ref().map(|paths| globs.add(paths));
             matchers.caller_exe = draft.executables.map(|paths| executables.add(&paths));
             let is_of_names = matchers.content.is_none() && !matchers.ask_callers();
+            if rules.len() < decide_moves && draft.action.ends() && !matchers.ask_callers() {
+                moves.push(Moves::of(draft.paths.as_ref(), draft.action.redacts()));
+            }
             if rules.len() < decide_names && draft.action.ends() && is_of_names {
                 names.push((id, draft.paths.map(|paths| name_globs.add(&paths))));
             }
@@ -267,6 +282,7 @@ impl Policy {
             name_globs: name_globs.build()?,
             rules,
             names,
+            moves,
         })
     }
 

@@ -46,27 +46,28 @@ impl Host {
         let name = component(name)?;
         let inode = self.nodes.get(node)?;
         let parent = self.nodes.get(parent)?;
-        self.may_become(context, &inode, &parent, name)?;
-        let descriptor = self.descriptor(&inode)?;
-        let parent_fd = self.descriptor(&parent)?;
-        let parent_fd = parent_fd.as_fd();
-        let linked = rustix::fs::linkat(
-            descriptor.as_fd(),
-            c"",
-            parent_fd,
+        let parent_descriptor = self.descriptor(&parent)?;
+        let to = End {
+            parent: &parent,
+            fd: parent_descriptor.as_fd(),
             name,
-            AtFlags::EMPTY_PATH,
-        );
-        match linked {
-            Ok(()) => {}
+        };
+        self.may_become(context, &inode, to)?;
+        let descriptor = self.descriptor(&inode)?;
+        self.link_beneath(descriptor.as_fd(), to)
+            .map_err(|error| self.taken(to, error))?;
+        let (linked, stat) = self.look_up_at(&parent, to.fd, name)?;
+        Ok(self.entry(&linked, &stat))
+    }
+
+    fn link_beneath(&self, fd: BorrowedFd<'_>, to: End<'_>) -> Result<()> {
+        match rustix::fs::linkat(fd, c"", to.fd, to.name, AtFlags::EMPTY_PATH) {
             // Without CAP_DAC_READ_SEARCH a descriptor can only be named by way of /proc.
             Err(rustix::io::Errno::NOENT) if !self.credentials.switches() => {
-                link_by_proc(descriptor.as_fd(), parent_fd, name)?;
+                link_by_proc(fd, to.fd, to.name)
             }
-            Err(error) => return Err(error.into()),
+            linked => Ok(linked?),
         }
-        let (linked, stat) = self.look_up_at(&parent, parent_fd, name)?;
-        Ok(self.entry(&linked, &stat))
     }
 
     pub(crate) fn unlink(
@@ -80,7 +81,12 @@ impl Host {
         let name = component(name)?;
         let parent = self.nodes.get(parent)?;
         let descriptor = self.descriptor(&parent)?;
-        self.may_change_name(&parent, descriptor.as_fd(), name, context)?;
+        let end = End {
+            parent: &parent,
+            fd: descriptor.as_fd(),
+            name,
+        };
+        self.may_change_name(context, end)?;
         let victim = self.hold_without_handles(&parent, descriptor.as_fd(), name);
         let known = self.known(&parent, descriptor.as_fd(), name);
         let flags = if directory {
@@ -88,14 +94,17 @@ impl Host {
         } else {
             AtFlags::empty()
         };
-        rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?;
+        self.rules.changing_names(|| {
+            rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?;
+            if let Some(inode) = known.as_ref().or(victim.as_ref()) {
+                inode.names().removed(&end.known_name());
+            }
+            Ok(())
+        })?;
         if let Some(victim) = victim {
             victim.set_place(None);
         }
         if let Some(known) = known {
-            known
-                .names()
-                .removed(&KnownName::new(parent.node(), name.to_bytes()));
             known.name_removed();
         }
         Ok(())
@@ -178,20 +187,22 @@ impl Host {
         }
         self.may_rename(context, from, to, flags)?;
         let (moved, replaced) = (self.tracked(from), self.tracked(to));
-        self.rename_beneath(from, to, flags)?;
-        if let Some(replaced) = replaced {
-            if flags.contains(RenameFlags::EXCHANGE) {
-                replaced
-                    .names()
-                    .renamed(&to.known_name(), from.known_name());
-            } else {
-                replaced.names().removed(&to.known_name());
+        self.rules.changing_names(|| {
+            self.rename_beneath(from, to, flags)?;
+            if let Some(replaced) = &replaced {
+                if flags.contains(RenameFlags::EXCHANGE) {
+                    replaced
+                        .names()
+                        .renamed(&to.known_name(), from.known_name());
+                } else {
+                    replaced.names().removed(&to.known_name());
+                }
             }
-        }
-        if let Some(moved) = moved {
-            moved.names().renamed(&from.known_name(), to.known_name());
-        }
-        Ok(())
+            if let Some(moved) = &moved {
+                moved.names().renamed(&from.known_name(), to.known_name());
+            }
+            Ok(())
+        })
     }
 
     fn rename_beneath(&self, from: End<'_>, to: End<'_>, flags: RenameFlags) -> Result<()> {
@@ -239,7 +250,7 @@ impl Host {
         if flags.contains(RenameFlags::EXCHANGE) {
             self.may_move(context, to, from)
         } else {
-            self.may_replace(to.parent, to.fd, to.name, context)
+            self.may_replace(context, to)
         }
     }
 

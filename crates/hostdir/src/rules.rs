@@ -17,20 +17,21 @@ mod judgement;
 mod permission;
 
 pub use audit::AuditLog;
-pub(crate) use audit::OpenRecord;
+pub(crate) use audit::Told;
 pub(crate) use evidence::NewFile;
-use evidence::OfInode;
 pub(crate) use evidence::OfStat;
+use evidence::{OfInode, OfName};
 
 use crate::config::ConfigError;
 use crate::host::BASIC;
-use crate::policy::{Access, DataPath, Decision, FilePath, Policy};
+use crate::policy::{Access, DataPath, Decision, FilePath, FileType, Policy};
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use thrufs::{Errno, Notifier, Result};
+use thrufs::{Context, Errno, Notifier, Result};
 
 /// The name by which a file is judged that has none (`O_TMPFILE`).
 pub(crate) const UNNAMED: &CStr = c"(unnamed)";
@@ -39,6 +40,22 @@ pub(crate) const UNNAMED: &CStr = c"(unnamed)";
 #[derive(Debug)]
 pub(crate) struct InForce {
     pub(crate) policy: Arc<Policy>,
+    /// From 1 on, each its own.
+    pub(crate) generation: u64,
+}
+
+impl InForce {
+    /// Goes elsewhere to sleep if a file of this type may be looked into.
+    ///
+    /// # Errors
+    ///
+    /// `DEFER`, before anything was done.
+    pub(crate) fn looks_into(&self, file_type: FileType, context: &Context<'_>) -> Result<()> {
+        if self.policy.uses().content && file_type == FileType::RegularFile {
+            context.require_blocking()?;
+        }
+        Ok(())
+    }
 }
 
 /// The policy of a served directory.
@@ -49,6 +66,9 @@ pub(crate) struct Rules {
     notifier: OnceLock<Notifier>,
     /// `/proc`, to find out which programs callers run.
     processes: Option<OwnedFd>,
+    /// How many changes of names have begun, and how many have ended.
+    names_changing: AtomicU64,
+    names_changed: AtomicU64,
 }
 
 impl Rules {
@@ -58,9 +78,34 @@ impl Rules {
             processes: policy
                 .as_ref()
                 .and_then(|_| rustix::fs::open("/proc", flags, Mode::empty()).ok()),
-            in_force: policy.map(|policy| RwLock::new(Arc::new(InForce { policy }))),
+            in_force: policy.map(|policy| {
+                let generation = 1;
+                RwLock::new(Arc::new(InForce { policy, generation }))
+            }),
             notifier: OnceLock::new(),
+            names_changing: AtomicU64::new(0),
+            names_changed: AtomicU64::new(0),
         }
+    }
+
+    /// Runs what changes names beneath and in the inodes.
+    pub(crate) fn changing_names(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.names_changing.fetch_add(1, Ordering::SeqCst);
+        let changed = change();
+        self.names_changed.fetch_add(1, Ordering::SeqCst);
+        changed
+    }
+
+    /// The state of all names, to be asked before one is looked up; nothing while one changes.
+    pub(crate) fn state_of_names(&self) -> Option<u64> {
+        // In this order: what begins in between is seen.
+        let changed = self.names_changed.load(Ordering::SeqCst);
+        (changed == self.names_changing.load(Ordering::SeqCst)).then_some(changed)
+    }
+
+    /// Whether no name has changed since that state, and none is changing.
+    pub(crate) fn names_are_since(&self, state: u64) -> bool {
+        self.names_changing.load(Ordering::SeqCst) == state
     }
 
     pub(crate) fn set_notifier(&self, notifier: Notifier) {
@@ -74,6 +119,14 @@ impl Rules {
 
     pub(crate) fn in_force(&self) -> Option<Arc<InForce>> {
         Some(Arc::clone(&self.in_force.as_ref()?.read()))
+    }
+
+    /// The one in force, if it can say anything about opens of directories.
+    pub(crate) fn of_opens(&self) -> Option<Arc<InForce>> {
+        self.in_force().filter(|rules| {
+            let uses = rules.policy.uses();
+            uses.deny || uses.hide || uses.audit
+        })
     }
 
     /// The one in force, if it can say anything about changes.
@@ -95,9 +148,12 @@ impl Rules {
             .in_force
             .as_ref()
             .ok_or(ConfigError::NoPolicyToReplace)?;
-        *slot.write() = Arc::new(InForce { policy });
+        let mut in_force = slot.write();
+        let generation = in_force.generation + 1;
+        *in_force = Arc::new(InForce { policy, generation });
+        drop(in_force);
         if let Some(notifier) = self.notifier.get()
-            && let Err(error) = notifier.increment_epoch()
+            && let Err(error) = end_epoch(notifier)
         {
             tracing::warn!("names that the kernel has cached stay for their time: {error}");
         }
@@ -112,6 +168,17 @@ impl Rules {
         let link = rustix::fs::readlinkat(self.processes.as_ref()?, path, Vec::new()).ok()?;
         Some(link.into_bytes())
     }
+}
+
+/// Makes all names stale that the kernel has cached, and returns when they are.
+fn end_epoch(notifier: &Notifier) -> Result<()> {
+    let again = |_| {
+        // The queue was full.
+        notifier.flush()?;
+        notifier.increment_epoch()
+    };
+    notifier.increment_epoch().or_else(again)?;
+    notifier.flush()
 }
 
 /// What was found out about an open file-to-be.

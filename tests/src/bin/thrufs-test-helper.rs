@@ -23,6 +23,7 @@
 //!                                       (`execute`, `lease`) BENEATH (see `close`), COUNT times.
 //!                                       Prints how often that did not succeed at once, and the
 //!                                       median and longest delay in microseconds; or "errno N"
+//! policy-race DIR ORIGINAL STATE SEED   see `policy_race`; prints what went wrong, or "ok"
 //! stat PATH...                          looks at each, prints "ok" or "errno N"
 //! ```
 //!
@@ -45,6 +46,7 @@ use thrufs_tests::acknowledged::write_and_sync;
 use thrufs_tests::close::{self, Usage};
 use thrufs_tests::fence::interrupt::interrupt_on_usr1;
 use thrufs_tests::fence::record_lock::{self, Kind, Owner, Range};
+use thrufs_tests::policy_race;
 use thrufs_tests::race::Racer;
 
 fn main() -> ExitCode {
@@ -63,6 +65,10 @@ fn main() -> ExitCode {
         ["race", dir, seed, strict] => race(Path::new(dir), seed, *strict == "lenient"),
         ["close", what, usage, count, through, beneath] => {
             use_and_close(what, usage, count, [Path::new(through), Path::new(beneath)])
+        }
+        ["policy-race", directory, original, state, seed] => {
+            policy_race::Racer::new(directory, original, state, seed)
+                .map(|racer| println!("{}", racer.run()))
         }
         ["stat", paths @ ..] => report(paths.iter().try_for_each(|path| stat(path))),
         other => Err(io::Error::other(format!("unknown command {other:?}"))),

@@ -89,6 +89,14 @@ impl Patterns {
     pub(super) fn len(&self) -> usize {
         self.wanted.len() + self.unwanted.len()
     }
+
+    /// Those that are wanted, and the exceptions.
+    pub(super) fn texts(&self) -> (Vec<&str>, Vec<&str>) {
+        fn texts(globs: &[Glob]) -> Vec<&str> {
+            globs.iter().map(Glob::glob).collect()
+        }
+        (texts(&self.wanted), texts(&self.unwanted))
+    }
 }
 
 /// A table that is being made.

@@ -3,13 +3,15 @@
 //! A line is one JSON object, written by one write(2) to a file opened for appending, so that lines of
 //! several servers do not mix. An open that cannot be told of does not take place.
 
+use super::Judged;
 use crate::datapath::DataPath;
-use crate::policy::RuleInfo;
+use crate::host::Host;
 use parking_lot::RwLock;
 use serde::Serialize;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs::{Context, Errno};
 
@@ -17,6 +19,8 @@ use thrufs::{Context, Errno};
 #[derive(Clone, Debug, Default)]
 pub struct AuditLog {
     file: Arc<RwLock<Option<OwnedFd>>>,
+    /// The last line was written in part: the disk was full.
+    torn: Arc<AtomicBool>,
 }
 
 impl AuditLog {
@@ -24,6 +28,7 @@ impl AuditLog {
     pub fn new(file: Option<OwnedFd>) -> AuditLog {
         AuditLog {
             file: Arc::new(RwLock::new(file)),
+            torn: Arc::default(),
         }
     }
 
@@ -34,36 +39,57 @@ impl AuditLog {
         drop(old);
     }
 
+    fn write(&self, line: &Line<'_>) -> thrufs::Result<()> {
+        let written = serde_json::to_string(line)
+            .map_err(io::Error::from)
+            .and_then(|line| self.append(&line));
+        written.map_err(|error| {
+            tracing::error!("an audited open is refused, as its line cannot be written: {error}");
+            Errno::EIO
+        })
+    }
+
     fn append(&self, line: &str) -> io::Result<()> {
         let file = self.file.read();
         let Some(file) = &*file else {
-            tracing::info!(target: "thrufs::audit", "{}", line.trim_end());
+            tracing::info!(target: "thrufs::audit", "{line}");
             return Ok(());
         };
-        let mut rest = line.as_bytes();
-        while !rest.is_empty() {
-            match rustix::io::write(file, rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => rest = &rest[written..],
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+        // What was cut off there stands on a line of its own.
+        let was_torn = self.torn.swap(false, Ordering::Relaxed);
+        let text = format!("{}{line}\n", if was_torn { "\n" } else { "" });
+        let (written, result) = write_all(file, text.as_bytes());
+        let is_torn = written > 0 || was_torn;
+        if result.is_err() && is_torn {
+            self.torn.store(true, Ordering::Relaxed);
         }
-        Ok(())
+        result
     }
+}
+
+/// Writes all, and tells how much of it was written if not all.
+fn write_all(file: &OwnedFd, text: &[u8]) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while written < text.len() {
+        match rustix::io::write(file, &text[written..]) {
+            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return (written, Err(error.into())),
+        }
+    }
+    (written, Ok(()))
 }
 
 /// What there is to be told of an open.
 #[derive(Clone, Copy)]
-pub(crate) struct OpenRecord<'a> {
-    pub(crate) path: &'a [u8],
-    pub(crate) rule: RuleInfo<'a>,
-    /// As in open(2).
-    pub(crate) flags: i32,
+pub(crate) struct Told {
+    /// What it is to be open for.
+    pub(crate) access: &'static str,
     pub(crate) created: bool,
-    /// By which way its data go, or why it was refused.
-    pub(crate) outcome: Result<DataPath, Errno>,
-    pub(crate) executable: Option<&'a [u8]>,
+    pub(crate) truncated: bool,
+    /// By which way its data go, if it has any; or why it was refused.
+    pub(crate) outcome: Result<Option<DataPath>, Errno>,
 }
 
 /// A line. Text is UTF-8; what is none has its bytes beside it, in hexadecimal.
@@ -90,57 +116,54 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     data_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    errno: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-impl AuditLog {
-    /// Tells of an open.
+impl Host {
+    /// Tells of an open, if a rule wants that.
     ///
     /// # Errors
     ///
     /// `EIO` when the line could not be written; the reason is logged.
     pub(crate) fn tell(
         &self,
-        record: &OpenRecord<'_>,
         context: &Context<'_>,
+        judged: &Judged,
+        told: Told,
     ) -> thrufs::Result<()> {
-        let path = String::from_utf8_lossy(record.path);
-        let executable = record.executable.map(String::from_utf8_lossy);
+        let policy = &judged.rules.policy;
+        let Some(rule) = judged.decision.audit.and_then(|id| policy.rule(id)) else {
+            return Ok(());
+        };
+        let executable = self.rules.executable(context.pid());
+        let executable = executable.as_deref().map(String::from_utf8_lossy);
+        let path = String::from_utf8_lossy(&judged.path);
+        let is_text = std::str::from_utf8(&judged.path).is_ok();
         let line = Line {
             time: now(),
             event: "open",
             path: &path,
-            path_hex: std::str::from_utf8(record.path)
-                .is_err()
-                .then(|| hexadecimal(record.path)),
-            access: match record.flags & libc::O_ACCMODE {
-                libc::O_WRONLY => "write",
-                libc::O_RDWR => "read and write",
-                _ => "read",
-            },
-            created: record.created,
-            truncated: record.flags & libc::O_TRUNC != 0,
+            path_hex: (!is_text).then(|| hexadecimal(&judged.path)),
+            access: told.access,
+            created: told.created,
+            truncated: told.truncated,
             uid: context.uid(),
             gid: context.gid(),
             pid: context.pid(),
             executable: executable.as_deref(),
-            rule: record.rule.number,
-            rule_name: record.rule.name,
-            outcome: if record.outcome.is_ok() {
-                "opened"
-            } else {
-                "refused"
+            rule: rule.number,
+            rule_name: rule.name,
+            outcome: match told.outcome {
+                Ok(_) => "opened",
+                Err(_) => "refused",
             },
-            data_path: record.outcome.ok().map(|path| path.to_string()),
-            error: record.outcome.err().map(|error| error.to_string()),
+            data_path: told.outcome.ok().flatten().map(|path| path.to_string()),
+            errno: told.outcome.err().map(Errno::raw),
+            error: told.outcome.err().map(|error| error.to_string()),
         };
-        let written = serde_json::to_string(&line)
-            .map_err(io::Error::from)
-            .and_then(|line| self.append(&(line + "\n")));
-        written.map_err(|error| {
-            tracing::error!("an audited open is refused, as its line cannot be written: {error}");
-            Errno::EIO
-        })
+        self.config.audit_log.write(&line)
     }
 }
 

@@ -4,7 +4,8 @@ use crate::host::{BASIC, Host};
 use crate::inode::Inode;
 use crate::policy::{Attributes, Evidence, FileType, HEAD_BYTES};
 use rustix::fs::{AtFlags, Statx};
-use std::os::fd::AsFd;
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 fn attributes(stat: &Statx) -> Attributes {
@@ -38,16 +39,49 @@ impl Evidence for OfInode<'_> {
 
     fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
         let file = self.host.open_inode(self.inode, libc::O_RDONLY).ok()?;
-        let mut filled = 0;
-        while filled < HEAD_BYTES {
-            match rustix::io::pread(&file, &mut buffer[filled..], filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return None,
-            }
+        read_head(&file, buffer)
+    }
+}
+
+fn read_head(file: &OwnedFd, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+    let mut filled = 0;
+    while filled < HEAD_BYTES {
+        match rustix::io::pread(file, &mut buffer[filled..], filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
         }
-        Some(filled)
+    }
+    Some(filled)
+}
+
+/// What lies under a name, asked when a rule asks.
+pub(crate) struct OfName<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) parent: BorrowedFd<'a>,
+    pub(crate) name: &'a CStr,
+    /// What was found there.
+    pub(crate) stat: &'a Statx,
+}
+
+impl OfName<'_> {
+    /// The file that was found, opened, if it is still there.
+    fn open(&self) -> Option<OwnedFd> {
+        let (fd, stat) = self.host.open_component(self.parent, self.name).ok()?;
+        let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        let is_it = number(&stat) == number(self.stat) && stat.stx_mode == self.stat.stx_mode;
+        is_it.then(|| self.host.reopen(fd, libc::O_RDONLY).ok())?
+    }
+}
+
+impl Evidence for OfName<'_> {
+    fn attributes(&self) -> Option<Attributes> {
+        Some(attributes(self.stat))
+    }
+
+    fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        read_head(&self.open()?, buffer)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the policy says of a node: by all of its names, and for one caller.
 
-use super::{InForce, Judged, OfInode, UNNAMED};
+use super::{InForce, Judged, OfInode};
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::names::KnownName;
@@ -15,24 +15,32 @@ use thrufs_abi::NodeId;
 const DEPTH_MAX: usize = 4096;
 
 impl Host {
-    /// Remembers the name under which an inode was found.
-    pub(crate) fn remember_name(&self, inode: &Inode, parent: NodeId, name: &[u8], stat: &Statx) {
-        if self.rules.are_there() {
-            let links = if inode.is_directory() {
-                1
-            } else {
-                stat.stx_nlink
-            };
-            inode.names().found(KnownName::new(parent, name), links);
-        }
+    /// Remembers the name under which an inode was found, if no name was changed `since`; tells
+    /// whether it did.
+    pub(crate) fn remember_name(
+        &self,
+        inode: &Inode,
+        parent: NodeId,
+        name: &[u8],
+        stat: &Statx,
+        since: Option<u64>,
+    ) -> bool {
+        let links = if inode.is_directory() {
+            1
+        } else {
+            stat.stx_nlink
+        };
+        let holds = || since.is_some_and(|since| self.rules.names_are_since(since));
+        inode
+            .names()
+            .found_if(KnownName::new(parent, name), links, holds)
     }
 
-    /// Remembers where a file without a name was made.
-    pub(crate) fn remember_unnamed(&self, inode: &Inode, parent: NodeId) {
+    /// Remembers the name under which a file was made, or where one without a name was.
+    pub(crate) fn name_made(&self, inode: &Inode, parent: NodeId, name: &[u8]) {
         if self.rules.are_there() {
-            inode
-                .names()
-                .found(KnownName::new(parent, UNNAMED.to_bytes()), 1);
+            let name = KnownName::new(parent, name);
+            inode.names().found_if(name, 1, || true);
         }
     }
 
@@ -115,6 +123,7 @@ impl Host {
         inode: &Arc<Inode>,
         context: &Context<'_>,
     ) -> Result<Judged> {
+        rules.looks_into(inode.file_type(), context)?;
         let uses = rules.policy.uses();
         let paths = self.paths(inode)?;
         let evidence = OfInode::new(self, inode);

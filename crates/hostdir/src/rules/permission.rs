@@ -1,7 +1,8 @@
 //! Whether a client may do what it asks for.
 
 use super::{
-    InForce, Judged, NewFile, OfInode, OfStat, permitted, permitted_new, stat_name, stays_redacted,
+    InForce, Judged, NewFile, OfInode, OfName, OfStat, permitted, permitted_new, stat_name,
+    stays_redacted,
 };
 use crate::host::Host;
 use crate::inode::Inode;
@@ -23,31 +24,13 @@ impl Host {
         permitted(&judged.decision, Access::Change)
     }
 
-    /// Refuses to list or search what the policy denies.
-    pub(crate) fn may_read(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
-        let Some(rules) = self.rules.of_changes() else {
-            return Ok(());
-        };
-        let judged = self.judge(rules, inode, context)?;
-        permitted(&judged.decision, Access::Read)
-    }
-
     /// Refuses to remove or rename what lies under a name, where the policy does not allow it.
-    pub(crate) fn may_change_name(
-        &self,
-        parent: &Inode,
-        parent_fd: BorrowedFd<'_>,
-        name: &CStr,
-        context: &Context<'_>,
-    ) -> Result<()> {
+    pub(crate) fn may_change_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
         let Some(rules) = self.rules.of_changes() else {
             return Ok(());
         };
-        let stat = stat_name(parent_fd, name)?;
-        let path = self.child_path(parent, name)?;
-        let evidence = OfStat(&stat);
-        let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
-        let decision = self.decide(&rules, &path, file_type, &evidence, context);
+        let stat = stat_name(end.fd, end.name)?;
+        let decision = self.decide_found(&rules, context, end, &stat)?;
         permitted(&decision, Access::Change)
     }
 
@@ -55,23 +38,29 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// `EXDEV` for a file that would come out from under a rule that redacts it: programs then copy
-    /// what they may read.
+    /// `EXDEV` for a file that would come out from under a rule that redacts it, and for a directory
+    /// in which there may be such files: programs then copy what they may read.
     pub(crate) fn may_move(&self, context: &Context<'_>, from: End<'_>, to: End<'_>) -> Result<()> {
         let Some(rules) = self.rules.in_force() else {
             return Ok(());
         };
         let stat = stat_name(from.fd, from.name)?;
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
-        let evidence = OfStat(&stat);
-        let decide = |end: End<'_>| {
-            let path = self.child_path(end.parent, end.name)?;
-            Ok::<_, Errno>(self.decide(&rules, &path, file_type, &evidence, context))
-        };
-        let (old, new) = (decide(from)?, decide(to)?);
+        rules.looks_into(file_type, context)?;
+        let evidence = self.evidence(from, &stat);
+        let old = self.decide(&rules, context, from, (file_type, &evidence))?;
+        let new = self.decide(&rules, context, to, (file_type, &evidence))?;
         permitted(&old, Access::Change)?;
         permitted_new(&new)?;
-        stays_redacted(&old, &new)
+        stays_redacted(&old, &new)?;
+        if file_type == FileType::Directory && rules.policy.uses().redact {
+            let old = self.child_path(from.parent, from.name)?;
+            let new = self.child_path(to.parent, to.name)?;
+            if !rules.policy.redacts_alike_beneath(&old, &new) {
+                return Err(Errno::EXDEV);
+            }
+        }
+        Ok(())
     }
 
     /// Refuses to give an inode another name, where the policy does not allow it.
@@ -83,16 +72,14 @@ impl Host {
         &self,
         context: &Context<'_>,
         inode: &Arc<Inode>,
-        parent: &Arc<Inode>,
-        name: &CStr,
+        to: End<'_>,
     ) -> Result<()> {
         let Some(rules) = self.rules.in_force() else {
             return Ok(());
         };
-        let path = self.child_path(parent, name)?;
+        let old = self.judge(Arc::clone(&rules), inode, context)?.decision;
         let evidence = OfInode::new(self, inode);
-        let new = self.decide(&rules, &path, inode.file_type(), &evidence, context);
-        let old = self.judge(rules, inode, context)?.decision;
+        let new = self.decide(&rules, context, to, (inode.file_type(), &evidence))?;
         permitted(&old, Access::Change)?;
         permitted_new(&new)?;
         stays_redacted(&old, &new)
@@ -100,39 +87,29 @@ impl Host {
 
     /// Refuses to put something in the place of what lies under a name, where the policy does not
     /// allow it. There may be nothing.
-    pub(crate) fn may_replace(
-        &self,
-        parent: &Inode,
-        parent_fd: BorrowedFd<'_>,
-        name: &CStr,
-        context: &Context<'_>,
-    ) -> Result<()> {
+    pub(crate) fn may_replace(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
         let Some(rules) = self.rules.of_changes() else {
             return Ok(());
         };
-        let stat = match stat_name(parent_fd, name) {
+        let stat = match stat_name(end.fd, end.name) {
             Err(Errno::ENOENT) => return Ok(()),
             stat => stat?,
         };
-        let path = self.child_path(parent, name)?;
-        let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
-        let decision = self.decide(&rules, &path, file_type, &OfStat(&stat), context);
-        permitted_new(&decision)
+        permitted_new(&self.decide_found(&rules, context, end, &stat)?)
     }
 
-    /// Refuses to make or put something under a name, where the policy does not allow it. What would
-    /// be hidden cannot be made: `EACCES`.
+    /// Refuses to make something under a name, where the policy does not allow it. What would be
+    /// hidden cannot be made: `EACCES`.
     pub(crate) fn may_make(
         &self,
-        parent: &Inode,
-        name: &CStr,
-        new: &NewFile,
         context: &Context<'_>,
+        end: End<'_>,
+        new: &NewFile,
     ) -> Result<()> {
         let Some(rules) = self.rules.of_changes() else {
             return Ok(());
         };
-        let judged = self.judge_new(rules, parent, name, new, context)?;
+        let judged = self.judge_new(rules, context, end, new)?;
         permitted_new(&judged.decision)
     }
 
@@ -140,37 +117,78 @@ impl Host {
     pub(crate) fn judge_new(
         &self,
         rules: Arc<InForce>,
-        parent: &Inode,
-        name: &CStr,
-        new: &NewFile,
         context: &Context<'_>,
+        end: End<'_>,
+        new: &NewFile,
     ) -> Result<Judged> {
-        let path = self.child_path(parent, name)?;
-        let decision = self.decide(&rules, &path, new.file_type, new, context);
+        let decision = self.decide(&rules, context, end, (new.file_type, new))?;
         Ok(Judged {
             rules,
             decision,
-            path,
+            path: self.child_path(end.parent, end.name)?,
         })
     }
 
+    /// The error for a name that is taken: by what is hidden, it is the one for a name that would be.
+    pub(crate) fn taken(&self, end: End<'_>, error: Errno) -> Errno {
+        if error != Errno::EEXIST || self.rules.of_names().is_none() {
+            return error;
+        }
+        let hidden = stat_name(end.fd, end.name)
+            .and_then(|stat| self.is_hidden(end.parent, end.name, &stat));
+        match hidden {
+            Ok(true) => Errno::EACCES,
+            _ => error,
+        }
+    }
+
+    fn evidence<'a>(&'a self, end: End<'a>, stat: &'a Statx) -> OfName<'a> {
+        OfName {
+            host: self,
+            parent: end.fd,
+            name: end.name,
+            stat,
+        }
+    }
+
+    /// What the policy says of what was found under a name.
+    fn decide_found(
+        &self,
+        rules: &InForce,
+        context: &Context<'_>,
+        end: End<'_>,
+        stat: &Statx,
+    ) -> Result<Decision> {
+        let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
+        rules.looks_into(file_type, context)?;
+        let evidence = self.evidence(end, stat);
+        self.decide(rules, context, end, (file_type, &evidence))
+    }
+
+    /// What the policy says of a file of this type if it has this name.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` in a directory that is hidden.
     fn decide(
         &self,
         rules: &InForce,
-        path: &[u8],
-        file_type: FileType,
-        evidence: &dyn Evidence,
         context: &Context<'_>,
-    ) -> Decision {
+        end: End<'_>,
+        (file_type, evidence): (FileType, &dyn Evidence),
+    ) -> Result<Decision> {
+        if rules.policy.uses().hide && self.hidden_from(rules, end.parent.node())?.is_some() {
+            return Err(Errno::ENOENT);
+        }
+        let path = self.child_path(end.parent, end.name)?;
         let executable = || self.rules.executable(context.pid());
         let subject = Subject {
-            path,
+            path: &path,
             file_type,
             evidence,
         };
-        rules
-            .policy
-            .decide(&subject, &self.caller(context, &executable))
+        let caller = self.caller(context, &executable);
+        Ok(rules.policy.decide(&subject, &caller))
     }
 
     /// Whether an entry of a listing is hidden.

@@ -1,0 +1,463 @@
+//! Each action, by each kind of access.
+
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, XattrFlags};
+
+use crate::served::{Served, errno, names, open, put, raw, with_policy};
+
+const SCRIPT: &[u8] = b"#!/bin/sh\nexit 0\n";
+
+fn fill(source: &Path) {
+    for directory in ["free", "held"] {
+        put(source, format!("{directory}/file"), b"content");
+        put(source, format!("{directory}/program"), SCRIPT);
+        put(source, format!("{directory}/sub/inner"), b"inner");
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(source.join(directory).join("program"), executable).unwrap();
+    }
+}
+
+fn chown(path: &Path) -> io::Result<()> {
+    std::os::unix::fs::chown(path, Some(7), Some(7))
+}
+
+fn touch(path: &Path) -> io::Result<()> {
+    let time = std::time::SystemTime::UNIX_EPOCH;
+    // Not by an open file.
+    let spec = rustix::fs::Timespec {
+        tv_sec: time.elapsed().unwrap().as_secs() as i64,
+        tv_nsec: 0,
+    };
+    let times = rustix::fs::Timestamps {
+        last_access: spec,
+        last_modification: spec,
+    };
+    Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())?)
+}
+
+fn chmod(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o640))
+}
+
+fn truncate(path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    thrufs_tests::fence::truncate::truncate(&path, 3)
+}
+
+const NAME: &CStr = c"user.thrufs";
+
+fn set_attribute(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::setxattr(
+        path,
+        NAME,
+        b"value",
+        XattrFlags::empty(),
+    )?)
+}
+
+fn remove_attribute(path: &Path) -> i32 {
+    match raw(rustix::fs::removexattr(path, NAME)) {
+        libc::ENODATA => 0,
+        other => other,
+    }
+}
+
+fn rename(old: &Path, new: &Path, flags: RenameFlags) -> i32 {
+    raw(rustix::fs::renameat_with(CWD, old, CWD, new, flags))
+}
+
+fn unnamed(directory: &Path) -> i32 {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    raw(rustix::fs::open(
+        directory,
+        flags,
+        Mode::from_raw_mode(0o600),
+    ))
+}
+
+/// The error of each way to open for reading.
+fn reads(served: &Served) -> Vec<(&'static str, i32)> {
+    let file = served.at("held/file");
+    vec![
+        ("open", errno(open(&file, libc::O_RDONLY))),
+        (
+            "direct",
+            errno(open(&file, libc::O_RDONLY | libc::O_DIRECT)),
+        ),
+        (
+            "exec",
+            errno(Command::new(served.at("held/program")).status()),
+        ),
+        ("inner", errno(open(&served.at("held/sub/inner"), 0))),
+    ]
+}
+
+/// The error of each way to list.
+fn lists(served: &Served) -> Vec<(&'static str, i32)> {
+    vec![
+        ("opendir", errno(fs::read_dir(served.at("held")))),
+        ("opendir below", errno(fs::read_dir(served.at("held/sub")))),
+    ]
+}
+
+/// The error of each way to open for writing.
+fn writes(served: &Served) -> Vec<(&'static str, i32)> {
+    let file = served.at("held/file");
+    vec![
+        ("write", errno(open(&file, libc::O_WRONLY))),
+        ("read and write", errno(open(&file, libc::O_RDWR))),
+        (
+            "append",
+            errno(open(&file, libc::O_WRONLY | libc::O_APPEND)),
+        ),
+        (
+            "truncating open",
+            errno(open(&file, libc::O_WRONLY | libc::O_TRUNC)),
+        ),
+        (
+            "opening creation",
+            errno(open(&file, libc::O_WRONLY | libc::O_CREAT)),
+        ),
+    ]
+}
+
+/// The error of each way to change what is there.
+fn changes(served: &Served) -> Vec<(&'static str, i32)> {
+    let file = served.at("held/file");
+    let free = served.at("free/file");
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let parent = File::open(served.ground().mnt()).unwrap();
+    let attributes = served.at("held");
+    assert!(rustix::fs::openat(parent.as_fd(), "free/file", flags, Mode::empty()).is_ok());
+    vec![
+        ("chmod", errno(chmod(&file))),
+        ("chmod of a directory", errno(chmod(&served.at("held/sub")))),
+        ("chown", errno(chown(&file))),
+        ("utimes", errno(touch(&file))),
+        ("truncate", errno(truncate(&file))),
+        ("setxattr", errno(set_attribute(&file))),
+        ("removexattr", remove_attribute(&file)),
+        (
+            "setxattr of a directory",
+            errno(set_attribute(&attributes.join("sub"))),
+        ),
+        (
+            "rename away",
+            rename(&file, &served.at("free/new"), RenameFlags::empty()),
+        ),
+        (
+            "rename within",
+            rename(&file, &served.at("held/new"), RenameFlags::empty()),
+        ),
+        ("rename onto", rename(&free, &file, RenameFlags::empty())),
+        ("exchange", rename(&free, &file, RenameFlags::EXCHANGE)),
+        ("exchange back", rename(&file, &free, RenameFlags::EXCHANGE)),
+        (
+            "link away",
+            errno(fs::hard_link(&file, served.at("free/new"))),
+        ),
+        ("unlink", errno(fs::remove_file(&file))),
+        ("rmdir", errno(fs::remove_dir_all(served.at("held/sub")))),
+    ]
+}
+
+/// The error of each way to make something new.
+fn makes(served: &Served) -> Vec<(&'static str, i32)> {
+    let new = served.at("held/new");
+    let free = served.at("free/file");
+    let node = |kind| raw(rustix::fs::mknodat(CWD, &new, kind, 0o644.into(), 0));
+    vec![
+        ("create", errno(open(&new, libc::O_RDWR | libc::O_CREAT))),
+        (
+            "create anew",
+            errno(open(&new, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)),
+        ),
+        ("unnamed", unnamed(&served.at("held"))),
+        ("mkdir", errno(fs::create_dir(&new))),
+        ("mknod", node(FileType::RegularFile)),
+        ("mkfifo", node(FileType::Fifo)),
+        ("symlink", errno(std::os::unix::fs::symlink("file", &new))),
+        ("link", errno(fs::hard_link(&free, &new))),
+        ("rename to", rename(&free, &new, RenameFlags::empty())),
+        (
+            "rename to none",
+            rename(&free, &new, RenameFlags::NOREPLACE),
+        ),
+        (
+            "rename a directory to",
+            rename(&served.at("free/sub"), &new, RenameFlags::empty()),
+        ),
+    ]
+}
+
+#[track_caller]
+fn all_are(expected: i32, results: &[(&str, i32)]) {
+    let others: Vec<_> = results.iter().filter(|(_, got)| *got != expected).collect();
+    assert!(others.is_empty(), "not {expected}: {others:?}");
+}
+
+/// Sees that the tree beneath is as it was made.
+#[track_caller]
+fn is_untouched(served: &Served) {
+    for directory in ["free", "held"] {
+        assert_eq!(
+            names(&served.beneath(directory)),
+            ["file", "program", "sub"]
+        );
+        let file = served.beneath(directory).join("file");
+        assert_eq!(fs::read(&file).unwrap(), b"content");
+        assert_eq!(
+            fs::read(served.beneath(directory).join("sub/inner")).unwrap(),
+            b"inner"
+        );
+    }
+    let mode = fs::metadata(served.beneath("held/file"))
+        .unwrap()
+        .permissions();
+    assert_eq!(mode.mode() & 0o7777, 0o644);
+    let listed = rustix::fs::listxattr(served.beneath("held/file"), &mut [0_u8; 256]).unwrap();
+    assert_eq!(listed, 0);
+}
+
+const MODES: [&str; 5] = [
+    "cache=never",
+    "cache=auto",
+    "cache=always",
+    "cache=auto,nopassthrough",
+    "cache=auto,writeback",
+];
+
+fn over_modes(test: &str, policy: &str, run: impl Fn(&Served)) {
+    for options in MODES {
+        with_policy(test, options, policy, fill, &run);
+    }
+}
+
+#[test]
+fn what_is_denied_keeps_its_name_and_gives_nothing_else() {
+    for (name, number) in [("EACCES", libc::EACCES), ("ENXIO", libc::ENXIO)] {
+        let policy =
+            format!("[[rule]]\npath = ['held', 'held/**']\naction = 'deny'\nerrno = '{name}'\n");
+        over_modes(
+            "what_is_denied_keeps_its_name_and_gives_nothing_else",
+            &policy,
+            |served| {
+                all_are(number, &reads(served));
+                all_are(number, &lists(served));
+                all_are(number, &writes(served));
+                all_are(number, &changes(served));
+                all_are(number, &makes(served));
+                let stat = fs::metadata(served.at("held/file")).unwrap();
+                assert_eq!(stat.len(), 7);
+                assert_eq!(names(served.ground().mnt()), ["free", "held"]);
+                is_untouched(served);
+            },
+        );
+    }
+}
+
+#[test]
+fn what_is_read_only_can_be_read_and_nothing_else() {
+    let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
+    over_modes(
+        "what_is_read_only_can_be_read_and_nothing_else",
+        policy,
+        |served| {
+            all_are(0, &reads(served));
+            all_are(0, &lists(served));
+            all_are(libc::EROFS, &writes(served));
+            all_are(libc::EROFS, &changes(served));
+            all_are(libc::EROFS, &makes(served));
+            assert_eq!(fs::read(served.at("held/file")).unwrap(), b"content");
+            is_untouched(served);
+        },
+    );
+}
+
+/// The ways that change how data come, and nothing else.
+#[test]
+fn data_paths_are_as_rules_say() {
+    let rules = |names: &[&str]| -> String {
+        let rule = |name: &&str| format!("[[rule]]\npath = '{name}'\naction = '{name}'\n");
+        names.iter().map(rule).collect()
+    };
+    let policy = rules(&["passthrough", "cached", "direct"]);
+    let fill = |source: &Path| {
+        for name in ["passthrough", "cached", "direct", "other"] {
+            put(source, name, b"content");
+        }
+    };
+    for (options, default, ways) in [
+        (
+            "cache=auto",
+            "passthrough",
+            ["passthrough", "cached", "direct"],
+        ),
+        (
+            "cache=always",
+            "passthrough",
+            ["passthrough", "cached", "direct"],
+        ),
+        (
+            "cache=never",
+            "passthrough",
+            ["passthrough", "direct", "direct"],
+        ),
+        (
+            "cache=auto,nopassthrough",
+            "cached",
+            ["cached", "cached", "direct"],
+        ),
+    ] {
+        with_policy(
+            "data_paths_are_as_rules_say",
+            options,
+            &policy,
+            fill,
+            |served| {
+                assert_eq!(served.way("other"), default, "{options}");
+                for (name, way) in ["passthrough", "cached", "direct"].into_iter().zip(ways) {
+                    assert_eq!(served.way(name), way, "{options}");
+                    let file = open(&served.at(name), libc::O_RDWR).unwrap();
+                    assert_eq!(served.way(name), way, "{options}, open");
+                    io::Write::write_all(&mut &file, b"CON").unwrap();
+                    drop(file);
+                    assert_eq!(fs::read(served.beneath(name)).unwrap(), b"CONtent");
+                    assert_eq!(fs::read(served.at(name)).unwrap(), b"CONtent");
+                    let rule = served.explain(name)["rule"].to_string();
+                    assert!(rule.contains("rule "), "{rule}");
+                }
+                let default = format!("default = 'direct'\n{policy}");
+                served.reload(&default);
+                assert_eq!(served.way("other"), "direct", "{options}");
+            },
+        );
+    }
+}
+
+/// What the server has to look into a file for, it does for changes too.
+#[test]
+fn rules_on_content_mean_what_they_say_of_changes() {
+    let policy = "[[rule]]\ncontent = 'image/png'\naction = 'deny'\n";
+    let fill = |source: &Path| {
+        put(source, "text", b"just words");
+        put(source, "other", b"more words");
+        put(source, "picture", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
+    };
+    with_policy(
+        "rules_on_content_mean_what_they_say_of_changes",
+        "",
+        policy,
+        fill,
+        |served| {
+            let text = served.at("text");
+            chmod(&text).unwrap();
+            fs::hard_link(&text, served.at("second")).unwrap();
+            assert_eq!(rename(&text, &served.at("third"), RenameFlags::empty()), 0);
+            assert_eq!(
+                rename(
+                    &served.at("other"),
+                    &served.at("third"),
+                    RenameFlags::empty()
+                ),
+                0
+            );
+            fs::remove_file(served.at("third")).unwrap();
+            fs::write(served.at("second"), b"again").unwrap();
+            let picture = served.at("picture");
+            let results = [
+                ("open", errno(File::open(&picture))),
+                ("chmod", errno(chmod(&picture))),
+                ("link", errno(fs::hard_link(&picture, served.at("fourth")))),
+                (
+                    "rename",
+                    rename(&picture, &served.at("fifth"), RenameFlags::empty()),
+                ),
+                (
+                    "rename onto",
+                    rename(&served.at("second"), &picture, RenameFlags::empty()),
+                ),
+                ("unlink", errno(fs::remove_file(&picture))),
+            ];
+            all_are(libc::EACCES, &results);
+        },
+    );
+}
+
+/// Flags of inodes are attributes: what is read-only keeps them. They can be set through a file that
+/// is open for reading.
+#[test]
+fn flags_of_what_is_read_only_stay() {
+    let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
+    thrufs_tests::transport::over_each("flags_of_what_is_read_only_stay", |transport| {
+        let lower = thrufs_tests::lower::Lower::Ext4;
+        let served = Served::start_on(lower, transport, "", policy, fill);
+        let set = |path: &str| {
+            let file = File::open(served.at(path)).unwrap();
+            raw(rustix::fs::ioctl_setflags(
+                &file,
+                rustix::fs::IFlags::NODUMP,
+            ))
+        };
+        assert_eq!(set("held/file"), libc::EROFS);
+        assert_eq!(set("held/sub"), libc::EROFS);
+        assert_eq!(set("free/file"), 0);
+        served.stop();
+    });
+}
+
+/// Runs with this umask, in a thread of its own.
+fn with_umask<T: Send>(mask: u32, run: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let ran = scope.spawn(|| {
+            thrufs_tests::fence::umask::private_umask().unwrap();
+            rustix::process::umask(Mode::from_raw_mode(mask));
+            run()
+        });
+        ran.join().unwrap()
+    })
+}
+
+/// What is about to be made is judged by the owner and mode that it will have.
+#[test]
+fn new_files_are_judged_as_they_will_be() {
+    let policy = "[[rule]]\ntype = 'file'\nmode = 'o+w'\naction = 'deny'\nerrno = 'EPERM'\n\
+         [[rule]]\ngroup = 4242\naction = 'deny'\nerrno = 'EXDEV'\n"
+        .replace("EXDEV", "EBUSY");
+    let fill = |source: &Path| {
+        fs::create_dir(source.join("given")).unwrap();
+        let given = source.join("given");
+        std::os::unix::fs::chown(&given, None, Some(4242)).unwrap();
+        fs::set_permissions(&given, fs::Permissions::from_mode(0o2777)).unwrap();
+    };
+    with_policy(
+        "new_files_are_judged_as_they_will_be",
+        "",
+        &policy,
+        fill,
+        |served| {
+            let make = |name: &str, mode: u32| {
+                let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+                raw(rustix::fs::open(
+                    served.at(name),
+                    flags,
+                    Mode::from_raw_mode(mode),
+                ))
+            };
+            // With the usual umask, nobody else may write it.
+            let made = with_umask(0o022, || make("masked", 0o666));
+            assert_eq!(made, 0);
+            let made = with_umask(0, || make("open", 0o666));
+            assert_eq!(made, libc::EPERM);
+            assert_eq!(make("given/file", 0o600), libc::EBUSY);
+        },
+    );
+}

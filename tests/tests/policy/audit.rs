@@ -1,0 +1,304 @@
+//! One line for each open.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use serde_json::Value;
+use thrufs_tests::caller::ALICE;
+
+use crate::served::{REDACT, Served, audited_in, errno, open, put, raw, with_policy};
+
+const POLICY: &str = "audit-log = 'LOG'\n\
+    [[rule]]\nname = 'eyes'\npath = ['told', 'told/**']\naction = 'audit'\n\
+    [[rule]]\npath = 'told/denied'\naction = 'deny'\n\
+    [[rule]]\npath = 'told/kept'\naction = 'read-only'\n";
+
+fn fill(source: &Path) {
+    for name in ["file", "denied", "kept"] {
+        put(source, format!("told/{name}"), b"content");
+    }
+    put(source, "other", b"content");
+    let all = |mode| fs::Permissions::from_mode(mode);
+    fs::set_permissions(source.join("told/file"), all(0o666)).unwrap();
+}
+
+/// What is told of one call: path, access, created, truncated, outcome, error.
+fn told(served: &Served, count: usize, call: impl FnOnce()) -> Vec<Value> {
+    let before = served.audited().len();
+    call();
+    let lines = served.audited().split_off(before);
+    assert_eq!(lines.len(), count, "{lines:?}");
+    lines
+}
+
+#[test]
+fn each_open_is_told_in_one_line() {
+    for options in ["cache=always", "cache=auto,nopassthrough", "cache=never"] {
+        with_policy(
+            "each_open_is_told_in_one_line",
+            options,
+            POLICY,
+            fill,
+            |served| {
+                let file = served.at("told/file");
+                let line = &told(served, 1, || drop(File::open(&file).unwrap()))[0];
+                assert_eq!(line["event"], "open");
+                assert_eq!(line["path"], "told/file");
+                assert_eq!(line["access"], "read");
+                assert_eq!(line["outcome"], "opened");
+                assert_eq!(line["rule"], 1);
+                assert_eq!(line["rule_name"], "eyes");
+                assert_eq!(line["uid"], 0);
+                assert_eq!(
+                    (&line["created"], &line["truncated"]),
+                    (&false.into(), &false.into())
+                );
+                let program = std::env::current_exe().unwrap();
+                assert_eq!(line["executable"], program.to_str().unwrap());
+                assert!(line["time"].as_str().unwrap().parse::<f64>().unwrap() > 1e9);
+                assert!(line.get("error").is_none() && line.get("path_hex").is_none());
+
+                let line = &told(served, 1, || drop(ALICE.run(|| open(&file, libc::O_RDWR))))[0];
+                assert_eq!((&line["uid"], &line["gid"]), (&4001.into(), &4001.into()));
+                assert_eq!(line["access"], "read and write");
+                let flags = libc::O_WRONLY | libc::O_TRUNC;
+                let line = &told(served, 1, || drop(open(&file, flags)))[0];
+                assert_eq!(
+                    (&line["access"], &line["truncated"]),
+                    (&"write".into(), &true.into())
+                );
+
+                let line = &told(served, 1, || drop(File::open(served.at("told/denied"))))[0];
+                assert_eq!(
+                    (&line["outcome"], line.get("data_path")),
+                    (&"refused".into(), None)
+                );
+                assert_eq!(line["errno"], libc::EACCES);
+                assert!(
+                    line["error"]
+                        .as_str()
+                        .unwrap()
+                        .contains("Permission denied")
+                );
+                let line = &told(served, 1, || {
+                    drop(open(&served.at("told/kept"), libc::O_RDWR));
+                })[0];
+                assert_eq!(line["errno"], libc::EROFS);
+
+                let flags = libc::O_RDWR | libc::O_CREAT;
+                let line = &told(served, 1, || drop(open(&served.at("told/new"), flags)))[0];
+                assert_eq!(
+                    (&line["created"], &line["path"]),
+                    (&true.into(), &"told/new".into())
+                );
+                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+                let unnamed = || rustix::fs::open(served.at("told"), flags, Mode::RWXU).unwrap();
+                let line = &told(served, 1, || drop(unnamed()))[0];
+                assert_eq!(line["path"], "told/(unnamed)");
+
+                let line = &told(served, 1, || drop(fs::read_dir(served.at("told")).unwrap()))[0];
+                assert_eq!(
+                    (&line["path"], &line["access"]),
+                    (&"told".into(), &"list".into())
+                );
+                assert!(line.get("data_path").is_none());
+                told(served, 0, || drop(File::open(served.at("other")).unwrap()));
+                told(served, 0, || assert!(file.metadata().is_ok()));
+            },
+        );
+    }
+}
+
+/// Threads that open at once, for whom no line may be lost or mixed with another.
+#[test]
+fn no_line_is_lost_among_many() {
+    const THREADS: usize = 8;
+    const OPENS: usize = 100;
+    with_policy("no_line_is_lost_among_many", "", POLICY, fill, |served| {
+        let lines = told(served, THREADS * OPENS, || {
+            std::thread::scope(|scope| {
+                for _ in 0..THREADS {
+                    scope.spawn(|| {
+                        for _ in 0..OPENS {
+                            drop(File::open(served.at("told/file")).unwrap());
+                        }
+                    });
+                }
+            });
+        });
+        assert!(lines.iter().all(|line| line["outcome"] == "opened"));
+    });
+}
+
+#[test]
+fn names_of_any_bytes_are_told() {
+    let name = OsStr::from_bytes(b"told/\xff\"\\\n\x01");
+    let fill = |source: &Path| put(source, name, b"content");
+    with_policy("names_of_any_bytes_are_told", "", POLICY, fill, |served| {
+        let line = &told(served, 1, || drop(File::open(served.at(name)).unwrap()))[0];
+        assert_eq!(line["path_hex"], "746f6c642fff225c0a01");
+        assert_eq!(line["path"], "told/\u{fffd}\"\\\n\u{1}");
+    });
+}
+
+/// A small file system for the log, which can be full.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn new() -> Self {
+        let place = tempfile::Builder::new()
+            .prefix("thrufs-test-")
+            .tempdir()
+            .unwrap();
+        let flags = MountFlags::empty();
+        rustix::mount::mount("thrufs-test", place.path(), "tmpfs", flags, c"size=64k").unwrap();
+        Self(place)
+    }
+
+    fn log(&self) -> std::path::PathBuf {
+        self.0.path().join("audit.log")
+    }
+
+    /// Leaves less room than a line takes.
+    fn fill(&self) {
+        let log = fs::metadata(self.log()).unwrap().len();
+        // To the last bytes of a page of the log itself.
+        let mut file = OpenEnd(
+            fs::OpenOptions::new()
+                .append(true)
+                .open(self.log())
+                .unwrap(),
+        );
+        file.pad(4096 - 40 - log as usize % 4096);
+        let mut rest = File::create(self.0.path().join("rest")).unwrap();
+        while rest.write_all(&[0; 4096]).is_ok() {}
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.0.path().join("rest")).unwrap();
+    }
+}
+
+struct OpenEnd(File);
+
+impl OpenEnd {
+    /// Appends one line of JSON of this length.
+    fn pad(&mut self, length: usize) {
+        let line = format!("\"{}\"\n", "-".repeat(length.saturating_sub(3)));
+        self.0.write_all(line.as_bytes()).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn an_open_that_cannot_be_told_of_fails() {
+    for options in ["cache=auto", "cache=auto,nopassthrough"] {
+        thrufs_tests::transport::over_each("an_open_that_cannot_be_told_of_fails", |transport| {
+            let disk = SmallDisk::new();
+            let policy = POLICY.replace("LOG", disk.log().to_str().unwrap());
+            let served = Served::start(transport, options, &policy, fill);
+            let file = served.at("told/file");
+            let flags = libc::O_RDWR | libc::O_CREAT;
+            let all = || {
+                [
+                    errno(File::open(&file)),
+                    errno(open(&file, libc::O_RDWR)),
+                    errno(open(&served.at("told/new"), flags)),
+                    errno(fs::read_dir(served.at("told"))),
+                ]
+            };
+            drop(File::open(&file).unwrap());
+            disk.fill();
+            assert_eq!(all(), [libc::EIO; 4]);
+            assert_eq!(errno(File::open(served.at("other"))), 0);
+            assert_eq!(served.explain("told/file")["opens"]["total"], 0);
+            disk.make_room();
+            assert_eq!(all(), [0; 4]);
+            let text = fs::read_to_string(disk.log()).unwrap();
+            let parses = |line: &&str| serde_json::from_str::<Value>(line).is_ok();
+            let (whole, cut): (Vec<&str>, Vec<&str>) = text.lines().partition(parses);
+            assert_eq!(whole.len(), 2 + 4, "{text}");
+            assert!(cut.len() <= 1, "{text}");
+            served.stop();
+        });
+    }
+}
+
+#[test]
+fn a_rotated_log_is_told_from_anew() {
+    with_policy(
+        "a_rotated_log_is_told_from_anew",
+        "",
+        POLICY,
+        fill,
+        |served| {
+            let file = served.at("told/file");
+            let log = served.ground().base().join("audit.log");
+            let old = served.ground().base().join("audit.old");
+            drop(File::open(&file).unwrap());
+            fs::rename(&log, &old).unwrap();
+            drop(File::open(&file).unwrap());
+            served.reload(POLICY);
+            drop(File::open(&file).unwrap());
+            assert_eq!(audited_in(&old).len(), 2);
+            assert_eq!(audited_in(&log).len(), 1);
+            assert_eq!(
+                fs::metadata(&log).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
+            // A log that cannot be opened leaves everything as it is.
+            let said = served.reload_refused("audit-log = '/proc/none/audit.log'\n");
+            assert!(said.contains("/proc/none/audit.log"), "{said}");
+            drop(File::open(&file).unwrap());
+            assert_eq!(audited_in(&log).len(), 2);
+        },
+    );
+}
+
+/// Audited and redacted at once, as a reader of photographs would be.
+#[test]
+fn the_way_of_the_data_is_told() {
+    let policy = format!("audit-log = 'LOG'\n[[rule]]\npath = '**'\naction = 'audit'\n{REDACT}");
+    let fill = |source: &Path| {
+        put(source, "photos/a.jpg", &crate::samples::photograph());
+        put(
+            source,
+            "photos/broken.jpg",
+            &crate::samples::broken_photograph(),
+        );
+        put(source, "plain", b"content");
+    };
+    with_policy("the_way_of_the_data_is_told", "", &policy, fill, |served| {
+        let line = &told(served, 1, || {
+            drop(File::open(served.at("photos/a.jpg")).unwrap());
+        })[0];
+        assert_eq!(line["data_path"], "filtered");
+        let line = &told(served, 1, || {
+            drop(File::open(served.at("photos/broken.jpg")));
+        })[0];
+        assert_eq!(line["outcome"], "refused");
+        let line = &told(served, 1, || {
+            let file = File::open(served.at("plain")).unwrap();
+            file.read_exact_at(&mut [0; 3], 1).unwrap();
+        })[0];
+        assert_eq!(line["data_path"], "passthrough");
+        assert_eq!(
+            raw(rustix::fs::access(
+                served.at("plain"),
+                rustix::fs::Access::READ_OK
+            )),
+            0
+        );
+    });
+}

@@ -1,0 +1,157 @@
+//! EBUSY: for a file that is open in a way in which what is now redacted can be seen. Only then.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::samples;
+use crate::served::{NOTHING, REDACT, REDACT_IMAGES, errno, put, with_policy};
+
+const NAME: &str = "photos/a.jpg";
+
+fn fill(source: &Path) {
+    put(source, NAME, &samples::photograph());
+    put(source, "photos/text", b"words");
+    put(source, "other.jpg", &samples::photograph());
+}
+
+/// Waits until the server has heard of the last close, which the kernel tells it in its own time.
+#[track_caller]
+pub fn until_free(path: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match File::open(path) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                assert!(Instant::now() < deadline, "still busy");
+                thread::sleep(Duration::from_millis(2));
+            }
+            opened => return drop(opened.unwrap()),
+        }
+    }
+}
+
+fn whole(mut file: &File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    io::Seek::rewind(&mut file).unwrap();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+const MODES: [&str; 5] = [
+    "cache=auto",
+    "cache=always",
+    "cache=never",
+    "cache=auto,nopassthrough",
+    "cache=always,nopassthrough",
+];
+
+#[test]
+fn a_file_is_busy_while_somebody_holds_what_is_redacted_now() {
+    for options in MODES {
+        let test = "a_file_is_busy_while_somebody_holds_what_is_redacted_now";
+        with_policy(test, options, NOTHING, fill, |served| {
+            let path = served.at(NAME);
+            let held = File::open(&path).unwrap();
+            assert!(!samples::is_clean(&whole(&held)));
+            served.reload(REDACT);
+            for _ in 0..3 {
+                assert_eq!(errno(File::open(&path)), libc::EBUSY, "{options}");
+                assert_eq!(
+                    errno(OpenOptions::new().write(true).open(&path)),
+                    libc::EBUSY
+                );
+            }
+            // Others are not.
+            assert_eq!(errno(File::open(served.at("other.jpg"))), 0);
+            // What was granted stays.
+            assert_eq!(whole(&held), samples::photograph());
+            drop(held);
+            until_free(&path);
+            assert!(samples::is_clean(&fs::read(&path).unwrap()), "{options}");
+        });
+    }
+}
+
+/// The other direction: whoever has it open filtered goes on like that, and others join.
+#[test]
+fn a_file_stays_filtered_until_its_last_close() {
+    for options in MODES {
+        let test = "a_file_stays_filtered_until_its_last_close";
+        with_policy(test, options, REDACT, fill, |served| {
+            let path = served.at(NAME);
+            let held = File::open(&path).unwrap();
+            served.reload(NOTHING);
+            let joined = File::open(&path).unwrap();
+            assert!(samples::is_clean(&whole(&held)) && samples::is_clean(&whole(&joined)));
+            assert_eq!(served.way(NAME), "filtered");
+            drop((held, joined));
+            let deadline = Instant::now() + Duration::from_secs(5);
+            while samples::is_clean(&fs::read(&path).unwrap()) {
+                assert!(Instant::now() < deadline, "still filtered");
+            }
+            assert_eq!(fs::read(&path).unwrap(), samples::photograph());
+        });
+    }
+}
+
+/// Rules that redact alike, or less, do not make it busy; one that lets less be seen does.
+#[test]
+fn a_stricter_redaction_makes_it_busy_as_well() {
+    let passing = format!("{REDACT}on-error = 'pass'\n");
+    let fill = |source: &Path| put(source, NAME, &samples::broken_photograph());
+    let test = "a_stricter_redaction_makes_it_busy_as_well";
+    with_policy(test, "", &passing, fill, |served| {
+        let path = served.at(NAME);
+        let held = File::open(&path).unwrap();
+        assert_eq!(whole(&held), samples::broken_photograph());
+        served.reload(&format!("{passing}name = 'renamed'\n"));
+        drop(File::open(&path).unwrap());
+        served.reload(REDACT);
+        assert_eq!(errno(File::open(&path)), libc::EBUSY);
+        drop(held);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while errno(File::open(&path)) == libc::EBUSY {
+            assert!(Instant::now() < deadline, "still busy");
+        }
+        assert_eq!(errno(File::open(&path)), libc::EACCES);
+    });
+}
+
+/// A file that only becomes a photograph while it is written.
+#[test]
+fn a_file_that_becomes_a_photograph_is_busy_until_it_is_closed() {
+    let test = "a_file_that_becomes_a_photograph_is_busy_until_it_is_closed";
+    for options in MODES {
+        with_policy(test, options, REDACT_IMAGES, fill, |served| {
+            let path = served.at("photos/new.jpg");
+            let mut camera = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(&path)
+                .unwrap();
+            drop(File::open(&path).unwrap());
+            camera.write_all(&samples::photograph()).unwrap();
+            assert_eq!(errno(File::open(&path)), libc::EBUSY, "{options}");
+            assert!(whole(&camera) == samples::photograph(), "as it wrote it");
+            drop(camera);
+            until_free(&path);
+            assert!(samples::is_clean(&fs::read(&path).unwrap()));
+            assert_eq!(
+                fs::read(served.beneath("photos/new.jpg")).unwrap(),
+                samples::photograph()
+            );
+            // And what stays words is never busy.
+            let words = File::open(served.at("photos/text")).unwrap();
+            drop(
+                OpenOptions::new()
+                    .write(true)
+                    .open(served.at("photos/text"))
+                    .unwrap(),
+            );
+            drop(words);
+        });
+    }
+}

@@ -1,0 +1,260 @@
+//! Hidden means absent.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+
+use crate::served::{NOTHING, errno, names, open, put, raw, with_policy};
+
+const POLICY: &str = "[[rule]]\npath = ['secret', '**/.*', '**/hidden']\naction = 'hide'\n";
+
+fn fill(source: &Path) {
+    put(source, "secret/file", b"content");
+    put(source, "secret/sub/file", b"content");
+    put(source, "open/file", b"content");
+    put(source, "open/.dot", b"content");
+    put(source, "empty/hidden", b"content");
+    fs::hard_link(source.join("open/file"), source.join("open/hidden")).unwrap();
+}
+
+const MODES: [&str; 3] = ["cache=never", "cache=auto", "cache=always"];
+
+fn rename(old: &Path, new: &Path, flags: RenameFlags) -> i32 {
+    raw(rustix::fs::renameat_with(CWD, old, CWD, new, flags))
+}
+
+#[test]
+fn hidden_names_are_not_found_and_not_listed() {
+    for options in MODES {
+        with_policy(
+            "hidden_names_are_not_found_and_not_listed",
+            options,
+            POLICY,
+            fill,
+            |served| {
+                for _ in 0..2 {
+                    for name in [
+                        "secret",
+                        "secret/file",
+                        "secret/sub/file",
+                        "open/.dot",
+                        "open/hidden",
+                    ] {
+                        let path = served.at(name);
+                        assert_eq!(errno(fs::symlink_metadata(&path)), libc::ENOENT, "{name}");
+                        assert_eq!(errno(File::open(&path)), libc::ENOENT, "{name}");
+                        assert_eq!(errno(fs::remove_file(&path)), libc::ENOENT, "{name}");
+                        assert_eq!(
+                            errno(fs::rename(&path, served.at("new"))),
+                            libc::ENOENT,
+                            "{name}"
+                        );
+                    }
+                    assert_eq!(names(served.ground().mnt()), ["empty", "open"]);
+                    assert_eq!(names(&served.at("open")), ["file"]);
+                    // Listed by entries alone as well, without their attributes.
+                    let directory = File::open(served.at("open")).unwrap();
+                    let entries = Dir::read_from(&directory).unwrap();
+                    let listed: Vec<_> = entries
+                        .map(|entry| entry.unwrap().file_name().to_owned())
+                        .filter(|name| name.to_bytes() != b"." && name.to_bytes() != b"..")
+                        .collect();
+                    assert_eq!(listed, [c"file"]);
+                }
+                // The other name is as good as ever.
+                assert_eq!(fs::read(served.at("open/file")).unwrap(), b"content");
+                fs::write(served.at("open/file"), b"changed").unwrap();
+                assert_eq!(fs::read(served.beneath("open/hidden")).unwrap(), b"changed");
+            },
+        );
+    }
+}
+
+/// What POSIX forces is EACCES for a name that cannot be made, whether there is something or not; and
+/// that a directory is not empty.
+#[test]
+fn hidden_names_can_be_neither_made_nor_replaced() {
+    for options in MODES {
+        let test = "hidden_names_can_be_neither_made_nor_replaced";
+        with_policy(test, options, POLICY, fill, |served| {
+            for name in ["secret", "open/.dot", "open/.other", "open/hidden"] {
+                let path = served.at(name);
+                let file = served.at("open/file");
+                let node = raw(rustix::fs::mknodat(
+                    CWD,
+                    &path,
+                    FileType::Fifo,
+                    0o600.into(),
+                    0,
+                ));
+                let results = [
+                    errno(File::create(&path)),
+                    errno(File::create_new(&path)),
+                    errno(fs::create_dir(&path)),
+                    node,
+                    errno(std::os::unix::fs::symlink("x", &path)),
+                    errno(fs::hard_link(&file, &path)),
+                    rename(&file, &path, RenameFlags::empty()),
+                    rename(&file, &path, RenameFlags::NOREPLACE),
+                    rename(&served.at("empty"), &path, RenameFlags::empty()),
+                ];
+                assert_eq!(results, [libc::EACCES; 9], "{name}");
+            }
+            assert_eq!(errno(fs::remove_dir(served.at("empty"))), libc::ENOTEMPTY);
+            assert_eq!(fs::read(served.beneath("open/.dot")).unwrap(), b"content");
+            assert!(!served.beneath("open/.other").exists());
+        });
+    }
+}
+
+/// A name that is hidden for what is behind it, not for how it is called, is taken all the same.
+#[test]
+fn names_hidden_by_attributes_can_not_be_made_either() {
+    let policy = "[[rule]]\nowner = 4242\naction = 'hide'\n";
+    let fill = |source: &Path| {
+        put(source, "theirs", b"content");
+        put(source, "mine", b"content");
+        std::os::unix::fs::chown(source.join("theirs"), Some(4242), None).unwrap();
+    };
+    let test = "names_hidden_by_attributes_can_not_be_made_either";
+    for options in MODES {
+        with_policy(test, options, policy, fill, |served| {
+            assert_eq!(names(served.ground().mnt()), ["mine"]);
+            let (path, mine) = (served.at("theirs"), served.at("mine"));
+            let results = [
+                errno(open(&path, libc::O_RDWR | libc::O_CREAT)),
+                errno(File::create_new(&path)),
+                errno(fs::create_dir(&path)),
+                errno(std::os::unix::fs::symlink("x", &path)),
+                errno(fs::hard_link(&mine, &path)),
+                rename(&mine, &path, RenameFlags::empty()),
+                rename(&mine, &path, RenameFlags::NOREPLACE),
+            ];
+            assert_eq!(results, [libc::EACCES; 7]);
+            assert_eq!(fs::read(served.beneath("theirs")).unwrap(), b"content");
+        });
+    }
+}
+
+/// A process whose working directory is hidden by a reload finds nothing in it any more.
+#[test]
+fn nothing_is_left_in_a_directory_that_was_hidden() {
+    let test = "nothing_is_left_in_a_directory_that_was_hidden";
+    for options in MODES {
+        with_policy(test, options, NOTHING, fill, |served| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let inside = rustix::fs::open(served.at("secret"), flags, Mode::empty()).unwrap();
+            let listing = File::open(served.at("secret")).unwrap();
+            let look = |name: &str| {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                raw(rustix::fs::statat(&inside, name, flags))
+            };
+            assert_eq!((look("file"), look("sub/file")), (0, 0));
+            assert_eq!(names(&served.at("secret")), ["file", "sub"]);
+            served.reload(POLICY);
+            assert_eq!(
+                (look("file"), look("sub/file")),
+                (libc::ENOENT, libc::ENOENT)
+            );
+            assert_eq!(names(served.ground().mnt()), ["empty", "open"]);
+            let at = |flags| rustix::fs::openat(&inside, "new", flags, Mode::from_raw_mode(0o600));
+            let results = [
+                raw(at(OFlags::CREATE | OFlags::RDWR)),
+                raw(rustix::fs::openat(
+                    &inside,
+                    ".",
+                    OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
+                    Mode::RWXU,
+                )),
+                raw(rustix::fs::mkdirat(&inside, "new", Mode::RWXU)),
+                raw(rustix::fs::symlinkat("x", &inside, "new")),
+                raw(rustix::fs::linkat(
+                    CWD,
+                    served.at("open/file"),
+                    &inside,
+                    "new",
+                    AtFlags::empty(),
+                )),
+                raw(rustix::fs::renameat(
+                    CWD,
+                    served.at("open/file"),
+                    &inside,
+                    "new",
+                )),
+                raw(rustix::fs::unlinkat(&inside, "file", AtFlags::empty())),
+                raw(rustix::fs::unlinkat(&inside, "sub", AtFlags::REMOVEDIR)),
+                raw(rustix::fs::renameat(&inside, "file", CWD, served.at("out"))),
+                raw(rustix::fs::openat(
+                    &inside,
+                    ".",
+                    OFlags::RDONLY,
+                    Mode::empty(),
+                )),
+            ];
+            assert_eq!(results, [libc::ENOENT; 10]);
+            // Who had it open for listing may have what the kernel has cached for all who had.
+            if options != "cache=always" {
+                let mut left = Dir::new(listing).unwrap();
+                let is_dots = |name: &std::ffi::CStr| matches!(name.to_bytes(), b"." | b"..");
+                let seen = left.find(|entry| !is_dots(entry.as_ref().unwrap().file_name()));
+                assert!(seen.is_none(), "{seen:?}");
+            }
+            assert_eq!(names(&served.beneath("secret")), ["file", "sub"]);
+            // And comes back.
+            served.reload(NOTHING);
+            assert_eq!((look("file"), look("sub/file")), (0, 0));
+            assert_eq!(names(&served.at("secret")), ["file", "sub"]);
+        });
+    }
+}
+
+/// What was found, or not found, before a reload is not believed after it.
+#[test]
+fn cached_names_do_not_outlive_a_reload() {
+    with_policy(
+        "cached_names_do_not_outlive_a_reload",
+        "cache=always",
+        NOTHING,
+        fill,
+        |served| {
+            for _ in 0..3 {
+                assert_eq!(names(&served.at("open")), [".dot", "file", "hidden"]);
+                assert_eq!(fs::read(served.at("open/.dot")).unwrap(), b"content");
+                served.reload(POLICY);
+                assert_eq!(errno(fs::metadata(served.at("open/.dot"))), libc::ENOENT);
+                assert_eq!(errno(fs::metadata(served.at("secret/file"))), libc::ENOENT);
+                assert_eq!(names(&served.at("open")), ["file"]);
+                served.reload(NOTHING);
+            }
+        },
+    );
+}
+
+/// Nor is what somebody lists meanwhile, whom the kernel lets fill its cache.
+#[test]
+fn a_listing_made_while_names_were_hidden_does_not_outlive_that() {
+    let test = "a_listing_made_while_names_were_hidden_does_not_outlive_that";
+    with_policy(test, "cache=always", NOTHING, fill, |served| {
+        let listing = File::open(served.at("open")).unwrap();
+        served.reload(POLICY);
+        let count = Dir::new(listing.try_clone().unwrap()).unwrap().count();
+        assert_eq!(count, 3, "a file, and the directory and the one above");
+        served.reload(NOTHING);
+        assert_eq!(names(&served.at("open")), [".dot", "file", "hidden"]);
+        drop(listing);
+    });
+}
+
+/// A file that is open keeps its data: what was granted stays granted.
+#[test]
+fn an_open_file_can_be_read_when_its_name_is_hidden() {
+    let test = "an_open_file_can_be_read_when_its_name_is_hidden";
+    with_policy(test, "", NOTHING, fill, |served| {
+        let file = File::open(served.at("secret/file")).unwrap();
+        served.reload(POLICY);
+        assert_eq!(std::io::read_to_string(&file).unwrap(), "content");
+        let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        assert_eq!(errno(File::open(again)), libc::ENOENT);
+    });
+}

@@ -1,0 +1,165 @@
+//! Names that come and go: into rules, out of them, and out of rules that redact.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use thrufs_tests::lower::Lower;
+
+use crate::samples;
+use crate::served::{NOTHING, REDACT, Served, errno, put, raw, with_policy};
+
+fn fill(source: &Path) {
+    put(source, "photos/a.jpg", &samples::photograph());
+    put(source, "photos/album/b.jpg", &samples::photograph());
+    put(source, "other/c.jpg", &samples::photograph());
+    put(source, "other/sub/d.jpg", &samples::photograph());
+}
+
+fn rename(old: &Path, new: &Path, flags: RenameFlags) -> i32 {
+    raw(rustix::fs::renameat_with(CWD, old, CWD, new, flags))
+}
+
+fn is_redacted(path: &Path) -> bool {
+    samples::is_clean(&fs::read(path).unwrap())
+}
+
+#[test]
+fn nothing_leaves_a_rule_that_redacts_by_its_name() {
+    for options in ["cache=never", "cache=always"] {
+        let test = "nothing_leaves_a_rule_that_redacts_by_its_name";
+        with_policy(test, options, REDACT, fill, |served| {
+            let (photo, other) = (served.at("photos/a.jpg"), served.at("other/c.jpg"));
+            let (album, sub) = (served.at("photos/album"), served.at("other/sub"));
+            let new = served.at("other/new");
+            let results = [
+                ("rename", rename(&photo, &new, RenameFlags::empty())),
+                ("rename onto", rename(&photo, &other, RenameFlags::empty())),
+                ("exchange", rename(&photo, &other, RenameFlags::EXCHANGE)),
+                (
+                    "exchange back",
+                    rename(&other, &photo, RenameFlags::EXCHANGE),
+                ),
+                ("link", errno(fs::hard_link(&photo, &new))),
+                ("directory", rename(&album, &new, RenameFlags::empty())),
+                ("directories", rename(&album, &sub, RenameFlags::EXCHANGE)),
+                (
+                    "top",
+                    rename(
+                        &served.at("photos"),
+                        &served.at("pictures"),
+                        RenameFlags::empty(),
+                    ),
+                ),
+            ];
+            let wrong: Vec<_> = results
+                .iter()
+                .filter(|(_, got)| *got != libc::EXDEV)
+                .collect();
+            assert!(wrong.is_empty(), "{wrong:?}");
+
+            // Within it, and into it.
+            assert_eq!(
+                rename(&photo, &served.at("photos/z.jpg"), RenameFlags::empty()),
+                0
+            );
+            assert_eq!(
+                rename(&album, &served.at("photos/moved"), RenameFlags::empty()),
+                0
+            );
+            fs::hard_link(served.at("photos/z.jpg"), served.at("photos/moved/y.jpg")).unwrap();
+            assert_eq!(
+                rename(&other, &served.at("photos/x.jpg"), RenameFlags::empty()),
+                0
+            );
+            assert_eq!(
+                rename(&sub, &served.at("photos/sub"), RenameFlags::empty()),
+                0
+            );
+            for name in ["z.jpg", "moved/b.jpg", "moved/y.jpg", "x.jpg", "sub/d.jpg"] {
+                assert!(is_redacted(&served.at("photos").join(name)), "{name}");
+                let beneath = served.beneath("photos").join(name);
+                assert_eq!(fs::read(beneath).unwrap(), samples::photograph(), "{name}");
+            }
+        });
+    }
+}
+
+/// A file of several names is redacted under all of them as soon as one that is redacted was seen.
+#[test]
+fn all_names_of_a_file_count() {
+    let fill = |source: &Path| {
+        fill(source);
+        fs::hard_link(source.join("photos/a.jpg"), source.join("other/a.jpg")).unwrap();
+    };
+    with_policy("all_names_of_a_file_count", "", REDACT, fill, |served| {
+        assert!(is_redacted(&served.at("photos/a.jpg")));
+        assert!(is_redacted(&served.at("other/a.jpg")));
+        assert_eq!(served.way("photos/a.jpg"), "filtered");
+        // When it has lost that name, the other one counts alone.
+        fs::remove_file(served.at("photos/a.jpg")).unwrap();
+        assert!(!is_redacted(&served.at("other/a.jpg")));
+    });
+}
+
+/// Without file handles beneath, names are tracked in another way.
+#[test]
+fn names_are_followed_without_file_handles() {
+    thrufs_tests::transport::over_each("names_are_followed_without_file_handles", |transport| {
+        let served = Served::start_on(Lower::Overlay, transport, "cache=always", REDACT, fill);
+        let inside = served.at("photos/in.jpg");
+        for _ in 0..3 {
+            fs::write(served.at("moving.jpg"), samples::photograph()).unwrap();
+            assert!(!is_redacted(&served.at("moving.jpg")));
+            fs::rename(served.at("moving.jpg"), &inside).unwrap();
+            assert!(is_redacted(&inside));
+            fs::remove_file(&inside).unwrap();
+        }
+        served.stop();
+    });
+}
+
+#[test]
+fn files_without_a_name_are_judged_by_where_they_are() {
+    let test = "files_without_a_name_are_judged_by_where_they_are";
+    with_policy(test, "", REDACT, fill, |served| {
+        let unnamed = |directory: &str| {
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            let fd = rustix::fs::open(served.at(directory), flags, Mode::RUSR | Mode::WUSR);
+            File::from(fd.unwrap())
+        };
+        let link = |file: &File, name: &str| {
+            let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let flags = AtFlags::SYMLINK_FOLLOW;
+            raw(rustix::fs::linkat(CWD, from, CWD, served.at(name), flags))
+        };
+        let file = unnamed("photos");
+        std::io::Write::write_all(&mut &file, &samples::photograph()).unwrap();
+        assert_eq!(link(&file, "other/out.jpg"), libc::EXDEV);
+        assert_eq!(link(&file, "photos/in.jpg"), 0);
+        drop(file);
+        assert!(is_redacted(&served.at("photos/in.jpg")));
+        let file = unnamed("other");
+        std::io::Write::write_all(&mut &file, &samples::photograph()).unwrap();
+        assert_eq!(link(&file, "photos/late.jpg"), 0);
+        drop(file);
+        crate::busy::until_free(&served.at("photos/late.jpg"));
+        assert!(is_redacted(&served.at("photos/late.jpg")));
+    });
+}
+
+#[test]
+fn renaming_a_directory_changes_the_rules_of_what_is_in_it() {
+    let policy = "[[rule]]\npath = 'kept/**'\naction = 'read-only'\n";
+    let test = "renaming_a_directory_changes_the_rules_of_what_is_in_it";
+    with_policy(test, "cache=always", policy, fill, |served| {
+        let write = |name: &str| errno(crate::served::open(&served.at(name), libc::O_RDWR));
+        assert_eq!(write("other/sub/d.jpg"), 0);
+        fs::rename(served.at("other"), served.at("kept")).unwrap();
+        assert_eq!(write("kept/sub/d.jpg"), libc::EROFS);
+        assert_eq!(errno(fs::remove_file(served.at("kept/c.jpg"))), libc::EROFS);
+        served.reload(NOTHING);
+        assert_eq!(write("kept/sub/d.jpg"), 0);
+    });
+}

@@ -1,0 +1,126 @@
+//! Many processes at one file, under rules that change by which way its data go.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use thrufs_tests::caller::Process;
+use thrufs_tests::connection::Connection;
+
+use crate::samples;
+use crate::served::{NOTHING, REDACT, Served, put, with_policy};
+
+const PROCESSES: usize = 16;
+
+/// How long, unless `THRUFS_RACE_SECONDS` says it.
+const DURATION: Duration = Duration::from_millis(2500);
+
+fn duration() -> Duration {
+    let asked = env::var("THRUFS_RACE_SECONDS").ok();
+    asked.map_or(DURATION, |seconds| {
+        Duration::from_secs(seconds.parse().unwrap())
+    })
+}
+
+fn rule(rest: &str) -> String {
+    format!("[[rule]]\npath = '**'\n{rest}\n")
+}
+
+/// The policies in turn, with whether each redacts the file for sure.
+fn policies() -> Vec<(String, bool)> {
+    let free = |policy: String| (policy, false);
+    vec![
+        (REDACT.to_owned(), true),
+        free(NOTHING.to_owned()),
+        (
+            format!("{}{REDACT}", rule("action = 'read-only'\nsize = '>1GiB'")),
+            true,
+        ),
+        free(rule("action = 'cached'")),
+        free(rule("action = 'direct'")),
+        (REDACT.to_owned(), true),
+        free(rule("action = 'deny'\nerrno = 'EPERM'")),
+        free(format!("{REDACT}mode = 'o+r'\n")),
+    ]
+}
+
+fn fill(source: &Path) {
+    put(source, "photos/a", &samples::photograph());
+}
+
+/// Kills the connection when the test fails, so that nobody is stuck.
+struct AbortOnPanic(Connection);
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.abort();
+        }
+    }
+}
+
+fn race(served: &Served) {
+    let base = served.ground().base();
+    let (state, original) = (base.join("state"), base.join("original"));
+    let say = |text: &str| {
+        fs::write(base.join("state.new"), text).unwrap();
+        fs::rename(base.join("state.new"), &state).unwrap();
+    };
+    fs::write(&original, samples::photograph()).unwrap();
+    say("0 free");
+    let _abort = AbortOnPanic(Connection::of(served.ground().mnt()));
+    let mut racers: Vec<Process> = (0..PROCESSES)
+        .map(|number| {
+            let (directory, seed) = (served.at("photos"), number.to_string());
+            let [directory, original, state] =
+                [&directory, &original, &state].map(|path| path.to_str().unwrap());
+            Process::start(&["policy-race", directory, original, state, &seed])
+        })
+        .collect();
+    let start = Instant::now();
+    let mut generation = 1;
+    while start.elapsed() < duration() {
+        for (policy, redacts) in policies() {
+            say(&format!("{generation} changing"));
+            served.reload(&policy);
+            say(&format!(
+                "{generation} {}",
+                if redacts { "redacting" } else { "free" }
+            ));
+            thread::sleep(Duration::from_millis(60));
+            generation += 1;
+        }
+    }
+    say("end");
+    let mut checked = 0;
+    for racer in &mut racers {
+        let said = racer.line();
+        let count = said.strip_prefix("ok ").unwrap_or_else(|| panic!("{said}"));
+        checked += count.parse::<u64>().unwrap();
+        assert!(
+            racer.is_ended_within(Duration::from_secs(10)),
+            "{}",
+            racer.place()
+        );
+    }
+    assert!(checked > 0, "no open was looked at");
+    served.reload(NOTHING);
+    let beneath = ["a", "b"].map(|name| served.beneath("photos").join(name));
+    let bytes = beneath.iter().find_map(|path| fs::read(path).ok()).unwrap();
+    assert!(bytes.starts_with(&samples::photograph()), "changed beneath");
+}
+
+#[test]
+fn nothing_is_shown_and_nothing_fails_while_policies_change() {
+    for options in [
+        "cache=auto",
+        "cache=always",
+        "cache=never",
+        "cache=always,nopassthrough",
+    ] {
+        let test = "nothing_is_shown_and_nothing_fails_while_policies_change";
+        with_policy(test, options, NOTHING, fill, race);
+    }
+}

@@ -1,0 +1,60 @@
+//! Photographs and films in the layouts of real cameras, with a place in them.
+
+// The unit tests of redaction make them too, and more.
+#[allow(dead_code)]
+#[path = "../../../crates/hostdir/src/redact/tests/make.rs"]
+mod make;
+
+use std::io::Cursor;
+
+/// One of each kind, with the ending of its name.
+pub fn all() -> Vec<(&'static str, Vec<u8>)> {
+    make::samples()
+        .into_iter()
+        .map(|(kind, bytes)| {
+            assert!(!is_clean(&bytes), "the sample {kind} has no place in it");
+            (kind, bytes)
+        })
+        .collect()
+}
+
+/// A photograph of many pages, in which the place comes early and again at the end.
+pub fn photograph() -> Vec<u8> {
+    let exif = make::exif_segment(&make::exif_block(false));
+    let filler = (0xfe, vec![b'.'; 20_000]);
+    let packet = make::xmp_segment(&make::drone_packet());
+    make::jpeg_with(&[exif, filler.clone(), filler, packet])
+}
+
+/// One without a place.
+pub fn plain_photograph() -> Vec<u8> {
+    make::jpeg_with(&[make::exif_segment(&make::exif_without_gps(false))])
+}
+
+/// Something that begins as a photograph and is none.
+pub fn broken_photograph() -> Vec<u8> {
+    let mut bytes = photograph();
+    // The length of the first segment.
+    bytes[4..6].copy_from_slice(&[0, 0]);
+    bytes
+}
+
+/// Whether nothing of the place is left.
+pub fn is_clean(bytes: &[u8]) -> bool {
+    let holds = |part: &Vec<u8>| bytes.windows(part.len()).any(|window| window == part);
+    !make::secrets().iter().any(holds)
+}
+
+/// Whether the place can be found by a decoder, where one reads this kind.
+pub fn names_place(bytes: &[u8]) -> bool {
+    let found = exif::Reader::new().read_from_container(&mut Cursor::new(bytes));
+    found.is_ok_and(|exif| {
+        exif.fields()
+            .any(|field| field.tag.context() == exif::Context::Gps)
+    })
+}
+
+/// The picture, where it is one.
+pub fn picture(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(image::load_from_memory(bytes).ok()?.to_rgba8().into_raw())
+}

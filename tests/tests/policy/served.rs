@@ -1,0 +1,293 @@
+//! A mount with a policy.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::programs;
+use thrufs_tests::server::Server;
+use thrufs_tests::transport::{Transport, over_each};
+
+/// What the server logs of a reload.
+const RELOADED: &str = "serving by the policy in";
+const REFUSED: &str = "the policy in force stays";
+
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Held for writing by who makes the kernel forget what it knows, of all mounts there are, and for
+/// reading by who relies on what it knows.
+static FORGETTING: RwLock<()> = RwLock::new(());
+
+/// A ground, served under a policy.
+pub struct Served {
+    // First: it has to stop before the ground goes.
+    server: Option<Server>,
+    ground: Ground,
+}
+
+/// `text` with the path of the audit log put in the place of `LOG`.
+fn write_policy(ground: &Ground, text: &str) {
+    let log = ground.base().join("audit.log");
+    let text = text.replace("LOG", log.to_str().unwrap());
+    let path = ground.base().join("policy.toml");
+    // In one piece, whoever reads it meanwhile.
+    let new = ground.base().join("policy.new");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+impl Served {
+    /// Serves a tmpfs in which `fill` made files.
+    #[track_caller]
+    pub fn start(transport: Transport, options: &str, policy: &str, fill: impl Fn(&Path)) -> Self {
+        Self::start_on(Lower::Tmpfs, transport, options, policy, fill)
+    }
+
+    #[track_caller]
+    pub fn start_on(
+        lower: Lower,
+        transport: Transport,
+        options: &str,
+        policy: &str,
+        fill: impl Fn(&Path),
+    ) -> Self {
+        let ground = Ground::prepare(lower).unwrap();
+        fill(ground.source());
+        write_policy(&ground, policy);
+        let path = ground.base().join("policy.toml");
+        let options = if options.is_empty() {
+            format!("policy={}", path.display())
+        } else {
+            format!("policy={},{options}", path.display())
+        };
+        let server = Server::start(&ground, &transport.with(&options), None);
+        Self {
+            server: Some(server),
+            ground,
+        }
+    }
+
+    pub fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    pub fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    /// A path through the mount.
+    pub fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.ground.mnt().join(path)
+    }
+
+    /// The same file beneath.
+    pub fn beneath(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.ground.source().join(path)
+    }
+
+    fn log_count(&self, what: &str) -> usize {
+        self.server().log_text().matches(what).count()
+    }
+
+    fn hang_up(&self, policy: &str, expected: &str) {
+        let before = self.log_count(expected);
+        write_policy(&self.ground, policy);
+        self.server().signal(Signal::HUP);
+        let deadline = Instant::now() + RELOAD_TIMEOUT;
+        while self.log_count(expected) == before {
+            assert!(Instant::now() < deadline, "no `{expected}`");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Puts another policy in force.
+    #[track_caller]
+    pub fn reload(&self, policy: &str) {
+        self.hang_up(policy, RELOADED);
+    }
+
+    /// Tries to, with one that is refused; gives back what the server says of that.
+    #[track_caller]
+    pub fn reload_refused(&self, policy: &str) -> String {
+        self.hang_up(policy, REFUSED);
+        let log = self.server().log_text();
+        let line = log.lines().rfind(|line| line.contains(REFUSED));
+        line.unwrap().to_owned()
+    }
+
+    /// What was told in the audit log.
+    pub fn audited(&self) -> Vec<Value> {
+        audited_in(&self.ground.base().join("audit.log"))
+    }
+
+    /// The answer of `thrufs explain`.
+    #[track_caller]
+    pub fn explain(&self, path: &str) -> Value {
+        let output = Command::new(programs::thrufs().unwrap())
+            .args(["explain", "--json"])
+            .arg(self.at(path))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+        all[0].clone()
+    }
+
+    /// By which way the data of a file go.
+    #[track_caller]
+    pub fn way(&self, path: &str) -> String {
+        self.explain(path)["data_path"].as_str().unwrap().to_owned()
+    }
+
+    /// Sees that all tables are empty once the kernel was made to forget what it knows, and stops.
+    #[track_caller]
+    pub fn stop(mut self) {
+        let _alone = FORGETTING.write().unwrap_or_else(PoisonError::into_inner);
+        let deadline = Instant::now() + RELOAD_TIMEOUT;
+        loop {
+            fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+            let left = self.left();
+            if left.is_empty() {
+                break;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "left: {left:?}, {}",
+                self.known()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.server.take().unwrap().stop();
+    }
+
+    /// What the server says of the nodes of all files beneath, for the report of a test that failed.
+    fn known(&self) -> String {
+        let listed = Command::new("find")
+            .args([
+                self.ground.source().as_os_str(),
+                "-mindepth".as_ref(),
+                "1".as_ref(),
+            ])
+            .args(["-printf", "%P\n"])
+            .output()
+            .unwrap();
+        let paths = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let node = |path: &str| format!("{path}: {}; ", self.explain(path)["node"]);
+        paths.lines().map(node).collect()
+    }
+
+    /// What is still in the tables beside the root.
+    fn left(&self) -> Vec<(&'static str, u64)> {
+        let output = Command::new(programs::thrufs().unwrap())
+            .args(["ctl", "--json"])
+            .arg(self.ground.mnt())
+            .arg("statistics")
+            .output()
+            .unwrap();
+        let Ok(answer) = serde_json::from_slice::<Value>(&output.stdout) else {
+            // On a busy machine an answer may come too late.
+            return vec![("answers missing", 1)];
+        };
+        let tables = &answer["tables"];
+        [
+            ("inodes", 1),
+            ("open_files", 0),
+            ("open_directories", 0),
+            ("backing_files", 0),
+        ]
+        .into_iter()
+        .map(|(name, expected)| (name, expected, tables[name].as_u64().unwrap()))
+        .filter(|(_, expected, count)| count > expected)
+        .map(|(name, _, count)| (name, count))
+        .collect()
+    }
+}
+
+/// Each line is JSON.
+#[track_caller]
+pub fn audited_in(log: &Path) -> Vec<Value> {
+    let bytes = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8(bytes).expect("UTF-8");
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line:?}"));
+    text.lines().map(parse).collect()
+}
+
+/// Runs on a mount over each transport, and sees that nothing is left of it.
+pub fn with_policy(
+    test: &str,
+    options: &str,
+    policy: &str,
+    fill: impl Fn(&Path),
+    run: impl Fn(&Served),
+) {
+    over_each(test, |transport| {
+        let served = Served::start(transport, options, policy, &fill);
+        let relying = FORGETTING.read().unwrap_or_else(PoisonError::into_inner);
+        run(&served);
+        drop(relying);
+        served.stop();
+    });
+}
+
+/// The error number that comes of it, 0 for none.
+pub fn errno<T>(result: io::Result<T>) -> i32 {
+    match result {
+        Ok(_) => 0,
+        Err(error) => error.raw_os_error().unwrap_or_else(|| panic!("{error}")),
+    }
+}
+
+/// The same of `rustix`.
+pub fn raw<T>(result: rustix::io::Result<T>) -> i32 {
+    result.map_or_else(rustix::io::Errno::raw_os_error, |_| 0)
+}
+
+/// Opens for reading and with these flags of open(2) beside.
+pub fn open(path: &Path, flags: i32) -> io::Result<File> {
+    let access = flags & libc::O_ACCMODE;
+    OpenOptions::new()
+        .read(access != libc::O_WRONLY)
+        .write(access != libc::O_RDONLY)
+        .custom_flags(flags & !libc::O_ACCMODE & !libc::O_CREAT & !libc::O_EXCL & !libc::O_TRUNC)
+        .create(flags & libc::O_CREAT != 0 && flags & libc::O_EXCL == 0)
+        .create_new(flags & libc::O_EXCL != 0)
+        .truncate(flags & libc::O_TRUNC != 0)
+        .open(path)
+}
+
+/// The names in a directory, sorted.
+pub fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Makes a file with the directories above it.
+pub fn put(source: &Path, path: impl AsRef<OsStr>, content: &[u8]) {
+    let path = source.join(Path::new(path.as_ref()));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+/// A rule that redacts.
+pub const REDACT: &str = "[[rule]]\npath = 'photos/**'\naction = 'redact'\nredact = 'gps'\n";
+
+/// One that means photographs alone.
+pub const REDACT_IMAGES: &str = "[[rule]]\npath = 'photos/**'\n\
+     content = ['image/*', 'video/*']\naction = 'redact'\nredact = 'gps'\n";
+
+/// A policy that does nothing.
+pub const NOTHING: &str = "";
