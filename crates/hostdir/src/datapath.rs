@@ -180,8 +180,9 @@ impl Host {
     /// # Errors
     ///
     /// `EBUSY` when the policy would have it go a way that those who have it open do not, and that
-    /// is not for choice; `EPERM` for what an immutable or append-only file forbids; `EBUSY` for an open
-    /// for reading and appending of an append-only file that goes straight through for others; errors of the lower file system.
+    /// is not for choice, and for an open for reading and appending of an append-only file that goes
+    /// straight through for others; `EPERM` for what an immutable or append-only file forbids; errors
+    /// of the lower file system.
     pub(crate) fn use_file(
         &self,
         inode: &Arc<Inode>,

@@ -8,7 +8,7 @@ use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::{Changed, cpus};
 use thrufs_tests::transport::must_skip_ring;
 
-use crate::load::{Load, serve};
+use crate::load::{Load, own_cpus, serve_alone};
 
 /// The last CPU that can be taken away.
 fn removable_cpu() -> Option<PathBuf> {
@@ -28,8 +28,9 @@ fn callers_go_on_when_a_cpu_goes_and_comes_back() {
     let Some(cpu) = removable_cpu() else {
         return eprintln!("SKIPPED {test}: no CPU here can be taken offline");
     };
+    let _alone = own_cpus();
     for options in ["", "queues_per_thread=2"] {
-        let (ground, server) = serve(Lower::Tmpfs, options);
+        let (ground, server) = serve_alone(Lower::Tmpfs, options);
         let mut load = Load::start(&ground, "load", 0);
         load.wait_for_progress();
         for _ in 0..3 {

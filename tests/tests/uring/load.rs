@@ -1,7 +1,9 @@
 //! Processes that keep a mount busy, on every CPU.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use thrufs_tests::acknowledged::check_blocks;
@@ -174,6 +176,32 @@ impl Drop for Load {
 /// A server over io_uring on a fresh ground of `lower`, to which reads and writes come: what goes
 /// straight through never reaches a ring.
 pub fn serve(lower: Lower, options: &str) -> (Ground, Server) {
+    share_cpus();
+    serve_alone(lower, options)
+}
+
+/// Tests that want all CPUs hold it shared, one that takes a CPU away holds it alone: with half the
+/// machine gone and the other half busy, nothing can be said about how long anything takes.
+static CPUS: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    /// Held until the test's thread ends.
+    static SHARED: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
+}
+
+fn share_cpus() {
+    SHARED.with_borrow_mut(|held| {
+        held.get_or_insert_with(|| CPUS.read().unwrap_or_else(PoisonError::into_inner));
+    });
+}
+
+/// Keeps the tests away that share the CPUs.
+pub fn own_cpus() -> RwLockWriteGuard<'static, ()> {
+    CPUS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`serve`], for who owns the CPUs.
+pub fn serve_alone(lower: Lower, options: &str) -> (Ground, Server) {
     let ground = Ground::prepare(lower).unwrap();
     let server = Server::start(
         &ground,
