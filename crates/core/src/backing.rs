@@ -10,9 +10,9 @@
 //! else the caller's open fails with EIO.
 
 use crate::errno::{Errno, Result};
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use thrufs_abi::BackingId;
 use thrufs_sys::fuse_dev;
 
@@ -21,7 +21,7 @@ use thrufs_sys::fuse_dev;
 #[derive(Clone, Debug)]
 pub struct Backings {
     device: Weak<OwnedFd>,
-    registered: Arc<AtomicUsize>,
+    registered: Arc<Mutex<HashSet<i32>>>,
 }
 
 impl Backings {
@@ -53,7 +53,7 @@ impl Backings {
     pub fn register(&self, file: impl AsFd) -> Result<Backing> {
         let device = self.device.upgrade().ok_or(Errno::ENOTCONN)?;
         let id = fuse_dev::backing_open(&*device, file.as_fd())?;
-        self.registered.fetch_add(1, Ordering::Relaxed);
+        self.ids().insert(id);
         Ok(Backing {
             id: BackingId(id),
             backings: self.clone(),
@@ -62,7 +62,32 @@ impl Backings {
 
     /// How many registrations stand.
     pub fn registered(&self) -> usize {
-        self.registered.load(Ordering::Relaxed)
+        self.ids().len()
+    }
+
+    /// Takes all registrations back. To be called when the connection has ended: the kernel keeps
+    /// them, and the mounts that their files lie on busy, until it has done away with the connection,
+    /// which takes it a while over io_uring.
+    pub fn give_up_all(&self) {
+        let ids = std::mem::take(&mut *self.ids());
+        for id in ids {
+            self.give_up(id);
+        }
+    }
+
+    fn give_up(&self, id: i32) {
+        // Without the connection there is no registration either.
+        if let Some(device) = self.device.upgrade()
+            && let Err(error) = fuse_dev::backing_close(&*device, id)
+        {
+            tracing::debug!(id, %error, "a backing file cannot be given up");
+        }
+    }
+
+    fn ids(&self) -> MutexGuard<'_, HashSet<i32>> {
+        self.registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,12 +108,9 @@ impl Backing {
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        self.backings.registered.fetch_sub(1, Ordering::Relaxed);
-        // Without the connection there is no registration either.
-        if let Some(device) = self.backings.device.upgrade()
-            && let Err(error) = fuse_dev::backing_close(&*device, self.id.0)
-        {
-            tracing::debug!(id = self.id.0, %error, "a backing file cannot be given up");
+        let stood = self.backings.ids().remove(&self.id.0);
+        if stood {
+            self.backings.give_up(self.id.0);
         }
     }
 }

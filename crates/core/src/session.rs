@@ -12,7 +12,7 @@
 //!
 //! The end comes in a fixed order: no more requests are read; whoever waits for a lock is
 //! interrupted; requests in progress are given [`SessionConfig::drain_timeout`] to end and are
-//! answered; the device is closed; [`FileSystem::destroy`] is called. A session that ends while it is
+//! answered; [`FileSystem::destroy`] is called; the device is closed. A session that ends while it is
 //! still mounted leaves a mount that answers `ENOTCONN`: unmount first.
 
 pub(crate) mod control;

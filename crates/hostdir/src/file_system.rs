@@ -88,6 +88,10 @@ impl FileSystem for HostDir {
         crate::housekeeping::start(&self.host);
     }
 
+    fn destroy(&self) {
+        self.host.passthrough.end();
+    }
+
     fn lookup(&self, _: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
         self.host.lookup(parent, name)
     }

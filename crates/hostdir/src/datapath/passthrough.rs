@@ -124,6 +124,13 @@ impl Passthrough {
         }
     }
 
+    /// Takes all registrations back: the connection has ended.
+    pub(crate) fn end(&self) {
+        if let Some(Ok(backings)) = self.settled.get() {
+            backings.give_up_all();
+        }
+    }
+
     /// How many registrations stand.
     pub(crate) fn registered(&self) -> usize {
         self.backings().map_or(0, Backings::registered)
