@@ -15,12 +15,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The two classes of ordinary threads that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// `SCHED_OTHER`.
-    Normal,
+    /// `SCHED_OTHER` with the shortest slice that there is, 0.1 ms. When such a thread wakes up, it
+    /// need not wait until one with a longer slice, which computes, has used it up (Linux 6.12; older
+    /// kernels ignore it). It gets no more of the CPU than others.
+    Prompt,
     /// `SCHED_IDLE`: runs when nothing else wants the CPU, and nearly never otherwise. The scheduler
     /// counts a CPU with nothing but such threads as idle.
     Idle,
 }
+
+/// The shortest slice that the scheduler grants, in nanoseconds (`__setparam_fair` of the kernel).
+const SLICE_NS: u64 = 100_000;
 
 /// What nice value 0 is in the units of `RLIMIT_NICE` (`getrlimit(2)`).
 const NICE_ZERO: u64 = 20;
@@ -31,23 +36,50 @@ const NICE_ZERO: u64 = 20;
 /// EPERM for leaving [`Class::Idle`] with neither CAP_SYS_NICE nor a limit that grants it (see
 /// [`may_leave_idle`]), ESRCH when there is no such thread.
 pub fn set_class(thread: ThreadId, class: Class) -> Result<()> {
-    let policy = match class {
-        Class::Normal => libc::SCHED_OTHER,
-        Class::Idle => libc::SCHED_IDLE,
+    let mut attributes = attributes(thread)?;
+    (attributes.sched_policy, attributes.sched_runtime) = match class {
+        Class::Prompt => (libc::SCHED_OTHER as u32, SLICE_NS),
+        Class::Idle => (libc::SCHED_IDLE as u32, 0),
     };
-    // `struct sched_param` of the kernel: one number, zero for both classes.
-    let priority: libc::c_int = 0;
-    // musl's function of that name does nothing, so the system call it is.
-    // SAFETY: the kernel reads one int.
+    // SAFETY: the kernel reads as many bytes as `size` says, which is what it wrote before.
     let answer = unsafe {
         libc::syscall(
-            libc::SYS_sched_setscheduler,
+            libc::SYS_sched_setattr,
             thread.as_raw(),
-            policy,
-            &raw const priority,
+            &raw const attributes,
+            0,
         )
     };
     check(answer).map(drop)
+}
+
+/// What the scheduler knows of a thread: its nice value stays as it is only if it is said again.
+fn attributes(thread: ThreadId) -> Result<libc::sched_attr> {
+    let size = size_of::<libc::sched_attr>() as u32;
+    let mut attributes = libc::sched_attr {
+        size,
+        sched_policy: 0,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the kernel writes at most `size` bytes.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            thread.as_raw(),
+            &raw mut attributes,
+            size,
+            0,
+        )
+    };
+    check(answer)?;
+    // Flags that were not asked for, such as that of clamped frequencies, need fields that are not here.
+    attributes.sched_flags &= libc::SCHED_FLAG_RESET_ON_FORK as u64;
+    Ok(attributes)
 }
 
 /// Whether threads of this process can come back from [`Class::Idle`]: tried on a thread made for
@@ -57,7 +89,7 @@ pub fn may_leave_idle() -> bool {
         .name("thrufs-probe".to_owned())
         .spawn(|| {
             let me = crate::signal::current_thread_id();
-            set_class(me, Class::Idle).and_then(|()| set_class(me, Class::Normal))
+            set_class(me, Class::Idle).and_then(|()| set_class(me, Class::Prompt))
         });
     tried.is_ok_and(|thread| matches!(thread.join(), Ok(Ok(()))))
 }
@@ -108,10 +140,26 @@ mod tests {
             let me = current_thread_id();
             set_class(me, Class::Idle).unwrap();
             assert_eq!(policy(), libc::SCHED_IDLE);
-            set_class(me, Class::Normal).unwrap();
+            set_class(me, Class::Prompt).unwrap();
             assert_eq!(policy(), libc::SCHED_OTHER);
         });
         assert!(may_leave_idle());
+    }
+
+    #[test]
+    fn prompt_threads_have_short_slices_and_their_nice_value() {
+        in_a_thread(|| {
+            let me = current_thread_id();
+            let others = attributes(me).unwrap().sched_runtime;
+            rustix::process::nice(3).unwrap();
+            set_class(me, Class::Prompt).unwrap();
+            let now = attributes(me).unwrap();
+            assert_eq!((now.sched_nice, policy()), (3, libc::SCHED_OTHER));
+            if now.sched_runtime == others {
+                return skipped("the scheduler has no slices for single threads");
+            }
+            assert_eq!(now.sched_runtime, SLICE_NS);
+        });
     }
 
     #[test]
@@ -129,7 +177,7 @@ mod tests {
             crate::cred::drop_from_all_sets(nice).unwrap();
             let me = current_thread_id();
             set_class(me, Class::Idle).unwrap();
-            set_class(me, Class::Normal).unwrap();
+            set_class(me, Class::Prompt).unwrap();
         });
     }
 }

@@ -130,7 +130,7 @@ pub(crate) fn allow(thread: ThreadId, cpus: &CpuSet) -> rustix::io::Result<()> {
 
 /// Makes a bound thread one like the others again, free on all of `allowed`.
 pub(crate) fn release(thread: ThreadId, allowed: &CpuSet) {
-    let released = set_class(thread, Class::Normal)
+    let released = set_class(thread, Class::Prompt)
         .and_then(|()| sched_setaffinity(Pid::from_raw(thread.as_raw()), allowed));
     match released {
         // A thread that has ended is free enough.

@@ -93,6 +93,7 @@ fn what_requests_need_is_decided_at_once() {
         libc::SYS_capset,
         libc::SYS_umask,
         libc::SYS_clock_gettime,
+        libc::SYS_getcpu,
         libc::SYS_io_uring_enter,
     ] {
         let answer = run(&list, call, [u64::MAX; 6]);

@@ -239,7 +239,7 @@ impl Ward {
         };
         let moved = match place {
             Place::Together => scheduling::bind(self.thread, cpu),
-            Place::Near => set_class(self.thread, Class::Normal),
+            Place::Near => set_class(self.thread, Class::Prompt),
         };
         if let Err(error) = moved {
             tracing::debug!(%error, ?place, "a thread stays where it is");
