@@ -16,8 +16,9 @@ pub(crate) enum Contest {
     Transports,
     /// Native, and the floor over `/dev/fuse` and over io_uring with each choice of flags.
     RingSetups,
-    /// Native, ours with passthrough over each transport and without, libfuse's with and without.
-    Passthrough,
+    /// Native, ours with passthrough over each transport, libfuse's with it; and both without, which
+    /// take most of the time, unless only those that go straight through are asked for.
+    Passthrough { through_only: bool },
     /// Native, ours over each transport as it is by default; and libfuse's that hands reads and
     /// writes to the kernel.
     Builds { with_passthrough: bool },
@@ -31,12 +32,20 @@ impl Contest {
         !matches!(self, Contest::Usual { .. } | Contest::KillPriv)
     }
 
+    /// The same without those whose data go through a server.
+    pub(crate) fn through_only(self) -> Outcome<Contest> {
+        match self {
+            Contest::Passthrough { .. } => Ok(Contest::Passthrough { through_only: true }),
+            _ => Err("--through-only goes with --passthrough".to_owned()),
+        }
+    }
+
     /// The rows, and by how many processes at once, unless others are asked for.
     pub(crate) fn usual(self) -> (&'static str, &'static [usize]) {
         match self {
             Contest::Usual { .. } => ("usual", &[1]),
             Contest::Transports | Contest::RingSetups => ("transports", &[1]),
-            Contest::Passthrough => ("passthrough", &[1, 2]),
+            Contest::Passthrough { .. } => ("passthrough", &[1, 2]),
             Contest::Builds { .. } => ("builds", &[1]),
             Contest::KillPriv => ("killpriv", &[1]),
         }
@@ -94,12 +103,14 @@ impl Contest {
                 all.push(Contestant::floor("floor-dev", jobs, beneath, work)?);
                 all.push(Contestant::floor("floor-uring", jobs, beneath, work)?);
             }
-            Contest::Passthrough => {
+            Contest::Passthrough { through_only } => {
                 for transport in [Transport::Dev, Transport::Uring] {
                     all.push(Contestant::thrufs_through(transport, beneath, work)?);
                 }
-                all.push(Contestant::thrufs_over(Transport::Dev, beneath, work)?);
-                all.push(Contestant::libfuse(beneath, work)?);
+                if !through_only {
+                    all.push(Contestant::thrufs_over(Transport::Dev, beneath, work)?);
+                    all.push(Contestant::libfuse(beneath, work)?);
+                }
                 all.push(Contestant::libfuse_passthrough(beneath, work)?);
             }
             Contest::Builds { with_passthrough } => {

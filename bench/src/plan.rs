@@ -23,7 +23,7 @@ pub(crate) struct Plan {
 
 const USAGE: &str = "\
 [--transports | --ring-setups | --passthrough | --builds | --killpriv] [--quick] [--rounds N | --pairs N] \
-[--jobs 1,2] [--rows A,B] [--lower tmpfs,ext4] [--with-passthrough]
+[--jobs 1,2] [--rows A,B] [--lower tmpfs,ext4] [--with-passthrough] [--through-only]
 or: --splice [--rounds N] [--lower tmpfs,ext4]";
 
 pub(crate) fn parse(arguments: &[String]) -> Outcome<Plan> {
@@ -39,7 +39,8 @@ pub(crate) fn parse(arguments: &[String]) -> Outcome<Plan> {
         splice: false,
         percent: 100,
     };
-    let (mut rows, mut contests, mut with_passthrough) = (None, Vec::new(), false);
+    let (mut rows, mut contests) = (None, Vec::new());
+    let (mut with_passthrough, mut through_only) = (false, false);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
@@ -56,9 +57,12 @@ pub(crate) fn parse(arguments: &[String]) -> Outcome<Plan> {
                 plan.lowers = lowers.collect::<Outcome<_>>()?;
             }
             "--with-passthrough" => with_passthrough = true,
+            "--through-only" => through_only = true,
             "--transports" => contests.push(Contest::Transports),
             "--ring-setups" => contests.push(Contest::RingSetups),
-            "--passthrough" => contests.push(Contest::Passthrough),
+            "--passthrough" => contests.push(Contest::Passthrough {
+                through_only: false,
+            }),
             "--builds" => contests.push(Contest::Builds {
                 with_passthrough: false,
             }),
@@ -75,6 +79,9 @@ pub(crate) fn parse(arguments: &[String]) -> Outcome<Plan> {
         }
     }
     plan.contest = contest(&contests, with_passthrough, plan.splice)?;
+    if through_only {
+        plan.contest = plan.contest.through_only()?;
+    }
     let (usual_rows, usual_jobs) = plan.contest.usual();
     plan.rows = rows.map_or_else(|| row::listed(usual_rows), Ok)?;
     if !plan.jobs_given {
@@ -168,6 +175,14 @@ mod tests {
         assert_eq!(plan.jobs, [1, 2]);
         assert!(names(&plan, 1).contains(&"fio-read-4k"));
         assert_eq!(names(&plan, 2), ["open-close", "open-close-write"]);
+        assert!(
+            plan.contest
+                == Contest::Passthrough {
+                    through_only: false
+                }
+        );
+        let plan = parsed("--through-only --passthrough").unwrap();
+        assert!(plan.contest == Contest::Passthrough { through_only: true });
         // Whoever says how many means all rows.
         let plan = parsed("--passthrough --rows create-write-4k --jobs 2").unwrap();
         assert_eq!(names(&plan, 2), ["create-write-4k"]);
@@ -183,6 +198,7 @@ mod tests {
             "--transports --with-passthrough",
             "--passthrough --builds",
             "--passthrough --jobs 1,2",
+            "--builds --through-only",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -94,7 +94,7 @@ impl Report {
         head.push_str(match contest {
             Contest::Usual { .. } | Contest::RingSetups => "",
             Contest::Transports => transports::LEGEND,
-            Contest::Passthrough => through::LEGEND,
+            Contest::Passthrough { .. } => through::LEGEND,
             Contest::Builds { .. } => builds::LEGEND,
             Contest::KillPriv => killpriv::LEGEND,
         });
@@ -167,7 +167,7 @@ impl Report {
         let line = match self.contest {
             Contest::Usual { .. } | Contest::RingSetups => usual::line(lower, jobs, row, &rows),
             Contest::Transports => transports::line(lower, jobs, row, &rows),
-            Contest::Passthrough => through::line(lower, jobs, row, &rows),
+            Contest::Passthrough { .. } => through::line(lower, jobs, row, &rows),
             Contest::Builds { .. } => builds::line(lower, row, &rows),
             Contest::KillPriv => killpriv::line(lower, row, &rows),
         };
