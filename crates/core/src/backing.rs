@@ -132,6 +132,12 @@ impl Services {
         Services { notifier, backings }
     }
 
+    /// Those of a transport that has no way to tell the kernel anything (virtio-fs): every
+    /// notification and every registration fails with ENOTCONN.
+    pub fn unavailable() -> Services {
+        Services::new(crate::Notifier::unavailable(), Backings::disconnected())
+    }
+
     /// Those of no connection, for tests of file systems without a kernel.
     pub fn disconnected() -> Services {
         Services::new(crate::Notifier::disconnected(), Backings::disconnected())

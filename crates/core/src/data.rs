@@ -6,6 +6,7 @@
 
 use crate::errno::{Errno, Result};
 use rustix::io::{IoSlice, IoSliceMut, ReadWriteFlags};
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs_sys::cache;
@@ -72,16 +73,42 @@ impl LowerFile {
     /// [`Errno::DEFER`] when `may_block` is false and the bytes are not in memory; else the lower
     /// file system's own error, unless some bytes were read before it.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64, may_block: bool) -> Result<usize> {
-        let flags = match (may_block, self.no_wait) {
-            (true, _) | (false, NoWait::Memory) => ReadWriteFlags::empty(),
-            (false, NoWait::Supported) => ReadWriteFlags::NOWAIT,
+        self.read_by(buffer.len(), offset, may_block, |part| {
+            let rest = &mut buffer[part.filled..];
+            let flags = if part.no_wait {
+                ReadWriteFlags::NOWAIT
+            } else {
+                ReadWriteFlags::empty()
+            };
+            rustix::io::preadv2(&self.fd, &mut [IoSliceMut::new(rest)], part.offset, flags)
+        })
+    }
+
+    /// The same for a transport with memory of another kind: `read` carries out one system call.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_at`](Self::read_at).
+    pub fn read_by(
+        &self,
+        length: usize,
+        offset: u64,
+        may_block: bool,
+        mut read: impl FnMut(ReadPart) -> rustix::io::Result<usize>,
+    ) -> Result<usize> {
+        let no_wait = match (may_block, self.no_wait) {
+            (true, _) | (false, NoWait::Memory) => false,
+            (false, NoWait::Supported) => true,
             (false, NoWait::Unsupported) => return Err(Errno::DEFER),
         };
         let mut filled = 0;
-        while filled < buffer.len() {
-            let rest = &mut buffer[filled..];
-            let at = offset.checked_add(filled as u64).ok_or(Errno::EINVAL)?;
-            match rustix::io::preadv2(&self.fd, &mut [IoSliceMut::new(rest)], at, flags) {
+        while filled < length {
+            let part = ReadPart {
+                filled,
+                offset: offset.checked_add(filled as u64).ok_or(Errno::EINVAL)?,
+                no_wait,
+            };
+            match read(part) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(rustix::io::Errno::INTR) => {}
@@ -95,12 +122,23 @@ impl LowerFile {
             // A short read on a regular file is the end of it, except for the NOWAIT case, where
             // it can be the end of what is cached. That lies between two pages.
             let end = offset.saturating_add(filled as u64);
-            if flags.is_empty() || !end.is_multiple_of(PAGE_BYTES) {
+            if !no_wait || !end.is_multiple_of(PAGE_BYTES) {
                 break;
             }
         }
-        Ok(filled)
+        Ok(filled.min(length))
     }
+}
+
+/// One of the system calls by which a file is read, see [`LowerFile::read_by`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReadPart {
+    /// How many bytes are there already: the next go behind them.
+    pub filled: usize,
+    /// Where the next are in the file.
+    pub offset: u64,
+    /// Whether to pass `RWF_NOWAIT`.
+    pub no_wait: bool,
 }
 
 impl AsFd for LowerFile {
@@ -169,32 +207,78 @@ impl<'a> ReadReply<'a> {
     }
 }
 
+/// Data that a transport has where no slice of it can be had: in memory that others write to.
+pub trait DataApart: fmt::Debug {
+    /// How many bytes there are.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the data from `skip` on to `target`, as much as fits, and returns how much that was.
+    fn copy_to(&self, skip: usize, target: &mut [u8]) -> usize;
+
+    /// Writes the data from `skip` on to `file` at `offset`, by one system call, and returns how
+    /// much it took.
+    ///
+    /// # Errors
+    ///
+    /// The system call's.
+    fn write_to(&self, skip: usize, file: BorrowedFd<'_>, offset: u64)
+    -> rustix::io::Result<usize>;
+}
+
 /// The data of a WRITE, wherever the transport has it.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteSource<'a> {
-    bytes: &'a [u8],
+    data: Data<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Data<'a> {
+    Here(&'a [u8]),
+    Apart(&'a dyn DataApart),
 }
 
 impl<'a> WriteSource<'a> {
     pub(crate) fn from_bytes(bytes: &'a [u8]) -> WriteSource<'a> {
-        WriteSource { bytes }
+        WriteSource {
+            data: Data::Here(bytes),
+        }
+    }
+
+    /// What a transport has elsewhere, for [`Message::Apart`](crate::Message::Apart).
+    pub fn apart(data: &'a dyn DataApart) -> WriteSource<'a> {
+        WriteSource {
+            data: Data::Apart(data),
+        }
     }
 
     /// How many bytes there are to write.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        match self.data {
+            Data::Here(bytes) => bytes.len(),
+            Data::Apart(data) => data.len(),
+        }
     }
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len() == 0
     }
 
     /// Copies the data to `target`, as much as fits, and returns how much that was.
     pub fn copy_to(&self, target: &mut [u8]) -> usize {
-        let length = self.bytes.len().min(target.len());
-        target[..length].copy_from_slice(&self.bytes[..length]);
-        length
+        match self.data {
+            Data::Here(bytes) => {
+                let length = bytes.len().min(target.len());
+                target[..length].copy_from_slice(&bytes[..length]);
+                length
+            }
+            Data::Apart(data) => data.copy_to(0, target).min(target.len()),
+        }
     }
 
     /// Writes all of the data to `file` at `offset`, in one system call when the file takes it in
@@ -204,11 +288,18 @@ impl<'a> WriteSource<'a> {
     ///
     /// The lower file system's own, when nothing was written.
     pub fn write_to(&self, file: &LowerFile, offset: u64) -> Result<usize> {
+        let length = self.len();
         let mut written = 0;
-        while written < self.bytes.len() {
-            let rest = IoSlice::new(&self.bytes[written..]);
+        while written < length {
             let at = offset.checked_add(written as u64).ok_or(Errno::EFBIG)?;
-            match rustix::io::pwritev2(&file.fd, &[rest], at, ReadWriteFlags::empty()) {
+            let taken = match self.data {
+                Data::Here(bytes) => {
+                    let rest = IoSlice::new(&bytes[written..]);
+                    rustix::io::pwritev2(&file.fd, &[rest], at, ReadWriteFlags::empty())
+                }
+                Data::Apart(data) => data.write_to(written, file.fd.as_fd(), at),
+            };
+            match taken {
                 Ok(0) => break,
                 Ok(n) => written += n,
                 Err(rustix::io::Errno::INTR) => {}
@@ -216,6 +307,6 @@ impl<'a> WriteSource<'a> {
                 Err(_) => break,
             }
         }
-        Ok(written)
+        Ok(written.min(length))
     }
 }

@@ -31,7 +31,7 @@ pub use init::InitFailure;
 pub use message::Message;
 
 use crate::context::Context;
-use crate::data::LowerFile;
+use crate::data::{LowerFile, WriteSource};
 use crate::errno::{Errno, Result};
 use crate::features::Features;
 use crate::file_system::FileSystem;
@@ -52,6 +52,8 @@ pub struct Dispatcher<F> {
     agreed: OnceLock<Agreed>,
     /// Whether INIT shall agree on io_uring: somebody is ready for it.
     wants_ring: AtomicBool,
+    /// What INIT shall not agree on, whoever asks for it.
+    withheld: InitFlags,
     init_failure: Mutex<Option<InitFailure>>,
     metrics: Arc<Metrics>,
     interrupts: Interrupts,
@@ -160,6 +162,12 @@ impl<F> Dispatcher<F> {
     pub(crate) fn interrupts(&self) -> &Interrupts {
         &self.interrupts
     }
+
+    /// Ends the waits of all requests that sleep until somebody else acts (locks), and of all that
+    /// come from now on: they are answered with ENOTCONN. To be called at the end of a connection.
+    pub fn end_waits(&self) {
+        self.interrupts.stop();
+    }
 }
 
 impl<F: FileSystem> Dispatcher<F> {
@@ -169,10 +177,25 @@ impl<F: FileSystem> Dispatcher<F> {
             fs,
             agreed: OnceLock::new(),
             wants_ring: AtomicBool::new(false),
+            withheld: InitFlags::empty(),
             init_failure: Mutex::new(None),
             metrics: Arc::default(),
             interrupts: Interrupts::default(),
         }
+    }
+
+    /// Has INIT take these capabilities as not offered: those that the transport cannot keep.
+    #[must_use]
+    pub fn withholding(mut self, flags: InitFlags) -> Dispatcher<F> {
+        self.withheld |= flags;
+        self
+    }
+
+    /// Counts into `metrics`, which others may count into as well.
+    #[must_use]
+    pub fn counting_into(mut self, metrics: Arc<Metrics>) -> Dispatcher<F> {
+        self.metrics = metrics;
+        self
     }
 
     /// The file system that answers.
@@ -216,22 +239,23 @@ impl<F: FileSystem> Dispatcher<F> {
             return Outcome::Silent;
         }
         let dialect = self.dialect();
-        let request = match request.into().parse(dialect) {
+        let message = request.into();
+        let request = match message.parse(dialect) {
             Ok(request) => request,
             Err(error) => return self.malformed(&error, reply),
         };
         let (unique, opcode) = (request.header.unique, request.header.opcode);
         let body = &mut reply[HEADER_BYTES..];
-        let done = catch_unwind(AssertUnwindSafe(|| self.execute(&request, body, may_block)))
-            .unwrap_or_else(|_| {
-                bump(&self.metrics.events.panics);
-                tracing::error!(opcode = opcode.name(), "the file system panicked");
-                if is_silent(opcode) {
-                    Ok(Done::Silent)
-                } else {
-                    Err(Errno::EIO)
-                }
-            });
+        let execute = || self.execute(&request, message.data(), body, may_block);
+        let done = catch_unwind(AssertUnwindSafe(execute)).unwrap_or_else(|_| {
+            bump(&self.metrics.events.panics);
+            tracing::error!(opcode = opcode.name(), "the file system panicked");
+            if is_silent(opcode) {
+                Ok(Done::Silent)
+            } else {
+                Err(Errno::EIO)
+            }
+        });
         let (outcome, failed, moved) = match done {
             Ok(Done::Body(body)) => (put_header(reply, unique, Ok(body)), false, 0),
             Ok(Done::Data { body, moved }) => (put_header(reply, unique, Ok(body)), false, moved),
@@ -306,7 +330,7 @@ impl<F: FileSystem> Dispatcher<F> {
     }
 
     /// Answers a request that was not carried out with `errno`. Returns the bytes to send.
-    pub(crate) fn refuse<'a>(
+    pub fn refuse<'a>(
         &self,
         request: impl Into<Message<'a>>,
         reply: &mut [u8],
@@ -344,7 +368,13 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    fn execute(&self, request: &Request<'_>, body: &mut [u8], may_block: bool) -> Result<Done> {
+    fn execute(
+        &self,
+        request: &Request<'_>,
+        apart: Option<WriteSource<'_>>,
+        body: &mut [u8],
+        may_block: bool,
+    ) -> Result<Done> {
         let context = Context::new(
             &request.header,
             &request.extensions,
@@ -361,7 +391,7 @@ impl<F: FileSystem> Dispatcher<F> {
                 bump(&self.metrics.events.malformed);
                 Err(Errno::EIO)
             }
-            (_, Some(agreed)) => self.carry_out(agreed, &context, request, body),
+            (_, Some(agreed)) => self.carry_out(agreed, &context, request, apart, body),
         }
     }
 }

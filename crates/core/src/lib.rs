@@ -71,9 +71,9 @@ pub use attributes::{
 };
 pub use backing::{Backing, Backings, Services};
 pub use context::Context;
-pub use data::{LowerFile, NoWait, ReadAnswer, ReadReply, WriteSource};
+pub use data::{DataApart, LowerFile, NoWait, ReadAnswer, ReadPart, ReadReply, WriteSource};
 pub use directory::{DirectorySink, EntryKind};
-pub use dispatch::{Dispatcher, FileReply, InitFailure, Outcome, Wait};
+pub use dispatch::{Dispatcher, FileReply, InitFailure, Message, Outcome, Wait};
 pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
@@ -91,3 +91,4 @@ pub use thrufs_abi::{
     BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,
     Unique,
 };
+pub use transport::begin_serving_thread;

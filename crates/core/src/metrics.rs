@@ -122,6 +122,35 @@ impl Metrics {
         }
     }
 
+    /// Counts a message of a transport of one's own that was no valid request, before it got to a
+    /// [`Dispatcher`](crate::Dispatcher).
+    pub fn count_malformed(&self) {
+        bump(&self.events.malformed);
+    }
+
+    /// Counts a request that slept on the thread that took it, because no other was to be had.
+    pub fn count_blocked_inline(&self) {
+        bump(&self.events.blocked_inline);
+    }
+
+    /// Counts a blocking lock that was refused, because too many waited.
+    pub fn count_lock_refused(&self) {
+        bump(&self.events.lock_waiters_refused);
+    }
+
+    /// Says how many requests sleep, wait for a lock, and how many threads wait for such, now.
+    pub fn set_waiting(&self, blocked: usize, lock_waiters: usize, standby: usize) {
+        let levels = &self.levels;
+        levels.blocked.store(blocked, Ordering::Relaxed);
+        levels.lock_waiters.store(lock_waiters, Ordering::Relaxed);
+        levels.standby.store(standby, Ordering::Relaxed);
+    }
+
+    /// Counts a request that is carried out elsewhere, because it would sleep.
+    pub fn count_deferred(&self) {
+        bump(&self.events.deferred);
+    }
+
     /// Everything as it is now. Counts of requests that are being answered at this moment may be
     /// there in part.
     pub fn snapshot(&self) -> Snapshot {

@@ -74,6 +74,13 @@ impl Notifier {
         Notifier { queue }
     }
 
+    /// A notifier of a connection that takes no notifications: all methods fail with `ENOTCONN`.
+    pub(crate) fn unavailable() -> Notifier {
+        let queue = Arc::new(Queue::new(0, Arc::default()));
+        queue.close();
+        Notifier { queue }
+    }
+
     /// A notifier whose messages nobody reads; [`pending`](Self::pending) counts them. For tests
     /// of file systems without a kernel.
     pub fn disconnected() -> Notifier {

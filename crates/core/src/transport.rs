@@ -47,6 +47,16 @@ impl<F> Connection<F> {
     }
 }
 
+/// Makes the calling thread one that serves requests of a transport of one's own: no signal reaches it
+/// but the one that ends a wait ([`install_interrupt_handler`] is to be called once before), and it
+/// may not wait for notifications.
+///
+/// [`install_interrupt_handler`]: thrufs_sys::signal::install_interrupt_handler
+pub fn begin_serving_thread() {
+    confine_signals();
+    mark_serving_thread();
+}
+
 /// Leaves the calling thread with no signal but the one that ends a wait: signals for the process
 /// are for the program's own threads.
 pub(crate) fn confine_signals() {

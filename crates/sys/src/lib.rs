@@ -43,6 +43,7 @@ pub mod mount;
 pub mod proc_fd;
 pub mod process;
 pub mod sched;
+pub mod shared_memory;
 pub mod signal;
 pub mod socket;
 pub mod xattr;

@@ -32,7 +32,7 @@ pub enum InitFailure {
 
 impl<F: FileSystem> Dispatcher<F> {
     /// Why INIT failed, if it did.
-    pub(crate) fn init_failure(&self) -> Option<InitFailure> {
+    pub fn init_failure(&self) -> Option<InitFailure> {
         *self
             .init_failure
             .lock()
@@ -73,6 +73,7 @@ impl<F: FileSystem> Dispatcher<F> {
                 return Err(self.fail_init(failure, Errno::EPROTO));
             }
         };
+        let offered = offered.difference(self.withheld);
         let mut negotiation = Negotiation::new(minor, offered, arg.max_readahead);
         self.fs
             .init(&mut negotiation)

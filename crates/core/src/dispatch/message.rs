@@ -1,8 +1,9 @@
 //! The bytes of a request, as transports have them.
 
+use crate::data::WriteSource;
 use thrufs_abi::{Dialect, ParseError, Payload, Request};
 
-/// One request, in one piece or in those in which io_uring delivers it.
+/// One request, in one piece, in those in which io_uring delivers it, or with its data elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub enum Message<'a> {
     /// All of it, one after the other.
@@ -16,6 +17,13 @@ pub enum Message<'a> {
         /// All other arguments, and nothing else.
         rest: &'a [u8],
     },
+    /// A WRITE whose data are not among the bytes.
+    Apart {
+        /// The header and the structure of the operation.
+        bytes: &'a [u8],
+        /// The data, as many as the header and the structure say.
+        data: WriteSource<'a>,
+    },
 }
 
 impl<'a> Message<'a> {
@@ -27,6 +35,15 @@ impl<'a> Message<'a> {
                 structure,
                 rest,
             } => Request::parse_split(header, structure, rest, dialect, Payload::Inline),
+            Message::Apart { bytes, .. } => Request::parse(bytes, dialect, Payload::External),
+        }
+    }
+
+    /// The data that are elsewhere; `None` where they are among the bytes.
+    pub(super) fn data(self) -> Option<WriteSource<'a>> {
+        match self {
+            Message::Apart { data, .. } => Some(data),
+            Message::Whole(_) | Message::Pieces { .. } => None,
         }
     }
 }

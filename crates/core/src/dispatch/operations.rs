@@ -70,6 +70,7 @@ impl<F: FileSystem> Dispatcher<F> {
         agreed: &Agreed,
         context: &Context<'_>,
         request: &Request<'_>,
+        apart: Option<WriteSource<'_>>,
         body: &mut [u8],
     ) -> Result<Done> {
         if body.len() < FIXED_BODY_BYTES_MAX {
@@ -85,7 +86,10 @@ impl<F: FileSystem> Dispatcher<F> {
             }
             Operation::Getattr { fh } => attributes(body, fs.getattr(context, node, *fh)),
             Operation::Read(arg) => self.read(agreed, context, node, arg, body),
-            Operation::Write { arg, data } => self.write(context, node, arg, data, body),
+            Operation::Write { arg, data } => {
+                let source = apart.unwrap_or(WriteSource::from_bytes(data));
+                self.write(context, node, arg, source, body)
+            }
             Operation::Forget { nlookup } => {
                 fs.forget(node, *nlookup);
                 Ok(Done::Silent)
@@ -328,14 +332,17 @@ impl<F: FileSystem> Dispatcher<F> {
         context: &Context<'_>,
         node: NodeId,
         arg: &WriteIn,
-        data: &[u8],
+        source: WriteSource<'_>,
         body: &mut [u8],
     ) -> Result<Done> {
-        let source = WriteSource::from_bytes(data);
+        if source.len() != arg.size as usize {
+            bump(&self.metrics.events.malformed);
+            return Err(Errno::EINVAL);
+        }
         let written = self
             .fs
             .write(context, node, &write_args(arg), source)?
-            .min(data.len());
+            .min(source.len());
         // A request is far below 4 GiB.
         let body = put(
             body,

@@ -1,5 +1,6 @@
 //! Crafted requests against a file system that answers by rote.
 
+mod apart;
 mod every_opcode;
 mod hostile;
 mod rote;

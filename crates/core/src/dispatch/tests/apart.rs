@@ -1,0 +1,129 @@
+//! What transports of another kind need: data elsewhere, capabilities withheld, counts in common.
+
+use super::*;
+use crate::data::DataApart;
+use crate::{Services, WriteSource};
+use std::os::fd::BorrowedFd;
+use thrufs_abi::layout::{WriteIn, WriteOut};
+
+#[derive(Debug)]
+struct Elsewhere(&'static [u8]);
+
+impl DataApart for Elsewhere {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn copy_to(&self, skip: usize, target: &mut [u8]) -> usize {
+        let rest = &self.0[skip..];
+        let length = rest.len().min(target.len());
+        target[..length].copy_from_slice(&rest[..length]);
+        length
+    }
+
+    /// Three bytes at once, at most.
+    fn write_to(
+        &self,
+        skip: usize,
+        file: BorrowedFd<'_>,
+        offset: u64,
+    ) -> rustix::io::Result<usize> {
+        let rest = &self.0[skip..];
+        rustix::io::pwrite(file, &rest[..rest.len().min(3)], offset)
+    }
+}
+
+fn write(size: u32, total: usize) -> Vec<u8> {
+    let arg = WriteIn {
+        size,
+        ..WriteIn::default()
+    };
+    let mut bytes = request(Opcode::Write).arg(&arg).finish();
+    let length = (bytes.len() + total) as u32;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+fn answer(dispatcher: &Dispatcher<Rote>, bytes: &[u8], data: &'static [u8]) -> (i32, Vec<u8>) {
+    let mut buffer = vec![0; 4096];
+    let data = Elsewhere(data);
+    let data = WriteSource::apart(&data);
+    let length = dispatcher.answer(Message::Apart { bytes, data }, &mut buffer);
+    let reply = Reply::parse(&buffer[..length]).unwrap();
+    (reply.error, reply.body.to_vec())
+}
+
+#[test]
+fn data_of_a_write_lie_elsewhere() {
+    let dispatcher = connected(Rote::default());
+    let (error, body) = answer(&dispatcher, &write(8, 8), b"01234567");
+    assert_eq!(error, 0);
+    let out: WriteOut = zerocopy::FromBytes::read_from_bytes(&body).unwrap();
+    assert_eq!(out.size, 8);
+    assert!(dispatcher.file_system().calls()[0].starts_with("write 7 0 8 "));
+}
+
+#[test]
+fn data_elsewhere_are_as_many_as_said() {
+    let dispatcher = connected(Rote::default());
+    for (size, total, data) in [
+        (8, 8, &b"0123456"[..]),
+        (8, 8, b"012345678"),
+        (8, 9, b"01234567"),
+    ] {
+        assert_eq!(
+            answer(&dispatcher, &write(size, total), data).0,
+            -libc::EINVAL
+        );
+    }
+    assert_eq!(dispatcher.metrics().snapshot().malformed, 3);
+    assert_eq!(dispatcher.file_system().calls(), Vec::<String>::new());
+}
+
+#[test]
+fn data_elsewhere_go_to_a_file_in_several_calls() {
+    let file = tempfile::tempfile().unwrap();
+    let copy = file.try_clone().unwrap();
+    let lower = LowerFile::new(file.into(), crate::NoWait::Memory);
+    let data = Elsewhere(b"01234567");
+    assert_eq!(WriteSource::apart(&data).write_to(&lower, 2), Ok(8));
+    let mut seen = [0; 10];
+    rustix::io::pread(&copy, &mut seen, 0).unwrap();
+    assert_eq!(&seen, b"\0\x0001234567");
+}
+
+#[test]
+fn what_is_withheld_is_not_offered() {
+    let withheld = InitFlags::DO_READDIRPLUS;
+    let dispatcher = Dispatcher::new(Arc::new(Rote::default())).withholding(withheld);
+    let reply = ask(&dispatcher, &init_request(45, offered())).unwrap();
+    assert_eq!(reply.error, 0);
+    let features = dispatcher.features().unwrap();
+    assert!(!features.flags.intersects(withheld));
+    assert!(features.flags.contains(InitFlags::SETXATTR_EXT));
+    assert_eq!(features.refused.len(), 1);
+}
+
+#[test]
+fn several_count_into_one() {
+    let metrics = Arc::<Metrics>::default();
+    for _ in 0..2 {
+        let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+        let dispatcher = dispatcher.counting_into(Arc::clone(&metrics));
+        ask(&dispatcher, &init_request(45, offered())).unwrap();
+    }
+    let counts = metrics.snapshot();
+    assert_eq!(counts.operation(Opcode::Init).unwrap().requests(), 2);
+}
+
+#[test]
+fn services_that_there_are_not() {
+    let services = Services::unavailable();
+    let refused = services.notifier.increment_epoch();
+    assert_eq!(refused, Err(Errno::ENOTCONN));
+    let file = tempfile::tempfile().unwrap();
+    assert_eq!(
+        services.backings.register(&file).err(),
+        Some(Errno::ENOTCONN)
+    );
+}

@@ -1,0 +1,381 @@
+//! Memory of somebody else: mapped here, and written by others at any time.
+//!
+//! A virtual machine's memory comes as a descriptor from whoever runs it. Its guest writes to it while
+//! we look, our own threads may write to the same place for two requests of a hostile guest, and
+//! whoever gave the descriptor may cut the file short.
+//!
+//! # Safety
+//!
+//! A [`SharedMapping`] owns its mapping from `mmap` to `munmap`; a borrow of it keeps it mapped.
+//!
+//! * **No reference to its bytes exists**, so nothing is assumed of what they hold. They are accessed
+//!   by atomic loads and stores of one to eight bytes, through references to atomics that live no
+//!   longer than one access, and by system calls that are given addresses. What comes out is a copy,
+//!   which nobody else can change any more; any bit pattern is valid for the integers and bytes that
+//!   are copied. Other processes' accesses are outside what the language knows of; those of our own
+//!   threads are atomic, so they are no data races, whoever overlaps whom.
+//! * **Every access is checked** to lie within the mapping, and within its alignment where it is one
+//!   of several bytes. Offsets that do not are answered with [`Outside`].
+//! * **Cutting the file short** makes accesses fault: the system calls fail with EFAULT, loads and
+//!   stores end the process by SIGBUS. Files that are too short are refused at first; who shortens one
+//!   later ends the process that serves them, and nobody else's.
+
+#![allow(unsafe_code)]
+
+use crate::raw::check;
+use rustix::io::{Errno, Result};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// Most spans of one system call (`IOV_MAX`).
+pub const SPANS_MAX: usize = 1024;
+
+/// `HUGETLBFS_MAGIC`, whose files are mapped in whole huge pages alone.
+const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+
+/// An access that is not within the mapping, or not aligned to its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside;
+
+/// A part of a file, mapped shared, for reading and writing.
+pub struct SharedMapping {
+    start: NonNull<u8>,
+    length: usize,
+    /// What was mapped, in whole pages.
+    whole: NonNull<u8>,
+    whole_length: usize,
+}
+
+// SAFETY: the mapping belongs to the value, wherever that is; there is no thread-bound state.
+unsafe impl Send for SharedMapping {}
+// SAFETY: shared borrows access the bytes by atomics and system calls alone.
+unsafe impl Sync for SharedMapping {}
+
+/// Bytes of a mapping, for [`read_at`] and [`write_at`].
+#[derive(Clone, Copy)]
+pub struct Span<'a> {
+    vector: libc::iovec,
+    mapping: PhantomData<&'a SharedMapping>,
+}
+
+impl Span<'_> {
+    /// How many bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.vector.iov_len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.vector.iov_len == 0
+    }
+}
+
+impl fmt::Debug for Span<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Span({} bytes)", self.len())
+    }
+}
+
+impl SharedMapping {
+    /// Maps `length` bytes of `file` from `offset` on. The descriptor may be closed afterwards.
+    ///
+    /// # Errors
+    /// EINVAL for zero, for more than `isize::MAX`, and for what the file does not have; what
+    /// `mmap(2)` says.
+    pub fn new(file: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Self> {
+        let end = offset.checked_add(length as u64).ok_or(Errno::INVAL)?;
+        let size = rustix::fs::fstat(file)?.st_size;
+        if length == 0 || u64::try_from(size).map_or(true, |size| end > size) {
+            return Err(Errno::INVAL);
+        }
+        let page = page_size_of(file)?;
+        let before = offset % page;
+        let whole_length = (before + length as u64)
+            .checked_next_multiple_of(page)
+            .and_then(|whole| usize::try_from(whole).ok())
+            .filter(|&whole| isize::try_from(whole).is_ok())
+            .ok_or(Errno::INVAL)?;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let whole = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                whole_length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file,
+                offset - before,
+            )
+        }?;
+        // A guest's memory is not for dumps of this process.
+        // SAFETY: advice on what was just mapped, which changes no byte.
+        let _ = unsafe { rustix::mm::madvise(whole, whole_length, Advice::LinuxDontDump) };
+        let whole = NonNull::new(whole.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        // SAFETY: `before` is less than a page, and a page or more was mapped.
+        let start = unsafe { whole.add(before as usize) };
+        Ok(Self {
+            start,
+            length,
+            whole,
+            whole_length,
+        })
+    }
+
+    /// How many bytes are mapped.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Never: empty mappings do not exist.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Where `length` bytes at `offset` are.
+    fn place(&self, offset: usize, length: usize) -> Option<*mut u8> {
+        let end = offset.checked_add(length)?;
+        if end > self.length {
+            return None;
+        }
+        // SAFETY: within the mapping, or at its end for no bytes.
+        Some(unsafe { self.start.as_ptr().add(offset) })
+    }
+
+    /// The atomic of type `T` at `offset`.
+    fn atomic<T: Atomic>(&self, offset: usize) -> std::result::Result<&T, Outside> {
+        let place = self.place(offset, size_of::<T>()).ok_or(Outside)?;
+        let place = place.cast::<T>();
+        if !place.is_aligned() {
+            return Err(Outside);
+        }
+        // SAFETY: aligned, within a mapping that is readable and writable as long as `self` is
+        // borrowed, and accessed by atomics alone.
+        Ok(unsafe { &*place })
+    }
+
+    /// Whether what lies at `offset` is aligned to so many bytes, a power of two.
+    #[must_use]
+    pub fn is_aligned(&self, offset: usize, bytes: usize) -> bool {
+        let address = (self.start.as_ptr().addr()).wrapping_add(offset);
+        address & bytes.wrapping_sub(1) == 0
+    }
+
+    /// Loads the 16 bits at `offset`.
+    ///
+    /// # Errors
+    /// When they are outside, or not aligned.
+    pub fn load_u16(&self, offset: usize, order: Ordering) -> std::result::Result<u16, Outside> {
+        Ok(self.atomic::<AtomicU16>(offset)?.load(order))
+    }
+
+    /// Stores 16 bits at `offset`.
+    ///
+    /// # Errors
+    /// When they are outside, or not aligned.
+    pub fn store_u16(
+        &self,
+        offset: usize,
+        value: u16,
+        order: Ordering,
+    ) -> std::result::Result<(), Outside> {
+        self.atomic::<AtomicU16>(offset)?.store(value, order);
+        Ok(())
+    }
+
+    /// Stores 32 bits at `offset`, in no order with others.
+    ///
+    /// # Errors
+    /// When they are outside, or not aligned.
+    pub fn store_u32(&self, offset: usize, value: u32) -> std::result::Result<(), Outside> {
+        self.atomic::<AtomicU32>(offset)?
+            .store(value, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Copies what lies at `offset` to `target`.
+    ///
+    /// # Errors
+    /// When not all of it is within; nothing is copied then.
+    pub fn copy_out(&self, offset: usize, target: &mut [u8]) -> std::result::Result<(), Outside> {
+        let (head, words) = self.split(offset, target.len())?;
+        let (first, rest) = target.split_at_mut(head);
+        self.load_bytes(offset, first)?;
+        let (middle, last) = rest.split_at_mut(words * WORD_BYTES);
+        let mut at = offset + head;
+        for word in middle.chunks_exact_mut(WORD_BYTES) {
+            let value = self.atomic::<AtomicU64>(at)?.load(Ordering::Relaxed);
+            word.copy_from_slice(&value.to_ne_bytes());
+            at += WORD_BYTES;
+        }
+        self.load_bytes(at, last)
+    }
+
+    /// Copies `source` to what lies at `offset`.
+    ///
+    /// # Errors
+    /// When not all of it is within; nothing is copied then.
+    pub fn copy_in(&self, offset: usize, source: &[u8]) -> std::result::Result<(), Outside> {
+        let (head, words) = self.split(offset, source.len())?;
+        let (first, rest) = source.split_at(head);
+        self.store_bytes(offset, first)?;
+        let (middle, last) = rest.split_at(words * WORD_BYTES);
+        let mut at = offset + head;
+        for word in middle.chunks_exact(WORD_BYTES) {
+            let mut value = [0; WORD_BYTES];
+            value.copy_from_slice(word);
+            self.atomic::<AtomicU64>(at)?
+                .store(u64::from_ne_bytes(value), Ordering::Relaxed);
+            at += WORD_BYTES;
+        }
+        self.store_bytes(at, last)
+    }
+
+    /// The bytes before the first whole word of `length` bytes at `offset`, and the whole words.
+    fn split(&self, offset: usize, length: usize) -> std::result::Result<(usize, usize), Outside> {
+        let place = self.place(offset, length).ok_or(Outside)?;
+        let head = place.align_offset(WORD_BYTES).min(length);
+        Ok((head, (length - head) / WORD_BYTES))
+    }
+
+    fn load_bytes(&self, offset: usize, target: &mut [u8]) -> std::result::Result<(), Outside> {
+        for (number, byte) in target.iter_mut().enumerate() {
+            *byte = self
+                .atomic::<AtomicU8>(offset + number)?
+                .load(Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn store_bytes(&self, offset: usize, source: &[u8]) -> std::result::Result<(), Outside> {
+        for (number, byte) in source.iter().enumerate() {
+            self.atomic::<AtomicU8>(offset + number)?
+                .store(*byte, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// `length` bytes at `offset`, for a system call.
+    ///
+    /// # Errors
+    /// When they are outside.
+    pub fn span(&self, offset: usize, length: usize) -> std::result::Result<Span<'_>, Outside> {
+        let place = self.place(offset, length).ok_or(Outside)?;
+        Ok(Span {
+            vector: libc::iovec {
+                iov_base: place.cast(),
+                iov_len: length,
+            },
+            mapping: PhantomData,
+        })
+    }
+}
+
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// Types that any bytes are valid for, and that others may write to meanwhile.
+trait Atomic {}
+impl Atomic for AtomicU8 {}
+impl Atomic for AtomicU16 {}
+impl Atomic for AtomicU32 {}
+impl Atomic for AtomicU64 {}
+
+impl Drop for SharedMapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's, and no span of it outlives it. Unmapping what was
+        // mapped does not fail.
+        let _ = unsafe { rustix::mm::munmap(self.whole.as_ptr().cast(), self.whole_length) };
+    }
+}
+
+impl fmt::Debug for SharedMapping {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SharedMapping({} bytes)", self.length)
+    }
+}
+
+/// The pages in which `file` is mapped: where mappings of it may begin and end.
+fn page_size_of(file: BorrowedFd<'_>) -> Result<u64> {
+    let page = rustix::param::page_size() as u64;
+    let system = rustix::fs::fstatfs(file)?;
+    if system.f_type as u64 != HUGETLBFS_MAGIC {
+        return Ok(page);
+    }
+    let huge = u64::try_from(system.f_bsize).unwrap_or(page);
+    Ok(huge.max(page))
+}
+
+/// The vectors of spans, on the stack.
+struct Vectors {
+    vectors: [MaybeUninit<libc::iovec>; SPANS_MAX],
+    count: usize,
+}
+
+impl Vectors {
+    /// Of the first [`SPANS_MAX`] spans; the others are left out.
+    fn of<'a>(spans: impl IntoIterator<Item = Span<'a>>) -> Vectors {
+        let mut vectors = [const { MaybeUninit::uninit() }; SPANS_MAX];
+        let mut count = 0;
+        for (place, span) in vectors.iter_mut().zip(spans) {
+            place.write(span.vector);
+            count += 1;
+        }
+        Vectors { vectors, count }
+    }
+
+    fn parts(&self) -> (*const libc::iovec, libc::c_int) {
+        // At most 1024.
+        (self.vectors.as_ptr().cast(), self.count as libc::c_int)
+    }
+}
+
+fn signed(offset: u64) -> Result<i64> {
+    i64::try_from(offset).map_err(|_| Errno::INVAL)
+}
+
+/// `preadv2(2)` into the first [`SPANS_MAX`] of `spans`, with `RWF_NOWAIT` if told so.
+///
+/// # Errors
+/// The system call's; EFAULT when memory of the mapping is gone.
+pub fn read_at<'a>(
+    file: BorrowedFd<'_>,
+    spans: impl IntoIterator<Item = Span<'a>>,
+    offset: u64,
+    no_wait: bool,
+) -> Result<usize> {
+    let vectors = Vectors::of(spans);
+    let (start, count) = vectors.parts();
+    let flags = if no_wait { libc::RWF_NOWAIT } else { 0 };
+    let offset = signed(offset)?;
+    // SAFETY: `count` vectors were written, and each describes bytes of a mapping that is borrowed by
+    // its span across the call; nobody assumes anything of those bytes.
+    let answer = unsafe { libc::preadv2(file.as_raw_fd(), start, count, offset, flags) };
+    check(answer as libc::c_long)
+}
+
+/// `pwritev2(2)` of the first [`SPANS_MAX`] of `spans`.
+///
+/// # Errors
+/// The system call's; EFAULT when memory of the mapping is gone.
+pub fn write_at<'a>(
+    file: BorrowedFd<'_>,
+    spans: impl IntoIterator<Item = Span<'a>>,
+    offset: u64,
+) -> Result<usize> {
+    let vectors = Vectors::of(spans);
+    let (start, count) = vectors.parts();
+    let offset = signed(offset)?;
+    // SAFETY: as for `read_at`; the kernel reads the bytes once, whatever they are.
+    let answer = unsafe { libc::pwritev2(file.as_raw_fd(), start, count, offset, 0) };
+    check(answer as libc::c_long)
+}
+
+#[cfg(test)]
+mod tests;

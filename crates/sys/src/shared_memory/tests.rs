@@ -1,0 +1,115 @@
+use super::*;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::os::fd::{AsFd, OwnedFd};
+
+const BYTES: usize = 3 * 4096;
+
+fn memory(length: u64) -> OwnedFd {
+    let file = memfd_create("memory", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&file, length).unwrap();
+    file
+}
+
+fn mapping() -> (OwnedFd, SharedMapping) {
+    let file = memory(BYTES as u64);
+    let mapping = SharedMapping::new(file.as_fd(), 0, BYTES).unwrap();
+    (file, mapping)
+}
+
+#[test]
+fn copies_of_every_alignment_and_length() {
+    let (file, mapping) = mapping();
+    let pattern: Vec<u8> = (0..200_u8).map(|byte| byte.wrapping_mul(7)).collect();
+    for start in 0..9 {
+        for length in 0..40 {
+            mapping.copy_in(start, &[0xff; 64]).unwrap();
+            mapping.copy_in(start, &pattern[..length]).unwrap();
+            let mut seen = [0; 65];
+            rustix::io::pread(&file, &mut seen, start as u64).unwrap();
+            assert_eq!(&seen[..length], &pattern[..length], "{start}+{length}");
+            assert!(seen[length..64].iter().all(|&byte| byte == 0xff));
+            let mut copy = vec![1; length];
+            mapping.copy_out(start, &mut copy).unwrap();
+            assert_eq!(copy, &pattern[..length]);
+        }
+    }
+}
+
+#[test]
+fn nothing_outside_is_touched() {
+    let (_file, mapping) = mapping();
+    assert_eq!(mapping.copy_out(BYTES - 3, &mut [0; 4]), Err(Outside));
+    assert_eq!(mapping.copy_in(usize::MAX, &[1]), Err(Outside));
+    assert_eq!(mapping.copy_in(BYTES, &[]), Ok(()));
+    assert_eq!(mapping.load_u16(BYTES - 1, Ordering::Relaxed), Err(Outside));
+    assert_eq!(
+        mapping.load_u16(1, Ordering::Relaxed),
+        Err(Outside),
+        "not aligned"
+    );
+    assert_eq!(mapping.store_u32(BYTES - 2, 1), Err(Outside));
+    assert!(mapping.span(BYTES - 1, 2).is_err());
+    assert!(mapping.span(usize::MAX, 2).is_err());
+    assert_eq!(mapping.span(BYTES - 1, 1).unwrap().len(), 1);
+}
+
+#[test]
+fn integers_lie_in_the_machines_order() {
+    let (file, mapping) = mapping();
+    mapping.store_u16(2, 0x0102, Ordering::Release).unwrap();
+    mapping.store_u32(4, 0x0304_0506).unwrap();
+    let mut seen = [0; 8];
+    rustix::io::pread(&file, &mut seen, 0).unwrap();
+    assert_eq!(seen, [0, 0, 2, 1, 6, 5, 4, 3]);
+    assert_eq!(mapping.load_u16(2, Ordering::Acquire), Ok(0x0102));
+}
+
+#[test]
+fn what_the_file_does_not_have_is_not_mapped() {
+    let file = memory(4096);
+    let refused = |offset, length| SharedMapping::new(file.as_fd(), offset, length).err();
+    assert_eq!(refused(0, 0), Some(Errno::INVAL));
+    assert_eq!(refused(0, 4097), Some(Errno::INVAL));
+    assert_eq!(refused(4096, 1), Some(Errno::INVAL));
+    assert_eq!(refused(u64::MAX, 2), Some(Errno::INVAL));
+    assert_eq!(refused(0, usize::MAX), Some(Errno::INVAL));
+    assert_eq!(refused(0, 4096), None);
+}
+
+#[test]
+fn an_offset_within_a_page() {
+    let file = memory(3 * 4096);
+    rustix::io::pwrite(&file, b"here", 4096 + 100).unwrap();
+    let mapping = SharedMapping::new(file.as_fd(), 4096 + 100, 4096).unwrap();
+    let mut copy = [0; 4];
+    mapping.copy_out(0, &mut copy).unwrap();
+    assert_eq!((mapping.len(), &copy), (4096, b"here"));
+}
+
+#[test]
+fn data_move_by_system_calls() {
+    let (memory_file, mapping) = mapping();
+    let file = memory(100);
+    rustix::io::pwrite(&file, b"0123456789", 0).unwrap();
+    let spans = [mapping.span(10, 3).unwrap(), mapping.span(5000, 4).unwrap()];
+    assert_eq!(read_at(file.as_fd(), spans, 1, false), Ok(7));
+    let mut seen = [0; 4];
+    rustix::io::pread(&memory_file, &mut seen, 5000).unwrap();
+    assert_eq!(&seen, b"4567");
+    assert_eq!(write_at(file.as_fd(), spans, 50), Ok(7));
+    let mut seen = [0; 7];
+    rustix::io::pread(&file, &mut seen, 50).unwrap();
+    assert_eq!(&seen, b"1234567");
+    assert_eq!(
+        read_at(file.as_fd(), spans, u64::MAX, false),
+        Err(Errno::INVAL)
+    );
+}
+
+#[test]
+fn more_spans_than_one_call_takes() {
+    let (_memory, mapping) = mapping();
+    let file = memory(4096);
+    let spans = (0..SPANS_MAX + 10).map(|number| mapping.span(number, 1).unwrap());
+    assert_eq!(write_at(file.as_fd(), spans, 0), Ok(SPANS_MAX));
+}

@@ -1,0 +1,121 @@
+//! How a device is to be, and the space in which a guest reads it.
+
+use crate::tag::{TAG_BYTES, Tag};
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+/// Most request queues of one device.
+pub const REQUEST_QUEUES_MAX: u16 = 64;
+
+/// How a device is to be. Every number is a bound; those of requests that sleep have a counter in
+/// [`Snapshot`](thrufs::Snapshot).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceConfig {
+    /// What the guest mounts by. Without one, it is the VMM's to say, and the guest's configuration
+    /// space is not offered to it.
+    pub tag: Option<Tag>,
+    /// Most request queues that may be used, besides the one for FORGETs: 1 to 64. Each has a thread
+    /// while it is in use.
+    pub request_queues: NonZeroU16,
+    /// Most descriptors of a queue: a power of two, 1024 at most. A guest's requests have at most so
+    /// many pages, less four.
+    pub queue_size_max: u16,
+    /// Most requests of all queues that may sleep away from the threads of their queues. Beyond, the
+    /// threads sleep.
+    pub blocked_max: usize,
+    /// Most requests of all queues that may wait for a lock. Beyond, they get `ENOLCK`.
+    pub lock_waiters_max: usize,
+    /// How long stopping waits for requests in progress.
+    pub drain_timeout: Duration,
+}
+
+impl Default for DeviceConfig {
+    fn default() -> DeviceConfig {
+        DeviceConfig {
+            tag: None,
+            request_queues: NonZeroU16::MIN,
+            queue_size_max: 1024,
+            blocked_max: 64,
+            lock_waiters_max: 128,
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What a device cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// More queues than there may be.
+    #[error("{0} request queues: there are at most {REQUEST_QUEUES_MAX}")]
+    RequestQueues(u16),
+    /// No power of two, or too large.
+    #[error("a queue of {0} descriptors: it is a power of two, 1024 at most")]
+    QueueSize(u16),
+}
+
+impl DeviceConfig {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if self.request_queues.get() > REQUEST_QUEUES_MAX {
+            return Err(ConfigError::RequestQueues(self.request_queues.get()));
+        }
+        if !self.queue_size_max.is_power_of_two() || self.queue_size_max > 1024 {
+            return Err(ConfigError::QueueSize(self.queue_size_max));
+        }
+        Ok(())
+    }
+
+    /// All queues: that for FORGETs, and those for requests.
+    pub(crate) fn queues(&self) -> usize {
+        1 + usize::from(self.request_queues.get())
+    }
+
+    /// `length` bytes at `offset` of `struct virtio_fs_config`, which ends in zeroes; nothing beyond
+    /// what any device has.
+    pub(crate) fn space(&self, offset: u32, length: u32) -> Option<Vec<u8>> {
+        const SPACE_BYTES: usize = 256;
+        let mut space = [0; SPACE_BYTES];
+        let (tag, rest) = space.split_at_mut(TAG_BYTES);
+        tag.copy_from_slice(&self.tag.as_ref()?.to_field());
+        let queues = u32::from(self.request_queues.get());
+        rest[..4].copy_from_slice(&queues.to_le_bytes());
+        let offset = offset as usize;
+        let end = offset.checked_add(length as usize)?;
+        space.get(offset..end).map(<[u8]>::to_vec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_space() {
+        let mut config = DeviceConfig {
+            request_queues: NonZeroU16::new(3).unwrap(),
+            ..DeviceConfig::default()
+        };
+        assert_eq!(config.space(0, 40), None, "no tag, no space");
+        config.tag = Some(Tag::new("home").unwrap());
+        let space = config.space(0, 60).unwrap();
+        assert_eq!(&space[..5], b"home\0");
+        assert_eq!(&space[36..40], &[3, 0, 0, 0]);
+        assert!(space[40..].iter().all(|&byte| byte == 0));
+        assert_eq!(config.space(36, 4).unwrap(), [3, 0, 0, 0]);
+        assert_eq!(config.space(255, 2), None);
+        assert_eq!(config.space(u32::MAX, u32::MAX), None);
+    }
+
+    #[test]
+    fn what_a_device_cannot_be() {
+        let with = |queues, size| DeviceConfig {
+            request_queues: NonZeroU16::new(queues).unwrap(),
+            queue_size_max: size,
+            ..DeviceConfig::default()
+        };
+        assert_eq!(with(64, 1024).check(), Ok(()));
+        assert_eq!(with(65, 1024).check(), Err(ConfigError::RequestQueues(65)));
+        for size in [0, 1000, 2048] {
+            assert_eq!(with(1, size).check(), Err(ConfigError::QueueSize(size)));
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! What the front end asks by vhost-user: features, memory, queues.
+//!
+//! All of it is carried out by the thread that reads the front end's messages, one after the other. The
+//! threads of the queues are told by their [`Post`](crate::post::Post).
+
+use crate::config::DeviceConfig;
+use crate::memory::{MemoryError, REGIONS_MAX, Region, Regions};
+use crate::post::Post;
+use crate::queue::RingFeatures;
+use crate::serving::Shared;
+use crate::session::MakeFileSystem;
+use crate::vring::{Vring, VringError};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vhost::VhostUserMemoryRegionBase;
+use vhost::vhost_user::message::{
+    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
+    VhostUserLog, VhostUserMemoryRegion, VhostUserShMemConfig, VhostUserSharedMsg,
+    VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
+};
+use vhost::vhost_user::{
+    Backend, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut, VhostUserProtocolFeatures,
+    VhostUserVirtioFeatures,
+};
+
+const VIRTIO_F_VERSION_1: u64 = 1 << 32;
+const VIRTIO_RING_F_EVENT_IDX: u64 = 1 << 29;
+const VIRTIO_RING_F_INDIRECT_DESC: u64 = 1 << 28;
+const PROTOCOL_FEATURES: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
+
+const FEATURES: u64 =
+    VIRTIO_F_VERSION_1 | VIRTIO_RING_F_EVENT_IDX | VIRTIO_RING_F_INDIRECT_DESC | PROTOCOL_FEATURES;
+
+/// How much longer than a queue's own patience one waits for it.
+const MARGIN: Duration = Duration::from_secs(1);
+
+impl From<VringError> for Error {
+    fn from(error: VringError) -> Error {
+        Error::ReqHandlerError(std::io::Error::other(error))
+    }
+}
+
+impl From<MemoryError> for Error {
+    fn from(error: MemoryError) -> Error {
+        Error::ReqHandlerError(std::io::Error::other(error))
+    }
+}
+
+/// See the module.
+pub(crate) struct Control<M: MakeFileSystem> {
+    shared: Arc<Shared<M>>,
+    config: DeviceConfig,
+    features: u64,
+    regions: Regions,
+    vrings: Vec<Vring>,
+    /// The way to ask the front end. Kept open; nothing is asked yet.
+    _front_end: Option<Backend>,
+}
+
+impl<M: MakeFileSystem> Control<M> {
+    /// A device that the front end knows nothing of yet, with a queue for each of `posts`.
+    pub(crate) fn new(
+        shared: Arc<Shared<M>>,
+        config: DeviceConfig,
+        posts: &[Arc<Post>],
+    ) -> Control<M> {
+        let vring = |(number, post): (usize, &Arc<Post>)| Vring::new(number, Arc::clone(post));
+        Control {
+            shared,
+            config,
+            features: 0,
+            regions: Regions::default(),
+            vrings: posts.iter().enumerate().map(vring).collect(),
+            _front_end: None,
+        }
+    }
+
+    fn ring_features(&self) -> RingFeatures {
+        RingFeatures {
+            event_index: self.features & VIRTIO_RING_F_EVENT_IDX != 0,
+            indirect: self.features & VIRTIO_RING_F_INDIRECT_DESC != 0,
+        }
+    }
+
+    fn vring(&mut self, index: u32) -> Result<&mut Vring> {
+        self.vrings
+            .get_mut(index as usize)
+            .ok_or(Error::InvalidParam)
+    }
+
+    /// Changes a queue, and lets its thread know.
+    fn change(&mut self, index: u32, change: impl FnOnce(&mut Vring)) -> Result<()> {
+        let features = self.ring_features();
+        let vring = self
+            .vrings
+            .get_mut(index as usize)
+            .ok_or(Error::InvalidParam)?;
+        change(vring);
+        Ok(vring.update(&self.shared, &self.regions, features)?)
+    }
+
+    /// Puts another table of memory in force, for all queues.
+    fn set_regions(&mut self, regions: Regions) -> Result<()> {
+        let features = self.ring_features();
+        self.regions = regions;
+        for vring in &mut self.vrings {
+            vring.update(&self.shared, &self.regions, features)?;
+        }
+        Ok(())
+    }
+
+    /// Until when a queue has to stop, which waits itself for as long as requests may take.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.config.drain_timeout + MARGIN
+    }
+
+    /// Stops all queues, having ended the session and with it all waits.
+    fn stop_all(&mut self) -> Result<()> {
+        self.shared.sessions.end();
+        self.vrings.iter().for_each(Vring::begin_to_stop);
+        let deadline = self.deadline();
+        let mut result = Ok(());
+        for vring in &mut self.vrings {
+            result = result.and(vring.stop(deadline).map(drop));
+        }
+        // One may have begun while the queues were being stopped.
+        self.shared.sessions.end();
+        Ok(result?)
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.stop_all()?;
+        self.vrings.iter_mut().for_each(Vring::reset);
+        Ok(())
+    }
+
+    /// Ends everything. Returns how many threads are still busy after the time that they have.
+    pub(crate) fn end(&mut self) -> usize {
+        let deadline = self.deadline();
+        self.shared.sessions.end();
+        self.vrings.iter().for_each(Vring::begin_to_stop);
+        let mut stuck = 0;
+        for vring in &mut self.vrings {
+            if let Err(error) = vring.stop(deadline) {
+                tracing::error!(%error, "at the end of a connection");
+                stuck += 1;
+            }
+        }
+        // One may have begun meanwhile.
+        self.shared.sessions.end();
+        let aside = self.shared.pool.end(deadline);
+        self.regions = Regions::default();
+        if stuck + aside == 0 && !self.shared.sessions.wait_until_gone(deadline) {
+            return 1;
+        }
+        stuck + aside
+    }
+}
+
+fn descriptor(file: Option<File>) -> Option<Arc<OwnedFd>> {
+    file.map(|file| Arc::new(OwnedFd::from(file)))
+}
+
+fn map(region: &VhostUserMemoryRegion, file: &File) -> Result<Region> {
+    let VhostUserMemoryRegion {
+        guest_phys_addr,
+        memory_size,
+        user_addr,
+        mmap_offset,
+    } = *region;
+    Ok(Region::map(
+        guest_phys_addr,
+        user_addr,
+        memory_size,
+        file,
+        mmap_offset,
+    )?)
+}
+
+fn not_offered<T>() -> Result<T> {
+    Err(Error::InvalidOperation("it was not offered"))
+}
+
+impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
+    fn set_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_owner(&mut self) -> Result<()> {
+        self.reset()
+    }
+
+    fn reset_device(&mut self) -> Result<()> {
+        self.reset()
+    }
+
+    fn get_features(&mut self) -> Result<u64> {
+        Ok(FEATURES)
+    }
+
+    fn set_features(&mut self, features: u64) -> Result<()> {
+        if features & !FEATURES != 0 {
+            return Err(Error::InvalidParam);
+        }
+        self.features = features;
+        if features & PROTOCOL_FEATURES == 0 {
+            // Then there is no message that would enable them.
+            for index in 0..self.vrings.len() {
+                self.change(index as u32, |vring| vring.enabled = true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_mem_table(
+        &mut self,
+        regions: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+        _: Option<bool>,
+    ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
+        let mapped: Result<Vec<Region>> = regions
+            .iter()
+            .zip(&files)
+            .map(|(region, file)| map(region, file))
+            .collect();
+        self.set_regions(Regions::new(mapped?)?)?;
+        Ok(None)
+    }
+
+    fn get_max_mem_slots(&mut self) -> Result<u64> {
+        Ok(REGIONS_MAX as u64)
+    }
+
+    fn add_mem_region(
+        &mut self,
+        region: &VhostUserSingleMemoryRegion,
+        file: File,
+        _: Option<bool>,
+    ) -> Result<Option<VhostUserMemoryRegionBase>> {
+        let regions = self.regions.with(map(region, &file)?)?;
+        self.set_regions(regions)?;
+        Ok(None)
+    }
+
+    fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
+        let VhostUserMemoryRegion {
+            guest_phys_addr,
+            memory_size,
+            user_addr,
+            ..
+        } = **region;
+        let regions = self
+            .regions
+            .without(guest_phys_addr, user_addr, memory_size)?;
+        self.set_regions(regions)
+    }
+
+    fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
+        let size_max = self.config.queue_size_max;
+        let vring = self.vring(index)?;
+        vring.require_stopped()?;
+        let size = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
+        if !size.is_power_of_two() || size > size_max {
+            return Err(Error::InvalidParam);
+        }
+        vring.layout.size = size;
+        Ok(())
+    }
+
+    fn set_vring_addr(
+        &mut self,
+        index: u32,
+        flags: VhostUserVringAddrFlags,
+        descriptors: u64,
+        used: u64,
+        available: u64,
+        _log: u64,
+    ) -> Result<()> {
+        if !flags.is_empty() {
+            return not_offered();
+        }
+        let vring = self.vring(index)?;
+        let mut layout = vring.layout;
+        (layout.descriptors, layout.available, layout.used) = (descriptors, available, used);
+        if layout == vring.layout {
+            return Ok(());
+        }
+        vring.require_stopped()?;
+        self.change(index, |vring| vring.layout = layout)
+    }
+
+    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
+        let vring = self.vring(index)?;
+        vring.require_stopped()?;
+        vring.base = u16::try_from(base).map_err(|_| Error::InvalidParam)?;
+        Ok(())
+    }
+
+    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
+        let deadline = self.deadline();
+        let base = self.vring(index)?.stop(deadline)?;
+        Ok(VhostUserVringState::new(index, base.into()))
+    }
+
+    fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        // Without one, a queue would have to be looked at all the time.
+        let kick = descriptor(file).ok_or(Error::InvalidParam)?;
+        let agreed = self.features & PROTOCOL_FEATURES != 0;
+        self.change(index.into(), |vring| {
+            vring.kick = Some(kick);
+            vring.enabled |= !agreed;
+        })
+    }
+
+    fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        self.change(index.into(), |vring| vring.call = descriptor(file))
+    }
+
+    fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        self.change(index.into(), |vring| vring.error = descriptor(file))
+    }
+
+    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
+        self.change(index, |vring| vring.enabled = enable)
+    }
+
+    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+        let mut features = VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::REPLY_ACK
+            | VhostUserProtocolFeatures::BACKEND_REQ
+            | VhostUserProtocolFeatures::RESET_DEVICE
+            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS;
+        if self.config.tag.is_some() {
+            features |= VhostUserProtocolFeatures::CONFIG;
+        }
+        Ok(features)
+    }
+
+    fn set_protocol_features(&mut self, features: u64) -> Result<()> {
+        let offered = self.get_protocol_features()?;
+        if features & !offered.bits() != 0 {
+            return Err(Error::InvalidParam);
+        }
+        Ok(())
+    }
+
+    fn get_queue_num(&mut self) -> Result<u64> {
+        Ok(self.vrings.len() as u64)
+    }
+
+    fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
+        self.config.space(offset, size).ok_or(Error::InvalidParam)
+    }
+
+    fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {
+        Err(Error::InvalidOperation(
+            "the configuration is not the guest's to write",
+        ))
+    }
+
+    fn set_backend_req_fd(&mut self, backend: Backend) {
+        self._front_end = Some(backend);
+    }
+
+    fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {
+        not_offered()
+    }
+
+    fn get_shared_object(&mut self, _: VhostUserSharedMsg) -> Result<File> {
+        not_offered()
+    }
+
+    fn get_inflight_fd(&mut self, _: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        not_offered()
+    }
+
+    fn set_inflight_fd(&mut self, _: &VhostUserInflight, _: File) -> Result<()> {
+        not_offered()
+    }
+
+    fn set_device_state_fd(
+        &mut self,
+        _: VhostTransferStateDirection,
+        _: VhostTransferStatePhase,
+        _: File,
+    ) -> Result<Option<File>> {
+        not_offered()
+    }
+
+    fn check_device_state(&mut self) -> Result<()> {
+        not_offered()
+    }
+
+    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
+        not_offered()
+    }
+
+    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Result<()> {
+        not_offered()
+    }
+}

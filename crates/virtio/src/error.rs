@@ -1,0 +1,25 @@
+//! Why a device does not serve, or does so no more.
+
+use crate::config::ConfigError;
+use std::io;
+
+/// Why a device does not serve, or does so no more.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The configuration is impossible.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Descriptors, or the signal that ends waits, could not be set up.
+    #[error("cannot start serving: {0}")]
+    Start(#[source] io::Error),
+    /// The front end broke the protocol, or asked for what is not there.
+    #[error("the front end's request cannot be carried out: {0}")]
+    Protocol(#[source] vhost::vhost_user::Error),
+    /// A thread that serves a queue failed. That is a fault of this program.
+    #[error("a thread that serves a queue failed")]
+    QueueFailed,
+    /// Requests were still in progress when the time for their end was over. The file system's
+    /// `destroy` is called when the last of them ends; if none does, never.
+    #[error("requests do not end; {0} threads are still busy with them")]
+    Stuck(usize),
+}

@@ -1,0 +1,62 @@
+//! A virtio-fs device: FUSE between the kernel of a virtual machine and a file system of this host, over
+//! the vhost-user protocol.
+//!
+//! The virtual machine monitor is the *front end*: it connects to a socket, hands over the guest's memory
+//! and says where in it the queues are. From then on the guest and a [`Device`] talk by that memory alone.
+//!
+//! ```no_run
+//! use std::os::unix::net::UnixListener;
+//! use std::sync::Arc;
+//! use thrufs_virtio::{Device, DeviceConfig, DeviceError};
+//! # use thrufs::{Attributes, Context, Entry, Errno, FileHandle, FileSystem, Name, NodeId};
+//! # struct MyFileSystem;
+//! # impl FileSystem for MyFileSystem {
+//! #     fn lookup(&self, _: &Context, _: NodeId, _: Name) -> thrufs::Result<Entry> { Err(Errno::ENOENT) }
+//! #     fn getattr(&self, _: &Context, _: NodeId, _: Option<FileHandle>) -> thrufs::Result<Attributes> {
+//! #         Err(Errno::EIO)
+//! #     }
+//! # }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::new(|| Ok(Arc::new(MyFileSystem)), DeviceConfig::default())?;
+//! let listener = UnixListener::bind("guest.sock")?;
+//! for stream in listener.incoming() {
+//!     device.serve(stream?)?; // One virtual machine after the other.
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | part | what it is for |
+//! |---|---|
+//! | [`Device`] | one front end at a time, from its connection to its end |
+//! | [`MakeFileSystem`] | a file system for each session of a guest |
+//! | [`DeviceConfig`], [`Tag`] | bounds, and the name by which a guest mounts it |
+//! | [`DeviceHandle`] | counters, and the way to end it |
+//! | [`mod@queue`], [`memory`] | virtqueues in memory of a guest, for fuzzing and for other devices |
+//!
+//! What a guest or a front end sends may be anything: see [`mod@queue`] and [`memory`].
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod config;
+mod control;
+mod device;
+mod error;
+mod frame;
+mod line;
+pub mod memory;
+mod pool;
+mod post;
+pub mod queue;
+mod serving;
+mod session;
+mod slot;
+mod tag;
+mod vring;
+
+pub use config::{ConfigError, DeviceConfig, REQUEST_QUEUES_MAX};
+pub use device::{Device, DeviceHandle, Served};
+pub use error::DeviceError;
+pub use session::MakeFileSystem;
+pub use tag::{Tag, TagError};

@@ -1,0 +1,44 @@
+//! The connection to the front end, as those see it who may have to end it.
+
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A connection that can be cut from any thread: whoever reads from it hears that it has ended.
+#[derive(Debug)]
+pub(crate) struct Line {
+    stream: UnixStream,
+    failed: AtomicBool,
+}
+
+impl Line {
+    pub(crate) fn new(stream: UnixStream) -> Line {
+        Line {
+            stream,
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Cuts it.
+    pub(crate) fn cut(&self) {
+        // It may have ended already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Whether it was cut because a thread failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+}
+
+/// Cuts the connection when its thread panics: requests would never be answered.
+pub(crate) struct CutOnPanic<'a>(pub(crate) &'a Line);
+
+impl Drop for CutOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.failed.store(true, Ordering::Release);
+            self.0.cut();
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Bytes of a guest that lie in several places, as one sequence.
+
+use super::Regions;
+use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
+use thrufs::DataApart;
+use thrufs_sys::shared_memory::{Span, read_at, write_at};
+
+/// A place in a guest's memory. It belongs to the table that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub(super) region: u16,
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
+}
+
+/// A sequence of bytes of a guest, part of which may be skipped at its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces<'a> {
+    regions: &'a Regions,
+    extents: &'a [Extent],
+    skip: usize,
+    length: usize,
+}
+
+impl<'a> Pieces<'a> {
+    /// At most `length` bytes of what `extents` name, after the first `skip`.
+    pub(crate) fn new(
+        regions: &'a Regions,
+        extents: &'a [Extent],
+        skip: usize,
+        length: usize,
+    ) -> Pieces<'a> {
+        let total: usize = extents.iter().map(|extent| extent.length).sum();
+        Pieces {
+            regions,
+            extents,
+            skip: skip.min(total),
+            length: length.min(total - skip.min(total)),
+        }
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The same without its first `bytes`.
+    #[must_use]
+    fn after(&self, bytes: usize) -> Pieces<'a> {
+        let bytes = bytes.min(self.length);
+        Pieces {
+            skip: self.skip + bytes,
+            length: self.length - bytes,
+            ..*self
+        }
+    }
+
+    /// The places of these bytes, in order.
+    fn parts(&self) -> impl Iterator<Item = Extent> + use<'a> {
+        let (mut skip, mut left) = (self.skip, self.length);
+        let part = move |extent: &Extent| {
+            let skipped = skip.min(extent.length);
+            skip -= skipped;
+            let length = (extent.length - skipped).min(left);
+            left -= length;
+            Extent {
+                offset: extent.offset + skipped,
+                length,
+                ..*extent
+            }
+        };
+        let parts = self.extents.iter().map(part);
+        parts.filter(|extent| extent.length > 0)
+    }
+
+    pub(super) fn spans(&self) -> impl Iterator<Item = Span<'a>> + use<'a> {
+        let regions = self.regions;
+        // Extents of this table lie within it.
+        self.parts().map_while(move |extent| {
+            let mapping = regions.mapping(&extent).ok()?;
+            mapping.span(extent.offset, extent.length).ok()
+        })
+    }
+
+    /// Copies these bytes to `target`, as much as fits, and returns how much that was.
+    pub fn copy_to(&self, target: &mut [u8]) -> usize {
+        let mut copied = 0;
+        for extent in self.parts() {
+            let Ok(mapping) = self.regions.mapping(&extent) else {
+                break;
+            };
+            let length = extent.length.min(target.len() - copied);
+            let part = &mut target[copied..copied + length];
+            if mapping.copy_out(extent.offset, part).is_err() {
+                break;
+            }
+            copied += length;
+            if copied == target.len() {
+                break;
+            }
+        }
+        copied
+    }
+
+    /// Copies `source` to the first of these bytes, as much as there is room for, and returns how much
+    /// that was.
+    pub fn copy_from(&self, source: &[u8]) -> usize {
+        let mut copied = 0;
+        for extent in self.parts() {
+            let Ok(mapping) = self.regions.mapping(&extent) else {
+                break;
+            };
+            let length = extent.length.min(source.len() - copied);
+            if mapping
+                .copy_in(extent.offset, &source[copied..copied + length])
+                .is_err()
+            {
+                break;
+            }
+            copied += length;
+            if copied == source.len() {
+                break;
+            }
+        }
+        copied
+    }
+
+    /// Has the kernel read from `file` at `offset` to the bytes after the first `filled`, by one
+    /// system call.
+    ///
+    /// # Errors
+    ///
+    /// The system call's.
+    pub fn read_from(
+        &self,
+        filled: usize,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        no_wait: bool,
+    ) -> Result<usize, Errno> {
+        read_at(file, self.after(filled).spans(), offset, no_wait)
+    }
+}
+
+impl DataApart for Pieces<'_> {
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn copy_to(&self, skip: usize, target: &mut [u8]) -> usize {
+        Pieces::copy_to(&self.after(skip), target)
+    }
+
+    fn write_to(&self, skip: usize, file: BorrowedFd<'_>, offset: u64) -> Result<usize, Errno> {
+        write_at(file, self.after(skip).spans(), offset)
+    }
+}

@@ -1,0 +1,107 @@
+use super::*;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::os::fd::OwnedFd;
+use thrufs::DataApart;
+
+/// A file in memory of `length` bytes.
+pub(crate) fn memory_file(length: u64) -> OwnedFd {
+    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&file, length).unwrap();
+    file
+}
+
+fn region(guest: u64, length: u64) -> Region {
+    Region::map(guest, guest + 0x7000_0000, length, memory_file(length), 0).unwrap()
+}
+
+#[test]
+fn regions_do_not_overlap() {
+    let apart = vec![
+        region(0x3000, 0x1000),
+        region(0x1000, 0x1000),
+        region(0x2000, 0x1000),
+    ];
+    let regions = Regions::new(apart).unwrap();
+    assert_eq!(regions.len(), 3);
+    let overlap = regions.with(region(0x3fff, 0x1000));
+    assert!(matches!(overlap, Err(MemoryError::Overlap)));
+    assert!(regions.with(region(0x4000, 0x1000)).is_ok());
+}
+
+#[test]
+fn addresses_wrap_nowhere() {
+    let file = memory_file(0x1000);
+    assert!(Region::map(u64::MAX - 5, 0, 0x1000, &file, 0).is_err());
+    assert!(Region::map(0, u64::MAX - 5, 0x1000, &file, 0).is_err());
+    let regions = Regions::new(vec![region(0x1000, 0x1000)]).unwrap();
+    let mut extents = Vec::new();
+    assert_eq!(
+        regions.locate_all(u64::MAX - 1, 4, &mut extents),
+        Err(Outside)
+    );
+    assert_eq!(regions.locate_all(0x1ffe, 4, &mut extents), Err(Outside));
+    assert_eq!(regions.locate_all(0xfff, 1, &mut extents), Err(Outside));
+    assert_eq!(regions.locate_all(0x2000, 1, &mut extents), Err(Outside));
+    assert!(regions.locate_user(u64::MAX, 2).is_err());
+    assert!(regions.locate_user(0x7000_1fff, 2).is_err());
+    assert!(regions.locate_user(0x7000_1ffe, 2).is_ok());
+}
+
+#[test]
+fn a_range_may_span_regions_that_touch() {
+    let regions = Regions::new(vec![region(0x1000, 0x1000), region(0x2000, 0x1000)]).unwrap();
+    let mut extents = Vec::new();
+    regions.locate_all(0x1ffc, 8, &mut extents).unwrap();
+    assert_eq!(extents.len(), 2);
+    let pieces = Pieces::new(&regions, &extents, 0, usize::MAX);
+    assert_eq!(pieces.copy_from(b"abcdefghij"), 8);
+    let mut copy = [0; 8];
+    regions.copy_out(0x1ffc, &mut copy).unwrap();
+    assert_eq!(&copy, b"abcdefgh");
+    assert_eq!(regions.copy_out(0x2ffc, &mut copy), Err(Outside));
+}
+
+#[test]
+fn a_region_is_taken_away_by_its_exact_place() {
+    let regions = Regions::new(vec![region(0x1000, 0x1000), region(0x2000, 0x1000)]).unwrap();
+    assert!(regions.without(0x1000, 0x7000_1000, 0x800).is_err());
+    let fewer = regions.without(0x1000, 0x7000_1000, 0x1000).unwrap();
+    assert_eq!(fewer.len(), 1);
+    assert!(fewer.locate(0x1000, 1).is_err());
+    // The old table stands as long as somebody has it.
+    assert!(regions.locate(0x1000, 1).is_ok());
+}
+
+#[test]
+fn parts_of_pieces() {
+    let regions = Regions::new(vec![region(0x1000, 0x1000)]).unwrap();
+    let mut extents = Vec::new();
+    for (address, length) in [(0x1000, 3), (0x1100, 5), (0x1200, 4)] {
+        regions.locate_all(address, length, &mut extents).unwrap();
+    }
+    let all = Pieces::new(&regions, &extents, 0, usize::MAX);
+    assert_eq!(all.copy_from(b"0123456789ab"), 12);
+    for skip in 0..14 {
+        for length in 0..14 {
+            let pieces = Pieces::new(&regions, &extents, skip, length);
+            let expected =
+                &b"0123456789ab"[skip.min(12)..(skip + length).min(12).max(skip.min(12))];
+            assert_eq!(pieces.len(), expected.len());
+            let mut copy = [0; 20];
+            assert_eq!(pieces.copy_to(&mut copy), expected.len(), "{skip} {length}");
+            assert_eq!(&copy[..expected.len()], expected);
+            let spans: usize = pieces.spans().map(|span| span.len()).sum();
+            assert_eq!(spans, expected.len());
+        }
+    }
+    let file = memory_file(20);
+    let middle = Pieces::new(&regions, &extents, 2, 8);
+    assert_eq!(middle.write_to(3, file.as_fd(), 1), Ok(5));
+    let mut seen = [0; 6];
+    rustix::io::pread(&file, &mut seen, 0).unwrap();
+    assert_eq!(&seen, b"\x0056789");
+    assert_eq!(middle.read_from(0, file.as_fd(), 1, false), Ok(8));
+    let mut copy = [0; 12];
+    all.copy_to(&mut copy);
+    assert_eq!(&copy, b"0156789\0\0\0ab");
+}

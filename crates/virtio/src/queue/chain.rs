@@ -1,0 +1,193 @@
+//! Chains of descriptors: from a guest's table to the places of a request.
+
+use crate::memory::{Extent, Outside, Pieces, Regions};
+
+/// Most descriptors of a chain in a table of its own.
+pub(super) const INDIRECT_MAX: usize = 1024;
+
+/// Most bytes that a request, or the room for its reply, has: the largest data, 16 MiB, and what a
+/// driver may leave besides.
+const BYTES_MAX: usize = 32 << 20;
+
+/// Size of a descriptor in bytes.
+pub(super) const DESCRIPTOR_BYTES: usize = 16;
+
+const FLAG_NEXT: u16 = 1;
+const FLAG_WRITE: u16 = 2;
+const FLAG_INDIRECT: u16 = 4;
+
+/// What is wrong with a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChainFault {
+    /// It has more descriptors than it may, or comes back to itself.
+    #[error("a chain with too many descriptors, or a loop")]
+    TooLong,
+    /// A descriptor names one that is not in the table.
+    #[error("a chain that leads out of its table")]
+    NoSuchDescriptor,
+    /// A range is not in the guest's memory.
+    #[error("a descriptor of memory that the guest does not have")]
+    Outside,
+    /// More bytes than any request or reply has.
+    #[error("a chain of more than {BYTES_MAX} bytes")]
+    TooLarge,
+    /// What the device may read comes after what it may write.
+    #[error("a chain with the request after the reply")]
+    WrongOrder,
+    /// A table within a table, of a size that is none, or that was not agreed on.
+    #[error("a table of descriptors that must not be")]
+    BadTable,
+}
+
+impl From<Outside> for ChainFault {
+    fn from(_: Outside) -> ChainFault {
+        ChainFault::Outside
+    }
+}
+
+/// A descriptor, as it was when it was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Descriptor {
+    address: u64,
+    length: u32,
+    flags: u16,
+    next: u16,
+}
+
+impl Descriptor {
+    pub(super) fn from_bytes(bytes: [u8; DESCRIPTOR_BYTES]) -> Descriptor {
+        let [
+            a0,
+            a1,
+            a2,
+            a3,
+            a4,
+            a5,
+            a6,
+            a7,
+            l0,
+            l1,
+            l2,
+            l3,
+            f0,
+            f1,
+            n0,
+            n1,
+        ] = bytes;
+        Descriptor {
+            address: u64::from_le_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
+            length: u32::from_le_bytes([l0, l1, l2, l3]),
+            flags: u16::from_le_bytes([f0, f1]),
+            next: u16::from_le_bytes([n0, n1]),
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<u16> {
+        (self.flags & FLAG_NEXT != 0).then_some(self.next)
+    }
+
+    /// Where the table is that this descriptor stands for, and how many descriptors it has.
+    pub(super) fn table(&self) -> Result<Option<(u64, usize)>, ChainFault> {
+        if self.flags & FLAG_INDIRECT == 0 {
+            return Ok(None);
+        }
+        let length = self.length as usize;
+        let count = length / DESCRIPTOR_BYTES;
+        let fits = length.is_multiple_of(DESCRIPTOR_BYTES) && (1..=INDIRECT_MAX).contains(&count);
+        if !fits || self.flags & FLAG_NEXT != 0 {
+            return Err(ChainFault::BadTable);
+        }
+        Ok(Some((self.address, count)))
+    }
+}
+
+/// The places of one request and of its reply. Kept for the next, with the memory that it has.
+#[derive(Debug, Default)]
+pub struct Chain {
+    pub(super) head: u16,
+    readable: Vec<Extent>,
+    readable_bytes: usize,
+    writable: Vec<Extent>,
+    writable_bytes: usize,
+}
+
+impl Chain {
+    /// The descriptor that it begins with, and by which it is given back.
+    pub fn head(&self) -> u16 {
+        self.head
+    }
+
+    /// How many bytes the guest has written.
+    pub fn readable_bytes(&self) -> usize {
+        self.readable_bytes
+    }
+
+    /// How many bytes may be written for it.
+    pub fn writable_bytes(&self) -> usize {
+        self.writable_bytes
+    }
+
+    /// What the guest has written, after the first `skip` bytes. `regions` must be the table that the
+    /// chain was read with.
+    pub fn readable<'a>(&'a self, regions: &'a Regions, skip: usize) -> Pieces<'a> {
+        Pieces::new(regions, &self.readable, skip, usize::MAX)
+    }
+
+    /// Room for at most `length` bytes, after the first `skip`; `regions` as above.
+    pub fn writable<'a>(&'a self, regions: &'a Regions, skip: usize, length: usize) -> Pieces<'a> {
+        Pieces::new(regions, &self.writable, skip, length)
+    }
+
+    pub(super) fn clear(&mut self, head: u16) {
+        self.head = head;
+        self.readable.clear();
+        self.writable.clear();
+        (self.readable_bytes, self.writable_bytes) = (0, 0);
+    }
+
+    /// Adds what `descriptor` names.
+    fn add(&mut self, descriptor: &Descriptor, regions: &Regions) -> Result<(), ChainFault> {
+        let length = descriptor.length as usize;
+        let (extents, bytes) = if descriptor.flags & FLAG_WRITE != 0 {
+            (&mut self.writable, &mut self.writable_bytes)
+        } else if self.writable.is_empty() {
+            (&mut self.readable, &mut self.readable_bytes)
+        } else {
+            return Err(ChainFault::WrongOrder);
+        };
+        *bytes = bytes.saturating_add(length);
+        if *bytes > BYTES_MAX {
+            return Err(ChainFault::TooLarge);
+        }
+        Ok(regions.locate_all(descriptor.address, length, extents)?)
+    }
+
+    /// Follows a chain from its descriptor `first` in a table of `count`, of which at most as many are
+    /// followed. `read` reads one of them; `table` is called for one that stands for a table of its own,
+    /// which is where a chain ends.
+    pub(super) fn follow(
+        &mut self,
+        first: u16,
+        count: usize,
+        regions: &Regions,
+        read: impl Fn(usize) -> Result<Descriptor, ChainFault>,
+        table: impl FnOnce(&mut Chain, u64, usize) -> Result<(), ChainFault>,
+    ) -> Result<(), ChainFault> {
+        let mut index = usize::from(first);
+        for _ in 0..count {
+            if index >= count {
+                return Err(ChainFault::NoSuchDescriptor);
+            }
+            let descriptor = read(index)?;
+            if let Some((address, count)) = descriptor.table()? {
+                return table(self, address, count);
+            }
+            self.add(&descriptor, regions)?;
+            match descriptor.next() {
+                Some(next) => index = usize::from(next),
+                None => return Ok(()),
+            }
+        }
+        Err(ChainFault::TooLong)
+    }
+}

@@ -1,0 +1,388 @@
+//! One queue: taking what is available, giving back what was used, and when to tell whom.
+//!
+//! **Who writes what.** The guest writes the descriptors and the available ring, with the index up to
+//! which it is filled, last; and, at the end of it, the used index from which on it wants to be told.
+//! We write the used ring in the same manner ([`Ring::complete`] is the only place), and at its end the
+//! available index from which on we want to be told. Each side publishes its index and then looks at
+//! what the other wants, with a full fence between the two; so one of the two always sees the other.
+//!
+//! **What is under way** is kept per descriptor: a head that is taken again before it was given back
+//! would have two requests share one place of the used ring's accounts, so the ring is broken then.
+
+use super::chain::{Chain, ChainFault, DESCRIPTOR_BYTES, Descriptor, INDIRECT_MAX};
+use crate::memory::{Extent, Outside, Regions};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+const USED_FLAG_NO_NOTIFY: u16 = 1;
+const AVAILABLE_FLAG_NO_INTERRUPT: u16 = 1;
+
+/// Bytes before the elements of the available and of the used ring: flags and index.
+const RING_HEAD_BYTES: usize = 4;
+const AVAILABLE_ELEMENT_BYTES: usize = 2;
+const USED_ELEMENT_BYTES: usize = 8;
+
+/// Why a queue cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Broken {
+    /// Its tables are not in the guest's memory, or not aligned.
+    #[error("a queue that is not in the guest's memory")]
+    Outside,
+    /// Its size is no power of two, or zero.
+    #[error("a queue of an impossible size")]
+    Size,
+    /// The guest says that it has made more available than the queue has room for.
+    #[error("a queue with more requests than it has room for")]
+    Overrun,
+    /// The guest made a descriptor available that is not in the table.
+    #[error("a queue that names a descriptor it does not have")]
+    NoSuchDescriptor,
+    /// The guest made a descriptor available that we still have.
+    #[error("a queue that names a descriptor which is in use")]
+    InUse,
+}
+
+impl From<Outside> for Broken {
+    fn from(_: Outside) -> Broken {
+        Broken::Outside
+    }
+}
+
+impl From<thrufs_sys::shared_memory::Outside> for Broken {
+    fn from(_: thrufs_sys::shared_memory::Outside) -> Broken {
+        Broken::Outside
+    }
+}
+
+/// Where a queue is, in the front end's addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// How many descriptors it has: a power of two, 32768 at most.
+    pub size: u16,
+    /// Where the descriptors are.
+    pub descriptors: u64,
+    /// Where the available ring is.
+    pub available: u64,
+    /// Where the used ring is.
+    pub used: u64,
+}
+
+/// What was agreed on about queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingFeatures {
+    /// `VIRTIO_RING_F_EVENT_IDX`: both sides say when they want to be told next.
+    pub event_index: bool,
+    /// `VIRTIO_RING_F_INDIRECT_DESC`: a descriptor may stand for a table.
+    pub indirect: bool,
+}
+
+/// The three tables, in one table of regions.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    descriptors: Extent,
+    available: Extent,
+    used: Extent,
+}
+
+impl Places {
+    fn find(layout: &Layout, regions: &Regions) -> Result<Places, Broken> {
+        let size = usize::from(layout.size);
+        // Two bytes for the event index, which are there whether they are used or not.
+        let ring_bytes = |element_bytes| RING_HEAD_BYTES + element_bytes * size + 2;
+        let available_bytes = ring_bytes(AVAILABLE_ELEMENT_BYTES);
+        let used_bytes = ring_bytes(USED_ELEMENT_BYTES);
+        let places = Places {
+            descriptors: regions.locate_user(layout.descriptors, DESCRIPTOR_BYTES * size)?,
+            available: regions.locate_user(layout.available, available_bytes)?,
+            used: regions.locate_user(layout.used, used_bytes)?,
+        };
+        // Found out here, not in the midst of serving.
+        let is_aligned = |extent: &Extent, bytes| {
+            let mapping = regions.mapping(extent)?;
+            Ok::<_, Outside>(mapping.is_aligned(extent.offset, bytes))
+        };
+        let aligned = is_aligned(&places.descriptors, DESCRIPTOR_BYTES)?
+            && is_aligned(&places.available, 2)?
+            && is_aligned(&places.used, 4)?;
+        if !aligned {
+            return Err(Broken::Outside);
+        }
+        Ok(places)
+    }
+}
+
+/// A queue that is being served.
+#[derive(Debug)]
+pub struct Ring {
+    regions: Arc<Regions>,
+    layout: Layout,
+    features: RingFeatures,
+    places: Places,
+    /// The next to be taken of the available ring.
+    next_available: u16,
+    /// Up to where it is known to be filled.
+    seen_available: u16,
+    /// The next to be filled of the used ring.
+    next_used: u16,
+    /// Up to where the guest was told, or needed no telling.
+    told_used: u16,
+    /// Which heads were taken and not given back, a bit each.
+    in_use: Box<[u64]>,
+}
+
+impl Ring {
+    /// A queue in the memory of `regions`, from its available index `base` on.
+    ///
+    /// # Errors
+    ///
+    /// When it is not in that memory, or cannot be a queue.
+    pub fn new(
+        regions: Arc<Regions>,
+        layout: Layout,
+        features: RingFeatures,
+        base: u16,
+    ) -> Result<Ring, Broken> {
+        if !layout.size.is_power_of_two() {
+            return Err(Broken::Size);
+        }
+        let places = Places::find(&layout, &regions)?;
+        let mut ring = Ring {
+            regions,
+            layout,
+            features,
+            places,
+            next_available: base,
+            seen_available: base,
+            next_used: 0,
+            told_used: 0,
+            in_use: vec![0; usize::from(layout.size).div_ceil(64)].into(),
+        };
+        ring.next_used = ring.load_used(2, Ordering::Relaxed)?;
+        ring.told_used = ring.next_used;
+        Ok(ring)
+    }
+
+    /// The guest's memory as it is now.
+    pub fn regions(&self) -> &Arc<Regions> {
+        &self.regions
+    }
+
+    /// Puts another table of regions in place. Chains that were read with the old one stay with it.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is not in that memory.
+    pub fn set_regions(&mut self, regions: Arc<Regions>) -> Result<(), Broken> {
+        self.places = Places::find(&self.layout, &regions)?;
+        self.regions = regions;
+        Ok(())
+    }
+
+    /// The index of the used ring up to which requests were given back.
+    pub fn next_used(&self) -> u16 {
+        self.next_used
+    }
+
+    /// The index of the available ring from which another would have to go on.
+    pub fn next_available(&self) -> u16 {
+        self.next_available
+    }
+
+    /// Whether there is something to be taken.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is broken.
+    pub fn has_available(&mut self) -> Result<bool, Broken> {
+        if self.seen_available == self.next_available {
+            // What was written before the index is seen with it.
+            let index = self.load_available(2, Ordering::Acquire)?;
+            if index.wrapping_sub(self.next_available) > self.layout.size {
+                return Err(Broken::Overrun);
+            }
+            self.seen_available = index;
+        }
+        Ok(self.seen_available != self.next_available)
+    }
+
+    /// Takes the next: the number of its first descriptor. Each is to be given to
+    /// [`complete`](Self::complete) in the end.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is broken.
+    pub fn take(&mut self) -> Result<Option<u16>, Broken> {
+        if !self.has_available()? {
+            return Ok(None);
+        }
+        let slot = usize::from(self.next_available % self.layout.size);
+        let at = RING_HEAD_BYTES + slot * AVAILABLE_ELEMENT_BYTES;
+        let head = self.load_available(at, Ordering::Relaxed)?;
+        if head >= self.layout.size {
+            return Err(Broken::NoSuchDescriptor);
+        }
+        self.mark(head)?;
+        self.next_available = self.next_available.wrapping_add(1);
+        Ok(Some(head))
+    }
+
+    /// Counts a head as in use that was taken before this queue was stopped and started again.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be.
+    pub fn mark(&mut self, head: u16) -> Result<(), Broken> {
+        let (word, bit) = (usize::from(head / 64), 1 << (head % 64));
+        let word = self.in_use.get_mut(word).ok_or(Broken::NoSuchDescriptor)?;
+        if *word & bit != 0 {
+            return Err(Broken::InUse);
+        }
+        *word |= bit;
+        Ok(())
+    }
+
+    /// Counts no head as in use.
+    pub fn unmark_all(&mut self) {
+        self.in_use.fill(0);
+    }
+
+    /// Reads the chain of `head` into `chain`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn read_chain(&self, head: u16, chain: &mut Chain) -> Result<(), ChainFault> {
+        chain.clear(head);
+        let regions = &*self.regions;
+        let read = |index: usize| {
+            let mut bytes = [0; DESCRIPTOR_BYTES];
+            let offset = self.places.descriptors.offset + index * DESCRIPTOR_BYTES;
+            let mapping = regions.mapping(&self.places.descriptors)?;
+            mapping
+                .copy_out(offset, &mut bytes)
+                .map_err(|_| ChainFault::Outside)?;
+            Ok(Descriptor::from_bytes(bytes))
+        };
+        let size = usize::from(self.layout.size);
+        chain.follow(head, size, regions, read, |chain, address, count| {
+            self.read_table(chain, address, count)
+        })
+    }
+
+    /// Reads a chain that has a table of its own, of `count` descriptors.
+    fn read_table(&self, chain: &mut Chain, table: u64, count: usize) -> Result<(), ChainFault> {
+        debug_assert!(count <= INDIRECT_MAX);
+        if !self.features.indirect {
+            return Err(ChainFault::BadTable);
+        }
+        let regions = &*self.regions;
+        let read = |index: usize| {
+            let mut bytes = [0; DESCRIPTOR_BYTES];
+            let address = table
+                .checked_add((index * DESCRIPTOR_BYTES) as u64)
+                .ok_or(ChainFault::Outside)?;
+            regions.copy_out(address, &mut bytes)?;
+            Ok(Descriptor::from_bytes(bytes))
+        };
+        let within = |_: &mut Chain, _, _| Err(ChainFault::BadTable);
+        chain.follow(0, count, regions, read, within)
+    }
+
+    /// Gives `head` back: `length` bytes were written for it. The guest can see it at once;
+    /// [`must_tell`](Self::must_tell) says whether it waits to be told.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is broken.
+    pub fn complete(&mut self, head: u16, length: u32) -> Result<(), Broken> {
+        let (word, bit) = (usize::from(head / 64), 1 << (head % 64));
+        if let Some(word) = self.in_use.get_mut(word) {
+            *word &= !bit;
+        }
+        let slot = usize::from(self.next_used % self.layout.size);
+        let at = self.places.used.offset + RING_HEAD_BYTES + slot * USED_ELEMENT_BYTES;
+        let mapping = self.regions.mapping(&self.places.used)?;
+        mapping.store_u32(at, u32::from(head).to_le())?;
+        mapping.store_u32(at + 4, length.to_le())?;
+        self.next_used = self.next_used.wrapping_add(1);
+        // What was written for the request, and the element, are seen before the index.
+        self.store_used(2, self.next_used, Ordering::Release)
+    }
+
+    /// Whether the guest is to be told of what was given back since it was asked last.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is broken.
+    pub fn must_tell(&mut self) -> Result<bool, Broken> {
+        if self.told_used == self.next_used {
+            return Ok(false);
+        }
+        // The index must be out before we look at what the guest wants.
+        fence(Ordering::SeqCst);
+        let wanted = if self.features.event_index {
+            let at = RING_HEAD_BYTES + usize::from(self.layout.size) * AVAILABLE_ELEMENT_BYTES;
+            let event = self.load_available(at, Ordering::Relaxed)?;
+            has_passed(event, self.told_used, self.next_used)
+        } else {
+            let flags = self.load_available(0, Ordering::Relaxed)?;
+            flags & AVAILABLE_FLAG_NO_INTERRUPT == 0
+        };
+        self.told_used = self.next_used;
+        Ok(wanted)
+    }
+
+    /// Says that the guest need not tell us of what it makes available, while we look by ourselves.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is broken.
+    pub fn look_by_ourselves(&mut self) -> Result<(), Broken> {
+        // With the event index, the one that was asked for last lies behind us.
+        if self.features.event_index {
+            return Ok(());
+        }
+        self.store_used(0, USED_FLAG_NO_NOTIFY, Ordering::Relaxed)
+    }
+
+    /// Asks to be told of the next that is made available. True when there is one already, for which
+    /// nobody may tell us.
+    ///
+    /// # Errors
+    ///
+    /// When the queue is broken.
+    pub fn ask_to_be_told(&mut self) -> Result<bool, Broken> {
+        if self.features.event_index {
+            let at = RING_HEAD_BYTES + usize::from(self.layout.size) * USED_ELEMENT_BYTES;
+            self.store_used(at, self.next_available, Ordering::Relaxed)?;
+        } else {
+            self.store_used(0, 0, Ordering::Relaxed)?;
+        }
+        // The wish must be out before we look for the last time.
+        fence(Ordering::SeqCst);
+        self.has_available()
+    }
+
+    fn load_available(&self, at: usize, order: Ordering) -> Result<u16, Broken> {
+        let extent = &self.places.available;
+        let mapping = self.regions.mapping(extent)?;
+        Ok(u16::from_le(mapping.load_u16(extent.offset + at, order)?))
+    }
+
+    fn load_used(&self, at: usize, order: Ordering) -> Result<u16, Broken> {
+        let extent = &self.places.used;
+        let mapping = self.regions.mapping(extent)?;
+        Ok(u16::from_le(mapping.load_u16(extent.offset + at, order)?))
+    }
+
+    fn store_used(&self, at: usize, value: u16, order: Ordering) -> Result<(), Broken> {
+        let extent = &self.places.used;
+        let mapping = self.regions.mapping(extent)?;
+        Ok(mapping.store_u16(extent.offset + at, value.to_le(), order)?)
+    }
+}
+
+/// Whether the index, on its way from `old` to `new`, has gone beyond `event` (virtio 1.2, 2.7.7.2).
+fn has_passed(event: u16, old: u16, new: u16) -> bool {
+    new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+}

@@ -1,0 +1,458 @@
+use super::*;
+use crate::memory::tests::memory_file;
+use crate::memory::{Region, Regions};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Where the guest's memory begins, for the guest and for the front end.
+const GUEST: u64 = 0x1_0000;
+const USER: u64 = 0x7f00_0000_0000;
+const MEMORY_BYTES: u64 = 0x2_0000;
+const SIZE: u16 = 8;
+
+/// Offsets in the memory.
+const AVAILABLE: u64 = 0x1000;
+const USED: u64 = 0x2000;
+const TABLE: u64 = 0x3000;
+const DATA: u64 = 0x8000;
+
+const NEXT: u16 = 1;
+const WRITE: u16 = 2;
+const INDIRECT: u16 = 4;
+
+const BOTH: RingFeatures = RingFeatures {
+    event_index: true,
+    indirect: true,
+};
+
+/// A guest with one queue, and the hands to do anything with it.
+struct Guest {
+    memory: OwnedFd,
+    ring: Ring,
+    chain: Chain,
+    made_available: u16,
+}
+
+impl Guest {
+    fn new(features: RingFeatures) -> Guest {
+        let memory = memory_file(MEMORY_BYTES);
+        let ring = Ring::new(regions(&memory), layout(), features, 0).unwrap();
+        Guest {
+            memory,
+            ring,
+            chain: Chain::default(),
+            made_available: 0,
+        }
+    }
+
+    fn put(&self, offset: u64, bytes: &[u8]) {
+        rustix::io::pwrite(&self.memory, bytes, offset).unwrap();
+    }
+
+    fn get<const N: usize>(&self, offset: u64) -> [u8; N] {
+        let mut bytes = [0; N];
+        rustix::io::pread(&self.memory, &mut bytes, offset).unwrap();
+        bytes
+    }
+
+    fn descriptor(&self, at: u64, address: u64, length: u32, flags: u16, next: u16) {
+        let mut bytes = Vec::new();
+        bytes.extend(address.to_le_bytes());
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(flags.to_le_bytes());
+        bytes.extend(next.to_le_bytes());
+        self.put(at, &bytes);
+    }
+
+    /// Descriptor `index` of the queue's own table.
+    fn direct(&self, index: u16, address: u64, length: u32, flags: u16, next: u16) {
+        self.descriptor(u64::from(index) * 16, address, length, flags, next);
+    }
+
+    fn offer(&mut self, head: u16) {
+        let slot = u64::from(self.made_available % SIZE);
+        self.put(AVAILABLE + 4 + slot * 2, &head.to_le_bytes());
+        self.made_available = self.made_available.wrapping_add(1);
+        self.set_index(self.made_available);
+    }
+
+    fn set_index(&self, index: u16) {
+        self.put(AVAILABLE + 2, &index.to_le_bytes());
+    }
+
+    fn read(&mut self, head: u16) -> Result<(usize, usize), ChainFault> {
+        self.ring.read_chain(head, &mut self.chain)?;
+        Ok((self.chain.readable_bytes(), self.chain.writable_bytes()))
+    }
+}
+
+fn regions(memory: &OwnedFd) -> Arc<Regions> {
+    let region = Region::map(GUEST, USER, MEMORY_BYTES, memory, 0).unwrap();
+    Arc::new(Regions::new(vec![region]).unwrap())
+}
+
+fn layout() -> Layout {
+    Layout {
+        size: SIZE,
+        descriptors: USER,
+        available: USER + AVAILABLE,
+        used: USER + USED,
+    }
+}
+
+#[test]
+fn a_request_and_its_reply() {
+    let mut guest = Guest::new(BOTH);
+    guest.put(DATA, b"question");
+    guest.direct(3, GUEST + DATA, 8, NEXT, 5);
+    guest.direct(5, GUEST + DATA + 100, 4, NEXT | WRITE, 1);
+    guest.direct(1, GUEST + DATA + 200, 4, WRITE, 0);
+    assert_eq!(guest.ring.take(), Ok(None));
+    guest.offer(3);
+    assert_eq!(guest.ring.take(), Ok(Some(3)));
+    assert_eq!(guest.read(3), Ok((8, 8)));
+    let regions = Arc::clone(guest.ring.regions());
+    let mut question = [0; 8];
+    guest.chain.readable(&regions, 0).copy_to(&mut question);
+    assert_eq!(&question, b"question");
+    let room = guest.chain.writable(&regions, 0, usize::MAX);
+    assert_eq!(room.copy_from(b"reply!"), 6);
+    guest.ring.complete(3, 6).unwrap();
+    assert_eq!(guest.get(DATA + 100), *b"repl");
+    assert_eq!(guest.get(DATA + 200), *b"y!\0\0");
+    assert_eq!(guest.get(USED + 2), 1_u16.to_le_bytes());
+    assert_eq!(guest.get(USED + 4), [3, 0, 0, 0, 6, 0, 0, 0]);
+    assert_eq!(guest.ring.take(), Ok(None));
+    assert_eq!(guest.ring.next_available(), 1);
+}
+
+#[test]
+fn tables_of_descriptors() {
+    let mut guest = Guest::new(BOTH);
+    guest.direct(0, GUEST + DATA, 40, NEXT, 1);
+    guest.direct(1, GUEST + TABLE, 3 * 16, INDIRECT, 0);
+    guest.descriptor(TABLE, GUEST + DATA, 10, NEXT, 2);
+    guest.descriptor(TABLE + 32, GUEST + DATA, 20, NEXT | WRITE, 1);
+    guest.descriptor(TABLE + 16, GUEST + DATA, 30, WRITE, 0);
+    assert_eq!(guest.read(0), Ok((50, 50)));
+}
+
+#[test]
+fn chains_that_must_not_be() {
+    let mut guest = Guest::new(BOTH);
+    let end = GUEST + MEMORY_BYTES;
+    type Case = (&'static str, ChainFault, fn(&Guest, u64));
+    let cases: &[Case] = &[
+        ("itself", ChainFault::TooLong, |guest, _| {
+            guest.direct(0, GUEST, 1, NEXT, 0);
+        }),
+        ("a loop", ChainFault::TooLong, |guest, _| {
+            guest.direct(0, GUEST, 1, NEXT, 1);
+            guest.direct(1, GUEST, 1, NEXT, 0);
+        }),
+        (
+            "beyond the table",
+            ChainFault::NoSuchDescriptor,
+            |guest, _| {
+                guest.direct(0, GUEST, 1, NEXT, SIZE);
+            },
+        ),
+        ("beyond memory", ChainFault::Outside, |guest, end| {
+            guest.direct(0, end - 4, 5, 0, 0);
+        }),
+        ("before memory", ChainFault::Outside, |guest, _| {
+            guest.direct(0, GUEST - 1, 1, 0, 0);
+        }),
+        ("wrapping", ChainFault::Outside, |guest, _| {
+            guest.direct(0, u64::MAX - 3, 8, WRITE, 0);
+        }),
+        ("too much", ChainFault::TooLarge, |guest, _| {
+            guest.direct(0, GUEST, u32::MAX, 0, 0);
+        }),
+        ("read after written", ChainFault::WrongOrder, |guest, _| {
+            guest.direct(0, GUEST, 1, NEXT | WRITE, 1);
+            guest.direct(1, GUEST, 1, 0, 0);
+        }),
+        ("a table in a table", ChainFault::BadTable, |guest, _| {
+            guest.direct(0, GUEST + TABLE, 16, INDIRECT, 0);
+            guest.descriptor(TABLE, GUEST + TABLE, 16, INDIRECT, 0);
+        }),
+        ("a table and more", ChainFault::BadTable, |guest, _| {
+            guest.direct(0, GUEST + TABLE, 16, INDIRECT | NEXT, 1);
+        }),
+        ("no table", ChainFault::BadTable, |guest, _| {
+            guest.direct(0, GUEST + TABLE, 0, INDIRECT, 0);
+        }),
+        ("half a descriptor", ChainFault::BadTable, |guest, _| {
+            guest.direct(0, GUEST + TABLE, 24, INDIRECT, 0);
+        }),
+        ("a table too long", ChainFault::BadTable, |guest, _| {
+            guest.direct(0, GUEST + TABLE, 1025 * 16, INDIRECT, 0);
+        }),
+        (
+            "a table beyond memory",
+            ChainFault::Outside,
+            |guest, end| {
+                guest.direct(0, end - 16, 32, INDIRECT, 0);
+                guest.descriptor(MEMORY_BYTES - 16, GUEST, 1, NEXT, 1);
+            },
+        ),
+        (
+            "a table at the end of all",
+            ChainFault::Outside,
+            |guest, _| {
+                guest.direct(0, u64::MAX - 7, 32, INDIRECT, 0);
+            },
+        ),
+        ("a loop in a table", ChainFault::TooLong, |guest, _| {
+            guest.direct(0, GUEST + TABLE, 32, INDIRECT, 0);
+            guest.descriptor(TABLE, GUEST, 1, NEXT, 1);
+            guest.descriptor(TABLE + 16, GUEST, 1, NEXT, 0);
+        }),
+        (
+            "out of a table",
+            ChainFault::NoSuchDescriptor,
+            |guest, _| {
+                guest.direct(0, GUEST + TABLE, 32, INDIRECT, 0);
+                guest.descriptor(TABLE, GUEST, 1, NEXT, 2);
+            },
+        ),
+    ];
+    for (what, fault, make) in cases {
+        make(&guest, end);
+        assert_eq!(guest.read(0), Err(*fault), "{what}");
+    }
+    // Nothing of it stays.
+    guest.direct(0, GUEST + DATA, 8, 0, 0);
+    assert_eq!(guest.read(0), Ok((8, 0)));
+}
+
+#[test]
+fn bytes_that_add_up_to_too_much() {
+    let mut guest = Guest::new(BOTH);
+    guest.direct(0, GUEST + TABLE, 1024 * 16, INDIRECT, 0);
+    for index in 0..1024 {
+        let next = NEXT * u16::from(index < 1023);
+        let at = TABLE + u64::from(index) * 16;
+        guest.descriptor(at, GUEST, MEMORY_BYTES as u32, WRITE | next, index + 1);
+    }
+    assert_eq!(guest.read(0), Err(ChainFault::TooLarge));
+}
+
+#[test]
+fn tables_only_when_agreed_on() {
+    let mut guest = Guest::new(RingFeatures {
+        indirect: false,
+        ..BOTH
+    });
+    guest.direct(0, GUEST + TABLE, 16, INDIRECT, 0);
+    assert_eq!(guest.read(0), Err(ChainFault::BadTable));
+}
+
+#[test]
+fn a_broken_ring() {
+    let mut guest = Guest::new(BOTH);
+    guest.set_index(SIZE + 1);
+    assert_eq!(guest.ring.take(), Err(Broken::Overrun));
+    let mut guest = Guest::new(BOTH);
+    guest.offer(SIZE);
+    assert_eq!(guest.ring.take(), Err(Broken::NoSuchDescriptor));
+    let mut guest = Guest::new(BOTH);
+    guest.offer(2);
+    guest.offer(2);
+    assert_eq!(guest.ring.take(), Ok(Some(2)));
+    assert_eq!(guest.ring.take(), Err(Broken::InUse));
+    let mut guest = Guest::new(BOTH);
+    guest.offer(2);
+    assert_eq!(guest.ring.take(), Ok(Some(2)));
+    guest.ring.complete(2, 0).unwrap();
+    guest.offer(2);
+    assert_eq!(guest.ring.take(), Ok(Some(2)), "given back, and free again");
+}
+
+#[test]
+fn queues_that_are_not_in_memory() {
+    let memory = memory_file(MEMORY_BYTES);
+    let with = |change: fn(&mut Layout)| {
+        let mut layout = layout();
+        change(&mut layout);
+        Ring::new(regions(&memory), layout, BOTH, 0).err()
+    };
+    assert_eq!(with(|_| {}), None);
+    assert_eq!(with(|layout| layout.size = 0), Some(Broken::Size));
+    assert_eq!(with(|layout| layout.size = 12), Some(Broken::Size));
+    assert_eq!(with(|layout| layout.used = GUEST), Some(Broken::Outside));
+    assert_eq!(with(|layout| layout.used += 2), Some(Broken::Outside));
+    assert_eq!(with(|layout| layout.available += 1), Some(Broken::Outside));
+    assert_eq!(
+        with(|layout| layout.descriptors += 8),
+        Some(Broken::Outside)
+    );
+    let end = |layout: &mut Layout| layout.available = USER + MEMORY_BYTES - 8;
+    assert_eq!(with(end), Some(Broken::Outside));
+    let wrapping = |layout: &mut Layout| layout.descriptors = !15;
+    assert_eq!(with(wrapping), Some(Broken::Outside));
+}
+
+#[test]
+fn indices_wrap() {
+    let memory = memory_file(MEMORY_BYTES);
+    let start = u16::MAX - 2;
+    rustix::io::pwrite(&memory, &start.to_le_bytes(), USED + 2).unwrap();
+    let ring = Ring::new(regions(&memory), layout(), BOTH, start).unwrap();
+    let mut guest = Guest {
+        memory,
+        ring,
+        chain: Chain::default(),
+        made_available: start,
+    };
+    for number in 0..6 {
+        guest.offer(number);
+        assert_eq!(guest.ring.take(), Ok(Some(number)));
+        guest.ring.complete(number, 0).unwrap();
+    }
+    assert_eq!(guest.ring.next_available(), 3);
+    assert_eq!(guest.get(USED + 2), 3_u16.to_le_bytes());
+}
+
+#[test]
+fn the_guest_is_told_when_it_asked_to_be() {
+    let mut guest = Guest::new(BOTH);
+    let event = AVAILABLE + 4 + u64::from(SIZE) * 2;
+    let give_back = |guest: &mut Guest, head| {
+        guest.offer(head);
+        assert_eq!(guest.ring.take(), Ok(Some(head)));
+        guest.ring.complete(head, 0).unwrap();
+    };
+    assert_eq!(guest.ring.must_tell(), Ok(false), "of nothing");
+    give_back(&mut guest, 0);
+    assert_eq!(guest.ring.must_tell(), Ok(true));
+    assert_eq!(guest.ring.must_tell(), Ok(false), "once");
+    // Only from the fourth on.
+    guest.put(event, &3_u16.to_le_bytes());
+    give_back(&mut guest, 1);
+    assert_eq!(guest.ring.must_tell(), Ok(false));
+    give_back(&mut guest, 2);
+    give_back(&mut guest, 3);
+    assert_eq!(guest.ring.must_tell(), Ok(true));
+}
+
+#[test]
+fn without_the_event_index_there_are_flags() {
+    let mut guest = Guest::new(RingFeatures {
+        event_index: false,
+        ..BOTH
+    });
+    guest.ring.look_by_ourselves().unwrap();
+    assert_eq!(guest.get(USED), [1, 0]);
+    assert_eq!(guest.ring.ask_to_be_told(), Ok(false));
+    assert_eq!(guest.get(USED), [0, 0]);
+    guest.offer(0);
+    guest.ring.take().unwrap();
+    guest.ring.complete(0, 0).unwrap();
+    guest.put(AVAILABLE, &[1, 0]);
+    assert_eq!(
+        guest.ring.must_tell(),
+        Ok(false),
+        "the guest looks by itself"
+    );
+    guest.offer(1);
+    guest.ring.take().unwrap();
+    guest.ring.complete(1, 0).unwrap();
+    guest.put(AVAILABLE, &[0, 0]);
+    assert_eq!(guest.ring.must_tell(), Ok(true));
+}
+
+#[test]
+fn we_ask_to_be_told_of_the_next() {
+    let mut guest = Guest::new(BOTH);
+    let event = USED + 4 + u64::from(SIZE) * 8;
+    guest.offer(0);
+    guest.ring.take().unwrap();
+    assert_eq!(guest.ring.ask_to_be_told(), Ok(false));
+    assert_eq!(guest.get(event), 1_u16.to_le_bytes());
+    guest.offer(1);
+    assert_eq!(guest.ring.ask_to_be_told(), Ok(true), "it is there already");
+}
+
+#[test]
+fn memory_is_exchanged() {
+    let mut guest = Guest::new(BOTH);
+    guest.offer(0);
+    guest.ring.set_regions(regions(&guest.memory)).unwrap();
+    assert_eq!(guest.ring.take(), Ok(Some(0)));
+    let none = Arc::new(Regions::default());
+    assert_eq!(guest.ring.set_regions(none), Err(Broken::Outside));
+}
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn descriptor() -> impl Strategy<Value = (u64, u32, u16, u16)> {
+        let address = prop_oneof![
+            8 => GUEST..GUEST + MEMORY_BYTES,
+            1 => any::<u64>(),
+            1 => (0..16_u64).prop_map(|less| u64::MAX - less),
+            1 => (0..64_u64).prop_map(|less| GUEST + MEMORY_BYTES - less),
+        ];
+        let length =
+            prop_oneof![4 => 0..64_u32, 2 => (0..40_u32).prop_map(|n| n * 16), 1 => any::<u32>()];
+        let flags = prop_oneof![8 => 0..8_u16, 1 => any::<u16>()];
+        let next = prop_oneof![8 => 0..10_u16, 1 => any::<u16>()];
+        (address, length, flags, next)
+    }
+
+    proptest! {
+        /// Whatever the tables hold: a chain lies in memory, is bounded, and can be read and written.
+        #[test]
+        fn any_table_gives_a_chain_or_a_fault(
+            direct in prop::collection::vec(descriptor(), 8),
+            table in prop::collection::vec(descriptor(), 40),
+            head in 0..SIZE,
+        ) {
+            let mut guest = Guest::new(BOTH);
+            for (index, &(address, length, flags, next)) in direct.iter().enumerate() {
+                // Where a table is named, it is often ours.
+                let address = if flags & INDIRECT != 0 && address % 3 > 0 { GUEST + TABLE } else { address };
+                guest.direct(index as u16, address, length, flags, next);
+            }
+            for (index, &(address, length, flags, next)) in table.iter().enumerate() {
+                guest.descriptor(TABLE + index as u64 * 16, address, length, flags, next);
+            }
+            if let Ok((readable, writable)) = guest.read(head) {
+                prop_assert!(readable <= 32 << 20 && writable <= 32 << 20);
+                let regions = Arc::clone(guest.ring.regions());
+                let mut copy = vec![0; readable.min(1 << 16)];
+                let copied = guest.chain.readable(&regions, 0).copy_to(&mut copy);
+                prop_assert_eq!(copied, copy.len());
+                let room = guest.chain.writable(&regions, 0, 1 << 16);
+                prop_assert_eq!(room.copy_from(&vec![1; 1 << 16]), writable.min(1 << 16));
+            }
+        }
+
+        /// Whatever the rings hold, taking and giving back ends, and each head is one that there is.
+        #[test]
+        fn any_ring_is_served_or_broken(
+            ring in prop::collection::vec(any::<u8>(), 4 + 2 * 8 + 2),
+            index in 0..20_u16,
+            rounds in 1..4_usize,
+        ) {
+            let mut guest = Guest::new(BOTH);
+            guest.put(AVAILABLE, &ring);
+            guest.set_index(index);
+            for _ in 0..rounds {
+                let mut taken = 0;
+                while let Ok(Some(head)) = guest.ring.take() {
+                    prop_assert!(head < SIZE);
+                    let _ = guest.read(head);
+                    guest.ring.complete(head, 7).unwrap();
+                    taken += 1;
+                    prop_assert!(taken <= SIZE);
+                }
+                guest.ring.must_tell().unwrap();
+                let _ = guest.ring.ask_to_be_told();
+            }
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! The thread of a queue: takes requests, answers them where it can, and tells the guest.
+//!
+//! It sleeps in one system call, for the guest's kick and for what others leave ([`Post`]), both by the
+//! edge, so that neither has to be read. All that is available is carried out in a row; replies are seen
+//! by a guest that looks, and told to one that sleeps once nothing is left to do, after some, or at once
+//! when they have much data.
+
+use crate::frame::Kind;
+use crate::line::{CutOnPanic, Line};
+use crate::memory::Regions;
+use crate::pool::{Job, Pool};
+use crate::post::{Mail, Post, Returned, Wiring, ring};
+use crate::queue::{Broken, Ring};
+use crate::session::{GuestSession, MakeFileSystem, Nobody, Sessions};
+use crate::slot::Slot;
+use rustix::event::{Timespec, epoll};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thrufs::{Dispatcher, Errno, Metrics, Outcome, Wait};
+
+/// Requests and replies of so many bytes are told of at once.
+const LARGE_BYTES: usize = 32 << 10;
+
+/// After so many requests the guest is told, though there are more.
+const TELL_EVERY: u32 = 16;
+
+/// The queue for FORGETs, which nobody waits for.
+const HIGH_PRIORITY: usize = 0;
+
+/// How long they are let gather. To be told of each would cost the guest more than the FORGETs do.
+const FORGET_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Slots that a queue keeps for further requests.
+const SLOTS_KEPT: usize = 16;
+
+/// How long memory stays that a long reply needed.
+const KEEP_MEMORY: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
+/// What the threads of a connection share.
+pub(crate) struct Shared<M: MakeFileSystem> {
+    pub(crate) sessions: Sessions<M>,
+    pub(crate) pool: Arc<Pool<M::FileSystem>>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) line: Arc<Line>,
+    /// Answers what belongs to no session.
+    pub(crate) nobody: Dispatcher<Nobody>,
+    pub(crate) drain_timeout: Duration,
+}
+
+/// A request that is carried out elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Away {
+    head: u16,
+    wait: Wait,
+    /// The run of the queue in which it was taken.
+    run: u64,
+}
+
+/// How the thread of a queue has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// From where another has to go on.
+    pub(crate) next_available: u16,
+    /// What is still under way: waits for locks, which have no bound.
+    pub(crate) away: Vec<Away>,
+}
+
+/// What a thread of a queue begins with.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) number: usize,
+    /// Counts the threads that this queue has had.
+    pub(crate) run: u64,
+    pub(crate) post: Arc<Post>,
+    pub(crate) wiring: Wiring,
+    pub(crate) ring: Ring,
+    /// What was under way when the queue was stopped.
+    pub(crate) away: Vec<Away>,
+}
+
+/// See the module.
+pub(crate) struct Serving<M: MakeFileSystem> {
+    shared: Arc<Shared<M>>,
+    start: Start,
+    epoll: OwnedFd,
+    session: Option<Arc<GuestSession<M::FileSystem>>>,
+    generation: u64,
+    free: Vec<Slot>,
+    /// Memory waits to be given back.
+    is_large: bool,
+    /// Nothing of the queue makes sense any more.
+    is_broken: bool,
+    stops: bool,
+}
+
+impl<M: MakeFileSystem> Serving<M> {
+    /// Makes ready; what can fail does so here.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, also about a kick that nobody can wait for.
+    pub(crate) fn new(shared: Arc<Shared<M>>, mut start: Start) -> rustix::io::Result<Serving<M>> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&epoll, start.post.bell(), data, flags)?;
+        epoll::add(&epoll, &start.wiring.kick, data, flags)?;
+        adopt(&mut start);
+        Ok(Serving {
+            generation: shared.sessions.generation(),
+            session: shared.sessions.current(),
+            shared,
+            start,
+            epoll,
+            free: Vec::with_capacity(SLOTS_KEPT),
+            is_large: false,
+            is_broken: false,
+            stops: false,
+        })
+    }
+
+    /// Serves until it is told to stop.
+    pub(crate) fn serve(mut self) -> Finished {
+        thrufs::begin_serving_thread();
+        let shared = Arc::clone(&self.shared);
+        let cut = CutOnPanic(&shared.line);
+        while !self.stops {
+            let more = self.turn().unwrap_or_else(|broken| {
+                self.give_up(broken);
+                false
+            });
+            if !more && !self.stops {
+                let keep = self.is_large.then_some(KEEP_MEMORY);
+                self.sleep(keep.as_ref());
+            }
+        }
+        self.wind_down();
+        drop(cut);
+        Finished {
+            next_available: self.start.ring.next_available(),
+            away: std::mem::take(&mut self.start.away),
+        }
+    }
+
+    /// Does all there is to do. True when there may be more already.
+    fn turn(&mut self) -> Result<bool, Broken> {
+        self.read_mail()?;
+        if self.stops || self.is_broken || !self.start.wiring.enabled {
+            return Ok(false);
+        }
+        self.start.ring.look_by_ourselves()?;
+        let (mut taken, mut untold) = (false, 0);
+        while self.start.ring.has_available()? {
+            // Looked at after the guest's index: see `post`.
+            if self.start.post.has_news() {
+                self.tell()?;
+                return Ok(true);
+            }
+            let Some(head) = self.start.ring.take()? else {
+                break;
+            };
+            let large = self.carry_out(head)?;
+            (taken, untold) = (true, untold + 1);
+            if large || untold == TELL_EVERY {
+                untold = 0;
+                self.tell()?;
+            }
+        }
+        self.tell()?;
+        if taken && self.start.number == HIGH_PRIORITY {
+            std::thread::sleep(FORGET_INTERVAL);
+            return Ok(true);
+        }
+        self.start.ring.ask_to_be_told()
+    }
+
+    /// Carries out what begins with the descriptor `head`. True when it moved much data.
+    fn carry_out(&mut self, head: u16) -> Result<bool, Broken> {
+        let regions = self.start.ring.regions();
+        let Some(mut slot) = self.free.pop().or_else(|| new_slot(regions)) else {
+            self.start.ring.complete(head, 0)?;
+            return Ok(false);
+        };
+        let chain = slot.prepare(self.start.run, regions);
+        if let Err(fault) = self.start.ring.read_chain(head, chain) {
+            tracing::debug!(%fault, queue = self.start.number, "a guest's request is malformed");
+            self.shared.metrics.count_malformed();
+            self.finish(slot, 0)?;
+            return Ok(false);
+        }
+        let kind = slot.fetch();
+        let large = slot.bytes() >= LARGE_BYTES;
+        let length = match (kind, &self.session) {
+            (Kind::Init, _) => self.begin_session(&mut slot),
+            (_, None) => slot.answer(&self.shared.nobody),
+            (Kind::Destroy, Some(session)) => {
+                let length = slot.answer(session.dispatcher());
+                self.end_session();
+                length
+            }
+            (Kind::Plain | Kind::Data(_), Some(_)) => {
+                return self.dispatch(slot).map(|()| large);
+            }
+        };
+        self.finish(slot, length)?;
+        Ok(large)
+    }
+
+    fn dispatch(&mut self, slot: Slot) -> Result<(), Broken> {
+        // Moved, not counted: all queues share the count.
+        let Some(session) = self.session.take() else {
+            return self.finish(slot, 0);
+        };
+        let dispatched = self.dispatch_to(&session, slot);
+        self.session = Some(session);
+        dispatched
+    }
+
+    fn dispatch_to(
+        &mut self,
+        session: &Arc<GuestSession<M::FileSystem>>,
+        mut slot: Slot,
+    ) -> Result<(), Broken> {
+        let dispatcher = session.dispatcher();
+        let (wait, file_reply) = match slot.dispatch(dispatcher, false) {
+            Outcome::Reply(length) => {
+                let length = slot.send(dispatcher, length);
+                return self.finish(slot, length);
+            }
+            Outcome::Silent => return self.finish(slot, 0),
+            Outcome::Defer(wait) => (wait, None),
+            Outcome::File(file_reply) => match slot.send_file(dispatcher, &file_reply, false) {
+                Ok(length) => return self.finish(slot, length),
+                Err(_) => {
+                    self.shared.metrics.count_deferred();
+                    (Wait::Io, Some(file_reply))
+                }
+            },
+        };
+        let away = Away {
+            head: slot.head(),
+            wait,
+            run: self.start.run,
+        };
+        let job = Job {
+            slot,
+            wait,
+            session: Arc::clone(session),
+            post: Arc::clone(&self.start.post),
+            file_reply,
+        };
+        match self.shared.pool.take(job) {
+            Ok(()) => {
+                self.start.away.push(away);
+                Ok(())
+            }
+            Err(job) => self.carry_out_here(*job),
+        }
+    }
+
+    /// Carries out what nobody else can.
+    fn carry_out_here(&mut self, mut job: Job<M::FileSystem>) -> Result<(), Broken> {
+        let metrics = &self.shared.metrics;
+        if job.wait == Wait::Lock {
+            // A queue must not wait for a lock, whose holder may need it to let go.
+            metrics.count_lock_refused();
+            let length = job.slot.refuse(job.session.dispatcher(), Errno::ENOLCK);
+            return self.finish(job.slot, length);
+        }
+        metrics.count_blocked_inline();
+        let Returned { slot, length } = job.run();
+        self.finish(slot, length)
+    }
+
+    /// Gives a request back to the guest, of whose reply `length` bytes were written.
+    fn finish(&mut self, slot: Slot, length: u32) -> Result<(), Broken> {
+        let completed = self.start.ring.complete(slot.head(), length);
+        self.keep(slot);
+        completed
+    }
+
+    fn keep(&mut self, slot: Slot) {
+        if self.free.len() < SLOTS_KEPT {
+            self.is_large |= slot.is_large;
+            self.free.push(slot);
+        }
+    }
+
+    fn tell(&mut self) -> Result<(), Broken> {
+        if self.start.ring.must_tell()?
+            && let Some(call) = &self.start.wiring.call
+        {
+            ring(call.as_fd());
+        }
+        Ok(())
+    }
+
+    /// INIT: a session with a file system of its own.
+    fn begin_session(&mut self, slot: &mut Slot) -> u32 {
+        // The one before must be able to go.
+        self.session = None;
+        let sessions = &self.shared.sessions;
+        let session = match sessions.make() {
+            Ok(session) => session,
+            Err(errno) => return slot.refuse(&self.shared.nobody, errno),
+        };
+        let length = slot.answer(session.dispatcher());
+        if session.start() {
+            sessions.install(&session);
+            tracing::debug!(queue = self.start.number, "a guest begins a session");
+        }
+        self.look_at_session();
+        length
+    }
+
+    /// DESTROY: the session is over.
+    fn end_session(&mut self) {
+        self.session = None;
+        self.shared.sessions.end();
+        self.look_at_session();
+        tracing::debug!(queue = self.start.number, "a guest has ended its session");
+    }
+
+    fn look_at_session(&mut self) {
+        self.generation = self.shared.sessions.generation();
+        self.session = self.shared.sessions.current();
+    }
+
+    fn read_mail(&mut self) -> Result<(), Broken> {
+        let Some(mail) = self.start.post.collect() else {
+            return Ok(());
+        };
+        let Mail {
+            wiring,
+            returned,
+            stops,
+        } = mail;
+        self.stops = stops;
+        if self.generation != self.shared.sessions.generation() {
+            self.look_at_session();
+        }
+        // All are taken off the books, whatever becomes of the first.
+        let mut result = wiring.map_or(Ok(()), |wiring| self.rewire(wiring));
+        for returned in returned {
+            let taken = self.take_back(returned);
+            result = result.and(taken);
+        }
+        result?;
+        self.tell()
+    }
+
+    fn take_back(&mut self, returned: Returned) -> Result<(), Broken> {
+        let Returned { slot, length } = returned;
+        let is_it = |away: &Away| away.head == slot.head() && away.run == slot.run;
+        let position = self.start.away.iter().position(is_it);
+        let Some(position) = position else {
+            // Of a guest that has begun anew since.
+            self.keep(slot);
+            return Ok(());
+        };
+        self.start.away.swap_remove(position);
+        if self.is_broken {
+            return Ok(());
+        }
+        self.finish(slot, length)
+    }
+
+    fn rewire(&mut self, wiring: Wiring) -> Result<(), Broken> {
+        let before = std::mem::replace(&mut self.start.wiring, wiring);
+        let after = &self.start.wiring;
+        if !Arc::ptr_eq(&before.kick, &after.kick) {
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            let data = epoll::EventData::new_u64(0);
+            // Another may have been put in its place under the same number.
+            let _ = epoll::delete(&self.epoll, &before.kick);
+            if let Err(error) = epoll::add(&self.epoll, &after.kick, data, flags) {
+                tracing::warn!(%error, queue = self.start.number, "a kick that cannot be waited for");
+            }
+        }
+        if !Arc::ptr_eq(&before.regions, &after.regions) {
+            // Slots in hand keep the memory of the guest that they were read with; others must not.
+            self.free.clear();
+            let regions: Arc<Regions> = Arc::clone(&after.regions);
+            self.start.ring.set_regions(regions)?;
+        }
+        Ok(())
+    }
+
+    /// Stops taking requests, for good: the queue makes no sense.
+    fn give_up(&mut self, broken: Broken) {
+        if self.is_broken {
+            return;
+        }
+        self.is_broken = true;
+        self.shared.metrics.count_malformed();
+        tracing::warn!(error = %broken, queue = self.start.number, "a guest's queue is broken");
+        if let Some(error) = &self.start.wiring.error {
+            ring(error.as_fd());
+        }
+    }
+
+    /// Waits for requests that are away and will come back by themselves.
+    fn wind_down(&mut self) {
+        let deadline = Instant::now() + self.shared.drain_timeout;
+        while self.start.away.iter().any(|away| away.wait == Wait::Io) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(timeout) = Timespec::try_from(left) else {
+                break;
+            };
+            if left.is_zero() {
+                break;
+            }
+            self.sleep(Some(&timeout));
+            if let Err(broken) = self.read_mail() {
+                self.give_up(broken);
+            }
+        }
+        if let Err(broken) = self.tell() {
+            self.give_up(broken);
+        }
+    }
+
+    /// Sleeps until there is a kick or news. Memory that nobody needed meanwhile is given back.
+    fn sleep(&mut self, timeout: Option<&Timespec>) {
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); 2];
+        let waited = epoll::wait(&self.epoll, &mut events, timeout);
+        let timed_out = waited.is_ok_and(|(events, _)| events.is_empty());
+        if timed_out && self.is_large {
+            self.is_large = false;
+            self.free.iter_mut().for_each(Slot::release_memory);
+        }
+    }
+}
+
+/// A slot, if there is memory.
+fn new_slot(regions: &Arc<Regions>) -> Option<Slot> {
+    let slot = Slot::new(regions);
+    slot.inspect_err(|error| tracing::warn!(%error, "no memory for a guest's request"))
+        .ok()
+}
+
+/// Makes what was under way when the queue was stopped part of it again, if it is the same queue: a
+/// guest that has begun anew has another used index than that which was left.
+fn adopt(start: &mut Start) {
+    let ring = &mut start.ring;
+    let missing = ring.next_available().wrapping_sub(ring.next_used());
+    let same = usize::from(missing) == start.away.len();
+    let adopted = same && start.away.iter().all(|away| ring.mark(away.head).is_ok());
+    if !adopted {
+        ring.unmark_all();
+        start.away.clear();
+    }
+}

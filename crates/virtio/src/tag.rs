@@ -1,0 +1,82 @@
+//! The name of a device, by which a guest mounts it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Size of the field in the configuration space, in bytes.
+pub(crate) const TAG_BYTES: usize = 36;
+
+/// 1 to 36 bytes of UTF-8 without NUL (virtio 1.2, section 5.11.4).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tag(String);
+
+/// What a tag must not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TagError {
+    /// Empty.
+    #[error("a tag has at least one byte")]
+    Empty,
+    /// More than 36 bytes.
+    #[error("a tag has at most {TAG_BYTES} bytes; this one has {0}")]
+    TooLong(usize),
+    /// With a NUL, which would end it.
+    #[error("a tag has no NUL byte")]
+    Nul,
+}
+
+impl Tag {
+    /// Takes `tag`.
+    ///
+    /// # Errors
+    ///
+    /// When it is none.
+    pub fn new(tag: &str) -> Result<Tag, TagError> {
+        match tag.len() {
+            0 => Err(TagError::Empty),
+            length if length > TAG_BYTES => Err(TagError::TooLong(length)),
+            _ if tag.contains('\0') => Err(TagError::Nul),
+            _ => Ok(Tag(tag.to_owned())),
+        }
+    }
+
+    /// The tag.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// As the configuration space has it: filled up with NULs.
+    pub(crate) fn to_field(&self) -> [u8; TAG_BYTES] {
+        let mut field = [0; TAG_BYTES];
+        field[..self.0.len()].copy_from_slice(self.0.as_bytes());
+        field
+    }
+}
+
+impl FromStr for Tag {
+    type Err = TagError;
+
+    fn from_str(tag: &str) -> Result<Tag, TagError> {
+        Tag::new(tag)
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_of_1_to_36_bytes() {
+        assert_eq!(Tag::new(""), Err(TagError::Empty));
+        assert_eq!(Tag::new("a\0b"), Err(TagError::Nul));
+        let longest = "é".repeat(18);
+        assert_eq!(Tag::new(&longest).unwrap().to_field(), longest.as_bytes());
+        assert_eq!(Tag::new(&"x".repeat(37)), Err(TagError::TooLong(37)));
+        assert_eq!("home".parse::<Tag>().unwrap().to_field()[..5], *b"home\0");
+    }
+}
