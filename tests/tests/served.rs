@@ -9,12 +9,12 @@ use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{FallocateIn, LkIn, SetattrIn};
 use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
-use thrufs_client::Client;
+use thrufs_client::{Client, InProcess};
 use thrufs_hostdir::{Config, HostDir, IdMap, IdRange, Locks};
 
 struct Served {
     // Dropped before the directory that it serves.
-    client: Client<HostDir>,
+    client: Client<InProcess<HostDir>>,
     directory: tempfile::TempDir,
 }
 

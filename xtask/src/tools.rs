@@ -36,7 +36,9 @@ const PACKAGES: &[Package] = &[
     package("git", "clone, checkout, gc, fsck on the mount"),
     package("libacl1-dev", "pjdfstest links with it"),
     package("libc6-dev", "the same C project"),
+    package("libcap-ng-dev", "virtiofsd links with it"),
     package("libcap2-bin", "setcap: clearing security.capability"),
+    package("libseccomp-dev", "virtiofsd links with it"),
     package("linux-libc-dev", "the kernel's header of the wire format"),
     package("make", "the C project again"),
     package("mandoc", "the syntax of the manual pages"),
@@ -58,6 +60,8 @@ struct Program {
     krate: &'static str,
     version: &'static str,
     arguments: &'static [&'static str],
+    /// Whether it is measured: then it is built as its users have it.
+    released: bool,
     purpose: &'static str,
 }
 
@@ -68,19 +72,29 @@ const PROGRAMS: &[Program] = &[
         // Without its own TLS and git stacks it builds in a fraction of the time; the advisory
         // database is then fetched with the git program.
         arguments: &["--no-default-features"],
+        released: false,
         purpose: "licences, sources, bans, advisories",
     },
     Program {
         krate: "fsx",
         version: "0.3.2",
         arguments: &["--config", "profile.dev.opt-level=2"],
+        released: false,
         purpose: "random file operations, every read verified",
     },
     Program {
         krate: "pjdfstest",
         version: "0.2.2",
         arguments: &[],
+        released: false,
         purpose: "POSIX, call by call",
+    },
+    Program {
+        krate: "virtiofsd",
+        version: "1.14.0",
+        arguments: &[],
+        released: true,
+        purpose: "the peer: another server of virtio-fs",
     },
 ];
 
@@ -163,15 +177,17 @@ fn install(wanted: &Program) -> Result<(), Failure> {
     if installed.contains(&entry) && program(wanted.krate).exists() {
         return Ok(());
     }
+    // Optimising costs minutes and saves seconds, except for fsx, which compares bytes.
+    let profile: &[&str] = if wanted.released { &[] } else { &["--debug"] };
     Step::cargo()
-        .args(["install", "--quiet", "--debug", "--locked", "--force", "--version", wanted.version, "--root"])
+        .args(["install", "--quiet", "--locked", "--force", "--version", wanted.version, "--root"])
         .args([project::tools()])
+        .args(profile)
         .args(wanted.arguments)
         .args([wanted.krate])
         // A tool's build must not land among our own, nor inherit the flags of a fuzz build.
         .without_env("CARGO_TARGET_DIR")
         .without_env("RUSTFLAGS")
-        // Optimising costs minutes and saves seconds, except for fsx, which compares bytes.
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .run()
 }

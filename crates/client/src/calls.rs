@@ -1,34 +1,50 @@
 //! The operations, one call each.
 
+use crate::carrier::Carrier;
 use crate::client::Client;
 use crate::listing::{Listed, collect};
-use thrufs::{Errno, FileSystem, Result};
+use thrufs::{Errno, Result};
 use thrufs_abi::layout::{
-    AttrOut, BatchForgetIn, CopyFileRangeIn, CreateIn, EntryOut, FallocateIn, FileLock, FlushIn,
-    ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn, GetxattrOut, IoctlIn, IoctlOut, Kstatfs,
-    LinkIn, LkIn, LkOut, LseekIn, LseekOut, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, ReleaseIn,
-    Rename2In, SetattrIn, SetxattrIn, StatxIn, StatxOut, SyncfsIn, WriteIn, WriteOut,
+    AccessIn, AttrOut, BatchForgetIn, BmapIn, BmapOut, CopyFileRangeIn, CopyFileRangeOut, CreateIn,
+    EntryOut, FallocateIn, FileLock, FlushIn, ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn,
+    GetxattrOut, IoctlIn, IoctlOut, Kstatfs, LinkIn, LkIn, LkOut, LseekIn, LseekOut, MkdirIn,
+    MknodIn, OpenIn, OpenOut, PollIn, PollOut, ReadIn, ReleaseIn, RemovemappingIn,
+    RemovemappingOne, Rename2In, SetattrIn, SetupmappingIn, SetxattrIn, StatxIn, StatxOut,
+    SyncfsIn, WriteIn, WriteOut,
 };
-use thrufs_abi::{FileHandle, LockOwner, NodeId, Opcode, Reply, RequestBuilder, Unique};
+use thrufs_abi::{FileHandle, InitFlags, LockOwner, NodeId, Opcode, Reply, RequestBuilder, Unique};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Somebody who asks: the same client with a user's ids.
-#[derive(Clone, Copy)]
-pub struct Caller<'a, F: FileSystem> {
-    client: &'a Client<F>,
+pub struct Caller<'a, C: Carrier> {
+    client: &'a Client<C>,
     uid: u32,
     gid: u32,
 }
 
+// Not derived: a carrier need not be.
+impl<C: Carrier> Clone for Caller<'_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C: Carrier> Copy for Caller<'_, C> {}
+
 /// The size of listings asked for, in bytes.
 const LISTING_BYTES: u32 = 32 * 1024;
+
+fn created(body: &[u8]) -> Result<(EntryOut, OpenOut)> {
+    let open = body.get(size_of::<EntryOut>()..).ok_or(Errno::EPROTO)?;
+    Ok((structure(body)?, structure(open)?))
+}
 
 fn structure<T: FromBytes>(body: &[u8]) -> Result<T> {
     Ok(T::read_from_prefix(body).map_err(|_| Errno::EPROTO)?.0)
 }
 
-impl<'a, F: FileSystem> Caller<'a, F> {
-    pub(crate) fn new(client: &'a Client<F>, uid: u32, gid: u32) -> Caller<'a, F> {
+impl<'a, C: Carrier> Caller<'a, C> {
+    pub(crate) fn new(client: &'a Client<C>, uid: u32, gid: u32) -> Caller<'a, C> {
         Caller { client, uid, gid }
     }
 
@@ -220,10 +236,7 @@ impl<'a, F: FileSystem> Caller<'a, F> {
             open_flags: 0,
         };
         let body = self.call(self.request(Opcode::Create, parent).arg(&arg).name(name))?;
-        Ok((
-            structure(&body)?,
-            structure(&body[size_of::<EntryOut>()..])?,
-        ))
+        created(&body)
     }
 
     /// TMPFILE.
@@ -235,10 +248,7 @@ impl<'a, F: FileSystem> Caller<'a, F> {
             open_flags: 0,
         };
         let body = self.call(self.request(Opcode::Tmpfile, parent).arg(&arg).name(b"#1"))?;
-        Ok((
-            structure(&body)?,
-            structure(&body[size_of::<EntryOut>()..])?,
-        ))
+        created(&body)
     }
 
     /// OPEN.
@@ -399,11 +409,13 @@ impl<'a, F: FileSystem> Caller<'a, F> {
             flags,
             ..SetxattrIn::default()
         };
-        let request = self
-            .request(Opcode::Setxattr, node)
-            .arg(&arg)
-            .name(name)
-            .bytes(value);
+        let request = self.request(Opcode::Setxattr, node);
+        let request = if self.client.agreed().contains(InitFlags::SETXATTR_EXT) {
+            request.arg(&arg)
+        } else {
+            request.arg(&[arg.size, arg.flags])
+        };
+        let request = request.name(name).bytes(value);
         self.call(request).map(drop)
     }
 
@@ -487,6 +499,52 @@ impl<'a, F: FileSystem> Caller<'a, F> {
         Ok(out.size)
     }
 
+    /// COPY_FILE_RANGE_64.
+    pub fn copy_file_range_64(&self, node: NodeId, arg: &CopyFileRangeIn) -> Result<u64> {
+        let out: CopyFileRangeOut =
+            structure(&self.call(self.request(Opcode::CopyFileRange64, node).arg(arg))?)?;
+        Ok(out.bytes_copied)
+    }
+
+    /// ACCESS, with the mask of `access(2)`.
+    pub fn access(&self, node: NodeId, mask: u32) -> Result<()> {
+        let arg = AccessIn { mask, padding: 0 };
+        self.call(self.request(Opcode::Access, node).arg(&arg))
+            .map(drop)
+    }
+
+    /// BMAP: the block of the device beneath that holds this block of the file.
+    pub fn bmap(&self, node: NodeId, block: u64, block_bytes: u32) -> Result<u64> {
+        let arg = BmapIn {
+            block,
+            blocksize: block_bytes,
+            padding: 0,
+        };
+        let out: BmapOut = structure(&self.call(self.request(Opcode::Bmap, node).arg(&arg))?)?;
+        Ok(out.block)
+    }
+
+    /// POLL: which of the events there are.
+    pub fn poll(&self, node: NodeId, arg: &PollIn) -> Result<u32> {
+        let out: PollOut = structure(&self.call(self.request(Opcode::Poll, node).arg(arg))?)?;
+        Ok(out.revents)
+    }
+
+    /// SETUPMAPPING: maps a part of a file into the window of shared memory.
+    pub fn setup_mapping(&self, node: NodeId, arg: &SetupmappingIn) -> Result<()> {
+        self.call(self.request(Opcode::SetupMapping, node).arg(arg))
+            .map(drop)
+    }
+
+    /// REMOVEMAPPING.
+    pub fn remove_mapping(&self, node: NodeId, mappings: &[RemovemappingOne]) -> Result<()> {
+        let arg = RemovemappingIn {
+            count: mappings.len() as u32,
+        };
+        let request = self.request(Opcode::RemoveMapping, node).arg(&arg);
+        self.call(request.bytes(mappings.as_bytes())).map(drop)
+    }
+
     /// IOCTL on a file, with its result and output.
     pub fn ioctl(
         &self,
@@ -505,6 +563,7 @@ impl<'a, F: FileSystem> Caller<'a, F> {
         };
         let body = self.call(self.request(Opcode::Ioctl, node).arg(&arg).bytes(input))?;
         let out: IoctlOut = structure(&body)?;
-        Ok((out.result, body[size_of::<IoctlOut>()..].to_vec()))
+        let output = body.get(size_of::<IoctlOut>()..).unwrap_or_default();
+        Ok((out.result, output.to_vec()))
     }
 }

@@ -1,19 +1,19 @@
-//! The connection: buffers, numbers, and the greeting.
+//! The connection: numbers, and the greeting.
 
 use crate::calls::Caller;
+use crate::carrier::{Carrier, InProcess};
+use crate::front_end::FrontEnd;
+use crate::shape::Shape;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use thrufs::{Dispatcher, FileSystem};
 use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::version::{KERNEL_MINOR, KERNEL_VERSION};
 use thrufs_abi::{InitFlags, NodeId, Opcode, Reply, RequestBuilder, Unique};
 
-/// Room for the largest reply that is asked for: 1 MiB of data and a header.
-const REPLY_BYTES: usize = (1 << 20) + 4096;
-
 /// What a 6.18 kernel offers on `/dev/fuse`: everything but what is for virtio-fs alone, and what
 /// needs a transport to go with it.
-const OFFERED: InitFlags = InitFlags::all().difference(
+pub const OFFERED_ON_DEV_FUSE: InitFlags = InitFlags::all().difference(
     InitFlags::FILE_OPS
         .union(InitFlags::MAP_ALIGNMENT)
         .union(InitFlags::SUBMOUNTS)
@@ -21,6 +21,9 @@ const OFFERED: InitFlags = InitFlags::all().difference(
         .union(InitFlags::OVER_IO_URING)
         .union(InitFlags::RESERVED),
 );
+
+/// What a 6.18 kernel offers as a guest, to a device without a DAX window.
+pub const OFFERED_BY_GUESTS: InitFlags = OFFERED_ON_DEV_FUSE.union(InitFlags::SUBMOUNTS);
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -31,27 +34,28 @@ pub enum ClientError {
     /// The answer to INIT is no answer.
     #[error("the answer to INIT is malformed")]
     Malformed,
+    /// INIT was not answered at all: the server is gone, or took too long.
+    #[error("INIT was not answered")]
+    NoAnswer,
 }
 
-/// A client that drives a file system in the same process.
+/// A client that has greeted a server, over a [`Carrier`].
 ///
-/// It may be shared by threads; each request is carried out by the thread that makes it, to its
-/// end, sleeping where needed.
-pub struct Client<F: FileSystem> {
-    dispatcher: Dispatcher<F>,
+/// It may be shared by threads.
+pub struct Client<C: Carrier> {
+    carrier: C,
     greeting: InitOut,
     unique: AtomicU64,
-    replies: Mutex<Vec<Vec<u8>>>,
 }
 
-impl<F: FileSystem> Client<F> {
+impl<F: FileSystem> Client<InProcess<F>> {
     /// Connects to `fs` as a 6.18 kernel would.
     ///
     /// # Errors
     ///
     /// When INIT is refused.
-    pub fn connect(fs: Arc<F>) -> Result<Client<F>, ClientError> {
-        Client::connect_offering(fs, KERNEL_MINOR, OFFERED)
+    pub fn connect(fs: Arc<F>) -> Result<Client<InProcess<F>>, ClientError> {
+        Client::connect_offering(fs, KERNEL_MINOR, OFFERED_ON_DEV_FUSE)
     }
 
     /// Connects with another minor version and other capabilities.
@@ -63,12 +67,55 @@ impl<F: FileSystem> Client<F> {
         fs: Arc<F>,
         minor: u32,
         offered: InitFlags,
-    ) -> Result<Client<F>, ClientError> {
+    ) -> Result<Client<InProcess<F>>, ClientError> {
+        Client::over_offering(InProcess::new(fs), minor, offered)
+    }
+
+    /// The file system behind the connection.
+    pub fn file_system(&self) -> &F {
+        self.carrier.dispatcher().file_system()
+    }
+
+    /// The dispatch in between.
+    pub fn dispatcher(&self) -> &Dispatcher<F> {
+        self.carrier.dispatcher()
+    }
+}
+
+impl Client<FrontEnd> {
+    /// Mounts what is behind a front end, as a 6.18 guest would.
+    ///
+    /// # Errors
+    ///
+    /// When INIT is refused, malformed or not answered.
+    pub fn mount(front_end: FrontEnd) -> Result<Client<FrontEnd>, ClientError> {
+        Client::over_offering(front_end, KERNEL_MINOR, OFFERED_BY_GUESTS)
+    }
+
+    /// Ends the session as a guest does at unmount, by DESTROY, and gives the front end back: it may
+    /// be mounted again. A client that is dropped instead is a machine that was switched off.
+    pub fn unmount(self) -> FrontEnd {
+        let request = RequestBuilder::new(Opcode::Destroy, self.next_unique(), NodeId(0)).finish();
+        self.transact(&request);
+        self.carrier
+    }
+}
+
+impl<C: Carrier> Client<C> {
+    /// Sends INIT over a carrier, with the minor version and the capabilities given.
+    ///
+    /// # Errors
+    ///
+    /// When INIT is refused, malformed or not answered.
+    pub fn over_offering(
+        carrier: C,
+        minor: u32,
+        offered: InitFlags,
+    ) -> Result<Client<C>, ClientError> {
         let mut client = Client {
-            dispatcher: Dispatcher::new(fs),
+            carrier,
             greeting: InitOut::default(),
             unique: AtomicU64::new(2),
-            replies: Mutex::default(),
         };
         let flags = offered.bits();
         let arg = InitIn {
@@ -82,7 +129,7 @@ impl<F: FileSystem> Client<F> {
         let message = RequestBuilder::new(Opcode::Init, client.next_unique(), NodeId(0))
             .arg(&arg)
             .finish();
-        let reply = client.transact(&message).ok_or(ClientError::Malformed)?;
+        let reply = client.transact(&message).ok_or(ClientError::NoAnswer)?;
         let reply = Reply::parse(&reply).ok_or(ClientError::Malformed)?;
         if reply.error != 0 {
             return Err(ClientError::Refused(-reply.error));
@@ -91,28 +138,33 @@ impl<F: FileSystem> Client<F> {
         Ok(client)
     }
 
+    /// What carries the requests.
+    pub fn carrier(&self) -> &C {
+        &self.carrier
+    }
+
     /// The answer to INIT.
     pub fn greeting(&self) -> &InitOut {
         &self.greeting
     }
 
-    /// The file system behind the connection.
-    pub fn file_system(&self) -> &F {
-        self.dispatcher.file_system()
-    }
-
-    /// The dispatch in between.
-    pub fn dispatcher(&self) -> &Dispatcher<F> {
-        &self.dispatcher
+    /// What was agreed on at INIT.
+    pub fn agreed(&self) -> InitFlags {
+        let low = InitFlags::from_bits_retain(u64::from(self.greeting.flags));
+        if low.contains(InitFlags::INIT_EXT) {
+            low | InitFlags::from_bits_retain(u64::from(self.greeting.flags2) << 32)
+        } else {
+            low
+        }
     }
 
     /// Root, asking.
-    pub fn root(&self) -> Caller<'_, F> {
+    pub fn root(&self) -> Caller<'_, C> {
         self.user(0, 0)
     }
 
     /// A user, asking.
-    pub fn user(&self, uid: u32, gid: u32) -> Caller<'_, F> {
+    pub fn user(&self, uid: u32, gid: u32) -> Caller<'_, C> {
         Caller::new(self, uid, gid)
     }
 
@@ -122,19 +174,10 @@ impl<F: FileSystem> Client<F> {
     }
 
     /// Sends bytes as they are, a request or not, and returns the reply, `None` when there is none.
+    /// There is as much room for it as a kernel would make.
     pub fn transact(&self, message: &[u8]) -> Option<Vec<u8>> {
-        let pool = || self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = pool().pop();
-        let mut buffer = kept.unwrap_or_else(|| vec![0; REPLY_BYTES]);
-        let length = self.dispatcher.answer(message, &mut buffer);
-        let reply = (length > 0).then(|| buffer[..length].to_vec());
-        pool().push(buffer);
-        reply
-    }
-}
-
-impl<F: FileSystem> Drop for Client<F> {
-    fn drop(&mut self) {
-        self.file_system().destroy();
+        let room = Shape::of(message).reply.map_or(0, |reply| reply.bytes());
+        let reply = self.carrier.transact(message, room);
+        (!reply.is_empty()).then_some(reply)
     }
 }

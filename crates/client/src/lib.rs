@@ -1,16 +1,77 @@
 //! A FUSE client in user space.
 //!
-//! [`Client`] speaks to a file system as a kernel would: it makes requests byte by byte and reads
-//! the replies, through the same dispatch that serves a mount, without a mount. Tests, benchmarks
-//! and fuzzers drive file systems with it, with any caller's ids, and with bytes that no kernel
-//! would send.
+//! [`Client`] speaks to a server as a kernel would: it makes requests byte by byte and reads the
+//! replies, with any caller's ids, and with bytes that no kernel would send. What carries them is a
+//! [`Carrier`]:
+//!
+//! * [`InProcess`]: a file system in this process, through the same dispatch that serves a mount.
+//! * [`FrontEnd`]: any server of virtio-fs behind a vhost-user socket, Thrufs or another. The front
+//!   end is what a virtual machine is to the server: it makes the memory, the rings and the signals,
+//!   and keeps as many requests in flight on as many queues as one likes.
+//!
+//! Tests, benchmarks and fuzzers drive servers with it; [`misbehave`] does what no guest should, and
+//! [`tool`] is the library of the command `thrufs client`.
+//!
+//! ```no_run
+//! use thrufs_abi::NodeId;
+//! use thrufs_client::{Client, FrontEnd, FrontEndConfig};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let front_end = FrontEnd::connect("/run/share.socket", &FrontEndConfig::default())?;
+//! let client = Client::mount(front_end)?;
+//! let root = client.root();
+//! let file = root.lookup(NodeId::ROOT, b"hello")?;
+//! println!("{} bytes", file.attr.size);
+//! root.forget(NodeId(file.nodeid), 1);
+//! client.unmount();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Many requests in flight are kept on a [`Queue`], without blocking calls:
+//!
+//! ```no_run
+//! # use thrufs_client::{Client, FrontEnd, FrontEndConfig, FIRST_REQUEST_QUEUE};
+//! # use thrufs_abi::layout::GetattrIn;
+//! # use thrufs_abi::{NodeId, Opcode};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let client = Client::mount(FrontEnd::connect("/x", &FrontEndConfig::default())?)?;
+//! let mut queue = client.carrier().queue(FIRST_REQUEST_QUEUE).ok_or("no such queue")?;
+//! for _ in 0..16 {
+//!     let request = client.root().request(Opcode::Getattr, NodeId::ROOT);
+//!     queue.submit_request(&request.arg(&GetattrIn::default()).finish())?;
+//! }
+//! queue.notify()?;
+//! while queue.in_flight() > 0 {
+//!     queue.wait(None)?;
+//!     while let Some(completion) = queue.poll()? {
+//!         println!("{:?}", queue.reply_header(&completion));
+//!         queue.free(completion);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod calls;
+mod carrier;
 mod client;
+mod front_end;
 mod listing;
+mod shape;
+
+pub mod misbehave;
+pub mod tool;
 
 pub use calls::Caller;
-pub use client::{Client, ClientError};
+pub use carrier::{Carrier, InProcess};
+pub use client::{Client, ClientError, OFFERED_BY_GUESTS, OFFERED_ON_DEV_FUSE};
+pub use front_end::{
+    Agreed, Completion, ConnectError, Data, ExchangeError, FIRST_REQUEST_QUEUE, FrontEnd,
+    FrontEndConfig, HIGH_PRIORITY, Parts, ProtocolFeatures, Queue, QueueError, QueueGuard,
+    RawDescriptor, Step, SubmitError, Token, UsedElement, VhostLink, descriptor_flags, features,
+};
 pub use listing::Listed;
+pub use shape::{ReplyLayout, Shape};

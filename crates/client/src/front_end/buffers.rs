@@ -1,0 +1,204 @@
+//! The buffers of the requests in flight: a pool of slots in the shared memory, each with room for
+//! one request and its reply.
+//!
+//! ```text
+//! in header · arguments     | as a kernel's: two allocations, read by the device
+//! out header · arguments    | the same, written by the device
+//! table                     | of indirect descriptors
+//! data                      | pages: bulk data going in, then bulk data coming out
+//! ```
+
+use super::ring::{RawDescriptor, descriptor_flags};
+use crate::shape::ReplyLayout;
+use thrufs_abi::layout::{InHeader, OutHeader};
+
+/// Room for the arguments of a request: the largest value of an extended attribute with its name,
+/// two names, a link's target.
+pub(crate) const ARGUMENT_BYTES_MAX: usize = 76 * 1024;
+
+/// Arguments begin on a cache line of their own, behind the header.
+const ARGUMENTS_AT: usize = 64;
+const HALF_BYTES: usize = (ARGUMENTS_AT + ARGUMENT_BYTES_MAX).next_multiple_of(PAGE);
+const PAGE: usize = 4096;
+
+/// What a chain has besides the pages of data: two headers, twice arguments.
+const DESCRIPTORS_BESIDES_DATA: usize = 4;
+
+/// How slots are laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotLayout {
+    start: usize,
+    /// Room for bulk data of both ways together, in bytes.
+    data_bytes_max: usize,
+    /// The length of a descriptor of bulk data: a page or folio.
+    segment_bytes: usize,
+    table_bytes: usize,
+}
+
+/// The segments of one request's chain, in the order of the chain.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    pub(crate) list: Vec<RawDescriptor>,
+}
+
+/// Where a slot's parts are, from the start of the memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotPlaces {
+    pub(crate) header: usize,
+    pub(crate) arguments: usize,
+    pub(crate) reply_header: usize,
+    pub(crate) reply_arguments: usize,
+    pub(crate) table: usize,
+    pub(crate) data: usize,
+}
+
+impl SlotLayout {
+    /// Slots from `start` (a multiple of a page) on.
+    pub(crate) fn new(start: usize, data_bytes_max: usize, segment_bytes: usize) -> SlotLayout {
+        let data_bytes_max = data_bytes_max.next_multiple_of(PAGE) + PAGE;
+        let descriptors = data_bytes_max.div_ceil(segment_bytes) + DESCRIPTORS_BESIDES_DATA + 1;
+        SlotLayout {
+            start,
+            data_bytes_max,
+            segment_bytes,
+            table_bytes: (descriptors * size_of::<RawDescriptor>()).next_multiple_of(PAGE),
+        }
+    }
+
+    fn stride(&self) -> usize {
+        2 * HALF_BYTES + self.table_bytes + self.data_bytes_max
+    }
+
+    /// The end of `count` slots.
+    pub(crate) fn end(&self, count: usize) -> usize {
+        self.start + count * self.stride()
+    }
+
+    /// Where bulk data coming out begins, behind `data_in` bytes going in.
+    pub(crate) fn reply_data(&self, data_in: usize) -> usize {
+        data_in.next_multiple_of(PAGE)
+    }
+
+    /// Whether a request fits into a slot.
+    pub(crate) fn fits(&self, arguments: usize, data: usize, reply: ReplyLayout) -> bool {
+        let data = self.reply_data(data).checked_add(reply.data);
+        arguments <= ARGUMENT_BYTES_MAX
+            && reply.arguments <= ARGUMENT_BYTES_MAX
+            && data.is_some_and(|data| data <= self.data_bytes_max)
+    }
+
+    pub(crate) fn places(&self, slot: usize) -> SlotPlaces {
+        let header = self.start + slot * self.stride();
+        let reply_header = header + HALF_BYTES;
+        let table = reply_header + HALF_BYTES;
+        SlotPlaces {
+            header,
+            arguments: header + ARGUMENTS_AT,
+            reply_header,
+            reply_arguments: reply_header + ARGUMENTS_AT,
+            table,
+            data: table + self.table_bytes,
+        }
+    }
+}
+
+impl Segments {
+    /// The chain of a request, in the way of a Linux guest. `address` tells where an offset is.
+    pub(crate) fn lay_out(
+        &mut self,
+        layout: &SlotLayout,
+        slot: usize,
+        request: (usize, usize, usize),
+        reply: Option<ReplyLayout>,
+        address: impl Fn(usize) -> u64,
+    ) {
+        let places = layout.places(slot);
+        let (header, arguments, data) = request;
+        debug_assert!(header <= size_of::<InHeader>());
+        self.list.clear();
+        let mut add = |offset: usize, length: usize, flags: u16| {
+            if length > 0 {
+                self.list.push(RawDescriptor {
+                    address: address(offset),
+                    length: length as u32,
+                    flags,
+                    next: 0,
+                });
+            }
+        };
+        add(places.header, header, 0);
+        add(places.arguments, arguments, 0);
+        pages(places.data, data, layout.segment_bytes, |at, length| {
+            add(at, length, 0);
+        });
+        let Some(reply) = reply else { return };
+        let write = descriptor_flags::WRITE;
+        add(places.reply_header, size_of::<OutHeader>(), write);
+        add(places.reply_arguments, reply.arguments, write);
+        let start = places.data + layout.reply_data(data);
+        pages(start, reply.data, layout.segment_bytes, |at, length| {
+            add(at, length, write);
+        });
+    }
+}
+
+fn pages(start: usize, length: usize, segment: usize, mut each: impl FnMut(usize, usize)) {
+    let end = start + length;
+    let mut at = start;
+    while at < end {
+        let next = (at + segment).min(end);
+        each(at, next - at);
+        at = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_do_not_overlap() {
+        let layout = SlotLayout::new(4096, 10_000, 4096);
+        let (first, second) = (layout.places(0), layout.places(1));
+        assert_eq!(first.header, 4096);
+        assert!(first.arguments + ARGUMENT_BYTES_MAX <= first.reply_header);
+        assert!(first.reply_arguments + ARGUMENT_BYTES_MAX <= first.table);
+        assert!(first.data + layout.data_bytes_max <= second.header);
+        assert_eq!(layout.end(1), second.header);
+    }
+
+    #[test]
+    fn a_chain_is_laid_out_as_a_guest_does_it() {
+        let layout = SlotLayout::new(0, 16_384, 4096);
+        let mut segments = Segments::default();
+        let reply = ReplyLayout {
+            arguments: 8,
+            data: 5000,
+        };
+        let address = |offset: usize| offset as u64;
+        segments.lay_out(&layout, 0, (40, 24, 8192), Some(reply), address);
+        let lengths: Vec<_> = segments.list.iter().map(|one| one.length).collect();
+        assert_eq!(lengths, [40, 24, 4096, 4096, 16, 8, 4096, 904]);
+        let writable: Vec<_> = segments.list.iter().map(|one| one.flags == 2).collect();
+        assert_eq!(
+            writable,
+            [false, false, false, false, true, true, true, true]
+        );
+        let data = layout.places(0).data as u64;
+        let places: Vec<_> = [2, 3, 6, 7].map(|at| segments.list[at].address).to_vec();
+        assert_eq!(places, [0, 4096, 8192, 12_288].map(|at| data + at));
+        segments.lay_out(&layout, 0, (40, 8, 0), None, address);
+        assert_eq!(segments.list.len(), 2);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let layout = SlotLayout::new(0, 8192, 4096);
+        let reply = |arguments, data| ReplyLayout { arguments, data };
+        assert!(layout.fits(ARGUMENT_BYTES_MAX, 0, reply(ARGUMENT_BYTES_MAX, 8192)));
+        assert!(!layout.fits(ARGUMENT_BYTES_MAX + 1, 0, reply(0, 0)));
+        assert!(!layout.fits(0, 0, reply(ARGUMENT_BYTES_MAX + 1, 0)));
+        assert!(!layout.fits(0, 1 << 20, reply(0, 0)));
+        assert!(!layout.fits(0, 4096, reply(0, usize::MAX - 100)));
+    }
+}

@@ -1,0 +1,266 @@
+//! From a socket to running queues: the messages that a virtual machine sends when its guest's
+//! driver starts, in the order of QEMU.
+
+use super::FrontEndConfig;
+use super::error::ConnectError;
+use super::memory::SharedMemory;
+use super::ring::RingLayout;
+use std::os::unix::net::UnixStream;
+use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserHeaderFlag};
+use vhost::vhost_user::{
+    Frontend, VhostUserFrontend, VhostUserProtocolFeatures as ProtocolFeatures,
+    VhostUserVirtioFeatures,
+};
+use vhost::{VhostBackend, VringConfigData};
+use vmm_sys_util::eventfd::EventFd;
+
+/// Feature bits of virtio that matter here.
+pub mod features {
+    /// `VIRTIO_RING_F_INDIRECT_DESC`.
+    pub const INDIRECT_DESCRIPTORS: u64 = 1 << 28;
+    /// `VIRTIO_RING_F_EVENT_IDX`.
+    pub const EVENT_INDEX: u64 = 1 << 29;
+    /// `VHOST_USER_F_PROTOCOL_FEATURES`.
+    pub const PROTOCOL_FEATURES: u64 = 1 << 30;
+    /// `VIRTIO_F_VERSION_1`.
+    pub const VERSION_1: u64 = 1 << 32;
+}
+
+/// The most queues that are used, the high-priority one included.
+pub(crate) const QUEUES_MAX: u16 = 65;
+
+/// `struct virtio_fs_config`: the tag, and a little-endian number.
+const TAG_BYTES: usize = 36;
+const CONFIG_BYTES: usize = TAG_BYTES + 4;
+
+/// The steps of the handshake, each of which can be the last (see [`misbehave`](crate::misbehave)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// GET_FEATURES.
+    Features,
+    /// GET_PROTOCOL_FEATURES and SET_PROTOCOL_FEATURES.
+    ProtocolFeatures,
+    /// GET_QUEUE_NUM.
+    QueueCount,
+    /// GET_CONFIG.
+    ConfigSpace,
+    /// SET_OWNER.
+    Owner,
+    /// SET_FEATURES.
+    AcceptFeatures,
+    /// SET_MEM_TABLE.
+    Memory,
+    /// All messages that place a queue, and the signals of it.
+    Queue(u16),
+    /// SET_VRING_ENABLE.
+    Enable(u16),
+}
+
+/// What the server offers and what was agreed on.
+#[derive(Clone, Debug)]
+pub struct Agreed {
+    /// All features that the server offers.
+    pub offered_features: u64,
+    /// Those that are used.
+    pub features: u64,
+    /// All protocol features that the server offers, as far as they are known here.
+    pub offered_protocol_features: ProtocolFeatures,
+    /// Those that are used.
+    pub protocol_features: ProtocolFeatures,
+    /// GET_QUEUE_NUM; 2 when it cannot be asked.
+    pub queues_max: u64,
+    /// The tag in the configuration space, if there is one.
+    pub tag: Option<Vec<u8>>,
+    /// The number of request queues in the configuration space, if there is one.
+    pub config_request_queues: Option<u32>,
+    /// The request queues that are used.
+    pub request_queues: u16,
+}
+
+impl Agreed {
+    pub(crate) fn event_index(&self) -> bool {
+        self.features & features::EVENT_INDEX != 0
+    }
+
+    pub(crate) fn indirect(&self) -> bool {
+        self.features & features::INDIRECT_DESCRIPTORS != 0
+    }
+}
+
+/// Asked before each step but the first, with the step that was just made: an error leaves the
+/// handshake there.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(Step) -> Result<(), ConnectError>;
+
+fn message<T>(name: &'static str, result: vhost::Result<T>) -> Result<T, ConnectError> {
+    result.map_err(|source| ConnectError::Message {
+        message: name,
+        source,
+    })
+}
+
+/// Negotiates everything that does not concern memory and queues.
+pub(crate) fn negotiate(
+    link: &mut Frontend,
+    config: &FrontEndConfig,
+    watch: Watch<'_>,
+) -> Result<Agreed, ConnectError> {
+    let offered = message("GET_FEATURES", link.get_features())?;
+    watch(Step::Features)?;
+    if offered & features::VERSION_1 == 0 {
+        return Err(ConnectError::Missing("VIRTIO_F_VERSION_1"));
+    }
+    let mut agreed = Agreed {
+        offered_features: offered,
+        features: offered & wanted_features(config),
+        offered_protocol_features: ProtocolFeatures::empty(),
+        protocol_features: ProtocolFeatures::empty(),
+        queues_max: 2,
+        tag: None,
+        config_request_queues: None,
+        request_queues: 1,
+    };
+    if offered & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() != 0 {
+        negotiate_protocol(link, config, &mut agreed, watch)?;
+    }
+    let most = u64::from(config.request_queues)
+        .min(agreed.queues_max.saturating_sub(1))
+        .min(agreed.config_request_queues.unwrap_or(u32::MAX).into());
+    agreed.request_queues = most.min(QUEUES_MAX.into()) as u16;
+    if agreed.request_queues == 0 {
+        return Err(ConnectError::Missing("a request queue"));
+    }
+    message("SET_OWNER", link.set_owner())?;
+    watch(Step::Owner)?;
+    message("SET_FEATURES", link.set_features(agreed.features))?;
+    watch(Step::AcceptFeatures)?;
+    Ok(agreed)
+}
+
+fn wanted_features(config: &FrontEndConfig) -> u64 {
+    let mut wanted = features::VERSION_1 | features::PROTOCOL_FEATURES;
+    if config.event_index {
+        wanted |= features::EVENT_INDEX;
+    }
+    if config.indirect_descriptors {
+        wanted |= features::INDIRECT_DESCRIPTORS;
+    }
+    wanted
+}
+
+fn negotiate_protocol(
+    link: &mut Frontend,
+    config: &FrontEndConfig,
+    agreed: &mut Agreed,
+    watch: Watch<'_>,
+) -> Result<(), ConnectError> {
+    let offered = message("GET_PROTOCOL_FEATURES", link.get_protocol_features())?;
+    agreed.offered_protocol_features = offered;
+    agreed.protocol_features = offered & config.protocol_features;
+    message(
+        "SET_PROTOCOL_FEATURES",
+        link.set_protocol_features(agreed.protocol_features),
+    )?;
+    if agreed
+        .protocol_features
+        .contains(ProtocolFeatures::REPLY_ACK)
+    {
+        link.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
+    }
+    watch(Step::ProtocolFeatures)?;
+    if agreed.protocol_features.contains(ProtocolFeatures::MQ) {
+        agreed.queues_max = message("GET_QUEUE_NUM", link.get_queue_num())?;
+        watch(Step::QueueCount)?;
+    }
+    if agreed.protocol_features.contains(ProtocolFeatures::CONFIG) {
+        let (tag, queues) = read_config(link)?;
+        agreed.tag = Some(tag);
+        agreed.config_request_queues = Some(queues);
+        watch(Step::ConfigSpace)?;
+    }
+    Ok(())
+}
+
+fn read_config(link: &mut Frontend) -> Result<(Vec<u8>, u32), ConnectError> {
+    let room = [0; CONFIG_BYTES];
+    let flags = VhostUserConfigFlags::empty();
+    let answer = link.get_config(0, CONFIG_BYTES as u32, flags, &room);
+    let (_, bytes) = message("GET_CONFIG", answer)?;
+    let (tag, number) = bytes
+        .split_first_chunk::<TAG_BYTES>()
+        .ok_or(ConnectError::Missing("a whole configuration space"))?;
+    let end = tag.iter().position(|&byte| byte == 0).unwrap_or(tag.len());
+    let number = number
+        .first_chunk()
+        .ok_or(ConnectError::Missing("a whole configuration space"))?;
+    Ok((tag[..end].to_vec(), u32::from_le_bytes(*number)))
+}
+
+/// SET_MEM_TABLE.
+pub(crate) fn share_memory(link: &Frontend, memory: &SharedMemory) -> Result<(), ConnectError> {
+    message(
+        "SET_MEM_TABLE",
+        link.set_mem_table(&[memory.table_entry()]).map(drop),
+    )
+}
+
+/// What a queue is made of, as the messages tell it.
+pub(crate) struct QueuePlace<'a> {
+    pub(crate) index: u16,
+    pub(crate) layout: RingLayout,
+    /// Where the device begins in the available ring.
+    pub(crate) base: u16,
+    pub(crate) kick: &'a EventFd,
+    pub(crate) call: &'a EventFd,
+}
+
+/// Places a queue: its size, its addresses, its signals.
+pub(crate) fn place_queue(
+    link: &Frontend,
+    memory: &SharedMemory,
+    place: &QueuePlace<'_>,
+) -> Result<(), ConnectError> {
+    let index = usize::from(place.index);
+    let layout = place.layout;
+    message("SET_VRING_NUM", link.set_vring_num(index, layout.size))?;
+    message("SET_VRING_BASE", link.set_vring_base(index, place.base))?;
+    let addresses = VringConfigData {
+        queue_max_size: layout.size,
+        queue_size: layout.size,
+        flags: 0,
+        desc_table_addr: memory.user_address(layout.descriptors),
+        used_ring_addr: memory.user_address(layout.used),
+        avail_ring_addr: memory.user_address(layout.available),
+        log_addr: None,
+    };
+    message("SET_VRING_ADDR", link.set_vring_addr(index, &addresses))?;
+    message("SET_VRING_CALL", link.set_vring_call(index, place.call))?;
+    message("SET_VRING_KICK", link.set_vring_kick(index, place.kick))
+}
+
+/// SET_VRING_ENABLE, where it is needed: without protocol features, queues are enabled as they start.
+pub(crate) fn enable_queue(
+    link: &mut Frontend,
+    agreed: &Agreed,
+    index: u16,
+    enable: bool,
+) -> Result<(), ConnectError> {
+    if agreed.features & features::PROTOCOL_FEATURES == 0 {
+        return Ok(());
+    }
+    message(
+        "SET_VRING_ENABLE",
+        link.set_vring_enable(index.into(), enable),
+    )
+}
+
+/// GET_VRING_BASE: stops a queue, and tells where the device is in the available ring.
+pub(crate) fn stop_queue(link: &Frontend, index: u16) -> Result<u16, ConnectError> {
+    let base = message("GET_VRING_BASE", link.get_vring_base(index.into()))?;
+    Ok(base as u16)
+}
+
+/// A link over a connected socket.
+pub(crate) fn link(stream: &UnixStream) -> Result<Frontend, ConnectError> {
+    let own = stream.try_clone()?;
+    Ok(Frontend::from_stream(own, QUEUES_MAX.into()))
+}

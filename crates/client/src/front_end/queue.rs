@@ -1,0 +1,573 @@
+//! A queue with buffers: requests go in, completions come out, many at once.
+
+use super::buffers::{Segments, SlotLayout};
+use super::error::{QueueError, SubmitError};
+use super::memory::SharedMemory;
+use super::ring::{RawDescriptor, Ring, UsedElement, descriptor_flags};
+use super::waker::{Waker, Woken};
+use crate::shape::{ReplyLayout, Shape};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+use thrufs_abi::layout::{InHeader, OutHeader};
+use vmm_sys_util::eventfd::EventFd;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// One request on its way, of this queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token {
+    number: u64,
+    /// Where its buffers are.
+    slot: Option<usize>,
+}
+
+impl Token {
+    /// A small number that no other request in flight has; the same for all without buffers.
+    pub(crate) fn slot(self) -> usize {
+        self.slot.unwrap_or_default()
+    }
+}
+
+/// The bulk data of a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// So many bytes, whatever lies in the buffer: as a guest's page cache sends pages that are
+    /// there already.
+    AsItLies(usize),
+}
+
+impl Data<'_> {
+    fn length(&self) -> usize {
+        match self {
+            Data::Bytes(bytes) => bytes.len(),
+            Data::AsItLies(length) => *length,
+        }
+    }
+}
+
+/// A request in the parts that go into descriptors of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    /// `struct fuse_in_header`.
+    pub header: &'a [u8],
+    /// Structures, names and values.
+    pub arguments: &'a [u8],
+    /// What a WRITE writes.
+    pub data: Data<'a>,
+}
+
+impl<'a> Parts<'a> {
+    /// Takes a request apart as its [`Shape`] says.
+    #[must_use]
+    pub fn of(request: &'a [u8], shape: &Shape) -> Parts<'a> {
+        Parts {
+            header: &request[..shape.header_end],
+            arguments: &request[shape.header_end..shape.arguments_end],
+            data: Data::Bytes(&request[shape.arguments_end..]),
+        }
+    }
+}
+
+/// A request that the device has given back. Its buffers are kept until it is [freed](Queue::free).
+#[derive(Debug)]
+#[must_use = "its buffers are free only when it is given to `Queue::free`"]
+pub struct Completion {
+    token: Token,
+    used: u32,
+}
+
+impl Completion {
+    /// Of which request.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// How many bytes the device says it has written; it may say anything.
+    #[must_use]
+    pub fn used_bytes(&self) -> u32 {
+        self.used
+    }
+}
+
+/// What is done with a completion.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Whoever polls gets it.
+    Polled,
+    /// Somebody asks for it by its token.
+    Claimed,
+    /// Nobody waits for it any more.
+    Dropped,
+}
+
+struct InFlight {
+    token: Token,
+    fate: Fate,
+    descriptors: Vec<u16>,
+}
+
+/// What is remembered of a request while it has a slot.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    reply: Option<ReplyLayout>,
+    data_in: usize,
+}
+
+/// What the device agreed to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueFeatures {
+    pub(crate) indirect: bool,
+}
+
+/// One virtqueue of a [`FrontEnd`](crate::FrontEnd), with buffers for requests.
+///
+/// [`submit`](Self::submit) any number, [`notify`](Self::notify) once,
+/// [`wait`](Self::wait) and [`poll`](Self::poll) what came back.
+pub struct Queue {
+    memory: Arc<SharedMemory>,
+    ring: Ring,
+    slots: SlotLayout,
+    features: QueueFeatures,
+    kick: EventFd,
+    waker: Arc<Waker>,
+    free_slots: Vec<usize>,
+    free_descriptors: Vec<u16>,
+    kept: Vec<Kept>,
+    /// By the first descriptor of the chain.
+    in_flight: Vec<Option<InFlight>>,
+    in_flight_count: usize,
+    completed: VecDeque<Completion>,
+    claimed: Vec<Completion>,
+    next_token: u64,
+    broken: Option<&'static str>,
+    segments: Segments,
+    /// Emptied lists of descriptors, to be used again.
+    spare_lists: Vec<Vec<u16>>,
+}
+
+impl Queue {
+    pub(crate) fn new(
+        memory: Arc<SharedMemory>,
+        ring: Ring,
+        slots: (SlotLayout, usize),
+        features: QueueFeatures,
+        kick: EventFd,
+        waker: Arc<Waker>,
+    ) -> Queue {
+        let size = ring.size();
+        let (slots, count) = slots;
+        Queue {
+            memory,
+            ring,
+            slots,
+            features,
+            kick,
+            waker,
+            free_slots: (0..count).rev().collect(),
+            free_descriptors: (0..size).rev().collect(),
+            kept: vec![Kept::default(); count],
+            in_flight: std::iter::repeat_with(|| None).take(size.into()).collect(),
+            in_flight_count: 0,
+            completed: VecDeque::new(),
+            claimed: Vec::new(),
+            next_token: 0,
+            broken: None,
+            segments: Segments::default(),
+            spare_lists: Vec::new(),
+        }
+    }
+
+    /// How many chains the queue holds at most.
+    #[must_use]
+    pub fn size(&self) -> u16 {
+        self.ring.size()
+    }
+
+    /// How many requests the device has.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight_count
+    }
+
+    /// Makes a request available to the device. It need not look before it is
+    /// [notified](Self::notify). Without a `reply` there are no writable descriptors.
+    ///
+    /// # Errors
+    ///
+    /// When it does not fit, for now or ever. Nothing was sent then.
+    pub fn submit(
+        &mut self,
+        parts: &Parts<'_>,
+        reply: Option<ReplyLayout>,
+    ) -> Result<Token, SubmitError> {
+        self.submit_for(parts, reply, Fate::Polled)
+    }
+
+    /// As [`submit`](Self::submit); the completion is not polled but [taken](Self::take).
+    pub(crate) fn submit_claimed(
+        &mut self,
+        parts: &Parts<'_>,
+        reply: Option<ReplyLayout>,
+    ) -> Result<Token, SubmitError> {
+        self.submit_for(parts, reply, Fate::Claimed)
+    }
+
+    fn submit_for(
+        &mut self,
+        parts: &Parts<'_>,
+        reply: Option<ReplyLayout>,
+        fate: Fate,
+    ) -> Result<Token, SubmitError> {
+        if self.broken.is_some() {
+            return Err(SubmitError::Broken);
+        }
+        let data_in = parts.data.length();
+        let room = reply.unwrap_or_default();
+        let header_fits = parts.header.len() <= size_of::<InHeader>();
+        if !header_fits || !self.slots.fits(parts.arguments.len(), data_in, room) {
+            return Err(SubmitError::TooLarge);
+        }
+        let slot = self.free_slots.pop().ok_or(SubmitError::Full)?;
+        let places = self.slots.places(slot);
+        self.memory.write(places.header, parts.header);
+        self.memory.write(places.arguments, parts.arguments);
+        if let Data::Bytes(bytes) = parts.data {
+            self.memory.write(places.data, bytes);
+        }
+        let lengths = (parts.header.len(), parts.arguments.len(), data_in);
+        let memory = &self.memory;
+        self.segments
+            .lay_out(&self.slots, slot, lengths, reply, |offset| {
+                memory.guest_address(offset)
+            });
+        let descriptors = match self.write_chain(places.table) {
+            Ok(descriptors) => descriptors,
+            Err(error) => {
+                self.free_slots.push(slot);
+                return Err(error);
+            }
+        };
+        self.kept[slot] = Kept { reply, data_in };
+        let head = descriptors[0];
+        Ok(self.start(head, Some(slot), fate, descriptors))
+    }
+
+    /// As [`submit`](Self::submit), for a request in one piece with the layout that a kernel makes.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn submit_request(&mut self, request: &[u8]) -> Result<Token, SubmitError> {
+        let shape = Shape::of(request);
+        self.submit(&Parts::of(request, &shape), shape.reply)
+    }
+
+    /// Writes `self.segments` as a chain, in the table at `table` where that is agreed on, and gives
+    /// its descriptors.
+    fn write_chain(&mut self, table: usize) -> Result<Vec<u16>, SubmitError> {
+        let count = self.segments.list.len();
+        if count == 0 {
+            return Err(SubmitError::Empty);
+        }
+        // As Linux: a table whenever there is more than one.
+        let indirect = self.features.indirect && count > 1;
+        let needed = if indirect { 1 } else { count };
+        if needed > usize::from(self.ring.size()) {
+            return Err(SubmitError::TooLarge);
+        }
+        if needed > self.free_descriptors.len() {
+            return Err(SubmitError::Full);
+        }
+        let mut descriptors = self.spare_lists.pop().unwrap_or_default();
+        let from = self.free_descriptors.len() - needed;
+        descriptors.extend(self.free_descriptors.drain(from..).rev());
+        let list = &mut self.segments.list;
+        for (index, segment) in list.iter_mut().enumerate().take(count - 1) {
+            segment.flags |= descriptor_flags::NEXT;
+            segment.next = if indirect {
+                index as u16 + 1
+            } else {
+                descriptors[index + 1]
+            };
+        }
+        if indirect {
+            self.memory.write(table, list.as_slice().as_bytes());
+            let whole = RawDescriptor {
+                address: self.memory.guest_address(table),
+                length: (count * size_of::<RawDescriptor>()) as u32,
+                flags: descriptor_flags::INDIRECT,
+                next: 0,
+            };
+            self.ring.put_descriptor(descriptors[0], &whole);
+        } else {
+            for (segment, &index) in list.iter().zip(&descriptors) {
+                self.ring.put_descriptor(index, segment);
+            }
+        }
+        Ok(descriptors)
+    }
+
+    fn start(
+        &mut self,
+        head: u16,
+        slot: Option<usize>,
+        fate: Fate,
+        descriptors: Vec<u16>,
+    ) -> Token {
+        let token = Token {
+            number: self.next_token,
+            slot,
+        };
+        self.next_token += 1;
+        let entry = InFlight {
+            token,
+            fate,
+            descriptors,
+        };
+        if self.in_flight[usize::from(head)].replace(entry).is_none() {
+            self.in_flight_count += 1;
+        }
+        self.ring.publish(head);
+        token
+    }
+
+    /// Tells the device of what was submitted, if it wants to be told.
+    ///
+    /// # Errors
+    ///
+    /// When the signal cannot be given.
+    pub fn notify(&mut self) -> Result<(), QueueError> {
+        if self.ring.must_notify() {
+            self.kick()?;
+        }
+        Ok(())
+    }
+
+    /// Tells the device to look, whether it wants to or not.
+    ///
+    /// # Errors
+    ///
+    /// When the signal cannot be given.
+    pub fn kick(&self) -> Result<(), QueueError> {
+        self.kick.write(1).map_err(QueueError::Waiting)
+    }
+
+    /// The next completion, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// When the device gave back what it did not have; the queue is of no more use then.
+    pub fn poll(&mut self) -> Result<Option<Completion>, QueueError> {
+        self.harvest()?;
+        Ok(self.completed.pop_front())
+    }
+
+    /// The completion of this claimed request, if it is there.
+    pub(crate) fn take(&mut self, token: Token) -> Option<Completion> {
+        let index = self.claimed.iter().position(|one| one.token == token)?;
+        Some(self.claimed.swap_remove(index))
+    }
+
+    /// Nobody will take the completion of this claimed request.
+    pub(crate) fn abandon(&mut self, token: Token) {
+        if let Some(completion) = self.take(token) {
+            self.free(completion);
+        }
+        let mut entries = self.in_flight.iter_mut().flatten();
+        if let Some(entry) = entries.find(|entry| entry.token == token) {
+            entry.fate = Fate::Dropped;
+        }
+    }
+
+    /// Moves what the device has given back to the list of completions.
+    pub(crate) fn harvest(&mut self) -> Result<(), QueueError> {
+        loop {
+            if let Some(why) = self.broken {
+                return Err(QueueError::Broken(why));
+            }
+            match self.ring.next_used() {
+                Ok(None) => return Ok(()),
+                Ok(Some(element)) => self.complete(element),
+                Err(_) => self.broken = Some("its index jumped"),
+            }
+        }
+    }
+
+    fn complete(&mut self, element: UsedElement) {
+        let entry = usize::try_from(element.id)
+            .ok()
+            .and_then(|id| self.in_flight.get_mut(id))
+            .and_then(Option::take);
+        let Some(mut entry) = entry else {
+            self.broken = Some("it gave back a chain that it did not have");
+            return;
+        };
+        self.in_flight_count -= 1;
+        self.free_descriptors.append(&mut entry.descriptors);
+        self.spare_lists.push(entry.descriptors);
+        let completion = Completion {
+            token: entry.token,
+            used: element.length,
+        };
+        match entry.fate {
+            Fate::Polled => self.completed.push_back(completion),
+            Fate::Claimed => self.claimed.push(completion),
+            Fate::Dropped => self.free(completion),
+        }
+    }
+
+    /// Sleeps until the device signals, at most until `deadline`; false when that has passed. Does
+    /// not sleep when a completion is there already.
+    ///
+    /// # Errors
+    ///
+    /// When the server is gone and has left no completion.
+    pub fn wait(&mut self, deadline: Option<Instant>) -> Result<bool, QueueError> {
+        if self.is_ready() {
+            return Ok(true);
+        }
+        match self.waker.sleep(deadline).map_err(QueueError::Waiting)? {
+            Woken::Signal => Ok(true),
+            Woken::Late => Ok(self.is_ready()),
+            Woken::Gone if self.is_ready() => Ok(true),
+            Woken::Gone => Err(QueueError::Gone),
+        }
+    }
+
+    /// Whether there is something to be polled. If not, the device will signal it.
+    pub(crate) fn is_ready(&mut self) -> bool {
+        !self.completed.is_empty() || self.ring.arm()
+    }
+
+    /// Whether nothing has come back that was not harvested. Then the device will signal it.
+    pub(crate) fn is_armed_and_empty(&mut self) -> bool {
+        !self.ring.arm()
+    }
+
+    /// Asks the device for no signals until the next [`wait`](Self::wait): for those who poll.
+    pub fn without_signals(&mut self) {
+        self.ring.disarm();
+    }
+
+    pub(crate) fn waker(&self) -> &Arc<Waker> {
+        &self.waker
+    }
+
+    pub(crate) fn kick_event(&self) -> &EventFd {
+        &self.kick
+    }
+
+    /// How many chains were ever made available, modulo 65536.
+    pub(crate) fn available_index(&self) -> u16 {
+        self.ring.available_index()
+    }
+
+    pub(crate) fn ring(&mut self) -> &mut Ring {
+        &mut self.ring
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<SharedMemory> {
+        &self.memory
+    }
+
+    pub(crate) fn slot_layout(&self) -> &SlotLayout {
+        &self.slots
+    }
+
+    /// The bytes of the reply that were written, into `reply`, which is emptied first.
+    pub fn copy_reply(&self, completion: &Completion, reply: &mut Vec<u8>) {
+        reply.clear();
+        let Some((slot, kept)) = self.kept_by(completion) else {
+            return;
+        };
+        let Some(layout) = kept.reply else { return };
+        let places = self.slots.places(slot);
+        let mut left = (completion.used as usize).min(layout.bytes());
+        let data = places.data + self.slots.reply_data(kept.data_in);
+        for (at, length) in [
+            (places.reply_header, size_of::<OutHeader>()),
+            (places.reply_arguments, layout.arguments),
+            (data, layout.data),
+        ] {
+            let length = length.min(left);
+            let from = reply.len();
+            reply.resize(from + length, 0);
+            self.memory.read(at, &mut reply[from..]);
+            left -= length;
+        }
+    }
+
+    /// The header of the reply; `None` when fewer bytes were written.
+    #[must_use]
+    pub fn reply_header(&self, completion: &Completion) -> Option<OutHeader> {
+        let (slot, kept) = self.kept_by(completion)?;
+        kept.reply?;
+        if (completion.used as usize) < size_of::<OutHeader>() {
+            return None;
+        }
+        let mut header = [0; size_of::<OutHeader>()];
+        self.memory
+            .read(self.slots.places(slot).reply_header, &mut header);
+        OutHeader::read_from_bytes(&header).ok()
+    }
+
+    /// The structure behind the header of the reply; `None` when there was no room for it, or fewer
+    /// bytes were written.
+    #[must_use]
+    pub fn reply_structure<T: FromBytes + IntoBytes>(&self, completion: &Completion) -> Option<T> {
+        let (slot, kept) = self.kept_by(completion)?;
+        let arguments = kept.reply?.arguments;
+        let written = (completion.used as usize).checked_sub(size_of::<OutHeader>())?;
+        if arguments.min(written) < size_of::<T>() {
+            return None;
+        }
+        let mut value = T::new_zeroed();
+        let at = self.slots.places(slot).reply_arguments;
+        self.memory.read(at, value.as_mut_bytes());
+        Some(value)
+    }
+
+    fn kept_by(&self, completion: &Completion) -> Option<(usize, Kept)> {
+        let slot = completion.token.slot?;
+        Some((slot, self.kept[slot]))
+    }
+
+    /// Ends a completion: its buffers can be used again.
+    pub fn free(&mut self, completion: Completion) {
+        if let Some(slot) = completion.token.slot {
+            self.free_slots.push(slot);
+        }
+    }
+
+    /// Makes a chain available that was laid out by hand. `descriptors` are those that are free again
+    /// when it is given back. A head that no table has is not expected back: there is no token.
+    pub(crate) fn start_raw(&mut self, head: u16, descriptors: Vec<u16>) -> Option<Token> {
+        if head < self.ring.size() {
+            Some(self.start(head, None, Fate::Polled, descriptors))
+        } else {
+            self.ring.publish(head);
+            None
+        }
+    }
+
+    /// Takes free descriptors, in the order of a chain; fewer when there are not as many.
+    pub(crate) fn take_descriptors(&mut self, count: usize) -> Vec<u16> {
+        let from = self.free_descriptors.len().saturating_sub(count);
+        self.free_descriptors.drain(from..).rev().collect()
+    }
+
+    /// A free slot, for chains laid out by hand.
+    pub(crate) fn take_slot(&mut self) -> Option<usize> {
+        self.free_slots.pop()
+    }
+
+    pub(crate) fn give_slot_back(&mut self, slot: usize) {
+        self.free_slots.push(slot);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

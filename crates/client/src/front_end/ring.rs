@@ -1,0 +1,379 @@
+//! A split virtqueue, from the side that makes buffers available (Virtual I/O Device specification
+//! 1.2, section 2.7).
+//!
+//! Who may touch what: the descriptor table and the available ring are written here and read by the
+//! device; the used ring is written by the device and read here, except for the event index at the
+//! end of each ring, which is the other side's. The number of the next entry to write or to read is
+//! kept in private memory and never read back.
+
+use super::memory::SharedMemory;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Flags of a descriptor (`VIRTQ_DESC_F_*`).
+pub mod descriptor_flags {
+    /// There is another after it.
+    pub const NEXT: u16 = 1;
+    /// The device may write it, not read it.
+    pub const WRITE: u16 = 2;
+    /// It points at a table of descriptors.
+    pub const INDIRECT: u16 = 4;
+}
+
+/// A descriptor, as it lies in the table (`struct virtq_desc`). Little-endian.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct RawDescriptor {
+    /// Where the buffer is, in the guest's address space.
+    pub address: u64,
+    /// Its length in bytes.
+    pub length: u32,
+    /// [`descriptor_flags`].
+    pub flags: u16,
+    /// The index of the next descriptor of the chain.
+    pub next: u16,
+}
+
+/// `VIRTQ_AVAIL_F_NO_INTERRUPT`: the device need not signal.
+const NO_INTERRUPT: u16 = 1;
+/// `VIRTQ_USED_F_NO_NOTIFY`: the device need not be told.
+const NO_NOTIFY: u16 = 1;
+
+/// Each ring begins on a page of its own: nothing that one side writes shares a cache line with what
+/// the other writes.
+const RING_ALIGNMENT: usize = 4096;
+
+const DESCRIPTOR_BYTES: usize = size_of::<RawDescriptor>();
+/// Flags and index, before the entries of either ring.
+const RING_HEADER_BYTES: usize = 4;
+const AVAILABLE_ENTRY_BYTES: usize = 2;
+const USED_ENTRY_BYTES: usize = 8;
+
+/// Where the three parts of a queue lie in the memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingLayout {
+    pub(crate) size: u16,
+    pub(crate) descriptors: usize,
+    pub(crate) available: usize,
+    pub(crate) used: usize,
+    pub(crate) end: usize,
+}
+
+impl RingLayout {
+    /// From `start` (a multiple of [`RING_ALIGNMENT`]) on.
+    pub(crate) fn new(start: usize, size: u16) -> RingLayout {
+        let entries = usize::from(size);
+        let after = |end: usize| end.next_multiple_of(RING_ALIGNMENT);
+        let available = after(start + entries * DESCRIPTOR_BYTES);
+        let used = after(available + RING_HEADER_BYTES + entries * AVAILABLE_ENTRY_BYTES + 2);
+        let end = after(used + RING_HEADER_BYTES + entries * USED_ENTRY_BYTES + 2);
+        RingLayout {
+            size,
+            descriptors: start,
+            available,
+            used,
+            end,
+        }
+    }
+
+    fn used_event(&self) -> usize {
+        self.available + RING_HEADER_BYTES + usize::from(self.size) * AVAILABLE_ENTRY_BYTES
+    }
+
+    fn available_event(&self) -> usize {
+        self.used + RING_HEADER_BYTES + usize::from(self.size) * USED_ENTRY_BYTES
+    }
+
+    fn slot(&self, index: u16) -> usize {
+        // Queue sizes are powers of two.
+        usize::from(index & (self.size - 1))
+    }
+}
+
+/// What the device put into the used ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsedElement {
+    /// The index of the first descriptor of the chain that is given back. Not checked.
+    pub id: u32,
+    /// How many bytes were written, says the device.
+    pub length: u32,
+}
+
+/// The device broke the ring: it claims to have used more chains than it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexJumped;
+
+/// One queue's rings.
+pub(crate) struct Ring {
+    memory: Arc<SharedMemory>,
+    layout: RingLayout,
+    event_index: bool,
+    /// The index of the next chain to be made available.
+    available: u16,
+    /// What `available` was when the device was last told, or needed not be.
+    announced: u16,
+    /// The index of the next used element to be read.
+    used: u16,
+}
+
+impl Ring {
+    /// Rings that begin at index `base`, as GET_VRING_BASE told it; 0 for new ones.
+    pub(crate) fn new(
+        memory: Arc<SharedMemory>,
+        layout: RingLayout,
+        event_index: bool,
+        base: u16,
+    ) -> Ring {
+        let ring = Ring {
+            memory,
+            layout,
+            event_index,
+            available: base,
+            announced: base,
+            used: base,
+        };
+        ring.memory
+            .store_u16(layout.available + 2, base, Ordering::Relaxed);
+        ring.memory
+            .store_u16(layout.used + 2, base, Ordering::Release);
+        ring
+    }
+
+    pub(crate) fn size(&self) -> u16 {
+        self.layout.size
+    }
+
+    pub(crate) fn layout(&self) -> RingLayout {
+        self.layout
+    }
+
+    /// Writes a descriptor into the table.
+    pub(crate) fn put_descriptor(&self, index: u16, descriptor: &RawDescriptor) {
+        let offset = self.layout.descriptors + self.layout.slot(index) * DESCRIPTOR_BYTES;
+        self.memory.write(offset, descriptor.as_bytes());
+    }
+
+    /// Makes the chain available that begins with the descriptor `head`.
+    pub(crate) fn publish(&mut self, head: u16) {
+        let entry = self.layout.available
+            + RING_HEADER_BYTES
+            + self.layout.slot(self.available) * AVAILABLE_ENTRY_BYTES;
+        self.memory.store_u16(entry, head, Ordering::Relaxed);
+        self.jump_available(self.available.wrapping_add(1));
+    }
+
+    /// Makes the chain available again that was published last.
+    pub(crate) fn repeat_last(&mut self) {
+        let last = self.available.wrapping_sub(1);
+        let entry = self.layout.available
+            + RING_HEADER_BYTES
+            + self.layout.slot(last) * AVAILABLE_ENTRY_BYTES;
+        self.publish(self.memory.load_u16(entry, Ordering::Relaxed));
+    }
+
+    /// Says that everything before `index` is available, whether it is or not.
+    pub(crate) fn jump_available(&mut self, index: u16) {
+        self.available = index;
+        // Release: the chain and the entry are there before the index says so.
+        self.memory
+            .store_u16(self.layout.available + 2, index, Ordering::Release);
+    }
+
+    /// The index of the next chain to be made available.
+    pub(crate) fn available_index(&self) -> u16 {
+        self.available
+    }
+
+    /// Whether the device wants to be told of what was published since this was last asked.
+    pub(crate) fn must_notify(&mut self) -> bool {
+        let old = std::mem::replace(&mut self.announced, self.available);
+        if old == self.available {
+            return false;
+        }
+        // Between the store of our index and the load of the device's wish there must be no
+        // reordering: it stores its wish and then looks at our index once more.
+        fence(Ordering::SeqCst);
+        if self.event_index {
+            let event = self
+                .memory
+                .load_u16(self.layout.available_event(), Ordering::Relaxed);
+            is_due(event, self.available, old)
+        } else {
+            self.memory.load_u16(self.layout.used, Ordering::Relaxed) & NO_NOTIFY == 0
+        }
+    }
+
+    /// The next chain that the device has given back.
+    pub(crate) fn next_used(&mut self) -> Result<Option<UsedElement>, IndexJumped> {
+        let ready = self.used_index().wrapping_sub(self.used);
+        if ready == 0 {
+            return Ok(None);
+        }
+        if ready > self.layout.size {
+            return Err(IndexJumped);
+        }
+        let entry =
+            self.layout.used + RING_HEADER_BYTES + self.layout.slot(self.used) * USED_ENTRY_BYTES;
+        self.used = self.used.wrapping_add(1);
+        Ok(Some(UsedElement {
+            id: self.memory.load_u32(entry),
+            length: self.memory.load_u32(entry + 4),
+        }))
+    }
+
+    /// The device's index, as it stands.
+    pub(crate) fn used_index(&self) -> u16 {
+        // Acquire: the element and the reply are there once the index says so.
+        self.memory
+            .load_u16(self.layout.used + 2, Ordering::Acquire)
+    }
+
+    /// Asks for a signal at the next used chain. True when there is one already: then do not sleep.
+    pub(crate) fn arm(&mut self) -> bool {
+        if self.event_index {
+            let event = self.layout.used_event();
+            self.memory.store_u16(event, self.used, Ordering::Relaxed);
+        } else {
+            let flags = self.layout.available;
+            self.memory.store_u16(flags, 0, Ordering::Relaxed);
+        }
+        // The device stores its index and then loads our wish: the other half of its fence.
+        fence(Ordering::SeqCst);
+        self.used_index() != self.used
+    }
+
+    /// Asks for no signals: somebody is looking anyway.
+    pub(crate) fn disarm(&mut self) {
+        if !self.event_index {
+            let flags = self.layout.available;
+            self.memory
+                .store_u16(flags, NO_INTERRUPT, Ordering::Relaxed);
+        }
+        // With the event index, the wish stands at an index that has passed, and that is enough.
+    }
+}
+
+/// Whether a side whose index went from `old` to `new` must tell the other, which wants to hear of
+/// the entry at `event` (section 2.7.10).
+fn is_due(event: u16, new: u16, old: u16) -> bool {
+    new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    const SIZE: u16 = 8;
+
+    pub(crate) fn use_chain(memory: &SharedMemory, layout: RingLayout, id: u32, length: u32) {
+        let index = memory.load_u16(layout.used + 2, Ordering::Relaxed);
+        let entry = layout.used + RING_HEADER_BYTES + layout.slot(index) * USED_ENTRY_BYTES;
+        memory.write(entry, &[id.to_le_bytes(), length.to_le_bytes()].concat());
+        memory.store_u16(layout.used + 2, index.wrapping_add(1), Ordering::Release);
+    }
+
+    fn ring(event_index: bool, base: u16) -> (Arc<SharedMemory>, RingLayout, Ring) {
+        let layout = RingLayout::new(4096, SIZE);
+        let memory = Arc::new(SharedMemory::new(layout.end).unwrap());
+        let ring = Ring::new(Arc::clone(&memory), layout, event_index, base);
+        (memory, layout, ring)
+    }
+
+    #[test]
+    fn the_parts_lie_apart_and_aligned() {
+        for size in [1, 2, 64, 1024, 32768] {
+            let layout = RingLayout::new(4096, size);
+            assert!(layout.descriptors + usize::from(size) * 16 <= layout.available);
+            assert!(layout.used_event() + 2 <= layout.used);
+            assert!(layout.available_event() + 2 <= layout.end);
+            assert_eq!(
+                (layout.descriptors | layout.available | layout.used) % 4096,
+                0
+            );
+        }
+    }
+
+    #[test]
+    fn chains_go_round_the_end_of_the_index() {
+        let (memory, layout, mut ring) = ring(true, u16::MAX - 2);
+        for number in 0..20_u32 {
+            ring.publish(number as u16 % SIZE);
+            let index = u16::MAX.wrapping_sub(2).wrapping_add(number as u16);
+            assert_eq!(
+                memory.load_u16(layout.available + 2, Ordering::Relaxed),
+                index.wrapping_add(1)
+            );
+            let entry = layout.available + 4 + usize::from(index % SIZE) * 2;
+            assert_eq!(
+                memory.load_u16(entry, Ordering::Relaxed),
+                number as u16 % SIZE
+            );
+            assert_eq!(ring.next_used(), Ok(None));
+            use_chain(&memory, layout, number % u32::from(SIZE), number);
+            let used = ring.next_used().unwrap().unwrap();
+            assert_eq!((used.id, used.length), (number % u32::from(SIZE), number));
+        }
+    }
+
+    #[test]
+    fn a_used_index_that_jumps_is_found_out() {
+        let (memory, layout, mut ring) = ring(true, 0);
+        ring.publish(0);
+        memory.store_u16(layout.used + 2, SIZE + 1, Ordering::Relaxed);
+        assert_eq!(ring.next_used(), Err(IndexJumped));
+    }
+
+    #[test]
+    fn the_device_is_told_when_it_wants_to_be() {
+        let (memory, layout, mut ring) = ring(true, 0);
+        assert!(!ring.must_notify(), "nothing was published");
+        ring.publish(0);
+        assert!(ring.must_notify(), "it waits for entry 0");
+        assert!(!ring.must_notify(), "it was told");
+        ring.publish(1);
+        assert!(
+            !ring.must_notify(),
+            "it still waits for 0, which has passed"
+        );
+        memory.store_u16(layout.available_event(), 3, Ordering::Relaxed);
+        ring.publish(2);
+        assert!(!ring.must_notify());
+        ring.publish(3);
+        ring.publish(4);
+        assert!(ring.must_notify(), "entry 3 is among those published");
+    }
+
+    #[test]
+    fn without_the_event_index_flags_say_the_same() {
+        let (memory, layout, mut ring) = ring(false, 0);
+        ring.publish(0);
+        assert!(ring.must_notify());
+        assert!(!ring.must_notify(), "it was told");
+        memory.store_u16(layout.used, NO_NOTIFY, Ordering::Relaxed);
+        ring.publish(1);
+        assert!(!ring.must_notify());
+        ring.disarm();
+        assert_eq!(
+            memory.load_u16(layout.available, Ordering::Relaxed),
+            NO_INTERRUPT
+        );
+        assert!(!ring.arm());
+        assert_eq!(memory.load_u16(layout.available, Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn arming_finds_what_came_before() {
+        let (memory, layout, mut ring) = ring(true, 0);
+        ring.publish(0);
+        ring.publish(1);
+        assert!(!ring.arm());
+        use_chain(&memory, layout, 0, 16);
+        assert!(ring.arm());
+        ring.next_used().unwrap();
+        assert!(!ring.arm());
+        assert_eq!(memory.load_u16(layout.used_event(), Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,72 @@
+//! Sleeping until the device signals, or is gone.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
+use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
+
+/// Who woke us.
+const SIGNAL: u64 = 0;
+const SOCKET: u64 = 1;
+
+/// Why [`Waker::sleep`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// The device signalled, or it only seems so: look.
+    Signal,
+    /// The time is over.
+    Late,
+    /// The server closed the socket.
+    Gone,
+}
+
+/// Waits for the signals of one queue.
+pub(crate) struct Waker {
+    epoll: Epoll,
+    /// The device writes to it; nobody reads it.
+    call: EventFd,
+}
+
+impl Waker {
+    /// A new signal, and the socket whose end ends all waiting.
+    pub(crate) fn new(socket: &UnixStream) -> io::Result<Waker> {
+        let call = EventFd::new(EFD_CLOEXEC | EFD_NONBLOCK)?;
+        let epoll = Epoll::new()?;
+        // By edges: every write wakes, and none has to be read back.
+        let signal = EpollEvent::new(EventSet::IN | EventSet::EDGE_TRIGGERED, SIGNAL);
+        epoll.ctl(ControlOperation::Add, call.as_raw_fd(), signal)?;
+        let end = EpollEvent::new(EventSet::READ_HANG_UP, SOCKET);
+        epoll.ctl(ControlOperation::Add, socket.as_raw_fd(), end)?;
+        Ok(Waker { epoll, call })
+    }
+
+    /// What the device writes to.
+    pub(crate) fn call(&self) -> &EventFd {
+        &self.call
+    }
+
+    /// Sleeps until there is something, at most until `deadline` (to the millisecond).
+    pub(crate) fn sleep(&self, deadline: Option<Instant>) -> io::Result<Woken> {
+        let timeout_ms = deadline.map_or(-1, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = left + Duration::from_nanos(999_999);
+            i32::try_from(left.as_millis()).unwrap_or(i32::MAX)
+        });
+        let mut events = [EpollEvent::default(); 2];
+        let count = match self.epoll.wait(timeout_ms, &mut events) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Woken::Signal),
+            Err(error) => return Err(error),
+        };
+        let by = |who| events[..count].iter().any(|event| event.data() == who);
+        Ok(if by(SIGNAL) {
+            Woken::Signal
+        } else if by(SOCKET) {
+            Woken::Gone
+        } else {
+            Woken::Late
+        })
+    }
+}

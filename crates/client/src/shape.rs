@@ -1,0 +1,188 @@
+//! Which parts a request has, and how much room its reply needs: what a guest's kernel knows of
+//! each operation when it lays out a descriptor chain.
+
+use thrufs_abi::Opcode;
+use thrufs_abi::layout::{
+    AttrOut, BmapOut, CopyFileRangeOut, EntryOut, GetxattrIn, GetxattrOut, InHeader, InitOut,
+    IoctlIn, IoctlOut, LkOut, LseekOut, NotifyRetrieveIn, OpenOut, OutHeader, PollOut, ReadIn,
+    StatfsOut, StatxOut, WriteIn, WriteOut,
+};
+use zerocopy::FromBytes;
+
+/// The longest target of a symbolic link, in bytes: a page.
+const LINK_BYTES_MAX: usize = 4096;
+
+/// Room for the reply to an operation that is not known.
+const UNKNOWN_REPLY_BYTES: usize = 4096;
+
+/// The room for a reply behind its header, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplyLayout {
+    /// For structures, names and values: one descriptor.
+    pub arguments: usize,
+    /// For bulk data: a descriptor for each page or folio.
+    pub data: usize,
+}
+
+impl ReplyLayout {
+    /// All of it, with the header.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        size_of::<OutHeader>() + self.arguments + self.data
+    }
+}
+
+/// Where the parts of a request lie, and the room for its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The end of the header, in bytes from the start.
+    pub header_end: usize,
+    /// The end of the arguments; what follows is bulk data.
+    pub arguments_end: usize,
+    /// `None` for a request without a reply.
+    pub reply: Option<ReplyLayout>,
+}
+
+impl Shape {
+    /// The shape of a request. Bytes that are none have one too: all of them header and arguments.
+    #[must_use]
+    pub fn of(request: &[u8]) -> Shape {
+        let header_end = request.len().min(size_of::<InHeader>());
+        let (header, body) = request.split_at(header_end);
+        let opcode = InHeader::read_from_bytes(header)
+            .ok()
+            .and_then(|header| Opcode::from_u32(header.opcode));
+        let arguments = match opcode {
+            Some(Opcode::Write) => size_of::<WriteIn>(),
+            Some(Opcode::Ioctl) => size_of::<IoctlIn>(),
+            Some(Opcode::NotifyReply) => size_of::<NotifyRetrieveIn>(),
+            _ => body.len(),
+        };
+        Shape {
+            header_end,
+            arguments_end: header_end + arguments.min(body.len()),
+            reply: match opcode {
+                Some(opcode) => reply_layout(opcode, body),
+                None => Some(arguments_only(UNKNOWN_REPLY_BYTES)),
+            },
+        }
+    }
+}
+
+const fn arguments_only(arguments: usize) -> ReplyLayout {
+    ReplyLayout { arguments, data: 0 }
+}
+
+const fn data_only(data: usize) -> ReplyLayout {
+    ReplyLayout { arguments: 0, data }
+}
+
+fn reply_layout(opcode: Opcode, body: &[u8]) -> Option<ReplyLayout> {
+    Some(match opcode {
+        Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::NotifyReply => {
+            return None;
+        }
+        Opcode::Lookup | Opcode::Symlink | Opcode::Mknod | Opcode::Mkdir | Opcode::Link => {
+            arguments_only(size_of::<EntryOut>())
+        }
+        Opcode::Getattr | Opcode::Setattr => arguments_only(size_of::<AttrOut>()),
+        Opcode::Create | Opcode::Tmpfile => {
+            arguments_only(size_of::<EntryOut>() + size_of::<OpenOut>())
+        }
+        Opcode::Open | Opcode::Opendir => arguments_only(size_of::<OpenOut>()),
+        Opcode::Write | Opcode::CopyFileRange => arguments_only(size_of::<WriteOut>()),
+        Opcode::CopyFileRange64 => arguments_only(size_of::<CopyFileRangeOut>()),
+        Opcode::Read | Opcode::Readdir | Opcode::Readdirplus => data_only(read_size(body)),
+        Opcode::Readlink => data_only(LINK_BYTES_MAX),
+        Opcode::Getxattr | Opcode::Listxattr => arguments_only(attribute_size(body)),
+        Opcode::Ioctl => ioctl_layout(body),
+        Opcode::Init => arguments_only(size_of::<InitOut>()),
+        Opcode::Statx => arguments_only(size_of::<StatxOut>()),
+        Opcode::Statfs => arguments_only(size_of::<StatfsOut>()),
+        Opcode::Getlk => arguments_only(size_of::<LkOut>()),
+        Opcode::Lseek => arguments_only(size_of::<LseekOut>()),
+        Opcode::Poll => arguments_only(size_of::<PollOut>()),
+        Opcode::Bmap => arguments_only(size_of::<BmapOut>()),
+        Opcode::CuseInit => arguments_only(UNKNOWN_REPLY_BYTES),
+        _ => ReplyLayout::default(),
+    })
+}
+
+fn read_size(body: &[u8]) -> usize {
+    ReadIn::read_from_prefix(body).map_or(0, |(arg, _)| arg.size as usize)
+}
+
+/// The size is asked for first, as a number; then the value, with the room for it.
+fn attribute_size(body: &[u8]) -> usize {
+    match GetxattrIn::read_from_prefix(body) {
+        Ok((arg, _)) if arg.size > 0 => arg.size as usize,
+        _ => size_of::<GetxattrOut>(),
+    }
+}
+
+fn ioctl_layout(body: &[u8]) -> ReplyLayout {
+    let data = IoctlIn::read_from_prefix(body).map_or(0, |(arg, _)| arg.out_size as usize);
+    ReplyLayout {
+        arguments: size_of::<IoctlOut>(),
+        data,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thrufs_abi::layout::ForgetIn;
+    use thrufs_abi::{NodeId, RequestBuilder, Unique};
+
+    fn request(opcode: Opcode) -> RequestBuilder {
+        RequestBuilder::new(opcode, Unique(2), NodeId::ROOT)
+    }
+
+    #[test]
+    fn the_data_of_a_write_lie_apart() {
+        let write = request(Opcode::Write)
+            .arg(&WriteIn::default())
+            .bytes(&[7; 100])
+            .finish();
+        let shape = Shape::of(&write);
+        assert_eq!((shape.header_end, shape.arguments_end), (40, 80));
+        assert_eq!(write[shape.arguments_end..], [7; 100]);
+        assert_eq!(shape.reply.unwrap().bytes(), 16 + 8);
+    }
+
+    #[test]
+    fn a_read_gets_the_room_that_it_asks_for() {
+        let arg = ReadIn {
+            size: 12345,
+            ..ReadIn::default()
+        };
+        let shape = Shape::of(&request(Opcode::Read).arg(&arg).finish());
+        assert_eq!(shape.reply, Some(data_only(12345)));
+        assert_eq!(shape.arguments_end, 80);
+        let name = request(Opcode::Getxattr)
+            .arg(&GetxattrIn::default())
+            .name(b"user.x")
+            .finish();
+        assert_eq!(Shape::of(&name).reply, Some(arguments_only(8)));
+    }
+
+    #[test]
+    fn a_forget_has_no_reply() {
+        let forget = request(Opcode::Forget).arg(&ForgetIn::default()).finish();
+        assert_eq!(Shape::of(&forget).reply, None);
+    }
+
+    #[test]
+    fn whatever_the_bytes_there_is_a_shape() {
+        for opcode in Opcode::ALL {
+            let whole = request(*opcode).bytes(&[0xff; 70]).finish();
+            for length in 0..whole.len() {
+                let shape = Shape::of(&whole[..length]);
+                assert!(shape.header_end <= shape.arguments_end);
+                assert!(shape.arguments_end <= length);
+            }
+        }
+        let unknown = RequestBuilder::from_number(777, Unique(2), NodeId(1)).finish();
+        assert!(Shape::of(&unknown).reply.unwrap().bytes() >= 4096);
+    }
+}

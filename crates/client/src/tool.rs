@@ -1,0 +1,297 @@
+//! The library of the command `thrufs client`: looks into a share, copies in and out, measures
+//! servers and checks them, over any vhost-user-fs socket, without a virtual machine.
+//!
+//! The command line is parsed elsewhere; here are its [commands](Command) as values, and [`run`].
+
+mod bench;
+mod conform;
+mod copy;
+mod list;
+mod share;
+mod show;
+
+pub use bench::{Bench, Contestant, row_names};
+pub use conform::{Conform, check_names};
+
+use crate::client::ClientError;
+use crate::front_end::{ConnectError, FrontEnd, FrontEndConfig};
+use share::Share;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use thrufs::Errno;
+
+/// Where a server is, and how to speak to it.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// The vhost-user socket.
+    pub socket: PathBuf,
+    /// The most request queues to use: 1 to 64.
+    pub request_queues: u16,
+    /// Entries of each queue: a power of two.
+    pub queue_size: u16,
+    /// Whether to use tables of descriptors, as Linux does.
+    pub indirect: bool,
+    /// How long one request may take.
+    pub time_limit: Duration,
+}
+
+impl Connection {
+    /// A socket, with the defaults for all else.
+    pub fn to(socket: impl Into<PathBuf>) -> Connection {
+        Connection {
+            socket: socket.into(),
+            ..Connection::default()
+        }
+    }
+
+    fn config(&self) -> FrontEndConfig {
+        FrontEndConfig {
+            request_queues: self.request_queues,
+            queue_size: self.queue_size,
+            indirect_descriptors: self.indirect,
+            time_limit: Some(self.time_limit),
+            ..FrontEndConfig::default()
+        }
+    }
+
+    fn connect(&self) -> Result<FrontEnd, ToolError> {
+        FrontEnd::connect(&self.socket, &self.config()).map_err(|source| ToolError::Connect {
+            socket: self.socket.clone(),
+            source,
+        })
+    }
+}
+
+impl Default for Connection {
+    fn default() -> Connection {
+        Connection {
+            socket: PathBuf::new(),
+            request_queues: 1,
+            queue_size: 1024,
+            indirect: true,
+            time_limit: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Lists a directory.
+    Ls(Ls),
+    /// Prints files.
+    Cat(Cat),
+    /// Copies a file.
+    Cp(Cp),
+    /// Prints the attributes of files.
+    Stat(Stat),
+    /// Measures servers side by side.
+    Bench(Bench),
+    /// Checks that a server keeps to the protocol.
+    Conform(Conform),
+}
+
+/// Arguments of `ls`.
+#[derive(Clone, Debug)]
+pub struct Ls {
+    /// A directory or file of the share.
+    pub path: String,
+    /// With mode, links, owner, size, time of change and link targets.
+    pub long: bool,
+    /// Names that begin with a dot, too.
+    pub all: bool,
+}
+
+impl Default for Ls {
+    fn default() -> Ls {
+        Ls {
+            path: "/".to_owned(),
+            long: false,
+            all: false,
+        }
+    }
+}
+
+/// Arguments of `cat`.
+#[derive(Clone, Debug)]
+pub struct Cat {
+    /// Files of the share.
+    pub paths: Vec<String>,
+}
+
+/// Arguments of `cp`.
+#[derive(Clone, Debug)]
+pub struct Cp {
+    /// The file to be read.
+    pub from: Place,
+    /// The file to be written, or the directory to write it into.
+    pub to: Place,
+}
+
+/// Arguments of `stat`.
+#[derive(Clone, Debug)]
+pub struct Stat {
+    /// Files of the share.
+    pub paths: Vec<String>,
+}
+
+/// Where a file is: written `:PATH` in the share, `PATH` on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A path from the root of the share.
+    Share(String),
+    /// A path on this machine.
+    Local(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Place, Self::Err> {
+        Ok(match text.strip_prefix(':') {
+            Some(path) => Place::Share(path.to_owned()),
+            None => Place::Local(text.into()),
+        })
+    }
+}
+
+/// How it went, when nothing kept it from going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is done.
+    Done,
+    /// A check failed.
+    Failed,
+}
+
+impl Outcome {
+    /// Whether the command succeeded.
+    #[must_use]
+    pub fn is_success(self) -> bool {
+        self == Outcome::Done
+    }
+}
+
+/// Why it did not go.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// No connection.
+    #[error("{}: {source}", socket.display())]
+    Connect {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        source: ConnectError,
+    },
+    /// No session.
+    #[error("{}: {source}", socket.display())]
+    Mount {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        source: ClientError,
+    },
+    /// A call failed.
+    #[error(":{path}: {errno}")]
+    Share {
+        /// The path in the share.
+        path: String,
+        /// The error of the call.
+        errno: Errno,
+    },
+    /// A file of this machine failed.
+    #[error("{}: {source}", path.display())]
+    Local {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What the user is to see cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    /// The arguments do not make sense.
+    #[error("{0}")]
+    Usage(String),
+    /// A measurement could not be made.
+    #[error("{contestant}: {row}: {problem}")]
+    Bench {
+        /// Whose.
+        contestant: String,
+        /// Which.
+        row: String,
+        /// Why.
+        problem: String,
+    },
+}
+
+/// Carries out a command, writing to `out` what the user is to see.
+///
+/// # Errors
+///
+/// When it could not be done. That a check of `conform` fails is an outcome, not an error.
+pub fn run(
+    connection: &Connection,
+    command: &Command,
+    out: &mut dyn Write,
+) -> Result<Outcome, ToolError> {
+    match carry_out(connection, command, out) {
+        // A reader that has seen enough (`| head`) is no failure.
+        Err(ToolError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Ok(Outcome::Done)
+        }
+        outcome => outcome,
+    }
+}
+
+fn carry_out(
+    connection: &Connection,
+    command: &Command,
+    out: &mut dyn Write,
+) -> Result<Outcome, ToolError> {
+    match command {
+        Command::Ls(ls) => list::ls(&Share::mount(connection)?, ls, out)?,
+        Command::Cat(cat) => copy::cat(&Share::mount(connection)?, cat, out)?,
+        Command::Cp(cp) => copy::cp(connection, cp)?,
+        Command::Stat(stat) => show::stat(&Share::mount(connection)?, stat, out)?,
+        Command::Bench(bench) => bench::run(connection, bench, out)?,
+        Command::Conform(conform) => return conform::run(connection, conform, out),
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Gone;
+
+    impl Write for Gone {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_has_seen_enough_is_no_failure() {
+        let list = Command::Conform(Conform {
+            list: true,
+            ..Conform::default()
+        });
+        let outcome = run(&Connection::to("/nowhere"), &list, &mut Gone);
+        assert!(outcome.unwrap().is_success());
+    }
+
+    #[test]
+    fn a_colon_means_the_share() {
+        assert_eq!(":a/b".parse(), Ok(Place::Share("a/b".to_owned())));
+        assert_eq!("a:b".parse(), Ok(Place::Local("a:b".into())));
+    }
+}

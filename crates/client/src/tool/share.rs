@@ -1,0 +1,146 @@
+//! A mounted share, by paths, which forgets what it has looked up.
+
+use super::{Connection, ToolError};
+use crate::calls::Caller;
+use crate::client::Client;
+use crate::front_end::FrontEnd;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use thrufs::Errno;
+use thrufs_abi::layout::Attr;
+use thrufs_abi::{InitFlags, NodeId, Opcode, RequestBuilder};
+
+/// The least that `max_write` means (`FUSE_MIN_READ_BUFFER` less its headers, as the kernel has it).
+const TRANSFER_BYTES_MIN: usize = 4096;
+/// A request has no more data than buffers have room.
+const TRANSFER_BYTES_MAX: usize = 1 << 20;
+
+pub(crate) struct Share {
+    client: Client<FrontEnd>,
+    /// How many lookups of which nodes are to be forgotten.
+    lookups: Mutex<HashMap<u64, u64>>,
+}
+
+/// A file of the share.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) node: NodeId,
+    pub(crate) attr: Attr,
+}
+
+impl Share {
+    pub(crate) fn mount(connection: &Connection) -> Result<Share, ToolError> {
+        Share::over(connection.connect()?).map_err(|source| ToolError::Mount {
+            socket: connection.socket.clone(),
+            source,
+        })
+    }
+
+    pub(crate) fn over(front_end: FrontEnd) -> Result<Share, crate::client::ClientError> {
+        Ok(Share {
+            client: Client::mount(front_end)?,
+            lookups: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn client(&self) -> &Client<FrontEnd> {
+        &self.client
+    }
+
+    pub(crate) fn root(&self) -> Caller<'_, FrontEnd> {
+        self.client.root()
+    }
+
+    /// Bytes of data that one READ or WRITE may have.
+    pub(crate) fn transfer_bytes(&self) -> usize {
+        let most = self.client.greeting().max_write as usize;
+        most.clamp(TRANSFER_BYTES_MIN, TRANSFER_BYTES_MAX)
+    }
+
+    pub(crate) fn has_readdirplus(&self) -> bool {
+        let agreed = self.client.agreed();
+        agreed.contains(InitFlags::DO_READDIRPLUS)
+    }
+
+    /// Takes note that the server counts one lookup more.
+    pub(crate) fn counted(&self, node: u64) {
+        self.counted_times(node, 1);
+    }
+
+    pub(crate) fn counted_times(&self, node: u64, times: u64) {
+        if node > NodeId::ROOT.0 && times > 0 {
+            let mut lookups = self.lookups.lock().unwrap_or_else(PoisonError::into_inner);
+            *lookups.entry(node).or_default() += times;
+        }
+    }
+
+    pub(crate) fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<Found, Errno> {
+        let entry = self.root().lookup(parent, name)?;
+        if entry.nodeid == 0 {
+            return Err(Errno::ENOENT);
+        }
+        self.counted(entry.nodeid);
+        Ok(Found {
+            node: NodeId(entry.nodeid),
+            attr: entry.attr,
+        })
+    }
+
+    /// Walks a path from the root. Symbolic links are not followed.
+    pub(crate) fn find(&self, path: &str) -> Result<Found, ToolError> {
+        self.walk(path).map_err(|errno| failed(path, errno))
+    }
+
+    fn walk(&self, path: &str) -> Result<Found, Errno> {
+        let mut found = Found {
+            node: NodeId::ROOT,
+            attr: self.root().getattr(NodeId::ROOT)?.attr,
+        };
+        for name in components(path) {
+            found = self.lookup(found.node, name.as_bytes())?;
+        }
+        Ok(found)
+    }
+
+    /// The directory that a path's last component is in, and that component.
+    pub(crate) fn parent<'a>(&self, path: &'a str) -> Result<(NodeId, &'a str), ToolError> {
+        let trimmed = path.trim_end_matches('/');
+        let (parent, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
+        if name.is_empty() {
+            return Err(failed(path, Errno::EISDIR));
+        }
+        Ok((self.find(parent)?.node, name))
+    }
+
+    /// Forgets everything that was counted so far.
+    pub(crate) fn forget_all(&self) {
+        let mut counted = self.lookups.lock().unwrap_or_else(PoisonError::into_inner);
+        let lookups = std::mem::take(&mut *counted);
+        drop(counted);
+        for (node, count) in lookups {
+            self.root().forget(NodeId(node), count);
+        }
+    }
+}
+
+impl Drop for Share {
+    /// As a guest at unmount: forgets everything and says DESTROY.
+    fn drop(&mut self) {
+        self.forget_all();
+        let unique = self.client.next_unique();
+        let request = RequestBuilder::new(Opcode::Destroy, unique, NodeId(0));
+        self.client.transact(&request.finish());
+    }
+}
+
+pub(crate) fn failed(path: &str, errno: Errno) -> ToolError {
+    ToolError::Share {
+        path: path.to_owned(),
+        errno,
+    }
+}
+
+fn components(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/')
+        .filter(|name| !name.is_empty() && *name != ".")
+}

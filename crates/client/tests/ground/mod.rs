@@ -1,0 +1,203 @@
+//! Servers under test, each behind a socket of its own.
+//! Each test uses a part of it.
+#![allow(dead_code)]
+
+use std::num::NonZeroU16;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thrufs_hostdir::{Config, HostDir};
+use thrufs_virtio::{Device, DeviceConfig, DeviceHandle, Tag};
+
+/// A server that runs until this is dropped.
+pub struct Running {
+    /// The vhost-user socket.
+    pub socket: PathBuf,
+    /// Whatever ends the server.
+    _guard: Box<dyn std::any::Any>,
+}
+
+/// A kind of server.
+pub struct Server {
+    pub name: &'static str,
+    /// Serves a directory on a socket in another; an error says what is missing on this machine.
+    start: fn(&Path, &Path) -> Result<Running, String>,
+    /// Whether it serves one front end after another.
+    pub serves_again: bool,
+    /// How many request queues it offers.
+    pub request_queues: u16,
+}
+
+/// All servers that the tests run against.
+pub const SERVERS: &[Server] = &[
+    Server {
+        name: "virtiofsd",
+        start: virtiofsd,
+        serves_again: false,
+        request_queues: 1,
+    },
+    Server {
+        name: "thrufs",
+        start: thrufs,
+        serves_again: true,
+        request_queues: 2,
+    },
+];
+
+/// A server, and the directories that it works in.
+pub struct Ground {
+    // Ended before its directories go.
+    running: Running,
+    pub server: &'static Server,
+    shared: tempfile::TempDir,
+    _sockets: tempfile::TempDir,
+}
+
+impl Ground {
+    pub fn shared(&self) -> &Path {
+        self.shared.path()
+    }
+
+    pub fn socket(&self) -> &Path {
+        &self.running.socket
+    }
+}
+
+/// Each server that there is on this machine, with an empty directory.
+pub fn grounds() -> impl Iterator<Item = Ground> {
+    SERVERS.iter().filter_map(|server| match ground(server) {
+        Ok(ground) => Some(ground),
+        Err(missing) => {
+            eprintln!("SKIPPED: {}: {missing}", server.name);
+            None
+        }
+    })
+}
+
+fn ground(server: &'static Server) -> Result<Ground, String> {
+    let shared = tempfile::tempdir().unwrap();
+    let sockets = tempfile::tempdir().unwrap();
+    let running = (server.start)(shared.path(), sockets.path())?;
+    Ok(Ground {
+        running,
+        server,
+        shared,
+        _sockets: sockets,
+    })
+}
+
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where `cargo xtask setup` installs programs, if it has.
+fn installed(name: &str) -> Option<PathBuf> {
+    let given = std::env::var_os("THRUFS_TOOLS").map(PathBuf::from);
+    // A test runs from `target/PROFILE/deps/`.
+    let test = std::env::current_exe().ok()?;
+    let beside = test.ancestors().nth(3).map(|target| target.join("tools"));
+    [given, beside]
+        .into_iter()
+        .flatten()
+        .map(|tools| tools.join("bin").join(name))
+        .find(|path| path.is_file())
+}
+
+/// Our own device, in this process.
+struct Serving {
+    socket: PathBuf,
+    device: DeviceHandle,
+    stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.device.shutdown();
+        // Nobody waits in `accept` for ever.
+        let _ = UnixStream::connect(&self.socket);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn thrufs(shared: &Path, sockets: &Path) -> Result<Running, String> {
+    let directory = shared.to_owned();
+    let make = move || {
+        let host = HostDir::open(&directory, Config::default());
+        host.map(Arc::new).map_err(std::io::Error::other)
+    };
+    let config = DeviceConfig {
+        tag: Some(Tag::new("peer").unwrap()),
+        request_queues: NonZeroU16::new(2).unwrap(),
+        ..DeviceConfig::default()
+    };
+    let device = Device::new(make, config).unwrap();
+    let socket = sockets.join("thrufs.socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let stopped = Arc::new(AtomicBool::new(false));
+    let serving = Serving {
+        socket: socket.clone(),
+        device: device.handle(),
+        stopped: Arc::clone(&stopped),
+        thread: Some(std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::SeqCst) {
+                    break;
+                }
+                // A front end that misbehaves ends its own connection.
+                let _ = device.serve(stream.unwrap());
+            }
+        })),
+    };
+    Ok(Running {
+        socket,
+        _guard: Box::new(serving),
+    })
+}
+
+fn virtiofsd(shared: &Path, sockets: &Path) -> Result<Running, String> {
+    let program = installed("virtiofsd").ok_or("not installed")?;
+    let socket = sockets.join("virtiofsd.socket");
+    let child = Command::new(program)
+        .arg(format!("--socket-path={}", socket.display()))
+        .arg(format!("--shared-dir={}", shared.display()))
+        .args(["--sandbox=none", "--seccomp=none", "--tag=peer", "--xattr"])
+        .args(["--log-level=off"])
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let process = Process(child);
+    wait_for(&socket);
+    Ok(Running {
+        socket,
+        _guard: Box::new(process),
+    })
+}
+
+/// Waits until somebody listens. A trial connection might be the only one that the server takes.
+fn wait_for(socket: &Path) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is_listened_to(socket) {
+        assert!(Instant::now() < end, "nobody at {}", socket.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A name is there before somebody listens; the kernel's list of sockets tells (proc_pid_net(5)).
+fn is_listened_to(socket: &Path) -> bool {
+    const ACCEPTS: &str = "00010000";
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    sockets.lines().any(|line| {
+        line.ends_with(socket.to_str().unwrap()) && line.split_whitespace().nth(3) == Some(ACCEPTS)
+    })
+}
