@@ -4,7 +4,7 @@
 //! The process that is started finds its end as standard input, which needs no agreement on numbers
 //! and no unsafe code. That an end is closed is news too: its process is gone.
 
-use crate::config::MountConfig;
+use crate::config::{MountConfig, ShareConfig};
 use crate::options::{self, Setting};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -18,13 +18,13 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Longest packet: two paths and a long list of options.
 const PACKET_BYTES_MAX: usize = 128 * 1024;
 
-/// Most descriptors that one packet brings: the device, the source, the tree the source is in; or a
-/// control socket and its file.
+/// Most descriptors that one packet brings: the device, the source, the tree the source is in; a
+/// control socket and its file; a policy and a file for what it audits.
 const DESCRIPTORS_MAX: usize = 3;
 
 /// One packet.
@@ -35,6 +35,17 @@ pub(crate) enum Message {
     /// What listens at the control socket, and the file of it: a packet that comes before
     /// [`Serve`](Self::Serve), where there is a control socket.
     Control(OwnedFd, OwnedFd),
+    /// Serve this to who will be connected: the first packet to the worker of a share, with the
+    /// source.
+    Share(Box<ShareConfig>, OwnedFd),
+    /// Who is connected; the worker ends with the connection.
+    Connection(OwnedFd),
+    /// The policy to serve by, opened, and the file for what it audits: a packet that comes before
+    /// [`Share`](Self::Share), where there is a policy, and again when it is to be read again.
+    Policy(OwnedFd, Option<OwnedFd>),
+    /// The worker is in a user namespace and wants its ids mapped; the answer is [`Ready`](Self::Ready)
+    /// or [`Failed`](Self::Failed).
+    MapIds,
     /// The worker's thread that ends when the process does (see
     /// [`Process::watch`](crate::process::Process::watch)).
     Watching(OwnedFd),
@@ -59,7 +70,11 @@ pub(crate) enum Message {
 impl Message {
     fn encode(&self) -> Vec<u8> {
         match self {
-            Message::Serve(config, _) => encode_config(config),
+            Message::Serve(config, _) => encode("serve", config.paths(), &config.settings),
+            Message::Share(config, _) => encode("share", config.paths(), &config.settings),
+            Message::Connection(_) => b"connection".to_vec(),
+            Message::Policy(..) => b"policy".to_vec(),
+            Message::MapIds => b"map ids".to_vec(),
             Message::Control(..) => b"control".to_vec(),
             Message::Watching(_) => b"watching".to_vec(),
             Message::Ready => b"ready".to_vec(),
@@ -76,11 +91,26 @@ impl Message {
     fn decode(bytes: &[u8], mut descriptors: Vec<OwnedFd>) -> Option<Message> {
         let mut fields = bytes.split(|byte| *byte == 0);
         Some(match fields.next()? {
-            b"serve" => Message::Serve(Box::new(decode_config(fields)?), descriptors),
+            b"serve" => {
+                let (source, mountpoint, settings) = decode_parts(fields)?;
+                let config = MountConfig::resolve(source, mountpoint, &settings).ok()?;
+                Message::Serve(Box::new(config), descriptors)
+            }
+            b"share" => {
+                let (source, socket, settings) = decode_parts(fields)?;
+                let config = ShareConfig::resolve(source, socket, &settings).ok()?;
+                Message::Share(Box::new(config), descriptors.pop()?)
+            }
+            b"connection" => Message::Connection(descriptors.pop()?),
+            b"policy" => {
+                let mut descriptors = descriptors.into_iter();
+                Message::Policy(descriptors.next()?, descriptors.next())
+            }
             b"control" => {
                 let (file, listener) = (descriptors.pop()?, descriptors.pop()?);
                 Message::Control(listener, file)
             }
+            b"map ids" => Message::MapIds,
             b"watching" => Message::Watching(descriptors.pop()?),
             b"ready" => Message::Ready,
             b"failed" => {
@@ -103,24 +133,27 @@ fn decode_number<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
 }
 
 /// Paths and settings, none of which can hold a NUL.
-fn encode_config(config: &MountConfig) -> Vec<u8> {
-    let mut bytes = b"serve".to_vec();
+fn encode(word: &str, paths: [&Path; 2], settings: &[Setting]) -> Vec<u8> {
+    let mut bytes = word.as_bytes().to_vec();
     let mut add = |field: &[u8]| {
         bytes.push(0);
         bytes.extend_from_slice(field);
     };
-    add(config.source.as_os_str().as_bytes());
-    add(config.mountpoint.as_os_str().as_bytes());
-    for setting in &config.settings {
+    for path in paths {
+        add(path.as_os_str().as_bytes());
+    }
+    for setting in settings {
         add(setting.to_string().as_bytes());
     }
     bytes
 }
 
-fn decode_config<'a>(mut fields: impl Iterator<Item = &'a [u8]>) -> Option<MountConfig> {
+fn decode_parts<'a>(
+    mut fields: impl Iterator<Item = &'a [u8]>,
+) -> Option<(PathBuf, PathBuf, Vec<Setting>)> {
     let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
     let source = path(fields.next()?);
-    let mountpoint = path(fields.next()?);
+    let other = path(fields.next()?);
     let settings: Option<Vec<Setting>> = fields
         .map(|field| {
             let text = std::str::from_utf8(field).ok()?;
@@ -131,7 +164,7 @@ fn decode_config<'a>(mut fields: impl Iterator<Item = &'a [u8]>) -> Option<Mount
             options::setting(options::find(name)?, value).ok()
         })
         .collect();
-    MountConfig::resolve(source, mountpoint, &settings?).ok()
+    Some((source, other, settings?))
 }
 
 /// One end of the socket.
@@ -173,7 +206,13 @@ impl Channel {
         let borrowed: Vec<BorrowedFd<'_>> = match message {
             Message::Serve(_, descriptors) => descriptors.iter().map(AsFd::as_fd).collect(),
             Message::Control(listener, file) => vec![listener.as_fd(), file.as_fd()],
-            Message::Watching(thread) => vec![thread.as_fd()],
+            Message::Watching(one) | Message::Share(_, one) | Message::Connection(one) => {
+                vec![one.as_fd()]
+            }
+            Message::Policy(text, audit) => {
+                let audit = audit.as_ref().map(AsFd::as_fd);
+                [text.as_fd()].into_iter().chain(audit).collect()
+            }
             _ => Vec::new(),
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -264,6 +303,29 @@ mod tests {
     }
 
     #[test]
+    fn a_share_arrives_whole_and_what_goes_with_it() {
+        let (ours, theirs) = pair();
+        let [source, text, audit] =
+            ["/", "/dev", "/proc"].map(|path| std::fs::File::open(path).unwrap().into());
+        let number = |fd: &OwnedFd| rustix::fs::fstat(fd).unwrap().st_dev;
+        let numbers = [number(&source), number(&text), number(&audit)];
+        ours.send(&Message::Policy(text, Some(audit))).unwrap();
+        let settings = options::parse("xattrmap=/map//user.v./,tag=a b,queues=2").unwrap();
+        let config = ShareConfig::resolve("/src".into(), "/run/s".into(), &settings).unwrap();
+        let shown = format!("{config:?}");
+        ours.send(&Message::Share(Box::new(config), source))
+            .unwrap();
+        let Some(Message::Policy(text, Some(audit))) = theirs.receive().unwrap() else {
+            panic!("something else arrived");
+        };
+        let Some(Message::Share(config, source)) = theirs.receive().unwrap() else {
+            panic!("something else arrived");
+        };
+        assert_eq!(format!("{config:?}"), shown);
+        assert_eq!([number(&source), number(&text), number(&audit)], numbers);
+    }
+
+    #[test]
     fn a_control_socket_arrives_in_its_order() {
         let (ours, theirs) = pair();
         let [listener, file] = ["/", "/dev"].map(|path| std::fs::File::open(path).unwrap().into());
@@ -309,6 +371,9 @@ mod tests {
             b"stuck",
             b"watching",
             b"control",
+            b"share\0/a\0/b",
+            b"connection",
+            b"policy",
         ] {
             rustix::net::send(&ours, garbage, SendFlags::empty()).unwrap();
             assert!(theirs.receive().is_err(), "{garbage:?}");

@@ -1,8 +1,12 @@
 //! The command line: what clap is told about it, and the requests that come out.
 
+use crate::client_command::{self, ClientArguments};
 use crate::explain::{CtlArguments, ExplainArguments};
-use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Value};
+use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Use, Value};
 use crate::policy::{CheckArguments, Identity};
+use crate::share::ShareArguments;
+use crate::share::door::Listening;
+use crate::virtiofsd;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
@@ -23,6 +27,8 @@ pub(crate) enum Request {
     CheckPolicy(CheckArguments),
     Explain(ExplainArguments),
     Ctl(CtlArguments),
+    Share(ShareArguments),
+    Client(ClientArguments),
     Completions(clap_complete::Shell),
     Man(PathBuf),
 }
@@ -55,7 +61,7 @@ pub(crate) enum Purpose {
 /// The whole command.
 pub(crate) fn command(purpose: Purpose) -> Command {
     Command::new("thrufs")
-        .about("Serve a directory through FUSE")
+        .about("Serve a directory through FUSE, to the host and to virtual machines")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -79,6 +85,9 @@ pub(crate) fn command(purpose: Purpose) -> Command {
                         .help("Where something is mounted"),
                 ),
         )
+        .subcommand(share_command(purpose))
+        .subcommand(virtiofsd::command(virtiofsd::NAME))
+        .subcommand(client_command::command())
         .subcommand(doctor_command())
         .subcommand(policy_command())
         .subcommand(explain_command())
@@ -169,13 +178,13 @@ fn explain_command() -> Command {
 
 fn ctl_command() -> Command {
     Command::new("ctl")
-        .about("Ask the server of a mount")
+        .about("Ask the server of a mount or share")
         .arg(json("Print an object"))
         .arg(control())
         .arg(
             path("PATH")
                 .required(true)
-                .help("The mount point, or anything on the mount"),
+                .help("The mount point, or anything on the mount; the socket of a share"),
         )
         .arg(
             Arg::new("COMMAND")
@@ -205,41 +214,84 @@ fn path(name: &'static str) -> Arg {
         .value_hint(clap::ValueHint::AnyPath)
 }
 
-fn mount_command(purpose: Purpose) -> Command {
-    let mut list = Arg::new("options")
+fn option_list(purpose: Purpose, used: Use) -> Arg {
+    let list = Arg::new("options")
         .short('o')
         .value_name("OPT[,OPT…]")
         .action(ArgAction::Append)
         .value_parser(value_parser!(OsString))
         .help("Options, as mount(8) takes them: each flag below, with _ for -, and some more");
-    if purpose == Purpose::Completion {
-        list = list
-            .value_parser(PossibleValuesParser::new(list_words()))
-            .value_delimiter(',');
+    match purpose {
+        Purpose::Parsing => list,
+        Purpose::Completion => list
+            .value_parser(PossibleValuesParser::new(list_words(used)))
+            .value_delimiter(','),
     }
-    let directory = |name, help| {
-        Arg::new(name)
-            .required(true)
-            .value_parser(value_parser!(PathBuf))
-            .value_hint(clap::ValueHint::DirPath)
-            .help(help)
-    };
-    let mut command = Command::new("mount")
-        .about("Mount a directory somewhere else, served by thrufs")
-        .args_override_self(false)
-        .arg(list)
-        .arg(directory("SOURCE", "The directory to serve"))
-        .arg(directory("MOUNTPOINT", "The directory to mount it on"))
-        .after_help(list_only_help());
+}
+
+fn directory(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .required(true)
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(clap::ValueHint::DirPath)
+        .help(help)
+}
+
+/// Every flag that the table has for this.
+fn flags(mut command: Command, used: Use) -> Command {
     for group in Group::ALL {
-        for option in OPTIONS
-            .iter()
-            .filter(|o| o.group == group && o.form != Form::List)
-        {
+        for option in group.options(used).filter(|o| o.form != Form::List) {
             command = command.arg(flag(option));
         }
     }
     command
+}
+
+fn share_command(purpose: Purpose) -> Command {
+    let device = Group::Device.title();
+    let command = Command::new("share")
+        .about("Share a directory with virtual machines, by virtio-fs over vhost-user")
+        .args_override_self(false)
+        .arg(
+            path("socket")
+                .long("socket")
+                .visible_alias("socket-path")
+                .value_name("PATH")
+                .required_unless_present("fd")
+                .help_heading(device)
+                .help("The socket that virtual machine monitors connect to; made, and removed at the end"),
+        )
+        .arg(
+            Arg::new("fd")
+                .long("fd")
+                .value_name("N")
+                .value_parser(value_parser!(i32).range(0..))
+                .conflicts_with_all(["socket", "socket-group"])
+                .help_heading(device)
+                .help("The number of a socket that listens already, instead"),
+        )
+        .arg(
+            Arg::new("socket-group")
+                .long("socket-group")
+                .value_name("GROUP")
+                .value_parser(options::parse_group)
+                .help_heading(device)
+                .help("Who may connect besides the user"),
+        )
+        .arg(option_list(purpose, Use::Share))
+        .arg(directory("DIR", "The directory to share"));
+    flags(command, Use::Share)
+}
+
+fn mount_command(purpose: Purpose) -> Command {
+    let command = Command::new("mount")
+        .about("Mount a directory somewhere else, served by thrufs")
+        .args_override_self(false)
+        .arg(option_list(purpose, Use::Mount))
+        .arg(directory("SOURCE", "The directory to serve"))
+        .arg(directory("MOUNTPOINT", "The directory to mount it on"))
+        .after_help(list_only_help());
+    flags(command, Use::Mount)
 }
 
 /// One row of the table as a flag.
@@ -289,9 +341,10 @@ fn sentence(help: &str, default: &str) -> String {
 }
 
 /// What can stand in a list after `-o`, for a shell to complete.
-fn list_words() -> Vec<String> {
+fn list_words(used: Use) -> Vec<String> {
     let mut words = Vec::new();
-    for option in OPTIONS.iter().filter(|option| option.form != Form::Flag) {
+    let options = OPTIONS.iter().filter(|option| option.used.includes(used));
+    for option in options.filter(|option| option.form != Form::Flag) {
         match option.value {
             _ if option.name.ends_with('*') => {}
             Value::None | Value::Any => words.push(option.name.to_owned()),
@@ -335,10 +388,12 @@ pub(crate) fn parse(
         .expect("clap requires a subcommand");
     Ok(match name.as_str() {
         "mount" => Request::Mount(MountArguments {
-            settings: settings(&matches)?,
+            settings: settings(&matches, Use::Mount)?,
             source: required(&mut matches, "SOURCE"),
             mountpoint: required(&mut matches, "MOUNTPOINT"),
         }),
+        "share" => Request::Share(share_arguments(&mut matches)?),
+        "client" => Request::Client(ClientArguments::of(matches)?),
         "unmount" => Request::Unmount {
             lazy: matches.get_flag("lazy"),
             mountpoints: matches
@@ -382,6 +437,23 @@ fn check_arguments(matches: &mut ArgMatches) -> CheckArguments {
     }
 }
 
+fn share_arguments(matches: &mut ArgMatches) -> Result<ShareArguments, OptionError> {
+    let listening = match matches.remove_one("fd") {
+        Some(number) => Listening::Inherited(number),
+        None => Listening::At {
+            path: required(matches, "socket"),
+            group: matches.remove_one("socket-group"),
+            pid_file: false,
+        },
+    };
+    Ok(ShareArguments {
+        listening,
+        settings: settings(matches, Use::Share)?,
+        source: required(matches, "DIR"),
+        once: false,
+    })
+}
+
 fn required<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> T {
     matches
         .remove_one(name)
@@ -389,12 +461,13 @@ fn required<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &s
 }
 
 /// All settings in the order of the command line, wherever they were written.
-fn settings(matches: &ArgMatches) -> Result<Vec<Setting>, OptionError> {
+fn settings(matches: &ArgMatches, used: Use) -> Result<Vec<Setting>, OptionError> {
     let mut found: Vec<(usize, Vec<Setting>)> = Vec::new();
     for (index, list) in occurrences(matches, "options") {
         found.push((index, options::parse(text(list)?)?));
     }
-    for option in OPTIONS.iter().filter(|option| option.form != Form::List) {
+    let options = OPTIONS.iter().filter(|option| option.used.includes(used));
+    for option in options.filter(|option| option.form != Form::List) {
         match option.value {
             Value::None | Value::Any => {
                 if matches.get_flag(option.name) {
@@ -455,6 +528,16 @@ mod tests {
         }
     }
 
+    fn share(arguments: &str) -> Result<ShareArguments, CommandLineError> {
+        let words = ["thrufs", "share"]
+            .into_iter()
+            .chain(arguments.split_whitespace());
+        match parse(words.map(OsString::from))? {
+            Request::Share(arguments) => Ok(arguments),
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn shown(arguments: &str) -> String {
         let settings = mount(arguments).unwrap().settings;
         settings
@@ -506,32 +589,67 @@ mod tests {
                 "" => format!("--{}", option.flag()),
                 value => format!("--{}={value}", option.flag()),
             };
-            let settings = mount(&format!("{flag} s m")).unwrap().settings;
-            assert_eq!(settings.len(), 1);
-            assert_eq!(settings[0].option.name, option.name);
-            if option.form == Form::Both {
-                assert_eq!(options::parse(&settings[0].to_string()).unwrap(), settings);
+            let mounted = mount(&format!("{flag} s m")).map(|mount| mount.settings);
+            let shared = share(&format!("--socket k {flag} d")).map(|share| share.settings);
+            assert_eq!(mounted.is_ok(), option.used.includes(Use::Mount), "{flag}");
+            assert_eq!(shared.is_ok(), option.used.includes(Use::Share), "{flag}");
+            for settings in [mounted, shared].into_iter().flatten() {
+                assert_eq!(settings.len(), 1);
+                assert_eq!(settings[0].option.name, option.name);
+                if option.form == Form::Both {
+                    assert_eq!(options::parse(&settings[0].to_string()).unwrap(), settings);
+                }
             }
+        }
+    }
+
+    #[test]
+    fn where_a_share_listens() {
+        let listening = |arguments: &str| share(arguments).map(|share| share.listening);
+        let at = |path: &str, group| Listening::At {
+            path: path.into(),
+            group,
+            pid_file: false,
+        };
+        assert_eq!(listening("--socket k d").unwrap(), at("k", None));
+        assert_eq!(
+            listening("--socket-path=/k --socket-group 7 d").unwrap(),
+            at("/k", Some(7))
+        );
+        assert_eq!(listening("--fd 3 d").unwrap(), Listening::Inherited(3));
+        for arguments in [
+            "d",
+            "--socket k",
+            "--socket k --fd 3 d",
+            "--fd 3 --socket-group 7 d",
+            "--fd -1 d",
+        ] {
+            assert!(listening(arguments).is_err(), "{arguments}");
         }
     }
 
     #[test]
     fn help_has_every_option() {
         let mut command = command(Purpose::Parsing);
-        let mount = command.find_subcommand_mut("mount").unwrap();
-        for help in [
-            mount.render_help().to_string(),
-            mount.render_long_help().to_string(),
-        ] {
-            for option in OPTIONS {
-                let name = match option.form {
-                    Form::List => option.name.to_owned(),
-                    _ => format!("--{}", option.flag()),
-                };
-                assert!(help.contains(&name), "{name} is missing in\n{help}");
-            }
-            for group in Group::ALL {
-                assert!(help.contains(group.title()));
+        for (name, used) in [("mount", Use::Mount), ("share", Use::Share)] {
+            let subcommand = command.find_subcommand_mut(name).unwrap();
+            for help in [
+                subcommand.render_help().to_string(),
+                subcommand.render_long_help().to_string(),
+            ] {
+                for option in OPTIONS {
+                    let name = match option.form {
+                        Form::List => option.name.to_owned(),
+                        _ => format!("--{} ", option.flag()),
+                    };
+                    let is_there = help.replace('\n', " ").contains(&name);
+                    let wanted = option.used.includes(used);
+                    assert!(is_there || !wanted, "{name} is missing in\n{help}");
+                }
+                for group in Group::ALL {
+                    let wanted = group.options(used).next().is_some();
+                    assert_eq!(help.contains(group.title()), wanted, "{}", group.title());
+                }
             }
         }
     }

@@ -1,17 +1,19 @@
-//! What a mount shall be: the raw settings, resolved once and checked.
+//! What a mount or a share shall be: the raw settings, resolved once and checked.
 
-use crate::control::place::Control;
-use crate::options::{self, OptionError, OptionId, Setting};
-use crate::options::{parse_bytes, parse_count, parse_range, parse_seconds};
+mod server;
+mod serving;
+mod share;
+
+pub(crate) use server::ServerConfig;
+pub(crate) use share::{FilterAction, Sandbox, ShareConfig};
+
+use crate::options::{self, OptionError, OptionId, Setting, Use, parse_count};
 use std::ffi::OsString;
 use std::num::{NonZeroU16, NonZeroUsize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thrufs::{RingConfig, Transport};
-use thrufs_hostdir::{CacheMode, Config, ConfigError, IdMap, Locks};
-
-/// How long users of a mount have to leave when the server is asked to end.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+use thrufs_hostdir::Config;
 
 /// How times of access are kept on the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -73,23 +75,15 @@ pub(crate) struct MountConfig {
     pub(crate) threads: Option<usize>,
     /// Whether a reader may be paired with its only caller.
     pub(crate) pairing: bool,
-    pub(crate) foreground: bool,
-    pub(crate) stop_timeout: Duration,
-    /// Directives for the log; the environment decides when there are none.
-    pub(crate) log: Option<String>,
-    pub(crate) log_file: Option<PathBuf>,
-    /// The rules to serve by.
-    pub(crate) policy: Option<PathBuf>,
-    pub(crate) control: Control,
+    pub(crate) server: ServerConfig,
     /// The settings that this was made of: what the supervisor and the worker are handed.
     pub(crate) settings: Vec<Setting>,
 }
 
 impl MountConfig {
-    /// Whether a hangup ends the server: when it runs on a terminal, which has gone away. Otherwise
-    /// it is how a server is told to read its policy again.
-    pub(crate) fn ends_on_hangup(&self) -> bool {
-        self.foreground && (self.policy.is_none() || rustix::termios::isatty(std::io::stdin()))
+    /// What it is recognised by in a list of processes.
+    pub(crate) fn paths(&self) -> [&Path; 2] {
+        [&self.source, &self.mountpoint]
     }
 
     /// Resolves `settings`, in their order.
@@ -116,12 +110,7 @@ impl MountConfig {
             ring: RingConfig::default(),
             threads: None,
             pairing: true,
-            foreground: false,
-            stop_timeout: STOP_TIMEOUT,
-            log: None,
-            log_file: None,
-            policy: None,
-            control: Control::Usual,
+            server: ServerConfig::default(),
             settings: settings.to_vec(),
         };
         for setting in &effective {
@@ -132,56 +121,24 @@ impl MountConfig {
     }
 
     fn apply(&mut self, setting: &Setting) -> Result<(), OptionError> {
-        let bad = |problem: String| OptionError::BadValue {
-            name: setting.option.name,
-            value: setting.value.clone().unwrap_or_default(),
-            problem,
-        };
-        let value = setting.value.as_deref().unwrap_or_default();
-        if self.apply_attribute(setting.option.id) {
+        let id = setting.option.id;
+        if !setting.option.used.includes(Use::Mount) {
+            return Err(setting.not_for("mount"));
+        }
+        if self.apply_attribute(id)
+            || self.server.apply(setting)?
+            || serving::apply(&mut self.serving, setting)?
+        {
             return Ok(());
         }
-        let count = |value| parse_count(value).map_err(|()| bad("it is no number".to_owned()));
-        let user = |value| options::parse_user(value).map_err(bad);
-        let group = |value| options::parse_group(value).map_err(bad);
-        match setting.option.id {
+        let value = setting.value.as_deref().unwrap_or_default();
+        let count = || parse_count(value).map_err(|()| setting.bad("it is no number".to_owned()));
+        match id {
             OptionId::AllowOther => self.allow_other = true,
             OptionId::DefaultPermissions => self.default_permissions = true,
             OptionId::NoDefaultPermissions => self.default_permissions = false,
-            OptionId::Uid => self.serving.uid_map = IdMap::Squash(user(value)?),
-            OptionId::Gid => self.serving.gid_map = IdMap::Squash(group(value)?),
-            OptionId::UidMap => add_range(&mut self.serving.uid_map, value).map_err(bad)?,
-            OptionId::GidMap => add_range(&mut self.serving.gid_map, value).map_err(bad)?,
             OptionId::FsName => self.fsname = value.into(),
             OptionId::Subtype => value.clone_into(&mut self.subtype),
-            OptionId::Cache => {
-                self.serving.cache = match value {
-                    "never" => CacheMode::Never,
-                    "always" => CacheMode::Always,
-                    _ => CacheMode::Auto,
-                }
-            }
-            OptionId::EntryTimeout => {
-                self.serving.entry_timeout = Some(parse_seconds(value).map_err(bad)?);
-            }
-            OptionId::AttrTimeout => {
-                self.serving.attr_timeout = Some(parse_seconds(value).map_err(bad)?);
-            }
-            OptionId::NegativeTimeout => {
-                self.serving.negative_timeout = Some(parse_seconds(value).map_err(bad)?);
-            }
-            OptionId::Writeback => self.serving.writeback = true,
-            OptionId::NoWriteback => self.serving.writeback = false,
-            OptionId::Passthrough => self.serving.passthrough = true,
-            OptionId::NoPassthrough => self.serving.passthrough = false,
-            OptionId::Xattr => self.serving.xattr = true,
-            OptionId::NoXattr => self.serving.xattr = false,
-            OptionId::Acl => self.serving.acl = true,
-            OptionId::NoAcl => self.serving.acl = false,
-            OptionId::Locks if value == "shared" => self.serving.locks = Locks::Shared,
-            OptionId::Locks => self.serving.locks = Locks::Local,
-            OptionId::Export => self.serving.export = true,
-            OptionId::NoExport => self.serving.export = false,
             OptionId::Pairing => self.pairing = true,
             OptionId::NoPairing => self.pairing = false,
             OptionId::Transport => {
@@ -192,34 +149,17 @@ impl MountConfig {
                 }
             }
             OptionId::QueuesPerThread => {
-                let queues = usize::try_from(count(value)?).ok();
+                let queues = usize::try_from(count()?).ok();
                 self.ring.queues_per_thread = queues.and_then(NonZeroUsize::new);
             }
             OptionId::RingDepth => {
-                let depth = u16::try_from(count(value)?).ok();
+                let depth = u16::try_from(count()?).ok();
                 self.ring.depth = depth.and_then(NonZeroU16::new);
             }
-            OptionId::RingSpin => self.ring.spin = Duration::from_micros(count(value)?),
-            OptionId::Threads => self.threads = usize::try_from(count(value)?).ok(),
-            OptionId::MaxWrite => self.serving.max_write = Some(parse_bytes(value).map_err(bad)?),
-            OptionId::MaxBackground => {
-                self.serving.max_background = u16::try_from(count(value)?).ok();
-            }
-            OptionId::MaxReadahead => {
-                self.serving.max_readahead = Some(parse_bytes(value).map_err(bad)?);
-            }
-            OptionId::Descriptors => {
-                self.serving.descriptor_budget = usize::try_from(count(value)?).ok();
-            }
-            OptionId::Foreground => self.foreground = true,
-            OptionId::StopTimeout => self.stop_timeout = parse_seconds(value).map_err(bad)?,
-            OptionId::Log => self.log = Some(value.to_owned()),
-            OptionId::LogFile => self.log_file = Some(value.into()),
-            OptionId::Policy => self.policy = Some(value.into()),
-            OptionId::Control if value == "none" => self.control = Control::None,
-            OptionId::Control => self.control = Control::At(value.into()),
+            OptionId::RingSpin => self.ring.spin = Duration::from_micros(count()?),
+            OptionId::Threads => self.threads = usize::try_from(count()?).ok(),
             OptionId::AutoUnmount | OptionId::Ignored | OptionId::User | OptionId::Owner => {}
-            id => unreachable!("{id:?} is an attribute of the mount"),
+            id => unreachable!("{id:?} is for mounts"),
         }
         Ok(())
     }
@@ -253,7 +193,6 @@ impl MountConfig {
 
     /// Lets the defaults follow what was said, and refuses what does not go together.
     fn settle(&mut self, effective: &[Setting]) -> Result<(), OptionError> {
-        let said = |id| effective.iter().find(|setting| setting.option.id == id);
         self.serving.read_only = self.attributes.read_only;
         self.serving.allow_other = self.allow_other;
         self.serving.default_permissions = self.default_permissions;
@@ -261,68 +200,15 @@ impl MountConfig {
             // Had it been asked for in so many words, that would have been a contradiction.
             self.serving.acl = false;
         }
-        let Err(error) = self.serving.check() else {
-            return Ok(());
-        };
-        let shown = |id| said(id).map_or_else(|| "the default".to_owned(), ToString::to_string);
-        let cache = || format!("cache={}", word(self.serving.cache));
-        let (first, second) = match error {
-            ConfigError::UncheckedSharing => {
-                let timeout = said(OptionId::EntryTimeout).or(said(OptionId::AttrTimeout));
-                let second = match timeout {
-                    Some(timeout) if self.serving.cache == CacheMode::Never => timeout.to_string(),
-                    _ => cache(),
-                };
-                ("allow_other,no_default_permissions".to_owned(), second)
-            }
-            ConfigError::WritebackWithoutCache => (shown(OptionId::Writeback), cache()),
-            ConfigError::AclWithoutXattr => (shown(OptionId::Acl), shown(OptionId::NoXattr)),
-            ConfigError::CallersOfMappedIds => (shown(OptionId::Policy), shown(OptionId::UidMap)),
-            ConfigError::PathsOfExported | ConfigError::NoPolicyToReplace => {
-                (shown(OptionId::Policy), shown(OptionId::Export))
-            }
-        };
-        Err(OptionError::Contradiction {
-            first,
-            second,
-            fix: error.to_string(),
-        })
+        serving::check(&self.serving, effective)
     }
-}
-
-fn word(cache: CacheMode) -> &'static str {
-    match cache {
-        CacheMode::Never => "never",
-        CacheMode::Auto => "auto",
-        CacheMode::Always => "always",
-    }
-}
-
-/// Adds a range, which must not share an id with another on either side.
-fn add_range(map: &mut IdMap, value: &str) -> Result<(), String> {
-    let new = parse_range(value)?;
-    let mut ranges = match std::mem::take(map) {
-        IdMap::Ranges(ranges) => ranges,
-        IdMap::Identity | IdMap::Squash(_) => Vec::new(),
-    };
-    let meet = |a: u32, b: u32, count: u32| {
-        let (a, b) = (u64::from(a), u64::from(b));
-        a < b + u64::from(count) && b < a + u64::from(new.count)
-    };
-    let overlapping = ranges
-        .iter()
-        .any(|old| meet(new.client, old.client, old.count) || meet(new.host, old.host, old.count));
-    if overlapping {
-        return Err("it shares ids with another range".to_owned());
-    }
-    ranges.push(new);
-    *map = IdMap::Ranges(ranges);
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::place::Control;
+    use thrufs_hostdir::{CacheMode, IdMap, Locks};
 
     fn resolved(list: &str) -> Result<MountConfig, OptionError> {
         MountConfig::resolve("/src".into(), "/mnt".into(), &options::parse(list)?)
@@ -336,8 +222,8 @@ mod tests {
         assert_eq!(config.fsname, "/src");
         assert_eq!(config.subtype, "thrufs");
         assert!(config.default_permissions && !config.allow_other);
-        assert_eq!(config.stop_timeout, Duration::from_secs(10));
-        assert_eq!(config.control, Control::Usual);
+        assert_eq!(config.server.stop_timeout, Duration::from_secs(10));
+        assert_eq!(config.server.control, Control::Usual);
         assert!(config.serving.acl && config.serving.xattr && !config.serving.writeback);
     }
 
@@ -389,9 +275,12 @@ mod tests {
             (config.threads, config.fsname.as_os_str()),
             (Some(3), "a,b".as_ref())
         );
-        assert_eq!(config.stop_timeout, Duration::from_millis(500));
-        assert_eq!(config.control, Control::At("/run/c".into()));
-        assert_eq!(resolved("control=none").unwrap().control, Control::None);
+        assert_eq!(config.server.stop_timeout, Duration::from_millis(500));
+        assert_eq!(config.server.control, Control::At("/run/c".into()));
+        assert_eq!(
+            resolved("control=none").unwrap().server.control,
+            Control::None
+        );
     }
 
     #[test]

@@ -8,12 +8,18 @@
 //! An ordinary user's worker keeps its view: it has no privilege to begin with, and without its
 //! supervisor it must still be able to run the set-user-id program that unmounts.
 //!
+//! The worker of a share reads what a guest writes, and gives up more ([`share`]).
+//!
 //! Whoever the user is, the threads that serve may make no system calls but those that serving needs
 //! ([`seccomp`]).
 
 mod seccomp;
+mod share;
 
 pub(crate) use seccomp::Duty;
+pub(crate) use share::shut_in;
+
+use crate::config::FilterAction;
 
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
@@ -132,7 +138,10 @@ fn try_to_leave() -> Result<(), (&'static str, io::Error)> {
 pub(crate) fn try_filter() -> Result<(), String> {
     let thread = std::thread::Builder::new()
         .name("thrufs-probe".to_owned())
-        .spawn(|| seccomp::filter_this_thread(Duty::Serving).map_err(|error| error.to_string()));
+        .spawn(|| {
+            seccomp::filter_this_thread(Duty::Serving, FilterAction::Fail)
+                .map_err(|error| error.to_string())
+        });
     let tried = thread.map_err(|error| error.to_string())?.join();
     tried.unwrap_or_else(|_| Err("the thread that tried it ended".to_owned()))
 }
@@ -140,10 +149,20 @@ pub(crate) fn try_filter() -> Result<(), String> {
 /// Filters the system calls of the calling thread and of those that it starts from now on. Where
 /// that cannot be had, they stay as they are.
 pub(crate) fn filter_system_calls(duty: Duty) {
-    match (seccomp::filter_this_thread(duty), duty) {
+    match (seccomp::filter_this_thread(duty, FilterAction::Fail), duty) {
         (Ok(()), _) => tracing::debug!(?duty, "system calls are filtered"),
         (Err(error), Duty::Serving) => tracing::info!("system calls are not filtered: {error}"),
         // The main thread says so for both.
         (Err(error), other) => tracing::debug!(?other, "nor are another thread's: {error}"),
+    }
+}
+
+/// Filters the system calls of the calling thread of a share's worker, and of those that it starts from
+/// now on. Where that cannot be had, they stay as they are.
+pub(crate) fn filter_system_calls_of_share(duty: Duty, action: FilterAction) {
+    match (action, seccomp::filter_this_thread(duty, action)) {
+        (FilterAction::Allow, _) => {}
+        (_, Ok(())) => tracing::debug!(?duty, ?action, "system calls are filtered"),
+        (_, Err(error)) => tracing::info!("system calls are not filtered: {error}"),
     }
 }

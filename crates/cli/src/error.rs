@@ -4,8 +4,10 @@
 
 use crate::command_line::CommandLineError;
 use crate::control::place::PlaceError;
+use crate::listening::SocketError;
 use crate::mount_helper::HelperError;
 use crate::options::OptionError;
+use crate::virtiofsd::VirtiofsdError;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -98,6 +100,33 @@ pub(crate) enum CommandError {
     },
     #[error("cannot append to the audit log {path}: {source}", path = .path.display())]
     AuditLog { path: PathBuf, source: io::Error },
+    #[error("the worker ended before it was ready; run it with --log=debug to see why")]
+    WorkerGone,
+    #[error("the worker died ({0})")]
+    WorkerDied(String),
+    #[error(
+        "requests do not end, because the source does not answer: process {0} stays until it does"
+    )]
+    WorkerStuck(u32),
+    #[error("cannot share: {0}")]
+    Socket(#[from] SocketError),
+    #[error(
+        "the policy {path} has rules that match on programs (caller-exe): those of a guest are not known to \
+         the host", path = .0.display()
+    )]
+    ProgramsOfGuests(PathBuf),
+    #[error(
+        "namespace_uidmap (--uid-map) is for those who are not root: root's server has every id; \
+         translate them with translate_uid"
+    )]
+    NamespaceOfRoot,
+    #[error(transparent)]
+    Virtiofsd(#[from] VirtiofsdError),
+    #[error(transparent)]
+    Client(#[from] thrufs_client::tool::ToolError),
+    #[error("no share with a control socket listens at {path}: it was started with control=none, or \
+             with control=PATH (say --control PATH), or it has ended", path = .0.display())]
+    NoControlOfShare(PathBuf),
     #[error(transparent)]
     Serving(#[from] thrufs_hostdir::ConfigError),
     #[error(transparent)]
@@ -167,6 +196,7 @@ impl CommandError {
                 | CommandError::Helper(_)
                 | CommandError::Option(_)
                 | CommandError::Log { .. }
+                | CommandError::Virtiofsd(_)
         )
     }
 

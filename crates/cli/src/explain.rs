@@ -1,6 +1,6 @@
 //! `thrufs explain` and `thrufs ctl`: asking the servers of mounts.
 
-use crate::control::client::{ask, printable};
+use crate::control::client::{ask, ask_share, printable, share_at};
 use crate::control::finding::{Located, locate};
 use crate::control::protocol::{Command, escape};
 use crate::error::CommandError;
@@ -85,7 +85,8 @@ fn not_understood(path: &Path, error: serde_json::Error) -> CommandError {
     }
 }
 
-/// Asks the server of the mount that the path lies on for one thing.
+/// Asks the server of the mount that the path lies on, or of the share whose socket it is, for one
+/// thing.
 ///
 /// # Errors
 ///
@@ -96,8 +97,13 @@ pub(crate) fn ctl(arguments: &CtlArguments) -> Result<ExitCode, CommandError> {
         "statistics" => Command::Statistics,
         other => unreachable!("clap knows no command {other}"),
     };
-    let located: Located = locate(path)?;
-    let mut answer = ask(path, &located, control.as_deref(), &command)?;
+    let mut answer = match share_at(path) {
+        Some(share) => ask_share(path, &share, control.as_deref(), &command)?,
+        None => {
+            let located: Located = locate(path)?;
+            ask(path, &located, control.as_deref(), &command)?
+        }
+    };
     if arguments.json {
         if let Some(fields) = answer.as_object_mut() {
             fields.remove("text");
@@ -195,6 +201,7 @@ fn data_path(path: DataPath) -> &'static str {
 fn cache(cache: &CacheState) -> String {
     let mode = match cache.mode {
         CacheWord::Never => "never",
+        CacheWord::Metadata => "metadata",
         CacheWord::Auto => "auto",
         CacheWord::Always => "always",
     };

@@ -45,7 +45,7 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
     make_absolute(&mut settings)?;
     // Options first: what is wrong with them is wrong wherever they are used.
     let checked = MountConfig::resolve(source.clone(), mountpoint.clone(), &settings)?;
-    log::filter(&checked)?;
+    log::filter(&checked.server)?;
     let privileged = mounting::is_privileged();
     if !privileged && checked.attributes.suid {
         return Err(CommandError::RootOnly("suid"));
@@ -53,7 +53,7 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
     if !privileged && checked.attributes.dev {
         return Err(CommandError::RootOnly("dev"));
     }
-    if let Some(path) = &checked.policy {
+    if let Some(path) = &checked.server.policy {
         let loaded = Loaded::from(path)?;
         checked.serving.check_policy(loaded.policy())?;
     }
@@ -82,7 +82,11 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
 }
 
 /// The server works in the root directory, so paths in settings are made absolute.
-fn make_absolute(settings: &mut [Setting]) -> Result<(), CommandError> {
+///
+/// # Errors
+///
+/// Without a working directory.
+pub(crate) fn make_absolute(settings: &mut [Setting]) -> Result<(), CommandError> {
     for setting in settings.iter_mut().filter(|s| {
         matches!(
             s.option.id,
@@ -163,11 +167,11 @@ impl Plan {
     ///
     /// Why it could not be mounted, or how it ended.
     pub(crate) fn carry_out(self) -> Result<(), CommandError> {
-        if self.config.foreground {
+        if self.config.server.foreground {
             return supervisor::run(self.config, self.descriptors, None);
         }
-        let mut supervisor =
-            Process::start(Role::Supervisor, &self.config).map_err(system("start the server"))?;
+        let mut supervisor = Process::start(Role::Supervisor, self.config.paths())
+            .map_err(system("start the server"))?;
         let config = Box::new(self.config.clone());
         supervisor
             .channel

@@ -2,11 +2,15 @@
 //!
 //! Until the mount stands, standard error. Afterwards, in the background: the file that was asked
 //! for; else standard error if that is the journal's; else nowhere.
+//! Or from the beginning, if that was asked for, the system's log.
 
-use crate::config::MountConfig;
+mod syslog;
+
+use crate::config::ServerConfig;
 use crate::error::{CommandError, system};
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
+use syslog::Syslog;
 use tracing_subscriber::EnvFilter;
 
 /// What is logged when neither option nor environment says it.
@@ -20,7 +24,7 @@ const VARIABLE: &str = "THRUFS_LOG";
 /// # Errors
 ///
 /// Directives that cannot be.
-pub(crate) fn filter(config: &MountConfig) -> Result<EnvFilter, CommandError> {
+pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, CommandError> {
     let from_environment = || {
         std::env::var(VARIABLE)
             .ok()
@@ -49,15 +53,28 @@ impl Log {
     /// # Errors
     ///
     /// A file that cannot be opened, directives that cannot be.
-    pub(crate) fn begin(config: &MountConfig) -> Result<Log, CommandError> {
+    pub(crate) fn begin(config: &ServerConfig) -> Result<Log, CommandError> {
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter(config)?)
-            .with_writer(std::io::stderr)
             .with_ansi(false)
-            .with_target(false)
-            .finish();
+            .with_target(false);
+        let syslog = config.syslog.then(Syslog::connect).transpose();
+        let (begun, unreached) = match syslog {
+            Ok(Some(syslog)) => {
+                let subscriber = subscriber.without_time().with_writer(syslog).finish();
+                (tracing::subscriber::set_global_default(subscriber), None)
+            }
+            other => {
+                let subscriber = subscriber.with_writer(std::io::stderr).finish();
+                let begun = tracing::subscriber::set_global_default(subscriber);
+                (begun, other.err())
+            }
+        };
         // The only other logger there could be is one that was begun earlier in this process.
-        let _ = tracing::subscriber::set_global_default(subscriber);
+        let _ = begun;
+        if let Some(error) = unreached {
+            tracing::warn!("the system's log cannot be reached: {error}");
+        }
         let log = Log {
             file: open(config)?,
         };
@@ -88,7 +105,7 @@ impl Log {
     }
 }
 
-fn open(config: &MountConfig) -> Result<Option<OwnedFd>, CommandError> {
+fn open(config: &ServerConfig) -> Result<Option<OwnedFd>, CommandError> {
     let Some(path) = &config.log_file else {
         return Ok(None);
     };

@@ -1,15 +1,17 @@
-//! The command `thrufs`: serves a directory through FUSE.
+//! The command `thrufs`: serves a directory through FUSE, to the host and to virtual machines.
 //!
 //! | room | what it does |
 //! |---|---|
 //! | `options`, `config` | the table of options, and what a list of them means |
 //! | `command_line`, `mount_helper` | reading arguments, of people and of mount(8) |
 //! | `manual` | the manual pages |
-//! | `launch`, `unmount`, `doctor`, `explain`, `policy` | the commands |
+//! | `launch`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
+//! | `virtiofsd`, `client_command` | the command by the name of another; driving servers by hand |
 //! | `policy_file` | the policy of a mount |
 //! | `supervisor`, `worker` | the two processes of a server |
 //! | `process`, `channel` | starting them, and what they say to each other |
 //! | `control` | the socket by which a server is asked |
+//! | `listening`, `systemd` | sockets of the file system; what systemd is told |
 //! | `task`, `waiting` | calls and descriptors that are waited for until a moment |
 //! | `mounting`, `mount_table` | the mount itself |
 //! | `confinement`, `log`, `error` | what the worker gives up; where messages go |
@@ -20,11 +22,12 @@
 //!   the mount answers)       mounts, unmounts)      confined)
 //! ```
 //!
-//! With `-f`, the first of them is the supervisor itself.
+//! With `-f`, the first of them is the supervisor itself. So it is for `thrufs share` (see [`share`]).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod channel;
+mod client_command;
 mod command_line;
 mod config;
 mod confinement;
@@ -33,6 +36,7 @@ mod doctor;
 mod error;
 mod explain;
 mod launch;
+mod listening;
 mod log;
 mod manual;
 mod mount_helper;
@@ -42,9 +46,12 @@ mod options;
 mod policy;
 mod policy_file;
 mod process;
+mod share;
 mod supervisor;
+mod systemd;
 mod task;
 mod unmount;
+mod virtiofsd;
 mod waiting;
 mod worker;
 
@@ -66,7 +73,11 @@ fn main() -> ExitCode {
     {
         Some(Role::Supervisor) => return supervisor::main(),
         Some(Role::Worker) => return worker::main(),
+        Some(Role::ShareWorker) => return share::worker::main(),
         None => {}
+    }
+    if let Some(arguments) = virtiofsd::arguments(&arguments) {
+        return finish(virtiofsd::run(arguments));
     }
     if arguments
         .first()
@@ -77,6 +88,10 @@ fn main() -> ExitCode {
     let outcome = command_line::parse(arguments)
         .map_err(CommandError::from)
         .and_then(carry_out);
+    finish(outcome)
+}
+
+fn finish(outcome: Result<ExitCode, CommandError>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(CommandError::CommandLine(CommandLineError::Clap(error))) => {
@@ -102,6 +117,8 @@ fn main() -> ExitCode {
 fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
     match request {
         Request::Mount(arguments) => launch::plan(arguments)?.carry_out()?,
+        Request::Share(arguments) => share::launch::run(arguments)?,
+        Request::Client(arguments) => return client_command::run(&arguments),
         Request::Unmount { mountpoints, lazy } => unmount_all(&mountpoints, lazy)?,
         Request::Doctor { directory, json } => return doctor::run(directory.as_deref(), json),
         Request::CheckPolicy(arguments) => return policy::check(&arguments),

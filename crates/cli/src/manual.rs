@@ -2,8 +2,9 @@
 
 mod asking;
 mod roff;
+mod sharing;
 
-use crate::options::{FOREIGN, Form, Group, MountOption, OPTIONS, Value};
+use crate::options::{FOREIGN, Form, Group, MountOption, Use, Value};
 use roff::Page;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,9 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
     vec![
         ("thrufs.1", overview()),
         ("thrufs-mount.1", mount()),
+        ("thrufs-share.1", sharing::share()),
+        ("thrufs-virtiofsd.1", sharing::virtiofsd()),
+        ("thrufs-client.1", sharing::client()),
         ("thrufs-unmount.1", unmount()),
         ("thrufs-doctor.1", doctor()),
         ("thrufs-policy.1", policy()),
@@ -41,6 +45,12 @@ fn overview() -> String {
     page.section("SYNOPSIS");
     page.synopsis("thrufs mount", "[-f] [-o OPT[,OPT...]] SOURCE MOUNTPOINT");
     page.synopsis("thrufs unmount", "[-l] MOUNTPOINT...");
+    page.synopsis("thrufs share", "--socket PATH [-o OPT[,OPT...]] DIR");
+    page.synopsis(
+        "thrufs virtiofsd",
+        "--socket-path PATH --shared-dir DIR [OPTIONS]",
+    );
+    page.synopsis("thrufs client", "--socket PATH COMMAND");
     page.synopsis("thrufs doctor", "[--json] [DIR]");
     page.synopsis("thrufs policy check", "[--OPT...] FILE [PATH...]");
     page.synopsis("thrufs explain", "[--json] [--control PATH] PATH...");
@@ -48,12 +58,27 @@ fn overview() -> String {
     page.synopsis("thrufs completions", "SHELL");
     page.synopsis("thrufs man", "[DIR]");
     page.section("DESCRIPTION");
-    page.text("thrufs mounts a directory somewhere else and serves it from user space.");
+    page.text(
+        "thrufs mounts a directory somewhere else, or shares it with virtual machines, and serves it \
+         from user space.",
+    );
     page.section("COMMANDS");
     page.item("mount", "Mount a directory; see thrufs-mount(1).");
     page.item(
         "unmount",
         "Unmount it, and wait until its server has ended; see thrufs-unmount(1).",
+    );
+    page.item(
+        "share",
+        "Share a directory with virtual machines; see thrufs-share(1).",
+    );
+    page.item(
+        "virtiofsd",
+        "The same with the arguments of virtiofsd; see thrufs-virtiofsd(1).",
+    );
+    page.item(
+        "client",
+        "Drive a virtio-fs server by hand; see thrufs-client(1).",
     );
     page.item(
         "doctor",
@@ -81,6 +106,8 @@ fn overview() -> String {
     page.see_also(&[
         "thrufs-mount(1)",
         "thrufs-unmount(1)",
+        "thrufs-share(1)",
+        "thrufs-client(1)",
         "thrufs-doctor(1)",
         "thrufs-policy(1)",
         "thrufs-explain(1)",
@@ -122,15 +149,7 @@ fn mount() -> String {
          where one is given twice, the last one counts. A comma within a value is written with a \
          backslash before it.",
     );
-    for group in Group::ALL {
-        page.subsection(group.title());
-        if group == Group::Mount {
-            page.text("After -o alone, and without effect on the server:");
-        }
-        for option in OPTIONS.iter().filter(|option| option.group == group) {
-            page.item(&heading(option), &description(option));
-        }
-    }
+    options(&mut page, Use::Mount);
     page.subsection("Of other FUSE servers");
     page.text("Taken without effect, because what they ask for is so anyway:");
     for foreign in FOREIGN.iter().filter(|foreign| foreign.accepted) {
@@ -185,6 +204,22 @@ fn mount() -> String {
         "fusermount3(1)",
     ]);
     page.finish()
+}
+
+/// Every option that there is for this.
+fn options(page: &mut Page, used: Use) {
+    for group in Group::ALL {
+        let mut options = group.options(used).peekable();
+        if options.peek().is_some() {
+            page.subsection(group.title());
+        }
+        if group == Group::Mount && used == Use::Mount {
+            page.text("After -o alone, and without effect on the server:");
+        }
+        for option in options {
+            page.item(&heading(option), &description(option));
+        }
+    }
 }
 
 fn heading(option: &MountOption) -> String {
@@ -372,12 +407,12 @@ fn helper() -> String {
         "Options; thrufs-mount(1) explains each of them:",
     );
     for group in Group::ALL {
-        page.subsection(group.title());
-        let options = OPTIONS
-            .iter()
-            .filter(|o| o.group == group && o.form != Form::Flag);
+        let options = group.options(Use::Mount).filter(|o| o.form != Form::Flag);
         let names: Vec<String> = options.map(MountOption::pattern).collect();
-        page.text(&format!("{}.", names.join(", ")));
+        if !names.is_empty() {
+            page.subsection(group.title());
+            page.text(&format!("{}.", names.join(", ")));
+        }
     }
     page.section("EXIT STATUS");
     page.text("Those of mount(8):");
@@ -400,6 +435,7 @@ fn helper() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::OPTIONS;
 
     #[test]
     fn every_option_is_explained() {
@@ -412,10 +448,15 @@ mod tests {
         };
         let mount = text("thrufs-mount.1").unwrap().replace("\\-", "-");
         let helper = text("mount.thrufs.8").unwrap().replace("\\-", "-");
+        let share = text("thrufs-share.1").unwrap().replace("\\-", "-");
         for option in OPTIONS {
-            assert!(mount.contains(&heading(option)), "{}", option.name);
-            if option.form != Form::Flag {
-                assert!(helper.contains(&option.pattern()), "{}", option.name);
+            let name = option.name;
+            let heading = heading(option).replace('\\', "\\e");
+            let is_in = |page: &str| page.contains(&format!("\\fB{heading}\\fR"));
+            assert_eq!(is_in(&mount), option.used.includes(Use::Mount), "{name}");
+            assert_eq!(is_in(&share), option.used.includes(Use::Share), "{name}");
+            if option.form != Form::Flag && option.used.includes(Use::Mount) {
+                assert!(helper.contains(&option.pattern()), "{name}");
             }
         }
         for foreign in FOREIGN.iter().filter(|foreign| foreign.accepted) {

@@ -1,5 +1,5 @@
-//! The options of a mount: one table, from which come the parser of `-o`, the long flags, the help,
-//! the manual pages and the completions.
+//! The options of mounts and shares: one table, from which come the parser of `-o`, the long flags,
+//! the help, the manual pages and the completions.
 //!
 //! What an option *means* is settled in one place too, `config`, from the list that [`parse`] and
 //! the long flags give. Nothing else in the command knows an option by name.
@@ -80,8 +80,33 @@ pub(crate) enum OptionId {
     StopTimeout,
     Log,
     LogFile,
+    Syslog,
     Policy,
     Control,
+    Tag,
+    Queues,
+    QueueSize,
+    AllowMmap,
+    NoAllowMmap,
+    AllowDirectIo,
+    NoAllowDirectIo,
+    Readdirplus,
+    NoReaddirplus,
+    Submounts,
+    NoSubmounts,
+    Killpriv,
+    NoKillpriv,
+    XattrMap,
+    SecurityLabel,
+    NoSecurityLabel,
+    TranslateUid,
+    TranslateGid,
+    NamespaceUids,
+    NamespaceGids,
+    Sandbox,
+    Seccomp,
+    Capabilities,
+    DescriptorLimit,
     Ignored,
     User,
     Owner,
@@ -131,7 +156,7 @@ impl Value {
         }
     }
 
-    /// As in `cache=never|auto|always`: the value as the manual writes it.
+    /// As in `locks=local|shared`: the value as the manual writes it.
     pub(crate) fn pattern(self) -> String {
         match self {
             Value::Choice(words) => words.join("|"),
@@ -143,34 +168,47 @@ impl Value {
 /// The part of help and manual that an option stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
+    Device,
     Access,
     Sharing,
     Caching,
     Content,
     Speed,
+    Confinement,
     Life,
     Mount,
 }
 
 impl Group {
     /// In the order of help and manual.
-    pub(crate) const ALL: [Group; 7] = [
+    pub(crate) const ALL: [Group; 9] = [
+        Group::Device,
         Group::Sharing,
         Group::Access,
         Group::Caching,
         Group::Content,
         Group::Speed,
+        Group::Confinement,
         Group::Life,
         Group::Mount,
     ];
 
+    /// Its options that are for this, in the order of the manual.
+    pub(crate) fn options(self, used: Use) -> impl Iterator<Item = &'static MountOption> {
+        let is_one =
+            move |option: &&MountOption| option.group == self && option.used.includes(used);
+        OPTIONS.iter().filter(is_one)
+    }
+
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Group::Access => "What can be done on the mount",
+            Group::Device => "The device",
+            Group::Access => "What can be done on it",
             Group::Sharing => "Who may use it, and as whom",
             Group::Caching => "Caching",
             Group::Content => "What is served",
             Group::Speed => "Speed and limits",
+            Group::Confinement => "What the server gives up",
             Group::Life => "The server",
             Group::Mount => "Taken for mount(8) and fstab(5)",
         }
@@ -186,6 +224,21 @@ pub(crate) enum Form {
     List,
     /// As a flag alone.
     Flag,
+}
+
+/// What an option is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Mount,
+    Share,
+    Both,
+}
+
+impl Use {
+    /// Whether it is for this one too.
+    pub(crate) fn includes(self, other: Use) -> bool {
+        self == other || self == Use::Both
+    }
 }
 
 /// A setting that does not go together with the option that names it.
@@ -210,6 +263,10 @@ pub(crate) struct MountOption {
     pub(crate) default: &'static str,
     pub(crate) group: Group,
     pub(crate) form: Form,
+    /// What it means something for.
+    pub(crate) used: Use,
+    /// What to do where it means nothing; empty when there is nothing to be said.
+    pub(crate) instead: &'static str,
     /// Of the options of one family the last one counts, as for mount(8). Most are alone in theirs,
     /// which is then named like the option; an empty family adds up.
     pub(crate) family: &'static str,
@@ -269,6 +326,26 @@ impl PartialEq for Setting {
     }
 }
 
+impl Setting {
+    /// That the value cannot be, and why.
+    pub(crate) fn bad(&self, problem: String) -> OptionError {
+        OptionError::BadValue {
+            name: self.option.name,
+            value: self.value.clone().unwrap_or_default(),
+            problem,
+        }
+    }
+
+    /// That it means nothing for this.
+    pub(crate) fn not_for(&self, what: &'static str) -> OptionError {
+        OptionError::NotFor {
+            name: self.option.name,
+            what,
+            instead: self.option.instead,
+        }
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
@@ -288,6 +365,12 @@ pub(crate) enum OptionError {
     },
     #[error("option `{name}` is not for thrufs: {note}")]
     Foreign { name: String, note: &'static str },
+    #[error("option `{name}` means nothing for a {what}{}", after_colon(instead))]
+    NotFor {
+        name: &'static str,
+        what: &'static str,
+        instead: &'static str,
+    },
     #[error("option `{name}` can only be given as a flag: --{name}")]
     FlagOnly { name: &'static str },
     #[error("option `{name}` needs a value: {name}={pattern}")]
@@ -312,10 +395,17 @@ pub(crate) enum OptionError {
     NotText(std::ffi::OsString),
 }
 
+fn after_colon(text: &str) -> String {
+    match text {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}
+
 fn suggestion(nearest: &Option<&'static str>) -> String {
     match nearest {
         Some(name) => format!(": did you mean `{name}`?"),
-        None => ": `thrufs mount --help` lists those there are".to_owned(),
+        None => ": `thrufs mount --help` and `thrufs share --help` list those there are".to_owned(),
     }
 }
 
@@ -586,9 +676,9 @@ mod tests {
     #[test]
     fn values_are_checked_where_they_stand() {
         for (list, part) in [
-            ("cache", "needs a value: cache=never|auto|always"),
+            ("cache", "needs a value: cache=never|metadata|auto|always"),
             ("ro=1", "takes no value"),
-            ("cache=some", "never, auto or always"),
+            ("cache=some", "never, metadata, auto or always"),
             ("attr_timeout=-1", "seconds"),
             ("attr_timeout=nan", "seconds"),
             ("max_write=12Q", "bytes"),

@@ -5,12 +5,12 @@
 //! [`Channel`].
 
 use crate::channel::Channel;
-use crate::config::MountConfig;
 use crate::waiting;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,16 +21,19 @@ pub(crate) enum Role {
     Supervisor,
     /// Parses and serves.
     Worker,
+    /// Parses and serves what one guest asks.
+    ShareWorker,
 }
 
 impl Role {
-    const ALL: [Role; 2] = [Role::Supervisor, Role::Worker];
+    const ALL: [Role; 3] = [Role::Supervisor, Role::Worker, Role::ShareWorker];
 
     /// The argument that says it. Not for people: it is in no help.
     const fn argument(self) -> &'static str {
         match self {
             Role::Supervisor => "--supervisor",
             Role::Worker => "--worker",
+            Role::ShareWorker => "--share-worker",
         }
     }
 
@@ -65,19 +68,18 @@ pub(crate) fn this_thread() -> io::Result<OwnedFd> {
 }
 
 impl Process {
-    /// Starts this program in `role`.
+    /// Starts this program in `role`, for what these paths name.
     ///
     /// # Errors
     ///
     /// No descriptors, no processes.
-    pub(crate) fn start(role: Role, config: &MountConfig) -> io::Result<Process> {
+    pub(crate) fn start(role: Role, paths: [&Path; 2]) -> io::Result<Process> {
         let (channel, theirs) = Channel::pair()?;
         // The file that is running, even when another has taken its name since.
         let mut child = Command::new("/proc/self/exe")
             .arg0("thrufs")
             .arg(role.argument())
-            .arg(&config.source)
-            .arg(&config.mountpoint)
+            .args(paths)
             .stdin(Stdio::from(theirs))
             .spawn()?;
         let descriptor = match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {

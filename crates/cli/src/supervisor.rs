@@ -11,11 +11,12 @@ mod stuck;
 
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
-use crate::control::place::{Control, ControlSocket, PlaceError};
+use crate::control::place::{ControlSocket, file_name};
 use crate::error::{CommandError, system};
 use crate::log::Log;
 use crate::mounting::{self, Target};
 use crate::process::{Process, Role};
+use crate::systemd;
 use crate::task::Task;
 use events::Event;
 use std::os::fd::{AsFd, OwnedFd};
@@ -111,13 +112,13 @@ impl Supervisor {
         descriptors: Vec<OwnedFd>,
         launcher: Option<Channel>,
     ) -> Result<Supervisor, CommandError> {
-        let log = Log::begin(&config)?;
+        let log = Log::begin(&config.server)?;
         let _ = rustix::thread::set_name(c"thrufs");
         // Whatever the working directory was, it must not keep a mount busy.
         std::env::set_current_dir("/").map_err(system("change to /"))?;
         let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])
             .map_err(system("receive signals"))?;
-        let (control, listener) = make_control_socket(&config)?.unzip();
+        let (control, listener) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
         let privileged = mounting::is_privileged();
         let mut target = Target {
             mountpoint: config.mountpoint.clone(),
@@ -243,7 +244,7 @@ impl Supervisor {
             self.control = None;
             return;
         };
-        if let Err(error) = control.publish(device) {
+        if let Err(error) = control.publish(file_name(device)) {
             tracing::warn!("no control socket: {error}");
             self.control = None;
         }
@@ -297,7 +298,7 @@ impl Supervisor {
         let mounted = format!("mounted {} on {}", source.display(), mountpoint.display());
         let Some(launcher) = &self.launcher else {
             tracing::info!("{mounted}");
-            notify_systemd();
+            systemd::notify_ready();
             return;
         };
         let _ = self.worker.channel.send(&Message::Background);
@@ -322,7 +323,7 @@ impl Supervisor {
                 Event::Signal(SIGUSR1) => {
                     let _ = self.worker.channel.send(&Message::Statistics);
                 }
-                Event::Signal(SIGHUP) if !self.config.ends_on_hangup() => {
+                Event::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => {
                     let _ = self.worker.channel.send(&Message::Reload);
                 }
                 Event::Signal(number) | Event::Worker(Message::Signalled(number)) => {
@@ -355,32 +356,14 @@ impl Supervisor {
     }
 }
 
-/// The control socket and what to accept from. Without one, there is a mount all the same, unless a
-/// place was asked for.
-fn make_control_socket(
-    config: &MountConfig,
-) -> Result<Option<(ControlSocket, OwnedFd)>, CommandError> {
-    match ControlSocket::make(&config.control) {
-        Err(error) if matches!(config.control, Control::At(_)) => Err(error.into()),
-        Err(error @ PlaceError::NoRuntimeDirectory(_)) => {
-            tracing::info!("no control socket: {error}");
-            Ok(None)
-        }
-        Err(error) => {
-            tracing::warn!("no control socket: {error}");
-            Ok(None)
-        }
-        Ok(made) => Ok(made),
-    }
-}
-
 fn start_worker(
     config: &MountConfig,
     device: &OwnedFd,
     descriptors: Vec<OwnedFd>,
     listening: Option<(&ControlSocket, OwnedFd)>,
 ) -> Result<Process, CommandError> {
-    let worker = Process::start(Role::Worker, config).map_err(system("start the worker"))?;
+    let worker =
+        Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
     if let Some((control, listener)) = listening {
         let file = control
             .file()
@@ -400,22 +383,4 @@ fn start_worker(
         .send(&serve)
         .map_err(system("speak to the worker"))?;
     Ok(worker)
-}
-
-/// Tells systemd that a service of `Type=notify` has started (sd_notify(3)).
-fn notify_systemd() {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixDatagram};
-    let Ok(path) = std::env::var("NOTIFY_SOCKET") else {
-        return;
-    };
-    let address = match path.strip_prefix('@') {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&path),
-    };
-    let sent =
-        address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(b"READY=1\n", &address));
-    if let Err(error) = sent {
-        tracing::warn!("cannot tell systemd that the mount is ready: {error}");
-    }
 }

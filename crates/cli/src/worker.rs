@@ -8,9 +8,9 @@
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::confinement::{self, Duty};
-use crate::control::answer::Subject;
-use crate::control::place::SocketFile;
+use crate::control::answer::{Served, Subject};
 use crate::control::server::Server;
+use crate::listening::SocketFile;
 use crate::log::Log;
 use crate::mounting::{self, Target};
 use crate::policy_file::Loaded;
@@ -65,7 +65,7 @@ fn serve(
     control: Option<(OwnedFd, OwnedFd)>,
     supervisor: &Arc<Channel>,
 ) -> Result<(), Box<dyn Error>> {
-    let log = Log::begin(&config)?;
+    let log = Log::begin(&config.server)?;
     let _ = rustix::thread::set_name(c"thrufs-worker");
     std::env::set_current_dir("/")?;
     let mut descriptors = descriptors.into_iter();
@@ -78,12 +78,12 @@ fn serve(
     confinement::raise_descriptor_limit();
     let privileged = mounting::is_privileged();
     if privileged {
-        confinement::drop_privileges(config.pairing, config.policy.is_some())?;
+        confinement::drop_privileges(config.pairing, config.server.policy.is_some())?;
     }
     thrufs_sys::proc_fd::prepare()?;
     // Asked once, by a prctl or in /proc; later there is neither, and rustix panics without an answer.
     let _ = rustix::param::page_size();
-    if let Some(path) = &config.policy {
+    if let Some(path) = &config.server.policy {
         Loaded::from(path)?.serve_by(&mut config.serving);
     }
     let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone())?);
@@ -100,15 +100,15 @@ fn serve(
     let session = Session::with_shared(Arc::clone(&file_system), device, session_config)?;
     let (listener, control_file) = control.unzip();
     let subject = Arc::new(Subject {
-        mountpoint: config.mountpoint.clone(),
-        file_system,
-        handle: session.handle(),
+        place: config.mountpoint.clone(),
+        served: Served::Mount(Arc::clone(&file_system), session.handle()),
     });
     let watcher = Watcher {
         supervisor: Arc::clone(supervisor),
         signals,
         handle: session.handle(),
         subject: Arc::clone(&subject),
+        file_system,
         control_file: control_file.map(SocketFile::from_descriptor),
         target: Target {
             mountpoint: config.mountpoint.clone(),
@@ -116,9 +116,9 @@ fn serve(
             privileged,
         },
         log,
-        policy: config.policy.clone(),
-        ends_on_hangup: config.ends_on_hangup(),
-        stop_timeout: config.stop_timeout,
+        policy: config.server.policy.clone(),
+        ends_on_hangup: config.server.ends_on_hangup(),
+        stop_timeout: config.server.stop_timeout,
     };
     std::thread::Builder::new()
         .name("thrufs-watcher".to_owned())
@@ -144,7 +144,10 @@ fn serve(
 }
 
 /// Starts the thread that answers by the control socket, in the tree that the calling thread is in.
-fn answer_by_socket(listener: OwnedFd, subject: Arc<Subject>) -> Result<(), Box<dyn Error>> {
+pub(crate) fn answer_by_socket(
+    listener: OwnedFd,
+    subject: Arc<Subject>,
+) -> Result<(), Box<dyn Error>> {
     let server = Server::new(listener)?;
     std::thread::Builder::new()
         .name("thrufs-control".to_owned())
@@ -162,6 +165,7 @@ struct Watcher {
     signals: SignalFd,
     handle: SessionHandle,
     subject: Arc<Subject>,
+    file_system: Arc<HostDir>,
     /// To be removed when the supervisor is gone.
     control_file: Option<SocketFile>,
     target: Target,
@@ -223,7 +227,7 @@ impl Watcher {
         let Some(path) = &self.policy else { return };
         let replaced = Loaded::from(path).and_then(|loaded| {
             let (policy, audit) = loaded.into_parts();
-            Ok(self.subject.file_system.replace_policy(policy, audit)?)
+            Ok(self.file_system.replace_policy(policy, audit)?)
         });
         match replaced {
             Ok(()) => tracing::info!("serving by the policy in {} as it is now", path.display()),

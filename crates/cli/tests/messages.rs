@@ -35,7 +35,7 @@ fn bad_options_name_the_fix_and_exit_with_2() {
         ),
         (
             &["-o", "cache=sometimes"],
-            "it must be never, auto or always",
+            "it must be never, metadata, auto or always",
         ),
         (
             &["-o", "writeback,cache=never"],
@@ -129,12 +129,15 @@ fn manual_pages_have_no_fault() {
         names,
         [
             "mount.thrufs.8",
+            "thrufs-client.1",
             "thrufs-ctl.1",
             "thrufs-doctor.1",
             "thrufs-explain.1",
             "thrufs-mount.1",
             "thrufs-policy.1",
+            "thrufs-share.1",
             "thrufs-unmount.1",
+            "thrufs-virtiofsd.1",
             "thrufs.1"
         ]
     );

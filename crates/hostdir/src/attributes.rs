@@ -3,15 +3,18 @@
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
 use crate::privileges::mode_of;
-use rustix::fs::{AtFlags, Gid, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid};
+use rustix::fs::{
+    AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
+};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use thrufs::{
     Attributes, Context, Entry, Errno, ExtendedAttributes, FileSystemStatistics, Result, SetAttr,
     SetTime, Timestamp,
 };
 use thrufs_abi::layout::{Attr, Statx as WireStatx, SxTime};
-use thrufs_abi::{FileHandle, Generation, NodeId};
+use thrufs_abi::{AttrFlags, FileHandle, Generation, NodeId};
 use thrufs_sys::attr;
 
 /// Bits of statx(2) that exist on the wire (up to `STATX_BTIME`).
@@ -65,7 +68,20 @@ impl Host {
             gid: self.config.gid_map.to_client(stat.stx_gid),
             rdev: encode_device(stat.stx_rdev_major, stat.stx_rdev_minor),
             blksize: stat.stx_blksize,
-            flags: 0,
+            flags: self.attribute_flags(inode, stat),
+        }
+    }
+
+    /// A guest shows a device of its own for what is mounted on a directory. Not for the root, whose
+    /// device it shows already.
+    fn attribute_flags(&self, inode: &Inode, stat: &Statx) -> u32 {
+        let is_mounted_on = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+            && inode.is_directory()
+            && inode.node() != NodeId::ROOT;
+        if is_mounted_on && self.announces_submounts.load(Ordering::Relaxed) {
+            AttrFlags::SUBMOUNT.bits()
+        } else {
+            0
         }
     }
 

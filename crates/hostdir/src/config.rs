@@ -3,6 +3,8 @@
 use crate::datapath::DataPath;
 use crate::policy::Policy;
 use crate::rules::AuditLog;
+use crate::translation::Translation;
+use crate::xattr_map::XattrMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +14,9 @@ pub enum CacheMode {
     /// Nothing is cached, neither names nor attributes nor data: every change beneath is seen at
     /// once. Slowest.
     Never,
+    /// Names, attributes and listings, until the kernel needs the memory; no data. For trees whose
+    /// files are written by others but not made, moved or removed.
+    Metadata,
     /// Names and attributes for one second; data as long as the file beneath is unchanged, which
     /// is checked at every open (close-to-open).
     #[default]
@@ -24,7 +29,7 @@ impl CacheMode {
     /// How data go where the kernel does not use the lower file itself.
     pub(crate) fn data_path(self) -> DataPath {
         match self {
-            CacheMode::Never => DataPath::Direct,
+            CacheMode::Never | CacheMode::Metadata => DataPath::Direct,
             CacheMode::Auto | CacheMode::Always => DataPath::Cached,
         }
     }
@@ -34,7 +39,7 @@ impl CacheMode {
         match self {
             CacheMode::Never => Duration::ZERO,
             CacheMode::Auto => Duration::from_secs(1),
-            CacheMode::Always => Duration::from_secs(86_400),
+            CacheMode::Metadata | CacheMode::Always => Duration::from_secs(86_400),
         }
     }
 }
@@ -71,6 +76,8 @@ pub enum IdMap {
     Squash(u32),
     /// Ids in ranges; those outside them appear as 65534 and cannot be given to a file.
     Ranges(Vec<IdRange>),
+    /// Ids in ranges, each way by itself; those outside them stay as they are.
+    Translated(Translation),
 }
 
 /// What an id outside all ranges looks like: the kernel's overflow id.
@@ -86,6 +93,7 @@ impl IdMap {
                 .iter()
                 .find_map(|r| shift(host, r.host, r.client, r.count))
                 .unwrap_or(OVERFLOW_ID),
+            IdMap::Translated(translation) => translation.to_client(host),
         }
     }
 
@@ -97,6 +105,7 @@ impl IdMap {
             IdMap::Ranges(ranges) => ranges
                 .iter()
                 .find_map(|r| shift(client, r.client, r.host, r.count)),
+            IdMap::Translated(translation) => translation.to_host(client),
         }
     }
 
@@ -137,12 +146,30 @@ pub struct Config {
     pub policy: Option<Arc<Policy>>,
     /// Where audited opens are told.
     pub audit_log: AuditLog,
+    /// Whether callers are processes of this machine, whose programs can be found out for the rules and
+    /// the audit log. A guest's are not.
+    pub callers_are_local: bool,
     /// Drop set-id bits and capabilities of files that are written to or truncated (KILLPRIV_V2).
     /// Otherwise the kernel does it, and asks for a file's capabilities before every write: there is
     /// no reason for that but to measure what it costs.
     pub killpriv: bool,
+    /// Without a cache for data (`never`, `metadata`), let files be mapped so that stores are shared.
+    /// What is mapped is cached all the same, and changes beneath are not seen there.
+    pub allow_mmap: bool,
+    /// Open lower files with `O_DIRECT` when clients do. Transfers that the lower file system finds
+    /// not aligned then fail.
+    pub allow_direct_io: bool,
+    /// Give attributes along with the names of a directory, where that is of use.
+    pub readdirplus: bool,
+    /// Tell clients that are guests which directories have something else mounted on them, so that
+    /// they see a device for each mount.
+    pub announce_submounts: bool,
     /// Serve extended attributes.
     pub xattr: bool,
+    /// Which names they have on the host.
+    pub xattr_map: Option<Arc<XattrMap>>,
+    /// Give what clients make the security label that they say. Needs `xattr`.
+    pub security_label: bool,
     /// Serve POSIX ACLs, and have the kernel honour them. Needs `xattr`.
     pub acl: bool,
     /// Where locks are kept.
@@ -183,8 +210,15 @@ impl Default for Config {
             passthrough: true,
             policy: None,
             audit_log: AuditLog::default(),
+            callers_are_local: true,
             killpriv: true,
+            allow_mmap: true,
+            allow_direct_io: false,
+            readdirplus: true,
+            announce_submounts: true,
             xattr: true,
+            xattr_map: None,
+            security_label: false,
             acl: true,
             locks: Locks::default(),
             export: false,
@@ -213,7 +247,8 @@ pub enum ConfigError {
     UncheckedSharing,
     /// Written data cannot be kept where nothing may be kept.
     #[error(
-        "writeback keeps written data in the cache, cache=never forbids that: drop one of them"
+        "writeback keeps written data in the cache, cache=never and cache=metadata forbid that: \
+         drop one of them"
     )]
     WritebackWithoutCache,
     /// ACLs are extended attributes.
@@ -241,7 +276,7 @@ impl Config {
         if self.allow_other && !self.default_permissions && cached {
             return Err(ConfigError::UncheckedSharing);
         }
-        if self.writeback && self.cache == CacheMode::Never {
+        if self.writeback && self.cache.data_path() == DataPath::Direct {
             return Err(ConfigError::WritebackWithoutCache);
         }
         if self.acl && !self.xattr {
@@ -318,5 +353,10 @@ mod tests {
         assert_eq!(config.check(), Ok(()));
         config.writeback = true;
         assert_eq!(config.check(), Err(ConfigError::WritebackWithoutCache));
+        config.default_permissions = true;
+        config.cache = CacheMode::Metadata;
+        assert_eq!(config.check(), Err(ConfigError::WritebackWithoutCache));
+        config.writeback = false;
+        assert_eq!(config.check(), Ok(()));
     }
 }

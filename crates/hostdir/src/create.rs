@@ -236,7 +236,7 @@ impl Host {
             // The kernel will open it for itself; whether without its cache is seen now.
             OFlags::from_bits_retain(args.flags) & OFlags::DIRECT
         } else {
-            OFlags::from_bits_retain(lower_flags(args.flags, self.config.writeback))
+            OFlags::from_bits_retain(lower_flags(args.flags, &self.config))
         };
         let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let flags = flags - OFlags::TRUNC;
@@ -286,7 +286,7 @@ impl Host {
         args: &OpenArgs,
         wanted: &FilePath,
     ) -> Result<Opened> {
-        let flags = lower_flags(args.flags, self.config.writeback) as i32 & !libc::O_TRUNC;
+        let flags = lower_flags(args.flags, &self.config) as i32 & !libc::O_TRUNC;
         let through = self.may_go_through(inode.mount(), wanted);
         if through && inode.cached_descriptor().is_none() {
             // To be registered by a descriptor that does not count as an open file.
@@ -345,9 +345,8 @@ impl Host {
             // As in `create`.
             meant |= libc::O_DIRECT as u32;
         }
-        let flags = OFlags::from_bits_retain(
-            lower_flags(args.flags, self.config.writeback) | (args.flags & meant),
-        );
+        let flags =
+            OFlags::from_bits_retain(lower_flags(args.flags, &self.config) | (args.flags & meant));
         let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
         let fd = self.with_room(|| Ok(rustix::fs::openat(end.fd, c".", flags, mode)?))?;

@@ -132,7 +132,8 @@ impl Host {
     fn listing_flags(&self, inode: &Inode) -> OpenReplyFlags {
         let rules = self.rules.in_force();
         let hides = rules.as_ref().is_some_and(|rules| rules.policy.uses().hide);
-        if self.config.cache != CacheMode::Always || hides {
+        let keeps = matches!(self.config.cache, CacheMode::Always | CacheMode::Metadata);
+        if !keeps || hides {
             return OpenReplyFlags::empty();
         }
         let is_of_now = match rules {

@@ -187,7 +187,9 @@ impl Host {
         let how = match (path, self.config.cache) {
             (DataPath::Passthrough, _) => "the kernel uses the file beneath by itself",
             (DataPath::Filtered, _) => "what readers are not to see is taken out",
-            (DataPath::Direct, _) | (_, CacheMode::Never) => "no data are kept",
+            (DataPath::Direct, _) | (_, CacheMode::Never | CacheMode::Metadata) => {
+                "no data are kept"
+            }
             (DataPath::Cached, CacheMode::Auto) => {
                 "data are kept while the file beneath is unchanged at open"
             }
@@ -220,6 +222,7 @@ impl Host {
         CacheState {
             mode: match config.cache {
                 CacheMode::Never => CacheWord::Never,
+                CacheMode::Metadata => CacheWord::Metadata,
                 CacheMode::Auto => CacheWord::Auto,
                 CacheMode::Always => CacheWord::Always,
             },

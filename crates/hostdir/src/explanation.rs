@@ -112,6 +112,7 @@ pub struct CacheState {
 #[expect(missing_docs, reason = "those of CacheMode")]
 pub enum CacheWord {
     Never,
+    Metadata,
     Auto,
     Always,
 }

@@ -16,23 +16,32 @@ use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
 impl FileSystem for HostDir {
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
         let config = &self.host.config;
-        negotiation.want(
-            InitFlags::ATOMIC_O_TRUNC
-                | InitFlags::DO_READDIRPLUS
-                | InitFlags::READDIRPLUS_AUTO
-                | InitFlags::SETXATTR_EXT
-                | InitFlags::HAS_EXPIRE_ONLY,
-        );
+        negotiation
+            .want(InitFlags::ATOMIC_O_TRUNC | InitFlags::SETXATTR_EXT | InitFlags::HAS_EXPIRE_ONLY);
+        if config.readdirplus {
+            negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO);
+        }
+        // Guests offer it, and no kernel that mounts by itself does.
+        if config.announce_submounts && negotiation.offers(InitFlags::SUBMOUNTS) {
+            negotiation.want(InitFlags::SUBMOUNTS);
+        }
         negotiation.want(if config.export {
             InitFlags::EXPORT_SUPPORT
         } else {
             InitFlags::NO_EXPORT_SUPPORT
         });
-        if config.killpriv {
+        // What the lower file system drops is the attribute of that name. Where clients' has another,
+        // their kernel drops it.
+        let map = config.xattr_map.as_ref();
+        let is_another = map.is_some_and(|map| map.alters(c"security.capability"));
+        if config.killpriv && !is_another {
             negotiation.want(InitFlags::HANDLE_KILLPRIV_V2);
         }
         if config.acl {
             negotiation.want(InitFlags::POSIX_ACL | InitFlags::DONT_MASK);
+        }
+        if config.security_label && negotiation.offers(InitFlags::SECURITY_CTX) {
+            negotiation.want(InitFlags::SECURITY_CTX);
         }
         if config.locks == Locks::Shared {
             negotiation.want(InitFlags::POSIX_LOCKS | InitFlags::FLOCK_LOCKS);
@@ -42,8 +51,11 @@ impl FileSystem for HostDir {
         }
         match config.cache {
             // Redacted files are written past the cache, and must not be mapped for that.
-            CacheMode::Never if self.host.rules.are_there() => {}
-            CacheMode::Never => negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP),
+            CacheMode::Never | CacheMode::Metadata
+                if self.host.rules.are_there() || !config.allow_mmap => {}
+            CacheMode::Never | CacheMode::Metadata => {
+                negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP);
+            }
             // The target of a link never changes: another target is another inode.
             CacheMode::Auto => {
                 negotiation.want(InitFlags::AUTO_INVAL_DATA | InitFlags::CACHE_SYMLINKS);
@@ -85,6 +97,10 @@ impl FileSystem for HostDir {
         self.host
             .may_skip_flush
             .store(nothing_to_settle, Ordering::Relaxed);
+        let announces = flags.contains(InitFlags::SUBMOUNTS);
+        self.host
+            .announces_submounts
+            .store(announces, Ordering::Relaxed);
         crate::housekeeping::start(&self.host);
     }
 
@@ -135,7 +151,8 @@ impl FileSystem for HostDir {
         name: Name<'_>,
         target: &CStr,
     ) -> Result<Entry> {
-        self.host.symlink(context, parent, name, target)
+        let made = self.host.symlink(context, parent, name, target)?;
+        self.host.labelled(context, (parent, name), made, false)
     }
 
     fn mknod(
@@ -145,7 +162,8 @@ impl FileSystem for HostDir {
         name: Name<'_>,
         new: &NewNode,
     ) -> Result<Entry> {
-        self.host.mknod(context, parent, name, new)
+        let made = self.host.mknod(context, parent, name, new)?;
+        self.host.labelled(context, (parent, name), made, false)
     }
 
     fn mkdir(
@@ -155,7 +173,8 @@ impl FileSystem for HostDir {
         name: Name<'_>,
         new: &NewNode,
     ) -> Result<Entry> {
-        self.host.mkdir(context, parent, name, new)
+        let made = self.host.mkdir(context, parent, name, new)?;
+        self.host.labelled(context, (parent, name), made, true)
     }
 
     fn unlink(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
@@ -201,7 +220,9 @@ impl FileSystem for HostDir {
         new: &NewNode,
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
-        self.host.create(context, parent, name, new, args)
+        let made = self.host.create(context, parent, name, new, args)?;
+        self.host
+            .opened_labelled(context, Some((parent, name)), made)
     }
 
     fn tmpfile(
@@ -211,7 +232,8 @@ impl FileSystem for HostDir {
         new: &NewNode,
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
-        self.host.tmpfile(context, parent, new, args)
+        let made = self.host.tmpfile(context, parent, new, args)?;
+        self.host.opened_labelled(context, None, made)
     }
 
     fn read(

@@ -86,6 +86,8 @@ pub(crate) struct Host {
     pub(crate) root: Arc<Inode>,
     /// Whether close(2) may go without a FLUSH; settled at INIT.
     pub(crate) may_skip_flush: AtomicBool,
+    /// Whether the client wants to know what is mounted beneath; settled at INIT.
+    pub(crate) announces_submounts: AtomicBool,
 }
 
 fn system(what: &'static str) -> impl Fn(Errno) -> SetupError {
@@ -164,10 +166,11 @@ impl HostDir {
             files: Slots::starting_at(1),
             directories: Slots::starting_at(1),
             passthrough: Passthrough::default(),
-            rules: Rules::new(config.policy.clone()),
+            rules: Rules::new(config.policy.clone(), config.callers_are_local),
             locks: crate::locks::LockOwners::default(),
             root,
             may_skip_flush: AtomicBool::new(false),
+            announces_submounts: AtomicBool::new(false),
             config,
         };
         Ok(HostDir {

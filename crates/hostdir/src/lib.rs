@@ -17,11 +17,13 @@
 //! | `open` | opening files |
 //! | `privileges` | what a file loses when it is changed |
 //! | `lookup`, `create`, `rename`, `attributes`, `files`, `directories`, `xattrs`, `locks` | the requests |
+//! | `labels` | security labels of what is made |
 //! | `policy` | the language of an operator's rules: what is hidden, denied, read-only, redacted |
 //! | `rules` | asking the policy in force about what clients do |
 //! | `names` | the names of inodes, for rules on paths |
 //! | `redact`, `filter` | taking out of files what readers are not to see |
 //! | `housekeeping`, `idleness` | letting go of mounts beneath that nobody uses |
+//! | `translation`, `xattr_map` | other ids and other names of attributes on the host |
 //! | `explain`, `explanation` | telling how a file is served |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -44,6 +46,7 @@ mod housekeeping;
 mod identity;
 mod idleness;
 mod inode;
+mod labels;
 mod locks;
 mod lookup;
 mod mounts;
@@ -57,6 +60,8 @@ mod rename;
 mod rules;
 mod slots;
 mod statistics;
+mod translation;
+mod xattr_map;
 mod xattrs;
 
 pub use config::{CacheMode, Config, ConfigError, IdMap, IdRange, Locks};
@@ -68,3 +73,5 @@ pub use host::{HostDir, SetupError};
 pub use mounts::{Habits, Handles};
 pub use rules::AuditLog;
 pub use statistics::Statistics;
+pub use translation::{Translation, TranslationError};
+pub use xattr_map::{XattrMap, XattrMapError};

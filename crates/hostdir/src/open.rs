@@ -1,7 +1,7 @@
 //! Opening files.
 
 use crate::attributes::content_version;
-use crate::config::CacheMode;
+use crate::config::{CacheMode, Config};
 use crate::datapath::{DataPath, UseGuard};
 use crate::files::{NewOpenFile, OpenFile, stat_open};
 use crate::host::Host;
@@ -20,11 +20,11 @@ use thrufs_sys::attr;
 /// The flags for a lower file, given a client's.
 ///
 /// Without `O_APPEND`: the kernel above has decided where to write, and a lower file that appends
-/// would put it elsewhere. Without `O_DIRECT`: transfers need not be aligned as the lower file
-/// system wants them. With read access under writeback, where the kernel fills up partial pages.
-pub(crate) fn lower_flags(flags: u32, writeback: bool) -> u32 {
+/// would put it elsewhere. Without `O_DIRECT`, unless that was asked for: transfers need not be
+/// aligned as the lower file system wants them. With read access under writeback, where the kernel
+/// fills up partial pages.
+pub(crate) fn lower_flags(flags: u32, config: &Config) -> u32 {
     const DROPPED: i32 = libc::O_APPEND
-        | libc::O_DIRECT
         | libc::O_CREAT
         | libc::O_EXCL
         | libc::O_NOCTTY
@@ -34,7 +34,10 @@ pub(crate) fn lower_flags(flags: u32, writeback: bool) -> u32 {
         | libc::O_DIRECTORY
         | libc::O_PATH;
     let mut flags = flags as i32 & !(DROPPED | (libc::O_TMPFILE & !libc::O_DIRECTORY));
-    if writeback && flags & libc::O_ACCMODE == libc::O_WRONLY {
+    if !config.allow_direct_io || config.writeback {
+        flags &= !libc::O_DIRECT;
+    }
+    if config.writeback && flags & libc::O_ACCMODE == libc::O_WRONLY {
         flags = flags & !libc::O_ACCMODE | libc::O_RDWR;
     }
     flags as u32
@@ -76,7 +79,7 @@ impl Host {
         if !inode.is_regular() {
             return Err(Errno::ENXIO);
         }
-        let flags = lower_flags(args.flags, self.config.writeback) as i32;
+        let flags = lower_flags(args.flags, &self.config) as i32;
         if flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0 {
             self.writable()?;
         }
@@ -100,7 +103,7 @@ impl Host {
             context.require_blocking()?;
         }
         let judged = self.judge(rules, inode, context)?;
-        let flags = lower_flags(args.flags, self.config.writeback) as i32;
+        let flags = lower_flags(args.flags, &self.config) as i32;
         let opened = permitted(&judged.decision, access(flags))
             .and_then(|()| self.open_by(context, inode, flags, args, &judged.decision.file));
         self.audit(context, &judged, args.flags as i32, false, opened)
@@ -317,7 +320,7 @@ impl Host {
     /// goes past it, so that no page is completed from what readers see.
     fn filtered_reply_flags(&self, inode: &Inode, writable: bool) -> OpenReplyFlags {
         inode.set_cached_version(0);
-        if writable || self.config.cache == CacheMode::Never {
+        if writable || self.config.cache.data_path() == DataPath::Direct {
             OpenReplyFlags::DIRECT_IO
         } else if self.may_skip_flush.load(Ordering::Relaxed) && !inode.mount().is_remote() {
             OpenReplyFlags::NOFLUSH
@@ -334,7 +337,7 @@ impl Host {
         version: u64,
     ) -> OpenReplyFlags {
         let mut flags = match (path, self.config.cache) {
-            (DataPath::Direct, _) | (_, CacheMode::Never) => {
+            (DataPath::Direct, _) | (_, CacheMode::Never | CacheMode::Metadata) => {
                 OpenReplyFlags::DIRECT_IO | OpenReplyFlags::PARALLEL_DIRECT_WRITES
             }
             // Under a policy, what is cached may be what another policy let readers see.
@@ -363,15 +366,24 @@ mod tests {
     #[test]
     fn a_lower_file_never_appends_and_never_waits_for_alignment() {
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_DIRECT | libc::O_CREAT | libc::O_SYNC;
+        let mut config = Config::default();
         assert_eq!(
-            lower_flags(flags as u32, false) as i32,
+            lower_flags(flags as u32, &config) as i32,
             libc::O_WRONLY | libc::O_SYNC
         );
+        config.allow_direct_io = true;
         assert_eq!(
-            lower_flags(libc::O_WRONLY as u32, true) as i32,
+            lower_flags(flags as u32, &config) as i32,
+            libc::O_WRONLY | libc::O_SYNC | libc::O_DIRECT,
+            "unless it was asked for"
+        );
+        config.writeback = true;
+        assert_eq!(
+            lower_flags((libc::O_WRONLY | libc::O_DIRECT) as u32, &config) as i32,
             libc::O_RDWR
         );
+        let config = Config::default();
         let tmpfile = (libc::O_TMPFILE | libc::O_RDWR) as u32;
-        assert_eq!(lower_flags(tmpfile, false) as i32, libc::O_RDWR);
+        assert_eq!(lower_flags(tmpfile, &config) as i32, libc::O_RDWR);
     }
 }

@@ -72,11 +72,13 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    pub(crate) fn new(policy: Option<Arc<Policy>>) -> Rules {
+    /// The programs of callers are found out only where those are processes of this machine.
+    pub(crate) fn new(policy: Option<Arc<Policy>>, callers_are_local: bool) -> Rules {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Rules {
             processes: policy
                 .as_ref()
+                .filter(|_| callers_are_local)
                 .and_then(|_| rustix::fs::open("/proc", flags, Mode::empty()).ok()),
             in_force: policy.map(|policy| {
                 let generation = 1;

@@ -3,7 +3,9 @@
 use crate::config::IdMap;
 use crate::host::Host;
 use crate::inode::Inode;
+use crate::xattr_map::OnHost;
 use rustix::fs::{AtFlags, StatxFlags};
+use std::borrow::Cow;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -28,15 +30,22 @@ fn is_acl(name: &CStr) -> bool {
 }
 
 impl Host {
-    fn allowed(&self, name: &CStr) -> Result<()> {
+    /// What the attribute is called on the host.
+    pub(crate) fn on_host<'a>(&self, name: &'a CStr) -> Result<Cow<'a, CStr>> {
         if !self.config.xattr {
             // Remembered by the kernel: no such request for the life of the mount.
             return Err(Errno::ENOSYS);
         }
         if is_acl(name) && !self.config.acl {
-            Err(Errno::EOPNOTSUPP)
-        } else {
-            Ok(())
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match &self.config.xattr_map {
+            None => Ok(Cow::Borrowed(name)),
+            Some(map) => match map.on_host(name) {
+                OnHost::Named(name) => Ok(name),
+                OnHost::Denied => Err(Errno::EPERM),
+                OnHost::Unsupported => Err(Errno::EOPNOTSUPP),
+            },
         }
     }
 
@@ -45,7 +54,7 @@ impl Host {
     }
 
     pub(crate) fn getxattr(&self, node: NodeId, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
-        self.allowed(name)?;
+        let name = &*self.on_host(name)?;
         let inode = self.nodes.get(node)?;
         // Before the first write to a file the kernel asks for its capabilities. A file that is
         // open has a descriptor that takes the call directly, at a third of the cost.
@@ -70,7 +79,7 @@ impl Host {
         flags: u32,
         clear_set_group_id: bool,
     ) -> Result<()> {
-        self.allowed(name)?;
+        let name = &*self.on_host(name)?;
         self.writable()?;
         let descriptor = self.descriptor(inode)?;
         let fd = descriptor.as_fd();
@@ -104,7 +113,8 @@ impl Host {
         let fd = descriptor.as_fd();
         let hides_trusted = context.uid().is_some_and(|uid| uid != 0);
         let hides_acls = !self.config.acl;
-        if !hides_trusted && !hides_acls {
+        let map = self.config.xattr_map.as_ref();
+        if !hides_trusted && !hides_acls && map.is_none() {
             return Ok(xattr::list(fd, buffer)?);
         }
         let mut all = vec![0; LIST_BYTES_MAX];
@@ -112,6 +122,15 @@ impl Host {
         let mut used = 0;
         for name in all[..length].split_inclusive(|&byte| byte == 0) {
             let bare = name.strip_suffix(b"\0").unwrap_or(name);
+            let bare = match map {
+                None => bare,
+                Some(map) => match map.for_clients(bare) {
+                    Some(bare) => bare,
+                    None => continue,
+                },
+            };
+            // What was cut off is at its beginning.
+            let name = &name[name.len().saturating_sub(bare.len() + 1)..];
             let hidden = (hides_trusted && bare.starts_with(b"trusted."))
                 || (hides_acls && matches!(bare, ACL_ACCESS | ACL_DEFAULT));
             if hidden {
@@ -129,7 +148,7 @@ impl Host {
     }
 
     pub(crate) fn removexattr(&self, inode: &Arc<Inode>, name: &CStr) -> Result<()> {
-        self.allowed(name)?;
+        let name = &*self.on_host(name)?;
         self.writable()?;
         let descriptor = self.descriptor(inode)?;
         Ok(xattr::remove(descriptor.as_fd(), name)?)

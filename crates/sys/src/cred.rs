@@ -9,7 +9,7 @@
 //!
 //! Credentials decide what calls are allowed, not what memory means. The one pointer passed is a
 //! slice of group ids with its length. `unshare` is called with flags that touch the working
-//! directory, root, umask and mounts, never the descriptor table (which I/O safety rests on).
+//! directory, root, umask, mounts and users, never the descriptor table (which I/O safety rests on).
 
 #![allow(unsafe_code)]
 
@@ -204,6 +204,17 @@ pub fn unshare_fs_attributes() -> Result<()> {
 pub fn unshare_mount_namespace() -> Result<()> {
     // SAFETY: NEWNS implies FS; the descriptor table stays shared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }
+}
+
+/// Moves the process, which must not have other threads, into a user namespace of its own. There it
+/// has every capability, until it gives them up, and no ids before `/proc/self/uid_map` and
+/// `gid_map` are written (user_namespaces(7)).
+///
+/// # Errors
+/// EINVAL with other threads, EPERM or ENOSPC where users may not make any.
+pub fn unshare_user_namespace() -> Result<()> {
+    // SAFETY: NEWUSER implies FS; the descriptor table stays shared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
 }
 
 /// Sets the umask (0777) and gives the one from before. It is the thread's own only after

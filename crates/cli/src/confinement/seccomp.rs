@@ -9,12 +9,15 @@
 //! A filter belongs to a thread and to the threads that it starts. The main thread takes it on last,
 //! and the session's threads have it from birth. The watcher, started before, has one that lets it
 //! unmount as well; an ordinary user's watcher has none, because it runs a set-user-id program. The
-//! thread of the control socket has one that lets it accept and answer.
+//! thread of the control socket has one that lets it accept and answer. In the worker of a share all
+//! threads but that have the same one, in which the front end's socket, its events and what the
+//! supervisor says are let through.
 //!
 //! **What it costs.** The kernel decides once (Linux 5.11), when a filter is taken on, about calls
 //! that are allowed whatever their arguments; they cost a look at a bit. A call with conditions runs
 //! through the list every time, so nothing that a request needs often may have any.
 
+use crate::config::FilterAction;
 use rustix::process::getpid;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
@@ -33,6 +36,8 @@ pub(crate) enum Duty {
     Controlling,
     /// Waiting for signals and the supervisor, and unmounting in its stead.
     Watching,
+    /// Everything in the worker of a share, but for the control socket.
+    Sharing,
 }
 
 /// What every thread may call, whatever the arguments. Calls that only older C libraries or kernels
@@ -211,6 +216,33 @@ const CONTROLLING: &[(&str, &[c_long])] = &[(
     &[libc::SYS_accept4, libc::SYS_recvfrom, libc::SYS_getsockopt],
 )];
 
+/// What the threads of a share may call besides. There is no socket(2) here either: who is connected
+/// came with the supervisor's message.
+const SHARING: &[(&str, &[c_long])] = &[
+    (
+        "the front end and the supervisor",
+        &[
+            libc::SYS_recvmsg,
+            libc::SYS_recvfrom,
+            libc::SYS_shutdown,
+            libc::SYS_getsockopt,
+        ],
+    ),
+    (
+        "the calls of its queues, and memory for those in flight",
+        &[
+            libc::SYS_eventfd2,
+            libc::SYS_epoll_create1,
+            libc::SYS_epoll_ctl,
+            libc::SYS_epoll_pwait,
+            libc::SYS_epoll_pwait2,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait,
+            libc::SYS_memfd_create,
+        ],
+    ),
+];
+
 /// What the watcher may call besides.
 const WATCHING: &[(&str, &[c_long])] = &[
     ("the channel to the supervisor", &[libc::SYS_recvmsg]),
@@ -227,6 +259,9 @@ const WATCHING: &[(&str, &[c_long])] = &[
         &[libc::SYS_umount2],
     ),
 ];
+
+/// `asm-generic/ioctls.h`
+const FIONBIO: u32 = 0x5421;
 
 // Younger than libc's tables for some architectures; one number on all that this crate compiles for.
 const CACHESTAT: c_long = 451;
@@ -329,11 +364,12 @@ fn rule(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompRule
 }
 
 /// The list, as a program that the kernel runs.
-fn list(duty: Duty) -> Result<BpfProgram, BackendError> {
+fn list(duty: Duty, action: FilterAction) -> Result<BpfProgram, BackendError> {
     let own = match duty {
         Duty::Serving => &[],
         Duty::Controlling => CONTROLLING,
         Duty::Watching => WATCHING,
+        Duty::Sharing => SHARING,
     };
     let groups = ALLOWED.iter().chain(own);
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = groups
@@ -345,9 +381,21 @@ fn list(duty: Duty) -> Result<BpfProgram, BackendError> {
         // To who is connected, and to no address.
         rules.insert(libc::SYS_sendto, null(4)?);
     }
+    if duty == Duty::Sharing {
+        // Sockets and events that do not wait.
+        let rules = rules.entry(libc::SYS_ioctl).or_default();
+        rules.extend(one_of(1, &[FIONBIO])?);
+    }
     // The other program has the last word on it.
     rules.insert(libc::SYS_clone3, Vec::new());
-    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let refused = match action {
+        FilterAction::Fail => SeccompAction::Errno(libc::EPERM.cast_unsigned()),
+        FilterAction::Kill => SeccompAction::KillProcess,
+        FilterAction::Log => SeccompAction::Log,
+        FilterAction::Trap => SeccompAction::Trap,
+        // What does nothing is no program.
+        FilterAction::Allow => return Ok(BpfProgram::new()),
+    };
     program(rules, refused, SeccompAction::Allow)
 }
 
@@ -376,8 +424,15 @@ fn program(
 ///
 /// A kernel without filters (or a filter already there that refuses another), an architecture that
 /// the list does not know.
-pub(super) fn filter_this_thread(duty: Duty) -> Result<(), seccompiler::Error> {
-    let (list, without_clone3) = (list(duty)?, without_clone3()?);
+pub(super) fn filter_this_thread(
+    duty: Duty,
+    action: FilterAction,
+) -> Result<(), seccompiler::Error> {
+    let list = list(duty, action)?;
+    if list.is_empty() {
+        return Ok(());
+    }
+    let without_clone3 = without_clone3()?;
     // The list last: it does not allow to add to it.
     apply_filter(&without_clone3)?;
     apply_filter(&list)

@@ -1,24 +1,61 @@
 //! What the server answers.
 
 use super::protocol::{Command, Refusal, Reply, borrowed};
+use crate::share::SharedTree;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
+use thrufs::Snapshot;
 use thrufs::session::SessionHandle;
 use thrufs_hostdir::HostDir;
 
 /// What is asked about: the server, as far as it can be told from outside its threads.
 pub(crate) struct Subject {
-    pub(crate) mountpoint: PathBuf,
-    pub(crate) file_system: Arc<HostDir>,
-    pub(crate) handle: SessionHandle,
+    /// Where it is mounted or shared.
+    pub(crate) place: PathBuf,
+    pub(crate) served: Served,
+}
+
+/// What serves.
+pub(crate) enum Served {
+    Mount(Arc<HostDir>, SessionHandle),
+    Share(Arc<SharedTree>),
+}
+
+impl Served {
+    /// The tree; none while no guest has begun.
+    pub(crate) fn file_system(&self) -> Option<Arc<HostDir>> {
+        match self {
+            Served::Mount(file_system, _) => Some(Arc::clone(file_system)),
+            Served::Share(tree) => tree.current(),
+        }
+    }
+
+    fn metrics(&self) -> Snapshot {
+        match self {
+            Served::Mount(_, handle) => handle.metrics(),
+            Served::Share(tree) => tree.metrics(),
+        }
+    }
+
+    /// By what requests come; none before the first.
+    fn carrier(&self) -> Option<String> {
+        match self {
+            Served::Mount(_, handle) => handle.carrier().as_ref().map(ToString::to_string),
+            Served::Share(tree) => tree.current().map(|_| "virtio-fs".to_owned()),
+        }
+    }
 }
 
 impl Subject {
     pub(crate) fn answer(&self, command: &Command) -> Reply {
         match command {
             Command::Explain { components } => {
-                match self.file_system.explain(&borrowed(components)) {
+                let explained = match self.served.file_system() {
+                    Some(file_system) => file_system.explain(&borrowed(components)),
+                    None => Err(thrufs::Errno::ENOTCONN),
+                };
+                match explained {
                     Ok(explanation) => result(serde_json::to_value(explanation)),
                     Err(errno) => Reply::Error(Refusal::failed(errno.raw())),
                 }
@@ -29,17 +66,20 @@ impl Subject {
 
     /// The server's figures, for people.
     pub(crate) fn statistics_text(&self) -> String {
-        let mountpoint = self.mountpoint.display();
-        let (statistics, metrics) = (self.file_system.statistics(), self.handle.metrics());
-        let carrier = match self.handle.carrier() {
+        let place = self.place.display();
+        let carrier = match self.served.carrier() {
             Some(carrier) => format!("requests come by {carrier}"),
             None => "no requests yet: INIT was not answered".to_owned(),
         };
-        format!("thrufs: {mountpoint}: {carrier}\nthrufs: {mountpoint}: {statistics}\n{metrics}")
+        let mut text = format!("thrufs: {place}: {carrier}\n");
+        if let Some(file_system) = self.served.file_system() {
+            text.push_str(&format!("thrufs: {place}: {}\n", file_system.statistics()));
+        }
+        text + &self.served.metrics().to_string()
     }
 
     fn statistics(&self) -> Reply {
-        let metrics = self.handle.metrics();
+        let metrics = self.served.metrics();
         let operations: Vec<Value> = metrics
             .operations()
             .iter()
@@ -56,10 +96,10 @@ impl Subject {
             .figures()
             .map(|(name, value)| (name.replace(' ', "_"), value.into()))
             .collect();
-        let carrier = self.handle.carrier();
+        let file_system = self.served.file_system();
         Reply::Result(json!({
-            "requests_come_by": carrier.as_ref().map(ToString::to_string),
-            "tables": self.file_system.statistics(),
+            "requests_come_by": self.served.carrier(),
+            "tables": file_system.map(|file_system| file_system.statistics()),
             "operations": operations,
             "figures": figures,
             "text": self.statistics_text(),

@@ -4,10 +4,11 @@
 //! in length and time, and what is shown of it has no control characters.
 
 use super::finding::Located;
-use super::place::{descriptor_path, directory_of, file_name};
+use super::place::{directory_of, file_name, file_name_of_share};
 use super::protocol::{Command, REPLY_BYTES_MAX, Reply};
 use crate::error::CommandError;
-use rustix::fs::{Mode, OFlags};
+use crate::listening::descriptor_path;
+use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -42,6 +43,49 @@ pub(crate) fn ask(
         }
         None => reach_usual(path, located, user)?,
     };
+    exchange_with(path, stream, command)
+}
+
+/// The socket that front ends connect to, if `path` is one.
+pub(crate) fn share_at(path: &Path) -> Option<Stat> {
+    let stat = rustix::fs::stat(path).ok();
+    stat.filter(crate::listening::is_socket)
+}
+
+/// Asks the server of the share that listens at `path`, by its control socket or by the one given.
+///
+/// # Errors
+///
+/// What is there instead of a server, or what that says.
+pub(crate) fn ask_share(
+    path: &Path,
+    share: &Stat,
+    socket: Option<&Path>,
+    command: &Command,
+) -> Result<Value, CommandError> {
+    let user = share.st_uid;
+    let (socket, follow) = match socket {
+        Some(socket) => (socket.to_owned(), OFlags::empty()),
+        None => {
+            let name = file_name_of_share(share.st_dev, share.st_ino);
+            (directory_of(user)?.join(name), OFlags::NOFOLLOW)
+        }
+    };
+    let stream = reach(&socket, follow, user).map_err(|errno| match errno {
+        Errno::NOENT | Errno::CONNREFUSED => CommandError::NoControlOfShare(path.into()),
+        other => CommandError::Control {
+            path: path.into(),
+            source: other.into(),
+        },
+    })?;
+    exchange_with(path, stream, command)
+}
+
+fn exchange_with(
+    path: &Path,
+    stream: UnixStream,
+    command: &Command,
+) -> Result<Value, CommandError> {
     let failed = |source| CommandError::Control {
         path: path.into(),
         source,

@@ -6,8 +6,8 @@
 //! server, and a symbolic link there is not followed. Unless something is mounted there: then its
 //! root is meant.
 
-use crate::control::place::descriptor_path;
 use crate::error::{CommandError, system};
+use crate::listening::descriptor_path;
 use crate::mount_table::{self, Mount};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;

@@ -54,13 +54,13 @@ pub(super) fn explain() -> String {
 }
 
 pub(super) fn ctl() -> String {
-    let mut page = Page::new("thrufs-ctl", 1, "ask the server of a mount");
+    let mut page = Page::new("thrufs-ctl", 1, "ask the server of a mount or share");
     page.section("SYNOPSIS");
     page.synopsis("thrufs ctl", "[--json] [--control PATH] PATH COMMAND");
     page.section("DESCRIPTION");
     page.text(
-        "Asks the server of the mount that PATH lies on, by its control socket. Only the user who \
-         mounted, and root, may ask.",
+        "Asks the server of the mount that PATH lies on, or of the share whose socket PATH is, by its \
+         control socket. Only the user who mounted or shared, and root, may ask.",
     );
     page.section("COMMANDS");
     page.item(
@@ -72,7 +72,7 @@ pub(super) fn ctl() -> String {
     control(&mut page);
     page.section("EXIT STATUS");
     super::exit_status(&mut page);
-    page.see_also(&["thrufs-mount(1)", "thrufs-explain(1)"]);
+    page.see_also(&["thrufs-mount(1)", "thrufs-share(1)", "thrufs-explain(1)"]);
     page.finish()
 }
 

@@ -1,9 +1,10 @@
 //! The table itself.
 
 mod server;
+mod share;
 mod using;
 
-use super::{Form, Group, MountOption, OptionId, Value};
+use super::{Form, Group, MountOption, OptionId, Use, Value};
 
 /// What most rows have in common.
 const ROW: MountOption = MountOption {
@@ -14,6 +15,8 @@ const ROW: MountOption = MountOption {
     default: "",
     group: Group::Mount,
     form: Form::Both,
+    used: Use::Both,
+    instead: "",
     family: "",
     implies: &[],
     conflicts: &[],
@@ -36,6 +39,8 @@ const fn switch(
         help,
         long,
         group: Group::Access,
+        used: Use::Mount,
+        instead: "say it where the guest mounts it",
         ..ROW
     }
 }
@@ -68,21 +73,66 @@ const fn ignored(name: &'static str, value: Value, help: &'static str) -> MountO
         value,
         help,
         form: Form::List,
+        used: Use::Mount,
+        instead: "it is mount(8)'s",
         ..ROW
     }
 }
+
+/// Something that only shares have.
+const fn share_row(
+    id: OptionId,
+    name: &'static str,
+    value: Value,
+    group: Group,
+    help: &'static str,
+    long: &'static str,
+) -> MountOption {
+    MountOption {
+        used: Use::Share,
+        ..row(id, name, value, group, help, long)
+    }
+}
+
+/// Something that only mounts have.
+const fn mount_row(
+    id: OptionId,
+    name: &'static str,
+    value: Value,
+    group: Group,
+    help: &'static str,
+    long: &'static str,
+) -> MountOption {
+    MountOption {
+        used: Use::Mount,
+        instead: match group {
+            Group::Sharing => "in a guest, its kernel checks permissions and lets every user in",
+            Group::Caching => "a guest has no way to the files of the host but through the server",
+            Group::Speed => {
+                "requests of a guest come by its queues, each with a thread of its own: say queues="
+            }
+            Group::Life => "a guest mounts it by its tag: say tag=",
+            _ => "",
+        },
+        ..row(id, name, value, group, help, long)
+    }
+}
+
 /// Every option, in the order of the manual within its group.
-pub(crate) const OPTIONS: &[MountOption] = &joined::<{ using::ROWS.len() + server::ROWS.len() }>();
+pub(crate) const OPTIONS: &[MountOption] =
+    &joined::<{ using::ROWS.len() + share::ROWS.len() + server::ROWS.len() }>();
 
 const fn joined<const COUNT: usize>() -> [MountOption; COUNT] {
     let mut all = [ROW; COUNT];
-    let mut at = 0;
+    let parts = [using::ROWS, share::ROWS, server::ROWS];
+    let (mut at, mut part, mut within) = (0, 0, 0);
     while at < COUNT {
-        all[at] = if at < using::ROWS.len() {
-            using::ROWS[at]
-        } else {
-            server::ROWS[at - using::ROWS.len()]
-        };
+        while within == parts[part].len() {
+            part += 1;
+            within = 0;
+        }
+        all[at] = parts[part][within];
+        within += 1;
         at += 1;
     }
     all

@@ -49,7 +49,7 @@ impl Supervisor {
         let mountpoint = self.config.mountpoint.clone();
         let mountpoint = mountpoint.display();
         tracing::info!("{name}: unmounting {mountpoint}");
-        let deadline = Instant::now() + self.config.stop_timeout;
+        let deadline = Instant::now() + self.config.server.stop_timeout;
         let mut told = false;
         loop {
             match self.attempt(deadline) {
@@ -66,7 +66,7 @@ impl Supervisor {
                 }
                 Attempt::InUse(error) => {
                     if !told {
-                        let seconds = self.config.stop_timeout.as_secs_f32();
+                        let seconds = self.config.server.stop_timeout.as_secs_f32();
                         tracing::warn!("{error}; waiting up to {seconds} s");
                         told = true;
                     }

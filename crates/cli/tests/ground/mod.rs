@@ -134,12 +134,20 @@ impl Drop for Ground {
 pub struct Foreground(Option<Child>);
 
 impl Foreground {
+    pub fn of(child: Child) -> Foreground {
+        Foreground(Some(child))
+    }
+
     pub fn pid(&self) -> Pid {
         Pid::from_child(self.0.as_ref().unwrap())
     }
 
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.0.as_mut().unwrap().try_wait().unwrap().is_some()
     }
 
     /// It ends; a worker that does not may still hold what it says.

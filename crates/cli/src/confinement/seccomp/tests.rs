@@ -14,7 +14,16 @@ enum Answer {
     Killed,
 }
 
-const DUTIES: [Duty; 3] = [Duty::Serving, Duty::Controlling, Duty::Watching];
+const DUTIES: [Duty; 4] = [
+    Duty::Serving,
+    Duty::Controlling,
+    Duty::Watching,
+    Duty::Sharing,
+];
+
+fn list(duty: Duty) -> Result<BpfProgram, BackendError> {
+    super::list(duty, FilterAction::Fail)
+}
 
 const NOT_PERMITTED: Answer = Answer::Fails(libc::EPERM);
 
@@ -194,6 +203,66 @@ fn letting_clients_in_is_the_control_thread_s() {
 }
 
 #[test]
+fn a_share_speaks_to_who_is_connected_alone() {
+    let sharing = list(Duty::Sharing).unwrap();
+    for call in [
+        libc::SYS_recvmsg,
+        libc::SYS_sendmsg,
+        libc::SYS_eventfd2,
+        libc::SYS_epoll_ctl,
+        libc::SYS_preadv2,
+        libc::SYS_pwritev2,
+    ] {
+        assert_eq!(run(&sharing, call, [0; 6]), Answer::AtOnce, "call {call}");
+    }
+    for call in [
+        libc::SYS_accept4,
+        libc::SYS_bind,
+        libc::SYS_listen,
+        libc::SYS_sendto,
+        libc::SYS_umount2,
+    ] {
+        assert_eq!(run(&sharing, call, [0; 6]), NOT_PERMITTED, "call {call}");
+    }
+    let asked = |command: u32| run(&sharing, libc::SYS_ioctl, [3, command.into(), 0, 0, 0, 0]);
+    assert_eq!(asked(FIONBIO), Answer::Allowed);
+    assert_eq!(asked(ioctl::FS_IOC_GETFLAGS), Answer::Allowed);
+    assert_eq!(asked(libc::TIOCSTI as u32), NOT_PERMITTED);
+    assert_eq!(
+        serving(libc::SYS_ioctl, [3, FIONBIO.into(), 0, 0, 0, 0]),
+        NOT_PERMITTED
+    );
+    let executable = u64::from(libc::PROT_EXEC.cast_unsigned());
+    let mapped = run(&sharing, libc::SYS_mmap, [0, 0, executable, 0, 0, 0]);
+    assert_eq!(mapped, NOT_PERMITTED);
+}
+
+#[test]
+fn what_is_not_listed_meets_with_what_was_asked_for() {
+    let answer = |action| {
+        let list = super::list(Duty::Sharing, action).unwrap();
+        run(&list, libc::SYS_execve, [0; 6])
+    };
+    assert_eq!(answer(FilterAction::Fail), NOT_PERMITTED);
+    assert_eq!(answer(FilterAction::Kill), Answer::Killed);
+    let returned = |action| {
+        super::list(Duty::Sharing, action)
+            .unwrap()
+            .last()
+            .unwrap()
+            .k
+    };
+    // The last instruction is what happens to all that is not listed.
+    assert_eq!(returned(FilterAction::Log), libc::SECCOMP_RET_LOG);
+    assert_eq!(returned(FilterAction::Trap), libc::SECCOMP_RET_TRAP);
+    assert!(
+        super::list(Duty::Sharing, FilterAction::Allow)
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[test]
 fn threads_and_no_processes() {
     let clone = |flags: i32| {
         let flags = u64::from(flags.cast_unsigned());
@@ -283,7 +352,7 @@ fn a_filtered_thread_serves_and_does_nothing_else() {
     };
     let before = no_new_privileges();
     let work = || {
-        if let Err(error) = filter_this_thread(Duty::Serving) {
+        if let Err(error) = filter_this_thread(Duty::Serving, FilterAction::Fail) {
             // Not by a macro: the output of those is kept back from tests that pass.
             let _ = writeln!(
                 std::io::stderr(),

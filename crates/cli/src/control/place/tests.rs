@@ -3,10 +3,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use tempfile::TempDir;
 
-const DEVICE: DeviceNumber = DeviceNumber {
-    major: 0,
-    minor: 53,
-};
+fn usual() -> String {
+    file_name(DeviceNumber {
+        major: 0,
+        minor: 53,
+    })
+}
 
 fn made(path: &Path) -> Result<(ControlSocket, OwnedFd), PlaceError> {
     ControlSocket::make(&Control::At(path.to_owned())).map(Option::unwrap)
@@ -24,7 +26,7 @@ fn it_has_its_name_when_it_is_published_and_goes_with_its_owner() {
     let path = place.path().join("asked");
     let (mut socket, _listener) = made(&path).unwrap();
     assert!(!path.exists(), "not yet");
-    socket.publish(DEVICE).unwrap();
+    socket.publish(usual()).unwrap();
     let metadata = std::fs::symlink_metadata(&path).unwrap();
     assert!(metadata.file_type().is_socket());
     assert_eq!(metadata.mode() & 0o7777, 0o600);
@@ -51,17 +53,26 @@ fn what_was_left_is_replaced_and_nothing_else_is() {
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "left behind");
     let (mut socket, _listener) = made(&path).unwrap();
-    socket.publish(DEVICE).unwrap();
+    socket.publish(usual()).unwrap();
     assert!(UnixStream::connect(&path).is_ok());
 
-    assert!(matches!(made(&path), Err(PlaceError::InUse(_))));
+    assert!(matches!(
+        made(&path),
+        Err(PlaceError::Socket(SocketError::InUse(_)))
+    ));
     drop(socket);
     std::fs::write(&path, "precious").unwrap();
-    assert!(matches!(made(&path), Err(PlaceError::Occupied(_))));
+    assert!(matches!(
+        made(&path),
+        Err(PlaceError::Socket(SocketError::Occupied(_)))
+    ));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     std::fs::remove_file(&path).unwrap();
     symlink("elsewhere", &path).unwrap();
-    assert!(matches!(made(&path), Err(PlaceError::Occupied(_))));
+    assert!(matches!(
+        made(&path),
+        Err(PlaceError::Socket(SocketError::Occupied(_)))
+    ));
 }
 
 #[test]
@@ -69,7 +80,7 @@ fn another_s_socket_of_the_same_name_is_left_alone() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("asked");
     let (mut socket, _listener) = made(&path).unwrap();
-    socket.publish(DEVICE).unwrap();
+    socket.publish(usual()).unwrap();
     std::fs::remove_file(&path).unwrap();
     let _other = UnixListener::bind(&path).unwrap();
     // What the kernel calls a file that has no name any more can be a name.
@@ -124,7 +135,7 @@ fn long_paths_fit() {
     let deep = place.path().join("x".repeat(200));
     std::fs::create_dir(&deep).unwrap();
     let (mut socket, _listener) = made(&deep.join("asked")).unwrap();
-    socket.publish(DEVICE).unwrap();
+    socket.publish(usual()).unwrap();
     assert!(deep.join("asked").exists());
 }
 
@@ -132,5 +143,5 @@ fn long_paths_fit() {
 fn nothing_is_made_when_none_is_wanted() {
     assert!(ControlSocket::make(&Control::None).unwrap().is_none());
     assert_eq!(directory_of(0).unwrap(), Path::new("/run/thrufs"));
-    assert_eq!(file_name(DEVICE), "0-53.socket");
+    assert_eq!(usual(), "0-53.socket");
 }

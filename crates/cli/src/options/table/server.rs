@@ -1,13 +1,13 @@
 //! How a mount is run: speed, limits, the server's life, and what mount(8) says to it.
 
-use super::{ignored, row};
+use super::{ignored, mount_row, row};
 use crate::options::{Form, Group, MountOption, OptionId, Value};
 
 pub(super) const ROWS: &[MountOption] = &[
     // Speed and limits.
     MountOption {
         default: "auto",
-        ..row(
+        ..mount_row(
             OptionId::Transport,
             "transport",
             Value::Choice(&["auto", "uring", "dev"]),
@@ -19,7 +19,7 @@ pub(super) const ROWS: &[MountOption] = &[
              had and is of use. `thrufs doctor` tells which it would be.",
         )
     },
-    row(
+    mount_row(
         OptionId::QueuesPerThread,
         "queues_per_thread",
         Value::Count(1, 4096),
@@ -28,7 +28,7 @@ pub(super) const ROWS: &[MountOption] = &[
         "There is a queue for each possible processor. One unless given, more where there are very \
          many.",
     ),
-    row(
+    mount_row(
         OptionId::RingDepth,
         "ring_depth",
         Value::Count(1, 256),
@@ -39,7 +39,7 @@ pub(super) const ROWS: &[MountOption] = &[
     ),
     MountOption {
         default: "0",
-        ..row(
+        ..mount_row(
             OptionId::RingSpin,
             "ring_spin",
             Value::Count(0, 1000),
@@ -48,7 +48,7 @@ pub(super) const ROWS: &[MountOption] = &[
             "Only while requests come faster than that, and while nobody else wants the processor.",
         )
     },
-    row(
+    mount_row(
         OptionId::Threads,
         "threads",
         Value::Count(1, 1024),
@@ -59,7 +59,7 @@ pub(super) const ROWS: &[MountOption] = &[
     MountOption {
         family: "pairing",
         default: "on",
-        ..row(
+        ..mount_row(
             OptionId::Pairing,
             "pairing",
             Value::None,
@@ -72,7 +72,7 @@ pub(super) const ROWS: &[MountOption] = &[
     },
     MountOption {
         family: "pairing",
-        ..row(
+        ..mount_row(
             OptionId::NoPairing,
             "nopairing",
             Value::None,
@@ -125,7 +125,7 @@ pub(super) const ROWS: &[MountOption] = &[
             Value::None,
             Group::Life,
             "stay in the foreground and log to standard error",
-            "",
+            "A share always does.",
         )
     },
     MountOption {
@@ -135,8 +135,9 @@ pub(super) const ROWS: &[MountOption] = &[
             "stop_timeout",
             Value::Seconds,
             Group::Life,
-            "how long to wait for users of the mount when asked to end",
-            "After that time SIGTERM takes the mount away from them.",
+            "how long to wait for users of the mount, or for requests, when asked to end",
+            "After that time SIGTERM takes the mount away from its users. A share answers within that \
+             time the requests that are in progress.",
         )
     },
     MountOption {
@@ -169,11 +170,11 @@ pub(super) const ROWS: &[MountOption] = &[
         "By this socket, thrufs-explain(1) and thrufs-ctl(1) ask the server; only who mounted, and \
          root, may. /run/thrufs/MAJOR-MINOR.socket for root and \
          $XDG_RUNTIME_DIR/thrufs/MAJOR-MINOR.socket for others unless given, with the device number \
-         of the mount. With none, there is none.",
+         of the mount; share-DEVICE-INODE.socket there for a share. With none, there is none.",
     ),
     MountOption {
         aliases: &["source"],
-        ..row(
+        ..mount_row(
             OptionId::FsName,
             "fsname",
             Value::Text,
@@ -184,7 +185,7 @@ pub(super) const ROWS: &[MountOption] = &[
     },
     MountOption {
         default: "thrufs",
-        ..row(
+        ..mount_row(
             OptionId::Subtype,
             "subtype",
             Value::Text,
@@ -195,7 +196,8 @@ pub(super) const ROWS: &[MountOption] = &[
     },
     MountOption {
         default: "on",
-        ..row(
+        instead: "nothing is mounted on the host",
+        ..mount_row(
             OptionId::AutoUnmount,
             "auto_unmount",
             Value::None,

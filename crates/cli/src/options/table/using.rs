@@ -1,11 +1,11 @@
 //! What a mount is to its users: who may use it, what can be done on it, what is cached and served.
 
-use super::{row, switch};
-use crate::options::{Conflict, Group, MountOption, OptionId, Value};
+use super::{mount_row, row, switch};
+use crate::options::{Conflict, Group, MountOption, OptionId, Use, Value};
 
 pub(super) const ROWS: &[MountOption] = &[
     // Who may use it, and as whom.
-    row(
+    mount_row(
         OptionId::AllowOther,
         "allow_other",
         Value::None,
@@ -17,7 +17,7 @@ pub(super) const ROWS: &[MountOption] = &[
     MountOption {
         family: "permissions",
         default: "on",
-        ..row(
+        ..mount_row(
             OptionId::DefaultPermissions,
             "default_permissions",
             Value::None,
@@ -28,7 +28,7 @@ pub(super) const ROWS: &[MountOption] = &[
     },
     MountOption {
         family: "permissions",
-        ..row(
+        ..mount_row(
             OptionId::NoDefaultPermissions,
             "no_default_permissions",
             Value::None,
@@ -39,10 +39,16 @@ pub(super) const ROWS: &[MountOption] = &[
         )
     },
     MountOption {
-        conflicts: &[Conflict {
-            with: "uidmap",
-            fix: "squash all users to one with uid=, or map them with uidmap=, not both",
-        }],
+        conflicts: &[
+            Conflict {
+                with: "uidmap",
+                fix: "squash all users to one with uid=, or map them with uidmap=, not both",
+            },
+            Conflict {
+                with: "translate_uid",
+                fix: "squash all users to one with uid=, or translate them, not both",
+            },
+        ],
         ..row(
             OptionId::Uid,
             "uid",
@@ -54,10 +60,16 @@ pub(super) const ROWS: &[MountOption] = &[
         )
     },
     MountOption {
-        conflicts: &[Conflict {
-            with: "gidmap",
-            fix: "squash all groups to one with gid=, or map them with gidmap=, not both",
-        }],
+        conflicts: &[
+            Conflict {
+                with: "gidmap",
+                fix: "squash all groups to one with gid=, or map them with gidmap=, not both",
+            },
+            Conflict {
+                with: "translate_gid",
+                fix: "squash all groups to one with gid=, or translate them, not both",
+            },
+        ],
         ..row(
             OptionId::Gid,
             "gid",
@@ -93,9 +105,13 @@ pub(super) const ROWS: &[MountOption] = &[
         )
     },
     // What can be done on the mount.
-    switch(OptionId::ReadOnly, "ro", "ro/rw", "refuse every change", ""),
+    MountOption {
+        used: Use::Both,
+        ..switch(OptionId::ReadOnly, "ro", "ro/rw", "refuse every change", "")
+    },
     MountOption {
         default: "on",
+        used: Use::Both,
         ..switch(OptionId::ReadWrite, "rw", "ro/rw", "allow changes", "")
     },
     MountOption {
@@ -238,13 +254,13 @@ pub(super) const ROWS: &[MountOption] = &[
         ..row(
             OptionId::Cache,
             "cache",
-            Value::Choice(&["never", "auto", "always"]),
+            Value::Choice(&["never", "metadata", "auto", "always"]),
             Group::Caching,
             "how long the kernel may answer without asking",
-            "never: nothing is kept, every change in the source is seen at once; slowest. auto: names \
-             and attributes for a second, data as long as the file is unchanged, which is checked \
-             whenever it is opened. always: everything for a day; for trees that nothing but this \
-             mount changes.",
+            "never: nothing is kept, every change in the source is seen at once; slowest. metadata: names, \
+             attributes and listings for a day, no data. auto: names and attributes for a second, data \
+             as long as the file is unchanged, which is checked whenever it is opened. always: \
+             everything for a day; for trees that nothing but the users of this server change.",
         )
     },
     MountOption {
@@ -277,10 +293,16 @@ pub(super) const ROWS: &[MountOption] = &[
     MountOption {
         aliases: &["writeback_cache"],
         family: "writeback",
-        conflicts: &[Conflict {
-            with: "cache=never",
-            fix: "written data cannot be kept where nothing may be; say cache=auto, or drop writeback",
-        }],
+        conflicts: &[
+            Conflict {
+                with: "cache=never",
+                fix: "written data cannot be kept where nothing may be; say cache=auto, or drop writeback",
+            },
+            Conflict {
+                with: "cache=metadata",
+                fix: "written data cannot be kept where no data may be; say cache=auto, or drop writeback",
+            },
+        ],
         ..row(
             OptionId::Writeback,
             "writeback",
@@ -311,7 +333,7 @@ pub(super) const ROWS: &[MountOption] = &[
             with: "writeback",
             fix: "the kernel either uses files itself or keeps what is written to them; drop one",
         }],
-        ..row(
+        ..mount_row(
             OptionId::Passthrough,
             "passthrough",
             Value::None,
@@ -324,7 +346,7 @@ pub(super) const ROWS: &[MountOption] = &[
     },
     MountOption {
         family: "passthrough",
-        ..row(
+        ..mount_row(
             OptionId::NoPassthrough,
             "nopassthrough",
             Value::None,
@@ -410,7 +432,7 @@ pub(super) const ROWS: &[MountOption] = &[
             Value::Choice(&["local", "shared"]),
             Group::Content,
             "against whom file locks are held",
-            "local: against the users of this mount, without a round trip. shared: against everybody \
+            "local: against the users of this mount or guest, without a round trip. shared: against everybody \
              who uses the files of the source; closing a file then costs a round trip more.",
         )
     },

@@ -1,0 +1,368 @@
+//! `thrufs client`: drives a virtio-fs server as a guest would, without one.
+
+use crate::error::CommandError;
+use clap::error::ErrorKind as ClapErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Contestant, Cp, Ls, Place, Stat};
+
+/// `thrufs client`, as it was given.
+#[derive(Debug)]
+pub(crate) struct ClientArguments {
+    connection: Connection,
+    command: tool::Command,
+}
+
+/// Does it.
+///
+/// # Errors
+///
+/// What the server, or the way to it, says.
+pub(crate) fn run(arguments: &ClientArguments) -> Result<ExitCode, CommandError> {
+    let mut out = io::stdout().lock();
+    let outcome = tool::run(&arguments.connection, &arguments.command, &mut out)?;
+    match out.flush() {
+        // A reader that has enough (`| head`) is no failure.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            return Err(CommandError::Write {
+                path: "standard output".into(),
+                source: error,
+            });
+        }
+        _ => {}
+    }
+    Ok(if outcome.is_success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// What clap is told about it.
+pub(crate) fn command() -> Command {
+    let connection = Connection::to("");
+    Command::new("client")
+        .about("Drive a virtio-fs server by hand, as a guest would")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .arg(
+            Arg::new("socket")
+                .long("socket")
+                .visible_alias("socket-path")
+                .value_name("PATH")
+                .value_parser(value_parser!(PathBuf))
+                .value_hint(clap::ValueHint::AnyPath)
+                .help("The socket of the server: of thrufs share, or of any other"),
+        )
+        .arg(
+            number("queues", "N", connection.request_queues.into(), 1..=64)
+                .help("Request queues to use"),
+        )
+        .arg(
+            number("queue-size", "N", connection.queue_size.into(), 16..=1024)
+                .help("Descriptors of a queue, a power of two"),
+        )
+        .arg(switch("no-indirect").help("Use no indirect descriptors"))
+        .arg(
+            number(
+                "time-limit",
+                "SECONDS",
+                connection.time_limit.as_secs(),
+                1..=3600,
+            )
+            .help("How long an answer may take"),
+        )
+        .subcommand(
+            Command::new("ls")
+                .about("List a directory")
+                .arg(
+                    switch("long")
+                        .short('l')
+                        .help("With modes, owners, sizes and times"),
+                )
+                .arg(
+                    switch("all")
+                        .short('a')
+                        .help("With names that begin with a dot"),
+                )
+                .arg(Arg::new("PATH").default_value("/").help("Of the share")),
+        )
+        .subcommand(
+            Command::new("cat")
+                .about("Print files")
+                .arg(paths("Of the share")),
+        )
+        .subcommand(
+            Command::new("cp")
+                .about("Copy a file to or from the share, or within")
+                .arg(place("FROM"))
+                .arg(place("TO"))
+                .after_help("A path of the share begins with a colon, as in :/etc/hostname."),
+        )
+        .subcommand(
+            Command::new("stat")
+                .about("Print what the server says of files")
+                .arg(paths("Of the share")),
+        )
+        .subcommand(bench_command())
+        .subcommand(conform_command())
+}
+
+fn bench_command() -> Command {
+    let usual = Bench::default();
+    Command::new("bench")
+        .about("Measure the server, and others beside it, in interleaved rounds")
+        .arg(
+            Arg::new("name")
+                .long("name")
+                .value_name("NAME")
+                .default_value(usual.name)
+                .help("What to call the server at --socket"),
+        )
+        .arg(
+            Arg::new("against")
+                .long("against")
+                .value_name("NAME=SOCKET")
+                .action(ArgAction::Append)
+                .value_parser(parse::<Contestant>)
+                .help("Another server to compare it with; may be given several times"),
+        )
+        .arg(
+            number("rounds", "N", usual.rounds.into(), 1..=1000)
+                .help("Rounds, each with every server"),
+        )
+        .arg(
+            number("sample", "MILLISECONDS", millis(usual.sample), 1..=60_000)
+                .help("How long a row is measured in each round"),
+        )
+        .arg(
+            Arg::new("directory")
+                .long("directory")
+                .value_name("NAME")
+                .default_value(usual.directory)
+                .help("The directory in each share to work in; made, and removed at the end"),
+        )
+        .arg(
+            number("file-bytes", "BYTES", usual.file_bytes, 4096..=1 << 40)
+                .help("Size of the file that is read and written"),
+        )
+        .arg(
+            number("entries", "N", usual.entries.into(), 1..=10_000_000)
+                .help("Entries of the directory that is listed"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .value_hint(clap::ValueHint::FilePath)
+                .help("Write every sample there"),
+        )
+        .arg(Arg::new("ROW").num_args(0..).help(format!(
+            "Which rows, by name or its beginning [default: all]: {}",
+            { tool::row_names().join(", ") }
+        )))
+}
+
+fn conform_command() -> Command {
+    Command::new("conform")
+        .about("Check what the server does against what Linux promises")
+        .arg(switch("list").help("Print the names of the checks, and connect nowhere"))
+        .arg(
+            Arg::new("CHECK")
+                .num_args(0..)
+                .help("Which checks, by name or its beginning [default: all]"),
+        )
+}
+
+fn switch(name: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue)
+}
+
+fn number(
+    name: &'static str,
+    value_name: &'static str,
+    usual: u64,
+    range: std::ops::RangeInclusive<u64>,
+) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name(value_name)
+        .default_value(usual.to_string())
+        .value_parser(value_parser!(u64).range(range))
+}
+
+fn paths(help: &'static str) -> Arg {
+    Arg::new("PATH").num_args(1..).required(true).help(help)
+}
+
+fn place(name: &'static str) -> Arg {
+    Arg::new(name)
+        .required(true)
+        .value_parser(parse::<Place>)
+        .value_hint(clap::ValueHint::AnyPath)
+        .help("A path, with a colon before it if it is in the share")
+}
+
+fn parse<T: FromStr>(text: &str) -> Result<T, String>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl ClientArguments {
+    /// Those that clap has found.
+    ///
+    /// # Errors
+    ///
+    /// No socket, where one is needed.
+    pub(crate) fn of(mut matches: ArgMatches) -> Result<ClientArguments, clap::Error> {
+        let (name, mut own) = matches
+            .remove_subcommand()
+            .expect("clap requires a subcommand");
+        let connects = name != "conform" || !own.get_flag("list");
+        let socket: Option<PathBuf> = matches.remove_one("socket");
+        if socket.is_none() && connects {
+            let problem = "say where the server listens: --socket PATH";
+            return Err(command().error(ClapErrorKind::MissingRequiredArgument, problem));
+        }
+        let connection = Connection {
+            request_queues: narrow(taken(&mut matches, "queues")),
+            queue_size: narrow(taken(&mut matches, "queue-size")),
+            indirect: !matches.get_flag("no-indirect"),
+            time_limit: Duration::from_secs(taken(&mut matches, "time-limit")),
+            ..Connection::to(socket.unwrap_or_default())
+        };
+        let command = match name.as_str() {
+            "ls" => tool::Command::Ls(Ls {
+                long: own.get_flag("long"),
+                all: own.get_flag("all"),
+                path: taken(&mut own, "PATH"),
+            }),
+            "cat" => tool::Command::Cat(Cat {
+                paths: all(&mut own, "PATH"),
+            }),
+            "cp" => tool::Command::Cp(Cp {
+                from: taken(&mut own, "FROM"),
+                to: taken(&mut own, "TO"),
+            }),
+            "stat" => tool::Command::Stat(Stat {
+                paths: all(&mut own, "PATH"),
+            }),
+            "bench" => tool::Command::Bench(Bench {
+                name: taken(&mut own, "name"),
+                against: all(&mut own, "against"),
+                rows: all(&mut own, "ROW"),
+                rounds: narrow(taken(&mut own, "rounds")),
+                sample: Duration::from_millis(taken(&mut own, "sample")),
+                directory: taken(&mut own, "directory"),
+                file_bytes: taken(&mut own, "file-bytes"),
+                entries: narrow(taken(&mut own, "entries")),
+                json: own.remove_one("json"),
+            }),
+            "conform" => tool::Command::Conform(Conform {
+                list: own.get_flag("list"),
+                only: all(&mut own, "CHECK"),
+            }),
+            other => unreachable!("clap knows no subcommand {other}"),
+        };
+        Ok(ClientArguments {
+            connection,
+            command,
+        })
+    }
+}
+
+fn taken<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> T {
+    matches
+        .remove_one(name)
+        .expect("clap requires it or has a default")
+}
+
+fn all<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> Vec<T> {
+    matches.remove_many(name).into_iter().flatten().collect()
+}
+
+/// A number that clap has looked at.
+fn narrow<T: TryFrom<u64>>(number: u64) -> T {
+    let fits = T::try_from(number).ok();
+    fits.expect("the range that clap was told fits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &str) -> Result<ClientArguments, clap::Error> {
+        let words = arguments.split_whitespace();
+        let matches = command().no_binary_name(true).try_get_matches_from(words)?;
+        ClientArguments::of(matches)
+    }
+
+    #[test]
+    fn where_and_how_to_connect() {
+        let usual = parsed("--socket /s ls").unwrap().connection;
+        assert_eq!(usual.socket, PathBuf::from("/s"));
+        assert!(usual.indirect);
+        let said = "--socket-path=/s --queues 3 --queue-size=128 --no-indirect --time-limit 2 ls";
+        let said = parsed(said).unwrap().connection;
+        assert_eq!((said.request_queues, said.queue_size), (3, 128));
+        assert!(!said.indirect);
+        assert_eq!(said.time_limit, Duration::from_secs(2));
+        assert!(parsed("ls").is_err(), "nowhere");
+        assert!(parsed("--socket /s --queues 65 ls").is_err());
+        assert!(parsed("conform --list").is_ok(), "connects nowhere");
+        assert!(parsed("conform").is_err());
+    }
+
+    #[test]
+    fn what_to_do() {
+        let command =
+            |arguments: &str| parsed(&format!("--socket /s {arguments}")).map(|a| a.command);
+        let tool::Command::Ls(ls) = command("ls -la dir").unwrap() else {
+            panic!("not ls");
+        };
+        assert_eq!((ls.path.as_str(), ls.long, ls.all), ("dir", true, true));
+        let tool::Command::Cp(cp) = command("cp :/a b").unwrap() else {
+            panic!("not cp");
+        };
+        assert!(matches!(cp.from, Place::Share(path) if path == "/a"));
+        assert!(matches!(cp.to, Place::Local(path) if path.as_os_str() == "b"));
+        let list =
+            "bench --against=other=/o --rounds 2 --sample 50 --entries 7 --json /j getattr read";
+        let tool::Command::Bench(bench) = command(list).unwrap() else {
+            panic!("not bench");
+        };
+        assert_eq!((bench.rounds, bench.entries), (2, 7));
+        assert_eq!(bench.sample, Duration::from_millis(50));
+        assert_eq!(bench.against[0].name, "other");
+        assert_eq!(bench.rows, ["getattr", "read"]);
+        let usual = Bench::default();
+        let tool::Command::Bench(bench) = command("bench").unwrap() else {
+            panic!("not bench");
+        };
+        assert_eq!(
+            (bench.name, bench.file_bytes),
+            (usual.name, usual.file_bytes)
+        );
+        for wrong in [
+            "bench --rounds 0",
+            "bench --against nowhere",
+            "cat",
+            "cp :/a",
+            "mv a b",
+        ] {
+            assert!(command(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What the settings mean for how a directory is served, whoever the clients are.
+
+use crate::options::{self, OptionError, OptionId, Setting};
+use crate::options::{parse_bytes, parse_count, parse_range, parse_seconds};
+use thrufs_hostdir::{CacheMode, Config, ConfigError, IdMap, Locks};
+
+/// Tells whether the setting was one of these.
+///
+/// # Errors
+///
+/// A value that cannot be.
+pub(super) fn apply(serving: &mut Config, setting: &Setting) -> Result<bool, OptionError> {
+    if apply_switch(serving, setting.option.id) {
+        return Ok(true);
+    }
+    let bad = |problem: String| setting.bad(problem);
+    let value = setting.value.as_deref().unwrap_or_default();
+    let count = || parse_count(value).map_err(|()| bad("it is no number".to_owned()));
+    let seconds = || parse_seconds(value).map_err(bad);
+    let bytes = || parse_bytes(value).map_err(bad);
+    match setting.option.id {
+        OptionId::Uid => {
+            serving.uid_map = IdMap::Squash(options::parse_user(value).map_err(bad)?);
+        }
+        OptionId::Gid => {
+            serving.gid_map = IdMap::Squash(options::parse_group(value).map_err(bad)?);
+        }
+        OptionId::UidMap => add_range(&mut serving.uid_map, value).map_err(bad)?,
+        OptionId::GidMap => add_range(&mut serving.gid_map, value).map_err(bad)?,
+        OptionId::Cache => {
+            serving.cache = match value {
+                "never" => CacheMode::Never,
+                "metadata" => CacheMode::Metadata,
+                "always" => CacheMode::Always,
+                _ => CacheMode::Auto,
+            }
+        }
+        OptionId::EntryTimeout => serving.entry_timeout = Some(seconds()?),
+        OptionId::AttrTimeout => serving.attr_timeout = Some(seconds()?),
+        OptionId::NegativeTimeout => serving.negative_timeout = Some(seconds()?),
+        OptionId::Locks if value == "shared" => serving.locks = Locks::Shared,
+        OptionId::Locks => serving.locks = Locks::Local,
+        OptionId::MaxWrite => serving.max_write = Some(bytes()?),
+        OptionId::MaxBackground => serving.max_background = u16::try_from(count()?).ok(),
+        OptionId::MaxReadahead => serving.max_readahead = Some(bytes()?),
+        OptionId::Descriptors => serving.descriptor_budget = usize::try_from(count()?).ok(),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn apply_switch(serving: &mut Config, id: OptionId) -> bool {
+    match id {
+        OptionId::Writeback => serving.writeback = true,
+        OptionId::NoWriteback => serving.writeback = false,
+        OptionId::Passthrough => serving.passthrough = true,
+        OptionId::NoPassthrough => serving.passthrough = false,
+        OptionId::Xattr => serving.xattr = true,
+        OptionId::NoXattr => serving.xattr = false,
+        OptionId::Acl => serving.acl = true,
+        OptionId::NoAcl => serving.acl = false,
+        OptionId::Export => serving.export = true,
+        OptionId::NoExport => serving.export = false,
+        _ => return false,
+    }
+    true
+}
+
+/// Tells whether the choices go together. `effective` are the settings in force, to name those that
+/// do not.
+///
+/// # Errors
+///
+/// The first two that do not.
+pub(super) fn check(serving: &Config, effective: &[Setting]) -> Result<(), OptionError> {
+    let Err(error) = serving.check() else {
+        return Ok(());
+    };
+    let said = |id| effective.iter().find(|setting| setting.option.id == id);
+    let shown = |id| said(id).map_or_else(|| "the default".to_owned(), ToString::to_string);
+    let cache = || format!("cache={}", word(serving.cache));
+    let (first, second) = match error {
+        ConfigError::UncheckedSharing => {
+            let timeout = said(OptionId::EntryTimeout).or(said(OptionId::AttrTimeout));
+            let second = match timeout {
+                Some(timeout) if serving.cache == CacheMode::Never => timeout.to_string(),
+                _ => cache(),
+            };
+            ("allow_other,no_default_permissions".to_owned(), second)
+        }
+        ConfigError::WritebackWithoutCache => (shown(OptionId::Writeback), cache()),
+        ConfigError::AclWithoutXattr => (shown(OptionId::Acl), shown(OptionId::NoXattr)),
+        ConfigError::CallersOfMappedIds => (shown(OptionId::Policy), shown(OptionId::UidMap)),
+        ConfigError::PathsOfExported | ConfigError::NoPolicyToReplace => {
+            (shown(OptionId::Policy), shown(OptionId::Export))
+        }
+    };
+    Err(OptionError::Contradiction {
+        first,
+        second,
+        fix: error.to_string(),
+    })
+}
+
+fn word(cache: CacheMode) -> &'static str {
+    match cache {
+        CacheMode::Never => "never",
+        CacheMode::Metadata => "metadata",
+        CacheMode::Auto => "auto",
+        CacheMode::Always => "always",
+    }
+}
+
+/// Adds a range, which must not share an id with another on either side.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(super) fn add_range(map: &mut IdMap, value: &str) -> Result<(), String> {
+    let new = parse_range(value)?;
+    let mut ranges = match std::mem::take(map) {
+        IdMap::Ranges(ranges) => ranges,
+        _ => Vec::new(),
+    };
+    let meet = |a: u32, b: u32, count: u32| {
+        let (a, b) = (u64::from(a), u64::from(b));
+        a < b + u64::from(count) && b < a + u64::from(new.count)
+    };
+    let overlapping = ranges
+        .iter()
+        .any(|old| meet(new.client, old.client, old.count) || meet(new.host, old.host, old.count));
+    if overlapping {
+        return Err("it shares ids with another range".to_owned());
+    }
+    ranges.push(new);
+    *map = IdMap::Ranges(ranges);
+    Ok(())
+}

@@ -1,0 +1,408 @@
+//! What a share shall be.
+
+use super::{ServerConfig, serving};
+use crate::options::{self, OptionError, OptionId, Setting, Use, parse_count};
+use rustix::thread::CapabilitySet;
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thrufs_hostdir::{Config, IdMap, Translation};
+use thrufs_virtio::{DeviceConfig, Tag};
+
+/// Most request queues: what the table allows.
+const QUEUES_MAX: u16 = 64;
+
+/// Where the process that serves is shut in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sandbox {
+    /// In the best that can be had.
+    Best,
+    /// In a mount namespace whose root is the source, or nowhere.
+    Namespace,
+    /// Its root directory is the source, or it does not serve.
+    Chroot,
+    /// Nowhere.
+    None,
+}
+
+/// What a system call meets with that is not on the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilterAction {
+    Fail,
+    Kill,
+    Log,
+    Trap,
+    /// There is no list.
+    Allow,
+}
+
+/// Capabilities that the worker keeps besides those it needs, and that it drops although it needs
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CapabilityChange {
+    pub(crate) kept: CapabilitySet,
+    pub(crate) dropped: CapabilitySet,
+}
+
+/// Everything about one share, but for who listens where.
+#[derive(Clone, Debug)]
+pub(crate) struct ShareConfig {
+    /// The directory to serve, absolute.
+    pub(crate) source: PathBuf,
+    /// The socket that front ends connect to, for messages.
+    pub(crate) socket: PathBuf,
+    pub(crate) serving: Config,
+    pub(crate) tag: Option<Tag>,
+    pub(crate) request_queues: NonZeroU16,
+    pub(crate) queue_size_max: u16,
+    pub(crate) sandbox: Sandbox,
+    /// Ids of the user namespace; that of the user alone where nothing is said.
+    pub(crate) namespace_uids: IdMap,
+    pub(crate) namespace_gids: IdMap,
+    pub(crate) filter: FilterAction,
+    pub(crate) capabilities: CapabilityChange,
+    /// The limit on descriptors: the hard one if it is not given, 0 for what it is.
+    pub(crate) descriptor_limit: Option<u64>,
+    pub(crate) server: ServerConfig,
+    /// The settings that this was made of: what the worker is handed.
+    pub(crate) settings: Vec<Setting>,
+}
+
+impl ShareConfig {
+    /// Resolves `settings`, in their order.
+    ///
+    /// # Errors
+    ///
+    /// One that means nothing for a share or has a bad value; two that contradict each other.
+    pub(crate) fn resolve(
+        source: PathBuf,
+        socket: PathBuf,
+        settings: &[Setting],
+    ) -> Result<ShareConfig, OptionError> {
+        let effective = options::in_force(settings)?;
+        let serving = Config {
+            passthrough: false,
+            callers_are_local: false,
+            allow_mmap: false,
+            // Who may use it is decided by the guest, whose kernel checks permissions.
+            allow_other: true,
+            default_permissions: true,
+            ..Config::default()
+        };
+        let server = ServerConfig {
+            foreground: true,
+            ..ServerConfig::default()
+        };
+        let device = DeviceConfig::default();
+        let mut config = ShareConfig {
+            source,
+            socket,
+            serving,
+            tag: None,
+            request_queues: queues_of_this_machine(),
+            queue_size_max: device.queue_size_max,
+            sandbox: Sandbox::Best,
+            namespace_uids: IdMap::Identity,
+            namespace_gids: IdMap::Identity,
+            filter: FilterAction::Fail,
+            capabilities: CapabilityChange {
+                kept: CapabilitySet::empty(),
+                dropped: CapabilitySet::empty(),
+            },
+            descriptor_limit: None,
+            server,
+            settings: settings.to_vec(),
+        };
+        for setting in &effective {
+            config.apply(setting)?;
+        }
+        if !config.serving.xattr {
+            config.serving.acl = false;
+        }
+        config.check_namespace(&effective)?;
+        serving::check(&config.serving, &effective)?;
+        Ok(config)
+    }
+
+    /// Whether its user namespace is to have other ids than that of the user.
+    pub(crate) fn maps_namespace(&self) -> bool {
+        !self.namespace_uids.is_identity()
+    }
+
+    /// Users without groups, or the other way round, would be of no use.
+    fn check_namespace(&self, effective: &[Setting]) -> Result<(), OptionError> {
+        let is_one = |setting: &&Setting| {
+            matches!(
+                setting.option.id,
+                OptionId::NamespaceUids | OptionId::NamespaceGids
+            )
+        };
+        match effective.iter().find(is_one) {
+            Some(one) if self.namespace_uids.is_identity() != self.namespace_gids.is_identity() => {
+                let problem = "say namespace_uidmap and namespace_gidmap, not one of them";
+                Err(one.bad(problem.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What it is recognised by in a list of processes.
+    pub(crate) fn paths(&self) -> [&Path; 2] {
+        [&self.source, &self.socket]
+    }
+
+    /// What the device is to offer.
+    pub(crate) fn device(&self) -> DeviceConfig {
+        DeviceConfig {
+            tag: self.tag.clone(),
+            request_queues: self.request_queues,
+            queue_size_max: self.queue_size_max,
+            drain_timeout: self.server.stop_timeout,
+            ..DeviceConfig::default()
+        }
+    }
+
+    fn apply(&mut self, setting: &Setting) -> Result<(), OptionError> {
+        let id = setting.option.id;
+        if !setting.option.used.includes(Use::Share) {
+            return Err(setting.not_for("share"));
+        }
+        if self.apply_switch(id)
+            || self.server.apply(setting)?
+            || serving::apply(&mut self.serving, setting)?
+        {
+            return Ok(());
+        }
+        let value = setting.value.as_deref().unwrap_or_default();
+        let bad = |problem: String| setting.bad(problem);
+        let count = || parse_count(value).map_err(|()| bad("it is no number".to_owned()));
+        match id {
+            OptionId::Tag => {
+                let tag = Tag::new(value).map_err(|error| bad(error.to_string()))?;
+                self.tag = Some(tag);
+            }
+            OptionId::Queues => {
+                let queues = u16::try_from(count()?).ok().and_then(NonZeroU16::new);
+                self.request_queues = queues.unwrap_or(NonZeroU16::MIN);
+            }
+            OptionId::QueueSize => {
+                let size = u16::try_from(count()?).ok();
+                let size = size.filter(|size| size.is_power_of_two());
+                let problem = || bad("it must be a power of two".to_owned());
+                self.queue_size_max = size.ok_or_else(problem)?;
+            }
+            OptionId::XattrMap => {
+                let map = value.parse();
+                let map =
+                    map.map_err(|error: thrufs_hostdir::XattrMapError| bad(error.to_string()))?;
+                self.serving.xattr_map = Some(Arc::new(map));
+            }
+            OptionId::TranslateUid => translate(&mut self.serving.uid_map, value).map_err(bad)?,
+            OptionId::TranslateGid => translate(&mut self.serving.gid_map, value).map_err(bad)?,
+            OptionId::NamespaceUids => {
+                serving::add_range(&mut self.namespace_uids, value).map_err(bad)?;
+            }
+            OptionId::NamespaceGids => {
+                serving::add_range(&mut self.namespace_gids, value).map_err(bad)?;
+            }
+            OptionId::Sandbox => {
+                self.sandbox = match value {
+                    "namespace" => Sandbox::Namespace,
+                    "chroot" => Sandbox::Chroot,
+                    _ => Sandbox::None,
+                }
+            }
+            OptionId::Seccomp => {
+                self.filter = match value {
+                    "kill" => FilterAction::Kill,
+                    "log" => FilterAction::Log,
+                    "trap" => FilterAction::Trap,
+                    "none" => FilterAction::Allow,
+                    _ => FilterAction::Fail,
+                }
+            }
+            OptionId::Capabilities => self.capabilities = parse_capabilities(value).map_err(bad)?,
+            OptionId::DescriptorLimit => self.descriptor_limit = Some(count()?),
+            id => unreachable!("{id:?} is for shares"),
+        }
+        Ok(())
+    }
+
+    fn apply_switch(&mut self, id: OptionId) -> bool {
+        let serving = &mut self.serving;
+        match id {
+            OptionId::ReadOnly => serving.read_only = true,
+            OptionId::ReadWrite => serving.read_only = false,
+            OptionId::AllowMmap => serving.allow_mmap = true,
+            OptionId::NoAllowMmap => serving.allow_mmap = false,
+            OptionId::AllowDirectIo => serving.allow_direct_io = true,
+            OptionId::NoAllowDirectIo => serving.allow_direct_io = false,
+            OptionId::Readdirplus => serving.readdirplus = true,
+            OptionId::NoReaddirplus => serving.readdirplus = false,
+            OptionId::SecurityLabel => serving.security_label = true,
+            OptionId::NoSecurityLabel => serving.security_label = false,
+            OptionId::Submounts => serving.announce_submounts = true,
+            OptionId::NoSubmounts => serving.announce_submounts = false,
+            OptionId::Killpriv => serving.killpriv = true,
+            OptionId::NoKillpriv => serving.killpriv = false,
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn queues_of_this_machine() -> NonZeroU16 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let queues = u16::try_from(processors).unwrap_or(QUEUES_MAX);
+    NonZeroU16::new(queues.min(QUEUES_MAX)).unwrap_or(NonZeroU16::MIN)
+}
+
+/// Adds a rule.
+fn translate(map: &mut IdMap, rule: &str) -> Result<(), String> {
+    let mut translation = match std::mem::take(map) {
+        IdMap::Translated(translation) => translation,
+        _ => Translation::default(),
+    };
+    let added = translation.add(rule);
+    *map = IdMap::Translated(translation);
+    added.map_err(|error| error.to_string())
+}
+
+/// `+sys_admin:-mknod`. Of two that name one capability, the later counts.
+fn parse_capabilities(value: &str) -> Result<CapabilityChange, String> {
+    let mut change = CapabilityChange {
+        kept: CapabilitySet::empty(),
+        dropped: CapabilitySet::empty(),
+    };
+    for part in value.split(':') {
+        let (sign, name) = match (part.strip_prefix('+'), part.strip_prefix('-')) {
+            (Some(name), _) => ('+', name),
+            (_, Some(name)) => ('-', name),
+            _ => return Err("it must be a list as in +sys_admin:-mknod".to_owned()),
+        };
+        let upper = name.to_ascii_uppercase();
+        let known = CapabilitySet::from_name(upper.strip_prefix("CAP_").unwrap_or(&upper));
+        let one = known.ok_or_else(|| format!("there is no capability `{name}`"))?;
+        change.kept.set(one, sign == '+');
+        change.dropped.set(one, sign == '-');
+    }
+    Ok(change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use thrufs_hostdir::{CacheMode, Locks};
+
+    fn resolved(list: &str) -> Result<ShareConfig, OptionError> {
+        ShareConfig::resolve("/src".into(), "/run/s".into(), &options::parse(list)?)
+    }
+
+    #[test]
+    fn nothing_said() {
+        let config = resolved("").unwrap();
+        assert_eq!(config.serving.cache, CacheMode::Auto);
+        assert!(config.serving.xattr && config.serving.acl && config.serving.killpriv);
+        assert!(!config.serving.passthrough && !config.serving.allow_mmap);
+        assert!(config.serving.default_permissions && config.serving.announce_submounts);
+        assert!(config.server.foreground);
+        assert_eq!(config.tag, None);
+        assert_eq!(config.queue_size_max, 1024);
+        assert_eq!(
+            (config.sandbox, config.filter),
+            (Sandbox::Best, FilterAction::Fail)
+        );
+    }
+
+    #[test]
+    fn everything_said() {
+        let config = resolved(
+            "ro,tag=home,queues=3,queue_size=256,cache=metadata,allow_mmap,allow_direct_io,\
+             no_readdirplus,no_announce_submounts,security_label,no_killpriv_v2,locks=shared,\
+             xattrmap=:map::user.v.:,translate_uid=map:0:1000:10,translate_uid=host:5:6:1,\
+             translate_gid=squash-guest:0:7:9,sandbox=chroot,seccomp=trap,\
+             modcaps=+sys_admin:-mknod:+CAP_MKNOD:-setfcap,rlimit_nofile=4096,stop_timeout=3",
+        )
+        .unwrap();
+        let serving = &config.serving;
+        assert!(serving.read_only && serving.allow_mmap && serving.allow_direct_io);
+        assert!(!serving.readdirplus && !serving.announce_submounts && !serving.killpriv);
+        assert!(serving.security_label);
+        assert_eq!(serving.cache, CacheMode::Metadata);
+        assert_eq!(serving.locks, Locks::Shared);
+        assert_eq!(
+            serving.xattr_map,
+            Some(Arc::new(":map::user.v.:".parse().unwrap()))
+        );
+        assert_eq!(serving.uid_map.to_host(3), Some(1003));
+        assert_eq!(serving.uid_map.to_client(5), 6, "both rules");
+        assert_eq!(serving.gid_map.to_host(8), Some(7));
+        assert_eq!(
+            (config.sandbox, config.filter),
+            (Sandbox::Chroot, FilterAction::Trap)
+        );
+        let capabilities = config.capabilities;
+        assert_eq!(
+            capabilities.kept,
+            CapabilitySet::SYS_ADMIN | CapabilitySet::MKNOD
+        );
+        assert_eq!(capabilities.dropped, CapabilitySet::SETFCAP);
+        assert_eq!(config.descriptor_limit, Some(4096));
+        let device = config.device();
+        assert_eq!(device.tag, Some(Tag::new("home").unwrap()));
+        assert_eq!(
+            (device.request_queues.get(), device.queue_size_max),
+            (3, 256)
+        );
+        assert_eq!(device.drain_timeout, Duration::from_secs(3));
+    }
+
+    #[test]
+    fn what_means_nothing_for_a_share_is_told_with_what_to_do() {
+        for (list, part) in [
+            ("allow_other", "for a share: in a guest"),
+            ("passthrough", "no way to the files of the host"),
+            ("noatime", "where the guest mounts it"),
+            ("threads=3", "say queues="),
+            ("transport=dev", "say queues="),
+            ("fsname=x", "say tag="),
+            ("nofail", "mount(8)"),
+        ] {
+            let error = resolved(list).unwrap_err().to_string();
+            assert!(error.contains("means nothing for a share"), "{error}");
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn values_that_cannot_be_are_told() {
+        for (list, part) in [
+            ("queue_size=100", "power of two"),
+            ("queues=0", "between 1 and 64"),
+            ("tag=aaaaaaaaaabbbbbbbbbbccccccccccddddddd", "36"),
+            ("xattrmap=:nope:", "rule 1"),
+            ("translate_uid=guest:1", "3 numbers"),
+            (
+                "translate_uid=map:0:1:1,translate_uid=map:0:2:1",
+                "shares ids",
+            ),
+            ("namespace_uidmap=0:1000:1", "not one of them"),
+            (
+                "namespace_uidmap=0:1:2,namespace_uidmap=1:9:1,namespace_gidmap=0:1:1",
+                "shares ids",
+            ),
+            ("namespace_gidmap=0:1:1,sandbox=chroot", "no user namespace"),
+            ("modcaps=sys_admin", "+sys_admin"),
+            ("modcaps=+flying", "`flying`"),
+            ("uid=0,translate_uid=map:0:1:1", "not both"),
+            ("uidmap=0:1:1,translate_uid=map:0:1:1", "not with both"),
+            ("cache=metadata,writeback", "contradicts"),
+            ("xattrmap=:ok:all:::,noxattr", "contradicts"),
+        ] {
+            let error = resolved(list).unwrap_err().to_string();
+            assert!(error.contains(part), "{list}: {error}");
+        }
+        assert!(resolved("noxattr").is_ok());
+    }
+}

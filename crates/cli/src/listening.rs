@@ -1,0 +1,260 @@
+//! Sockets of the file system at which a server listens.
+//!
+//! A socket is bound under a passing name and renamed when its server is ready: who finds it finds
+//! somebody who answers, and what an earlier server may have left is replaced in one step.
+//!
+//! A server that comes to its end removes its own file only, told by device and inode, and nobody of
+//! ours renames in between: the directory is locked meanwhile.
+
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen};
+use rustix::net::{connect, socket_with};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often to ask for the lock of the directory, and how long to wait in between. Who has it needs
+/// a few system calls; one that was stopped there is not waited for longer.
+const LOCK_ATTEMPTS: usize = 100;
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SocketError {
+    #[error("{0} is something else than a socket that was left behind")]
+    Occupied(PathBuf),
+    #[error("a server listens at {0} already")]
+    InUse(PathBuf),
+    #[error("cannot {what} {path}: {source}")]
+    System {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+/// Attaches what was tried, and where, to an error of the system.
+pub(crate) fn system<E: Into<io::Error>>(
+    what: &'static str,
+    path: &Path,
+) -> impl Fn(E) -> SocketError {
+    move |error| SocketError::System {
+        what,
+        path: path.to_owned(),
+        source: error.into(),
+    }
+}
+
+/// The file of a socket, wherever it was renamed to.
+#[derive(Debug)]
+pub(crate) struct SocketFile(OwnedFd);
+
+impl SocketFile {
+    pub(crate) fn from_descriptor(descriptor: OwnedFd) -> SocketFile {
+        SocketFile(descriptor)
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+
+    /// Removes it, if it is still there.
+    pub(crate) fn remove(&self) {
+        // The calls are those that the filter of the worker's watcher lets through.
+        let Ok(path) = rustix::fs::readlinkat(CWD, descriptor_path(&self.0), Vec::new()) else {
+            return;
+        };
+        let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return;
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(parent) = rustix::fs::open(parent, flags, Mode::empty()) else {
+            return;
+        };
+        let _lock = Lock::of(parent.as_fd());
+        let here = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_ours = match (here, rustix::fs::fstat(&self.0)) {
+            (Ok(here), Ok(ours)) => (here.st_dev, here.st_ino) == (ours.st_dev, ours.st_ino),
+            _ => false,
+        };
+        if is_ours && let Err(errno) = rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
+            tracing::warn!("cannot remove the socket {}: {errno}", path.display());
+        }
+    }
+}
+
+/// A socket that was made and is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct NamedSocket {
+    directory: OwnedFd,
+    /// As it is called now.
+    name: OsString,
+    /// The directory, for messages.
+    path: PathBuf,
+    file: SocketFile,
+}
+
+impl Drop for NamedSocket {
+    fn drop(&mut self) {
+        self.file.remove();
+    }
+}
+
+impl NamedSocket {
+    /// Makes a socket that listens in `directory`, under the passing name, which is this process's.
+    /// Gives also what to accept from. The directory is to be locked meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// See [`SocketError`].
+    pub(crate) fn make(
+        directory: OwnedFd,
+        path: PathBuf,
+        passing: &str,
+        backlog: i32,
+    ) -> Result<(NamedSocket, OwnedFd), SocketError> {
+        let name = OsString::from(passing);
+        let listener = listen_in(directory.as_fd(), &path, &name, backlog)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&directory, &name, flags, Mode::empty())
+            .map_err(system("open the socket in", &path))?;
+        let made = NamedSocket {
+            directory,
+            name,
+            path,
+            file: SocketFile(file),
+        };
+        Ok((made, listener))
+    }
+
+    /// Its file, for whoever may have to remove it.
+    pub(crate) fn file(&self) -> &SocketFile {
+        &self.file
+    }
+
+    /// Lets a group use it.
+    ///
+    /// # Errors
+    ///
+    /// Who is neither root nor in the group may not.
+    pub(crate) fn give_to_group(&self, group: u32) -> Result<(), SocketError> {
+        let failed = |errno| system::<Errno>("give to its group the socket in", &self.path)(errno);
+        let group = Some(rustix::fs::Gid::from_raw(group));
+        rustix::fs::chownat(&self.file.0, "", None, group, AtFlags::EMPTY_PATH).map_err(failed)?;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP;
+        rustix::fs::chmod(descriptor_path(&self.file.0), mode).map_err(failed)
+    }
+
+    /// Gives it the name by which it is found. With `unless_used`, not that of a socket where
+    /// somebody listens, nor that of anything else.
+    ///
+    /// # Errors
+    ///
+    /// See [`SocketError`].
+    pub(crate) fn publish(&mut self, name: &OsStr, unless_used: bool) -> Result<(), SocketError> {
+        let _lock = Lock::of(self.directory.as_fd());
+        if unless_used {
+            must_be_free(self.directory.as_fd(), name, &self.path)?;
+        }
+        rustix::fs::renameat(&self.directory, &self.name, &self.directory, name)
+            .map_err(system("name the socket in", &self.path))?;
+        self.name = name.to_owned();
+        Ok(())
+    }
+}
+
+/// The lock of a directory, as far as it could be had.
+pub(crate) struct Lock<'a>(BorrowedFd<'a>);
+
+impl Lock<'_> {
+    pub(crate) fn of(directory: BorrowedFd<'_>) -> Lock<'_> {
+        for _ in 0..LOCK_ATTEMPTS {
+            match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_INTERVAL),
+                Ok(()) | Err(_) => break,
+            }
+        }
+        Lock(directory)
+    }
+}
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
+    }
+}
+
+pub(crate) fn is_socket(stat: &Stat) -> bool {
+    stat.st_mode & libc::S_IFMT == libc::S_IFSOCK
+}
+
+/// Nothing is there, or a socket where nobody listens any more.
+///
+/// # Errors
+///
+/// See [`SocketError`].
+pub(crate) fn must_be_free(
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+    path: &Path,
+) -> Result<(), SocketError> {
+    let whole = path.join(name);
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(system("look at", &whole)(errno)),
+        Ok(stat) if !is_socket(&stat) => Err(SocketError::Occupied(whole)),
+        Ok(_) if is_left(directory, name) => Ok(()),
+        Ok(_) => Err(SocketError::InUse(whole)),
+    }
+}
+
+/// Whether nobody listens at this socket.
+pub(crate) fn is_left(directory: BorrowedFd<'_>, name: &OsStr) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let address = SocketAddrUnix::new(descriptor_path(directory).join(name));
+    let connected = address.and_then(|address| {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &address)
+    });
+    connected == Err(Errno::CONNREFUSED)
+}
+
+/// A socket that listens.
+fn listen_in(
+    directory: BorrowedFd<'_>,
+    path: &Path,
+    name: &OsStr,
+    backlog: i32,
+) -> Result<OwnedFd, SocketError> {
+    let step = |what| system::<Errno>(what, path);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(step("make a socket for"))?;
+    // The file takes on the mode of the socket: there is no moment in which others could connect.
+    rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR)
+        .map_err(step("close to others the socket in"))?;
+    // What has the name was left by another process with the number of this one.
+    if is_left(directory, name) {
+        let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
+    }
+    // By the descriptor: an address has room for 107 bytes.
+    let address = SocketAddrUnix::new(descriptor_path(directory).join(name))
+        .map_err(step("name a socket in"))?;
+    bind(&listener, &address).map_err(step("make the socket in"))?;
+    listen(&listener, backlog).map_err(|errno| {
+        let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
+        step("listen in")(errno)
+    })?;
+    Ok(listener)
+}
+
+/// A path that leads to what a descriptor stands for.
+pub(crate) fn descriptor_path(descriptor: impl AsFd) -> PathBuf {
+    let number = descriptor.as_fd().as_raw_fd();
+    PathBuf::from(format!("/proc/self/fd/{number}"))
+}

@@ -1,0 +1,124 @@
+//! The system's log (syslog(3)), by the socket at which it listens.
+//!
+//! Lines go there by write(2), which a worker may call that is shut in; it cannot connect again, so
+//! where the log is not to be reached any more its lines go to standard error.
+
+use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Where it listens.
+const SOCKET: &str = "/dev/log";
+
+/// `LOG_USER`, shifted to its place.
+const FACILITY: u8 = 1 << 3;
+
+/// A connection to it.
+pub(super) struct Syslog {
+    socket: UnixDatagram,
+}
+
+impl Syslog {
+    /// # Errors
+    ///
+    /// Nobody listens.
+    pub(super) fn connect() -> io::Result<Syslog> {
+        Syslog::connect_to(SOCKET.as_ref())
+    }
+
+    fn connect_to(path: &Path) -> io::Result<Syslog> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(path)?;
+        // A log that is not read must not hold up requests.
+        socket.set_nonblocking(true)?;
+        Ok(Syslog { socket })
+    }
+}
+
+/// As syslog(3) counts.
+fn severity(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
+    }
+}
+
+/// Takes one line.
+pub(super) struct Line<'a> {
+    syslog: &'a Syslog,
+    severity: u8,
+}
+
+impl<'a> MakeWriter<'a> for Syslog {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line {
+            syslog: self,
+            severity: severity(Level::INFO),
+        }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line<'a> {
+        Line {
+            syslog: self,
+            severity: severity(*metadata.level()),
+        }
+    }
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let priority = FACILITY | self.severity;
+        let head = format!("<{priority}>thrufs[{}]: ", std::process::id());
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let whole = [head.as_bytes(), text].concat();
+        match rustix::io::write(&self.syslog.socket, &whole) {
+            Ok(_) => Ok(line.len()),
+            Err(_) => io::stderr().write_all(line).map(|()| line.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn lines_arrive_with_their_severity() {
+        let place = tempfile::TempDir::new().unwrap();
+        let path = place.path().join("log");
+        let log = UnixDatagram::bind(&path).unwrap();
+        log.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(Syslog::connect_to(&path).unwrap())
+            .without_time()
+            .with_ansi(false)
+            .with_target(false)
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!("that was close");
+            tracing::info!("done");
+        });
+        let mut bytes = [0; 200];
+        let mut next = || {
+            let length = log.recv(&mut bytes).unwrap();
+            String::from_utf8(bytes[..length].to_vec()).unwrap()
+        };
+        let (first, second) = (next(), next());
+        let name = format!("thrufs[{}]: ", std::process::id());
+        assert!(first.starts_with(&format!("<12>{name}")), "{first}");
+        assert!(first.ends_with("that was close"), "{first}");
+        assert!(second.starts_with(&format!("<14>{name}")), "{second}");
+        assert!(Syslog::connect_to(&place.path().join("none")).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! Ids of a worker's user namespace, where it is to have more than that of its user.
+//!
+//! Nobody may give them to himself: the set-user-id programs newuidmap(1) and newgidmap(1) look whether
+//! they are among those that `/etc/subuid` and `/etc/subgid` have for the user. They are run by the
+//! supervisor, because the worker is in the namespace already and has nothing outside of it.
+
+use crate::config::ShareConfig;
+use std::io::ErrorKind;
+use std::process::{Command, Stdio};
+use thrufs_hostdir::{IdMap, IdRange};
+
+/// Has the ids of this process mapped as the options say.
+///
+/// # Errors
+///
+/// Why not, in words.
+pub(super) fn map(process: u32, config: &ShareConfig) -> Result<(), String> {
+    run("newuidmap", process, &config.namespace_uids)?;
+    run("newgidmap", process, &config.namespace_gids)
+}
+
+fn run(program: &str, process: u32, map: &IdMap) -> Result<(), String> {
+    let output = Command::new(program)
+        .arg(process.to_string())
+        .args(arguments(map))
+        .stdin(Stdio::null())
+        .output();
+    let output = output.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => format!("{program} is not installed (package uidmap)"),
+        _ => format!("cannot run {program}: {error}"),
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program}: {}", said.trim()))
+}
+
+/// Three numbers for each range.
+fn arguments(map: &IdMap) -> Vec<String> {
+    let ranges: &[IdRange] = match map {
+        IdMap::Ranges(ranges) => ranges,
+        _ => &[],
+    };
+    let numbers = ranges
+        .iter()
+        .flat_map(|range| [range.client, range.host, range.count]);
+    numbers.map(|number| number.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options;
+
+    #[test]
+    fn every_range_is_three_arguments() {
+        let list = "namespace_uidmap=0:100000:65536,namespace_uidmap=65536:1000:1,\
+                    namespace_gidmap=5:6:7";
+        let settings = options::parse(list).unwrap();
+        let config = ShareConfig::resolve("/d".into(), "/s".into(), &settings).unwrap();
+        assert_eq!(
+            arguments(&config.namespace_uids),
+            ["0", "100000", "65536", "65536", "1000", "1"]
+        );
+        assert_eq!(arguments(&config.namespace_gids), ["5", "6", "7"]);
+    }
+
+    #[test]
+    fn a_program_that_is_missing_or_fails_is_told() {
+        let map = IdMap::Identity;
+        let error = run("no-such-program-here", 1, &map).unwrap_err();
+        assert!(error.contains("not installed"), "{error}");
+        let error = run("false", 1, &map).unwrap_err();
+        assert!(error.starts_with("false: "), "{error}");
+        assert_eq!(run("true", 1, &map), Ok(()));
+    }
+}

@@ -1,0 +1,56 @@
+//! `thrufs share`, as its user sees it: look at what was given, then serve until the end.
+
+use super::door::Listening;
+use super::supervisor;
+use crate::config::ShareConfig;
+use crate::error::{CommandError, system};
+use crate::launch::{make_absolute, open_source};
+use crate::log;
+use crate::options::Setting;
+use crate::policy_file::PolicyFiles;
+use std::path::PathBuf;
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) struct ShareArguments {
+    pub(crate) source: PathBuf,
+    pub(crate) listening: Listening,
+    pub(crate) settings: Vec<Setting>,
+    /// End when the first front end disconnects.
+    pub(crate) once: bool,
+}
+
+/// Looks at everything that can be looked at before, and serves.
+///
+/// # Errors
+///
+/// What is wrong with it, and what to do about it; why it ended otherwise than by a signal.
+pub(crate) fn run(arguments: ShareArguments) -> Result<(), CommandError> {
+    let ShareArguments {
+        source,
+        mut listening,
+        mut settings,
+        once,
+    } = arguments;
+    make_absolute(&mut settings)?;
+    listening
+        .make_absolute()
+        .map_err(system("find the socket"))?;
+    let name = listening.name();
+    // Options first: what is wrong with them is wrong wherever they are used.
+    let checked = ShareConfig::resolve(source.clone(), name.clone(), &settings)?;
+    log::filter(&checked.server)?;
+    if checked.maps_namespace() && rustix::process::geteuid().is_root() {
+        return Err(CommandError::NamespaceOfRoot);
+    }
+    if let Some(path) = &checked.server.policy {
+        PolicyFiles::open(path, &checked.serving)?;
+    }
+    let directory = open_source(&source)?;
+    let source = std::fs::canonicalize(&source).map_err(|error| CommandError::Source {
+        path: source,
+        source: error,
+    })?;
+    let config = ShareConfig::resolve(source, name, &settings)?;
+    supervisor::run(config, directory, &listening, once)
+}

@@ -1,0 +1,299 @@
+//! `virtiofsd`: the form in which virtual machine managers call a virtio-fs server.
+//!
+//! Called by that name, or as `thrufs virtiofsd`, the command takes the arguments of virtiofsd 1.14 and
+//! behaves as it would: one front end is served, and the process ends with it. What it does differently
+//! it says: an option either means here what it means there, or asks for what is so anyway, or is
+//! refused with the reason ([`table`]).
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `table` | every option of that program, and what becomes of it here |
+//! | `list` | the older form of some of them, in a list after `-o` |
+
+mod list;
+mod table;
+
+use crate::error::CommandError;
+use crate::options::{self, OptionError, Setting};
+use crate::share::ShareArguments;
+use crate::share::door::Listening;
+use crate::share::launch;
+use clap::builder::PossibleValuesParser;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use table::{OPTIONS, Outcome, Taken, VirtiofsdOption};
+use thrufs_hostdir::{Habits, Handles};
+
+/// The name under which the command behaves so.
+pub(crate) const NAME: &str = "virtiofsd";
+
+/// What `--print-capabilities` names, of what managers look for: that options are separate arguments,
+/// and that ACLs and labels are asked for by mode.
+const FEATURES: [&str; 3] = [
+    "posix-acl-negotiation-mode",
+    "security-label-negotiation-mode",
+    "separate-options",
+];
+
+/// What is wrong with the arguments.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VirtiofsdError {
+    #[error(transparent)]
+    Clap(#[from] clap::Error),
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    #[error("{option} is not done here: {why}")]
+    Refused { option: String, why: &'static str },
+    #[error("bad value `{value}` for {option}: {problem}")]
+    Value {
+        option: String,
+        value: String,
+        problem: String,
+    },
+    #[error("`-o {0}` is no option of virtiofsd")]
+    Unknown(String),
+    #[error("say which directory to share: --shared-dir DIR")]
+    NoDirectory,
+    #[error("say where to listen: --socket-path PATH, or --fd N")]
+    NoSocket,
+    #[error("{0} is not UTF-8 text")]
+    NotText(&'static str),
+    #[error(
+        "--inode-file-handles=mandatory: {path} has no file handles that this user may open",
+        path = .0.display()
+    )]
+    NoHandles(PathBuf),
+}
+
+/// The arguments, if the command was called so, its name first.
+pub(crate) fn arguments(all: &[OsString]) -> Option<Vec<OsString>> {
+    let is_name = |text: &OsStr| Path::new(text).file_name() == Some(OsStr::new(NAME));
+    match all {
+        [program, ..] if is_name(program) => Some(all.to_vec()),
+        [_, command, rest @ ..] if command == NAME => {
+            let name = OsString::from(format!("thrufs {NAME}"));
+            Some([name].into_iter().chain(rest.iter().cloned()).collect())
+        }
+        _ => None,
+    }
+}
+
+/// Does what that program would.
+///
+/// # Errors
+///
+/// See [`VirtiofsdError`]; those of sharing.
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
+    let name = arguments
+        .first()
+        .map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_else(|| NAME.to_owned());
+    let parsed = command(&name).no_binary_name(true);
+    let matches = match parsed.try_get_matches_from(arguments.into_iter().skip(1)) {
+        Ok(matches) => matches,
+        // Help and version come this way too.
+        Err(error) => return Err(crate::command_line::CommandLineError::Clap(error).into()),
+    };
+    if matches.get_flag("print-capabilities") {
+        let features = FEATURES
+            .map(|feature| format!("    \"{feature}\""))
+            .join(",\n");
+        let text = format!("{{\n  \"type\": \"fs\",\n  \"features\": [\n{features}\n  ]\n}}\n");
+        // A reader that has enough (`| head`) is no failure.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let asked = Asked::of(&matches)?;
+    if asked.handles_are_mandatory {
+        let directory = crate::launch::open_source(&asked.share.source)?;
+        let habits = Habits::of(&directory).map_err(|errno| CommandError::Source {
+            path: asked.share.source.clone(),
+            source: errno.into(),
+        })?;
+        if habits.handles != Handles::Usable {
+            return Err(VirtiofsdError::NoHandles(asked.share.source).into());
+        }
+    }
+    launch::run(asked.share)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What clap is told, from the table.
+pub(crate) fn command(name: &str) -> Command {
+    let mut command = Command::new(name.to_owned())
+        .about("Share a directory with a virtual machine, with the arguments of virtiofsd 1.14")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args_override_self(true);
+    for option in OPTIONS {
+        command = command.arg(argument(option));
+    }
+    command
+}
+
+/// Every option, and what becomes of it, for the manual.
+pub(crate) fn described() -> impl Iterator<Item = (String, String)> {
+    OPTIONS.iter().map(|option| {
+        let shown = match option.takes {
+            Taken::Nothing => option.shown(),
+            Taken::One(value) | Taken::Many(value) if option.is_long() => {
+                format!("{}={value}", option.shown())
+            }
+            Taken::One(value) | Taken::Many(value) => format!("{} {value}", option.shown()),
+            Taken::Word(words) => format!("{}={}", option.shown(), words.join("|")),
+            Taken::WordOrNot(words) => format!("{}[={}]", option.shown(), words.join("|")),
+        };
+        (shown, format!("{}.", explained(option)))
+    })
+}
+
+fn explained(option: &VirtiofsdOption) -> String {
+    let help = option.help;
+    match option.outcome {
+        Outcome::Done(_) => help.to_owned(),
+        Outcome::AlreadySo(why) => format!("{help} [without effect: {why}]"),
+        Outcome::Refused(why) => format!("{help} [refused: {why}]"),
+    }
+}
+
+fn argument(option: &'static VirtiofsdOption) -> Arg {
+    let mut arg = Arg::new(option.name).help(explained(option));
+    if let Some(short) = option.short {
+        arg = arg.short(short);
+    }
+    if option.is_long() {
+        arg = arg.long(option.name);
+    }
+    let arg = arg.overrides_with_all(option.overrides);
+    match option.takes {
+        Taken::Nothing => arg.action(ArgAction::SetTrue),
+        Taken::One(value_name) => one(arg, value_name),
+        Taken::Many(value_name) => one(arg, value_name).action(ArgAction::Append),
+        Taken::Word(words) => one(arg, "WORD").value_parser(PossibleValuesParser::new(words)),
+        Taken::WordOrNot(words) => one(arg, "WORD")
+            .value_parser(PossibleValuesParser::new(words))
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("always"),
+    }
+}
+
+fn one(arg: Arg, value_name: &'static str) -> Arg {
+    arg.action(ArgAction::Set)
+        .value_name(value_name)
+        .value_parser(value_parser!(OsString))
+}
+
+/// What the arguments come to.
+#[derive(Debug)]
+struct Asked {
+    share: ShareArguments,
+    handles_are_mandatory: bool,
+}
+
+/// What is collected from them.
+#[derive(Debug, Default)]
+struct Collected {
+    shared_dir: Option<PathBuf>,
+    socket: Option<PathBuf>,
+    descriptor: Option<i32>,
+    group: Option<u32>,
+    handles_are_mandatory: bool,
+    /// In their order: the last of opposites counts.
+    settings: Vec<Setting>,
+}
+
+impl Collected {
+    /// Adds an option as mounts and shares have it.
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), VirtiofsdError> {
+        let option = options::find(name).expect("the table of options has what this one names");
+        self.settings.push(options::setting(option, value)?);
+        Ok(())
+    }
+}
+
+impl Asked {
+    fn of(matches: &ArgMatches) -> Result<Asked, VirtiofsdError> {
+        let mut collected = Collected::default();
+        // What that program does unless it is told.
+        for name in ["noxattr", "noacl", "no_killpriv_v2"] {
+            collected.set(name, None)?;
+        }
+        for option in OPTIONS {
+            if matches.value_source(option.name) == Some(ValueSource::CommandLine) {
+                collect(option, matches, &mut collected)?;
+            }
+        }
+        // These have the last word, wherever they stand.
+        let lists = matches
+            .get_many::<OsString>("options")
+            .into_iter()
+            .flatten();
+        for list in lists {
+            let list = list.to_str().ok_or(VirtiofsdError::NotText("-o"))?;
+            list::collect(list, &mut collected)?;
+        }
+        collected.finish()
+    }
+}
+
+fn collect(
+    option: &VirtiofsdOption,
+    matches: &ArgMatches,
+    collected: &mut Collected,
+) -> Result<(), VirtiofsdError> {
+    let act = match option.outcome {
+        Outcome::Done(act) => act,
+        Outcome::AlreadySo(why) => {
+            tracing::debug!("{} is without effect: {why}", option.shown());
+            return Ok(());
+        }
+        Outcome::Refused(why) => {
+            let option = option.shown();
+            return Err(VirtiofsdError::Refused { option, why });
+        }
+    };
+    match option.takes {
+        Taken::Nothing if matches.get_flag(option.name) => act(collected, OsStr::new("")),
+        Taken::Nothing => Ok(()),
+        Taken::Word(_) | Taken::WordOrNot(_) => {
+            let words = matches.get_many::<String>(option.name);
+            let mut words = words.into_iter().flatten();
+            words.try_for_each(|word| act(collected, OsStr::new(word)))
+        }
+        Taken::One(_) | Taken::Many(_) => {
+            let values = matches.get_many::<OsString>(option.name);
+            let mut values = values.into_iter().flatten();
+            values.try_for_each(|value| act(collected, value))
+        }
+    }
+}
+
+impl Collected {
+    fn finish(self) -> Result<Asked, VirtiofsdError> {
+        let listening = match (self.descriptor, self.socket) {
+            (Some(number), _) => Listening::Inherited(number),
+            (None, Some(path)) => Listening::At {
+                path,
+                group: self.group,
+                pid_file: true,
+            },
+            (None, None) => return Err(VirtiofsdError::NoSocket),
+        };
+        Ok(Asked {
+            share: ShareArguments {
+                source: self.shared_dir.ok_or(VirtiofsdError::NoDirectory)?,
+                listening,
+                settings: self.settings,
+                once: true,
+            },
+            handles_are_mandatory: self.handles_are_mandatory,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

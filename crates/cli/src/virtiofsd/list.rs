@@ -1,0 +1,73 @@
+//! The older form of some options: a list after `-o`, with commas and without quotes.
+
+use super::{Collected, VirtiofsdError};
+
+/// Puts what a list asks for among the rest.
+///
+/// # Errors
+///
+/// What is unknown or has a bad value.
+pub(super) fn collect(list: &str, all: &mut Collected) -> Result<(), VirtiofsdError> {
+    list.split(',')
+        .try_for_each(|item| match item.split_once('=') {
+            Some((name, value)) => with_value(item, name, value, all),
+            None => switch(item, all),
+        })
+}
+
+fn with_value(
+    item: &str,
+    name: &str,
+    value: &str,
+    all: &mut Collected,
+) -> Result<(), VirtiofsdError> {
+    let bad = |problem: &str| VirtiofsdError::Value {
+        option: format!("-o {name}"),
+        value: value.to_owned(),
+        problem: problem.to_owned(),
+    };
+    match (name, value) {
+        ("source", _) => {
+            all.shared_dir = Some(value.into());
+            Ok(())
+        }
+        ("cache", "none") => all.set("cache", Some("never")),
+        ("cache", "auto" | "always" | "metadata") => all.set("cache", Some(value)),
+        ("cache", _) => Err(bad("there are none, metadata, auto and always")),
+        ("loglevel", "err") => all.set("log", Some("error")),
+        ("loglevel", "debug" | "info" | "warn") => all.set("log", Some(value)),
+        ("loglevel", _) => Err(bad("there are err, warn, info and debug")),
+        ("sandbox", "namespace" | "chroot") => all.set("sandbox", Some(value)),
+        ("sandbox", _) => Err(bad("there are namespace and chroot")),
+        ("xattrmap", _) => {
+            all.set("xattr", None)?;
+            all.set("xattrmap", Some(value))
+        }
+        ("modcaps", _) => all.set("modcaps", Some(value)),
+        _ => Err(VirtiofsdError::Unknown(item.to_owned())),
+    }
+}
+
+fn switch(item: &str, all: &mut Collected) -> Result<(), VirtiofsdError> {
+    let name = match item {
+        // The same words.
+        "xattr" | "readdirplus" | "no_readdirplus" | "writeback" | "allow_direct_io"
+        | "no_allow_direct_io" | "announce_submounts" | "killpriv_v2" | "no_killpriv_v2"
+        | "no_security_label" => item,
+        "no_xattr" => "noxattr",
+        "no_writeback" => "nowriteback",
+        "no_posix_acl" => "noacl",
+        "posix_acl" => {
+            all.set("xattr", None)?;
+            "acl"
+        }
+        "security_label" => {
+            all.set("xattr", None)?;
+            item
+        }
+        // Locks are among the processes of the guest, as they are there.
+        "no_posix_lock" | "no_flock" => return Ok(()),
+        _ => return Err(VirtiofsdError::Unknown(item.to_owned())),
+    };
+    all.set(name, None)
+}

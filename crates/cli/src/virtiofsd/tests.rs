@@ -1,0 +1,273 @@
+use super::*;
+use crate::config::{Sandbox, ShareConfig};
+use std::collections::HashSet;
+use thrufs_hostdir::CacheMode;
+
+/// Every option of 1.14, as its help lists them.
+const OF_1_14: &[&str] = &[
+    "--shared-dir",
+    "--tag",
+    "--socket",
+    "--socket-path",
+    "--socket-group",
+    "--fd",
+    "--thread-pool-size",
+    "--xattr",
+    "--posix-acl",
+    "--xattrmap",
+    "--sandbox",
+    "--readonly",
+    "--seccomp",
+    "--announce-submounts",
+    "--no-announce-submounts",
+    "--inode-file-handles",
+    "--cache",
+    "--allow-mmap",
+    "--no-readdirplus",
+    "--writeback",
+    "--allow-direct-io",
+    "--print-capabilities",
+    "--modcaps",
+    "--log-level",
+    "--syslog",
+    "--rlimit-nofile",
+    "-o",
+    "-d",
+    "--no-killpriv-v2",
+    "--killpriv-v2",
+    "-f",
+    "--security-label",
+    "--uid-map",
+    "--gid-map",
+    "--translate-uid",
+    "--translate-gid",
+    "--preserve-noatime",
+    "--migration-mode",
+    "--migration-on-error",
+    "--migration-verify-handles",
+    "--migration-confirm-paths",
+];
+
+/// Every word of a list after `-o`.
+const IN_LISTS: &[&str] = &[
+    "xattrmap=:ok:all:::",
+    "cache=auto",
+    "cache=always",
+    "cache=none",
+    "cache=metadata",
+    "loglevel=debug",
+    "loglevel=info",
+    "loglevel=warn",
+    "loglevel=err",
+    "sandbox=namespace",
+    "sandbox=chroot",
+    "source=/d",
+    "modcaps=+sys_admin",
+    "xattr",
+    "no_xattr",
+    "readdirplus",
+    "no_readdirplus",
+    "writeback",
+    "no_writeback",
+    "allow_direct_io",
+    "no_allow_direct_io",
+    "announce_submounts",
+    "killpriv_v2",
+    "no_killpriv_v2",
+    "posix_acl",
+    "no_posix_acl",
+    "security_label",
+    "no_security_label",
+    "no_posix_lock",
+    "no_flock",
+];
+
+fn asked(arguments: &str) -> Result<Asked, VirtiofsdError> {
+    let words = arguments.split_whitespace().map(OsString::from);
+    let matches = command(NAME)
+        .no_binary_name(true)
+        .try_get_matches_from(words)?;
+    Asked::of(&matches)
+}
+
+/// With a directory and a socket, resolved.
+fn config(arguments: &str) -> ShareConfig {
+    let asked = asked(&format!("--shared-dir /d --socket-path /s {arguments}")).unwrap();
+    ShareConfig::resolve("/d".into(), "/s".into(), &asked.share.settings).unwrap()
+}
+
+fn refused(arguments: &str) -> String {
+    asked(&format!("--shared-dir /d --socket-path /s {arguments}"))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn clap_finds_no_fault() {
+    command(NAME).debug_assert();
+}
+
+#[test]
+fn it_is_told_by_its_name() {
+    let called = |words: &[&str]| {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        arguments(&words).map(|arguments| arguments.len())
+    };
+    assert_eq!(called(&["/usr/libexec/virtiofsd", "--fd", "3"]), Some(3));
+    assert_eq!(called(&["thrufs", "virtiofsd", "--fd=3"]), Some(2));
+    assert_eq!(called(&["thrufs", "mount"]), None);
+    assert_eq!(called(&["virtiofsd-old"]), None);
+}
+
+#[test]
+fn every_option_is_accounted_for() {
+    let ours: HashSet<String> = OPTIONS.iter().map(VirtiofsdOption::shown).collect();
+    let theirs: HashSet<String> = OF_1_14.iter().map(ToString::to_string).collect();
+    assert_eq!(ours, theirs);
+    assert_eq!(OPTIONS.len(), OF_1_14.len(), "none twice");
+    let help = command(NAME).render_long_help().to_string();
+    for option in OPTIONS {
+        assert!(help.contains(&option.shown()), "{}", option.shown());
+        let value = match option.takes {
+            Taken::Nothing | Taken::WordOrNot(_) => String::new(),
+            Taken::Word(words) => format!("={}", words[words.len() - 1]),
+            Taken::One(_) | Taken::Many(_) => match option.name {
+                "fd" | "thread-pool-size" | "rlimit-nofile" | "socket-group" => "=7".to_owned(),
+                "translate-uid" | "translate-gid" => "=map:0:1:1".to_owned(),
+                "uid-map" => "=:0:1:1: --gid-map=:0:1:1:".to_owned(),
+                "gid-map" => "=:0:1:1: --uid-map=:0:1:1:".to_owned(),
+                "xattrmap" => "=:ok:all:::".to_owned(),
+                "modcaps" => "=-chown".to_owned(),
+                "options" => "xattr".to_owned(),
+                _ => "=x".to_owned(),
+            },
+        };
+        let said = format!("{}{value}", option.shown());
+        let outcome = asked(&format!("--shared-dir /d --socket-path /s {said}"));
+        match (option.outcome, outcome) {
+            (Outcome::Refused(why), Err(error)) => {
+                let error = error.to_string();
+                assert!(
+                    error.contains(why) && error.contains(&option.shown()),
+                    "{error}"
+                );
+            }
+            (Outcome::Refused(_), Ok(_)) => panic!("{said} was taken"),
+            (_, Err(error)) => panic!("{said}: {error}"),
+            (_, Ok(asked)) => {
+                let settings = &asked.share.settings;
+                let resolved = ShareConfig::resolve("/d".into(), "/s".into(), settings);
+                assert!(resolved.is_ok(), "{said}: {resolved:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_word_in_a_list_is_accounted_for() {
+    for word in IN_LISTS {
+        let outcome = asked(&format!("--socket-path /s -o source=/d -o {word}"));
+        match outcome {
+            Ok(asked) => assert_eq!(asked.share.source, Path::new("/d")),
+            Err(error) => panic!("{word}: {error}"),
+        }
+    }
+    for (list, part) in [
+        ("cache=never", "none, metadata"),
+        ("loglevel=loud", "err, warn"),
+        ("sandbox=none", "namespace and chroot"),
+        ("flock", "`-o flock`"),
+        ("timeout=3", "`-o timeout=3`"),
+        ("xattr,", "`-o `"),
+    ] {
+        let error = refused(&format!("-o {list}"));
+        assert!(error.contains(part), "{list}: {error}");
+    }
+}
+
+#[test]
+fn its_defaults_are_those_of_that_program() {
+    let serving = config("").serving;
+    assert!(!serving.xattr && !serving.acl && !serving.killpriv && !serving.writeback);
+    assert!(serving.announce_submounts && serving.readdirplus && !serving.read_only);
+    assert_eq!(serving.cache, CacheMode::Auto);
+    let asked = asked("--shared-dir /d --socket-path /s").unwrap();
+    assert!(asked.share.once, "it ends with its front end");
+    let listening = Listening::At {
+        path: "/s".into(),
+        group: None,
+        pid_file: true,
+    };
+    assert_eq!(asked.share.listening, listening);
+}
+
+#[test]
+fn what_is_asked_for_is_done() {
+    assert!(config("--posix-acl").serving.acl);
+    assert!(config("--posix-acl=auto").serving.xattr);
+    assert!(!config("--posix-acl=never").serving.acl);
+    assert!(
+        config("--xattrmap=:map::user.v.:")
+            .serving
+            .xattr_map
+            .is_some()
+    );
+    assert!(config("--security-label").serving.security_label);
+    assert!(config("--security-label=auto").serving.xattr);
+    assert!(!config("--security-label=never").serving.security_label);
+    assert!(config("--readonly").serving.read_only);
+    assert!(config("--killpriv-v2").serving.killpriv);
+    assert!(!config("--killpriv-v2 --no-killpriv-v2").serving.killpriv);
+    assert!(config("--no-killpriv-v2 --killpriv-v2").serving.killpriv);
+    assert!(
+        !config("--announce-submounts --no-announce-submounts")
+            .serving
+            .announce_submounts
+    );
+    assert!(
+        config("--no-announce-submounts --announce-submounts")
+            .serving
+            .announce_submounts
+    );
+    assert_eq!(
+        config("--cache metadata").serving.cache,
+        CacheMode::Metadata
+    );
+    assert_eq!(
+        config("--cache=always -o cache=none").serving.cache,
+        CacheMode::Never,
+        "the list has the last word"
+    );
+    assert_eq!(config("--sandbox=chroot").sandbox, Sandbox::Chroot);
+    assert!(config("--syslog").server.syslog);
+    assert_eq!(config("-d").server.log.as_deref(), Some("debug"));
+    assert_eq!(config("--log-level off").server.log.as_deref(), Some("off"));
+    let ids = config("--translate-uid map:0:1000:1 --translate-uid=squash-guest:1:7:9");
+    assert_eq!(ids.serving.uid_map.to_host(0), Some(1000));
+    assert_eq!(ids.serving.uid_map.to_host(3), Some(7));
+    let mapped = config("--uid-map /0/100000/10/ --uid-map :10:7:1: --gid-map :0:100000:10:");
+    assert_eq!(mapped.namespace_uids.to_host(3), Some(100_003));
+    assert_eq!(mapped.namespace_uids.to_host(10), Some(7));
+    let mandatory = asked("--fd 5 -o source=/d --inode-file-handles=mandatory").unwrap();
+    assert!(mandatory.handles_are_mandatory);
+    assert_eq!(mandatory.share.listening, Listening::Inherited(5));
+}
+
+#[test]
+fn what_is_missing_or_refused_is_told() {
+    assert!(matches!(asked("--fd 3"), Err(VirtiofsdError::NoDirectory)));
+    let error = asked("--shared-dir /d").unwrap_err().to_string();
+    assert!(error.contains("--socket-path"), "{error}");
+    for (arguments, part) in [
+        ("--uid-map 0:1:1", ":0:100000:65536:"),
+        ("--uid-map :0:1:", "CLIENT:HOST:COUNT"),
+        ("--migration-mode=find-paths", "not offered"),
+        ("--inode-file-handles=never", "Say prefer"),
+        ("--fd=x", "a number"),
+        ("--cache=none", "never, metadata"),
+        ("--frobnicate", "--frobnicate"),
+    ] {
+        let error = refused(arguments);
+        assert!(error.contains(part), "{arguments}: {error}");
+    }
+}

@@ -1,0 +1,85 @@
+//! Security labels that clients say for what they make.
+//!
+//! The label is an attribute that is set after the file was made: what cannot be given its label is
+//! taken back. On the host it can be seen for a moment without.
+
+use crate::host::Host;
+use std::os::fd::AsFd;
+use thrufs::{Context, Entry, Opened, Result};
+use thrufs_abi::{Name, NodeId};
+use thrufs_sys::xattr;
+
+impl Host {
+    /// Gives what was made under a name its label.
+    pub(crate) fn labelled(
+        &self,
+        context: &Context<'_>,
+        (parent, name): (NodeId, Name<'_>),
+        made: Entry,
+        is_directory: bool,
+    ) -> Result<Entry> {
+        let labelled = self.label(context, made.node);
+        if let Err(error) = labelled {
+            self.take_back(context, (parent, name), made.node, is_directory);
+            return Err(error);
+        }
+        Ok(made)
+    }
+
+    /// As [`labelled`](Self::labelled), of a file that was opened as well; it has no name if it was
+    /// made without.
+    pub(crate) fn opened_labelled(
+        &self,
+        context: &Context<'_>,
+        place: Option<(NodeId, Name<'_>)>,
+        (made, opened): (Entry, Opened),
+    ) -> Result<(Entry, Opened)> {
+        let labelled = self.label(context, made.node);
+        if let Err(error) = labelled {
+            drop(self.files.remove(opened.handle.0));
+            match place {
+                Some(place) => self.take_back(context, place, made.node, false),
+                None => self.nodes.forget(made.node, 1),
+            }
+            return Err(error);
+        }
+        Ok((made, opened))
+    }
+
+    fn label(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
+        let label = context.security_context();
+        let Some((name, value)) = label.filter(|(name, _)| !name.is_empty()) else {
+            return Ok(());
+        };
+        if !self.config.security_label {
+            return Ok(());
+        }
+        let name = self.on_host(name)?;
+        let inode = self.nodes.get(node)?;
+        let descriptor = self.descriptor(&inode)?;
+        Ok(xattr::set(descriptor.as_fd(), &name, value, 0)?)
+    }
+
+    /// Removes what was just made, if it still has its name.
+    fn take_back(
+        &self,
+        context: &Context<'_>,
+        (parent, name): (NodeId, Name<'_>),
+        node: NodeId,
+        is_directory: bool,
+    ) {
+        let found = self.lookup(parent, name).map(|entry| entry.node);
+        if let Ok(found) = found
+            && found != NodeId(0)
+        {
+            if found == node {
+                let removed = self.unlink(context, parent, name, is_directory);
+                if let Err(error) = removed {
+                    tracing::warn!("a file without its label stays: {error}");
+                }
+            }
+            self.nodes.forget(found, 1);
+        }
+        self.nodes.forget(node, 1);
+    }
+}

@@ -1,0 +1,327 @@
+//! Other names on the host for the extended attributes that clients see.
+//!
+//! A map is a list of rules, and the first that matches a name decides. A name from a client is
+//! matched by its beginning with a rule's *key*, a name on the host by its beginning with the rule's
+//! *prepend*. Written down, a rule begins with a character that then stands between its fields and
+//! after the last:
+//!
+//! ```text
+//! :TYPE:SCOPE:KEY:PREPEND:    TYPE prefix, ok, bad or unsupported; SCOPE client, server or all
+//! :map:KEY:PREPEND:           stands for what prefixing safely takes; the last rule of its list
+//! ```
+//!
+//! It is the language that users of virtiofsd write. A name that no rule matches is none: refused to
+//! clients, hidden from them.
+
+use std::borrow::Cow;
+use std::ffi::{CStr, CString};
+use std::str::FromStr;
+
+/// Most rules of a list: more than anybody writes.
+const RULES_MAX: usize = 256;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XattrMap {
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// The name on the host begins with `prepend`.
+    Prefix,
+    /// The same on both sides.
+    Pass,
+    /// EPERM, or hidden.
+    Deny,
+    /// EOPNOTSUPP, or hidden.
+    Unsupported,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    effect: Effect,
+    of_clients: bool,
+    of_host: bool,
+    key: String,
+    prepend: String,
+}
+
+/// What is wrong with a map that was written down.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum XattrMapError {
+    /// Nothing in it.
+    #[error("there is no rule in it")]
+    Empty,
+    /// More than `RULES_MAX`.
+    #[error("it has more than {RULES_MAX} rules")]
+    TooLong,
+    /// A rule that ends in the middle.
+    #[error("rule {0} is cut off: each of its fields ends with the character that it begins with")]
+    CutOff(usize),
+    /// The first field.
+    #[error("rule {0} is of the type `{1}`: there are prefix, ok, bad, unsupported and map")]
+    Type(usize, String),
+    /// The second field.
+    #[error("rule {0} has the scope `{1}`: there are client, server and all")]
+    Scope(usize, String),
+    /// Something after a rule that says all.
+    #[error("rule {0} comes after a rule `map`, which must be the last")]
+    AfterMap(usize),
+    /// A NUL cannot be in a name.
+    #[error("rule {0} holds a NUL")]
+    Nul(usize),
+}
+
+/// What becomes of a name that a client says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum OnHost<'a> {
+    /// It has this name on the host.
+    Named(Cow<'a, CStr>),
+    /// EPERM.
+    Denied,
+    /// EOPNOTSUPP.
+    Unsupported,
+}
+
+impl XattrMap {
+    /// What a client's name stands for.
+    pub(crate) fn on_host<'a>(&self, name: &'a CStr) -> OnHost<'a> {
+        let bytes = name.to_bytes();
+        let mut rules = self.rules.iter().filter(|rule| rule.of_clients);
+        let Some(rule) = rules.find(|rule| bytes.starts_with(rule.key.as_bytes())) else {
+            return OnHost::Denied;
+        };
+        match rule.effect {
+            Effect::Pass => OnHost::Named(Cow::Borrowed(name)),
+            Effect::Deny => OnHost::Denied,
+            Effect::Unsupported => OnHost::Unsupported,
+            Effect::Prefix => {
+                let whole = [rule.prepend.as_bytes(), bytes].concat();
+                let whole = CString::new(whole).expect("neither part holds a NUL");
+                OnHost::Named(Cow::Owned(whole))
+            }
+        }
+    }
+
+    /// What clients see for a name on the host; `None` for one that they do not see.
+    pub(crate) fn for_clients<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
+        let mut rules = self.rules.iter().filter(|rule| rule.of_host);
+        let rule = rules.find(|rule| name.starts_with(rule.prepend.as_bytes()))?;
+        match rule.effect {
+            Effect::Pass => Some(name),
+            Effect::Deny | Effect::Unsupported => None,
+            // A bare prefix would be an attribute without a name.
+            Effect::Prefix => name
+                .get(rule.prepend.len()..)
+                .filter(|rest| !rest.is_empty()),
+        }
+    }
+
+    /// Whether a name is another one on the host, or none.
+    pub(crate) fn alters(&self, name: &CStr) -> bool {
+        self.on_host(name) != OnHost::Named(Cow::Borrowed(name))
+    }
+}
+
+impl FromStr for XattrMap {
+    type Err = XattrMapError;
+
+    fn from_str(text: &str) -> Result<XattrMap, XattrMapError> {
+        let mut rules = Vec::new();
+        let mut rest = text.trim_start();
+        let mut number = 0;
+        let mut ended = false;
+        while let Some(separator) = rest.chars().next() {
+            number += 1;
+            if ended {
+                return Err(XattrMapError::AfterMap(number));
+            }
+            if rules.len() >= RULES_MAX {
+                return Err(XattrMapError::TooLong);
+            }
+            let mut fields = Fields {
+                rest: &rest[separator.len_utf8()..],
+                separator,
+                number,
+            };
+            let kind = fields.next()?;
+            if kind == "map" {
+                rules.extend(mapped(fields.next()?, fields.next()?));
+                ended = true;
+            } else {
+                rules.push(fields.rule(kind)?);
+            }
+            rest = fields.rest.trim_start();
+        }
+        if rules.is_empty() {
+            Err(XattrMapError::Empty)
+        } else {
+            Ok(XattrMap { rules })
+        }
+    }
+}
+
+/// The fields of one rule.
+struct Fields<'a> {
+    rest: &'a str,
+    separator: char,
+    /// Of the rule, for messages.
+    number: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn next(&mut self) -> Result<&'a str, XattrMapError> {
+        let cut = self.rest.split_once(self.separator);
+        let (field, rest) = cut.ok_or(XattrMapError::CutOff(self.number))?;
+        if field.contains('\0') {
+            return Err(XattrMapError::Nul(self.number));
+        }
+        self.rest = rest;
+        Ok(field)
+    }
+
+    fn rule(&mut self, kind: &str) -> Result<Rule, XattrMapError> {
+        let effect = match kind {
+            "prefix" => Effect::Prefix,
+            "ok" => Effect::Pass,
+            "bad" => Effect::Deny,
+            "unsupported" => Effect::Unsupported,
+            other => return Err(XattrMapError::Type(self.number, other.to_owned())),
+        };
+        let (of_clients, of_host) = match self.next()? {
+            "client" => (true, false),
+            "server" => (false, true),
+            "all" => (true, true),
+            other => return Err(XattrMapError::Scope(self.number, other.to_owned())),
+        };
+        Ok(Rule {
+            effect,
+            of_clients,
+            of_host,
+            key: self.next()?.to_owned(),
+            prepend: self.next()?.to_owned(),
+        })
+    }
+}
+
+/// The rules that a `map` stands for: names that begin with `key` get the prefix; clients can neither
+/// say the prefix themselves nor see what the host has under `key`; other names stay as they are, or
+/// where all get the prefix, are none.
+fn mapped(key: &str, prepend: &str) -> Vec<Rule> {
+    let rule = |effect, scope: (bool, bool), key: &str, prepend: &str| Rule {
+        effect,
+        of_clients: scope.0,
+        of_host: scope.1,
+        key: key.to_owned(),
+        prepend: prepend.to_owned(),
+    };
+    const BOTH: (bool, bool) = (true, true);
+    let mut rules = vec![rule(Effect::Prefix, BOTH, key, prepend)];
+    if key.is_empty() {
+        rules.push(rule(Effect::Deny, BOTH, "", ""));
+    } else {
+        rules.push(rule(Effect::Deny, BOTH, prepend, key));
+        rules.push(rule(Effect::Pass, BOTH, "", ""));
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(text: &str) -> XattrMap {
+        text.parse().unwrap()
+    }
+
+    fn on_host(map: &XattrMap, name: &str) -> String {
+        let name = CString::new(name).unwrap();
+        match map.on_host(&name) {
+            OnHost::Named(name) => name.to_str().unwrap().to_owned(),
+            OnHost::Denied => "EPERM".to_owned(),
+            OnHost::Unsupported => "EOPNOTSUPP".to_owned(),
+        }
+    }
+
+    fn for_clients<'a>(map: &XattrMap, name: &'a str) -> Option<&'a str> {
+        let seen = map.for_clients(name.as_bytes())?;
+        Some(std::str::from_utf8(seen).unwrap())
+    }
+
+    #[test]
+    fn a_prefix_for_everything() {
+        for text in [
+            ":map::user.virtiofs.:",
+            ":prefix:all::user.virtiofs.::bad:all:::",
+        ] {
+            let map = map(text);
+            assert_eq!(on_host(&map, "trusted.x"), "user.virtiofs.trusted.x");
+            assert_eq!(
+                on_host(&map, "user.virtiofs.y"),
+                "user.virtiofs.user.virtiofs.y"
+            );
+            assert_eq!(
+                for_clients(&map, "user.virtiofs.trusted.x"),
+                Some("trusted.x")
+            );
+            assert_eq!(for_clients(&map, "security.selinux"), None);
+            assert_eq!(for_clients(&map, "user.virtiofs."), None, "no name is left");
+            assert!(map.alters(c"security.capability"));
+        }
+    }
+
+    #[test]
+    fn a_prefix_for_some() {
+        let long = "/prefix/all/trusted./user.virtiofs./
+                    /bad/server//trusted./
+                    /bad/client/user.virtiofs.//
+                    /ok/all///";
+        for text in [long, "/map/trusted./user.virtiofs./"] {
+            let map = map(text);
+            assert_eq!(on_host(&map, "trusted.x"), "user.virtiofs.trusted.x");
+            assert_eq!(on_host(&map, "user.virtiofs.trusted.x"), "EPERM");
+            assert_eq!(on_host(&map, "user.x"), "user.x");
+            assert_eq!(
+                for_clients(&map, "user.virtiofs.trusted.x"),
+                Some("trusted.x")
+            );
+            assert_eq!(for_clients(&map, "trusted.x"), None);
+            assert_eq!(for_clients(&map, "user.x"), Some("user.x"));
+            assert!(!map.alters(c"security.capability"));
+        }
+    }
+
+    #[test]
+    fn the_first_rule_counts_and_what_none_matches_is_no_name() {
+        let map = map(
+            " :unsupported:client:user.secret.:: ,ok,client,user.,, |bad|server||user.a|
+                       :ok:server::user.:",
+        );
+        assert_eq!(on_host(&map, "user.secret.x"), "EOPNOTSUPP");
+        assert_eq!(on_host(&map, "user.x"), "user.x");
+        assert_eq!(on_host(&map, "trusted.x"), "EPERM");
+        assert_eq!(for_clients(&map, "user.a"), None);
+        assert_eq!(for_clients(&map, "user.b"), Some("user.b"));
+        assert_eq!(for_clients(&map, "trusted.x"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        let error = |text: &str| XattrMap::from_str(text).unwrap_err();
+        assert_eq!(error("  "), XattrMapError::Empty);
+        assert_eq!(error(":ok:all::"), XattrMapError::CutOff(1));
+        assert_eq!(
+            error(":good:all:::"),
+            XattrMapError::Type(1, "good".to_owned())
+        );
+        assert_eq!(
+            error(":ok:all::: :ok:some:::"),
+            XattrMapError::Scope(2, "some".to_owned())
+        );
+        assert_eq!(error(":map:a:b: :ok:all:::"), XattrMapError::AfterMap(2));
+        assert_eq!(error(":map:a:b: :map:c:d:"), XattrMapError::AfterMap(2));
+        assert_eq!(error(":ok:all:a\0::"), XattrMapError::Nul(1));
+        assert_eq!(error(&":ok:all:::".repeat(257)), XattrMapError::TooLong);
+    }
+}
