@@ -72,7 +72,8 @@ holes_stay() {
 
 # Of the whole tree through two paths, the same must be seen.
 lower "$WORK/lower" 1G -I 512
-mkdir "$WORK/lower/served" "$WORK/lower/native"
+native "$WORK/lower/native"
+mkdir "$WORK/lower/served"
 serve "$WORK/lower/served" "$WORK/mnt"
 
 make_tree "$WORK/lower/native/tree"

@@ -42,7 +42,8 @@ copy_file_range = 5
 TOML
 
 lower "$WORK/lower" 512M
-mkdir "$WORK/lower/native" "$WORK/lower/served"
+native "$WORK/lower/native"
+mkdir "$WORK/lower/served"
 
 one() { # one WHERE CONFIGURATION SEED
     local log=$WORK/fsx.log
@@ -75,4 +76,6 @@ for options in allow_other allow_other,cache=never allow_other,cache=always allo
     done
     rm "$WORK"/lower/served/file-*
     say "$options: 6 runs of $OPERATIONS operations"
+    # A guest's share has the options that it has.
+    [[ $SERVE != guest ]] || break
 done

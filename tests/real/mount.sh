@@ -3,7 +3,9 @@
 #
 #   THRUFS   the command to test
 #   TOOLS    where fsx and pjdfstest are (default: found through PATH)
-#   SERVE    `thrufs` (default), or `native`: a bind mount instead, to try the script itself
+#   SERVE    `thrufs` (default); `native`: a bind mount instead, to try the script itself; or `guest`:
+#            inside a guest, where the shares $SHARED and $BENEATH stand for a mount and what is
+#            beneath it
 #   OPTIONS  more mount options for every `serve`, comma separated
 #   TRANSPORT  `dev` (default) or `uring`: how requests come where options do not say it
 #   LOWER    `ext4` (default), `xfs`, `btrfs` or `tmpfs`: what `lower` makes
@@ -29,7 +31,7 @@ fi
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/thrufs-$NAME.XXXXXX")
 chmod 755 "$WORK"
 export TMPDIR=$WORK
-declare -A SERVER_PID=() SERVER_LOG=()
+declare -A SERVER_PID=() SERVER_LOG=() GUEST_LOWER=()
 
 say() { echo "$NAME: $*"; }
 
@@ -69,18 +71,25 @@ clean_up() {
         kill -KILL "$pid" 2>/dev/null
     done
     wait 2>/dev/null
-    rm -rf --one-file-system "$WORK"
+    rm -rf --one-file-system "$WORK" "${GUEST_LOWER[@]}"
     exit "$code"
 }
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# lower DIRECTORY SIZE [MKFS ARGUMENT...]: a fresh file system of the kind $LOWER at DIRECTORY.
+# lower DIRECTORY SIZE [MKFS ARGUMENT...]: a fresh file system of the kind $LOWER at DIRECTORY. In a
+# guest, the host has made it, and DIRECTORY is a part of it.
 lower() {
     local directory=$1 size=$2
     shift 2
     mkdir -p "$directory"
+    if [[ $SERVE == guest ]]; then
+        GUEST_LOWER[$directory]=$(mktemp -d "$BENEATH/$NAME.XXXXXX")
+        chmod 755 "${GUEST_LOWER[$directory]}"
+        mount --bind "${GUEST_LOWER[$directory]}" "$directory"
+        return
+    fi
     if [[ $LOWER == tmpfs ]]; then
         mount -t tmpfs -o "size=$size,mode=755" tmpfs "$directory"
         return
@@ -96,6 +105,24 @@ lower() {
     esac
     mount -o loop "$image" "$directory"
     rmdir "$directory/lost+found" 2>/dev/null || true
+}
+
+# native DIRECTORY: on a lower file system, a place for what is compared with a mount. In a guest that
+# file system is a share as well, so there it is one that the guest's kernel has by itself.
+native() {
+    mkdir "$1"
+    [[ $SERVE != guest ]] || mount -t tmpfs -o mode=755 tmpfs "$1"
+}
+
+# shared DIRECTORY: in a guest, the same directory of a lower file system in the share under test.
+shared() {
+    local directory
+    for directory in "${!GUEST_LOWER[@]}"; do
+        [[ $1 == "$directory"/* ]] || continue
+        echo "$SHARED${GUEST_LOWER[$directory]#"$BENEATH"}${1#"$directory"}"
+        return
+    done
+    fail "$1 is in no lower file system"
 }
 
 # all_options OPTIONS: with those for every mount, and the transport.
@@ -123,10 +150,10 @@ serve() {
     local source=$1 point=$2 options
     options=$(all_options "${3:-allow_other}")
     mkdir -p "$point"
-    if [[ $SERVE == native ]]; then
-        mount --bind "$source" "$point"
-        return
-    fi
+    case $SERVE in
+        native) mount --bind "$source" "$point"; return ;;
+        guest) mount --bind "$(shared "$source")" "$point"; return ;;
+    esac
     local log
     log=$WORK/log-$(basename "$point")
     : >>"$log"
@@ -149,7 +176,7 @@ serve() {
 # unserve MOUNTPOINT: unmounts; the server must be gone within 10 s and have succeeded.
 unserve() {
     local point=$1
-    if [[ $SERVE == native ]]; then
+    if [[ $SERVE != thrufs ]]; then
         umount "$point"
         return
     fi

@@ -43,7 +43,8 @@ cases() {
 lower "$WORK/lower" 512M
 mkdir "$WORK/other"
 mount -t tmpfs tmpfs "$WORK/other"
-mkdir "$WORK/lower/native" "$WORK/lower/served"
+native "$WORK/lower/native"
+mkdir "$WORK/lower/served"
 serve "$WORK/lower/served" "$WORK/mnt"
 
 cases "$WORK/lower/native" "$WORK/by-native"

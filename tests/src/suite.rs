@@ -38,15 +38,21 @@ impl Ground {
 }
 
 fn start(setting: &Setting) -> Started {
-    Ok(match setting.options {
-        None => Arc::new(Native::start_on(setting.lower)?),
-        Some(options) => Arc::new(Mounted::start_on(setting.lower, options)?),
+    Ok(match (setting.share, setting.options) {
+        (Some(share), _) => Arc::new(share),
+        (None, None) => Arc::new(Native::start_on(setting.lower)?),
+        (None, Some(options)) => Arc::new(Mounted::start_on(setting.lower, options)?),
     })
 }
 
-/// Runs every case on every ground and reports. `skip` is why nothing can run here, if so.
+/// Runs every case on every ground and reports, as the arguments of this process say. `skip` is why
+/// nothing can run here, if so.
 pub fn run(settings: &[Setting], skip: Option<String>) -> ExitCode {
-    let arguments = Arguments::from_args();
+    run_with(&Arguments::from_args(), settings, skip)
+}
+
+/// The same with arguments that are given.
+pub fn run_with(arguments: &Arguments, settings: &[Setting], skip: Option<String>) -> ExitCode {
     let cases = posix::all();
     let grounds: Vec<Arc<Ground>> = settings
         .iter()
@@ -72,7 +78,7 @@ pub fn run(settings: &[Setting], skip: Option<String>) -> ExitCode {
             trials.push(trial(Arc::clone(ground), *case, skip.is_some()));
         }
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let conclusion = libtest_mimic::run(arguments, trials);
     for ground in &grounds {
         if conclusion.has_failed()
             && let Some(Ok(tree)) = &*ground.tree.lock().unwrap_or_else(PoisonError::into_inner)
@@ -168,6 +174,7 @@ pub fn native_settings() -> Vec<Setting> {
     known(lowers.map(|lower| Setting {
         lower,
         options: None,
+        share: None,
     }))
 }
 
@@ -177,6 +184,7 @@ pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) 
     let with = |lower, options| Setting {
         lower,
         options: Some(options),
+        share: None,
     };
     let main = [Lower::Tmpfs, Lower::Ext4];
     let main = main.into_iter().flat_map(|lower| {

@@ -13,6 +13,7 @@ mod ring;
 mod step;
 mod test;
 mod tools;
+mod vm_test;
 
 use std::process::ExitCode;
 use step::Failure;
@@ -26,6 +27,11 @@ cargo xtask CHORE
   check            format, clippy, documentation, licences and advisories
   real [NAME...]   the real programs of tests/real, or those named, over each transport
                    (TRANSPORT=dev or uring chooses one)
+  vm-test [--guest uml|qemu] [--server thrufs|virtiofsd] [--options LIST]... [--lower tmpfs|ext4]
+          [--fetch] [WHAT...]
+                   the POSIX cases (`posix`), the property tests (`property`), and scripts of
+                   tests/guest and tests/real, in a guest without KVM, through virtio-fs; by default
+                   all that runs there, in User-Mode Linux, served by thrufs
   fuzz [SECONDS]   every fuzz target, sharing SECONDS among them (default 60)
   ci               check, test and fuzz
   bench [ARG...]   the interleaved benchmark against native and libfuse (see bench/)
@@ -46,6 +52,7 @@ fn main() -> ExitCode {
         ("test", []) => test::run(),
         ("check", []) => check::run(),
         ("real", names) => tools::set_up().and_then(|()| real::run(names)),
+        ("vm-test", arguments) => tools::set_up().and_then(|()| vm_test::run(arguments)),
         ("fuzz", []) => fuzz::run("60"),
         ("fuzz", [seconds]) => fuzz::run(seconds),
         ("ci", []) => ci(),

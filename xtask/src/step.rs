@@ -58,6 +58,12 @@ impl Step {
         self
     }
 
+    /// Where it runs, when that is not the top of the repository.
+    pub(crate) fn directory(mut self, path: &Path) -> Self {
+        self.0.current_dir(path);
+        self
+    }
+
     fn words(&self) -> String {
         let program = Path::new(self.0.get_program());
         let mut words = program
@@ -101,5 +107,22 @@ impl Step {
             String::from_utf8_lossy(&output.stdout).into_owned(),
             String::from_utf8_lossy(&output.stderr).into_owned(),
         ))
+    }
+
+    /// Runs it silently and fails unless it succeeds: its standard output as it is.
+    pub(crate) fn capture_bytes(mut self) -> Result<Vec<u8>, Failure> {
+        let words = self.words();
+        let output = self
+            .0
+            .output()
+            .map_err(|error| Failure::new(format!("cannot run {words}: {error}")))?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        Err(Failure::new(format!(
+            "{words}: {}\n{errors}",
+            output.status
+        )))
     }
 }

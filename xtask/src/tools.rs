@@ -3,15 +3,16 @@
 use crate::project;
 use crate::ring;
 use crate::step::{Failure, Step};
+use crate::vm_test;
 use std::os::unix::fs::MetadataExt;
 
 /// A Debian package, and what is done with it.
-struct Package {
+pub(crate) struct Package {
     name: &'static str,
     purpose: &'static str,
 }
 
-const fn package(name: &'static str, purpose: &'static str) -> Package {
+pub(crate) const fn package(name: &'static str, purpose: &'static str) -> Package {
     Package { name, purpose }
 }
 
@@ -103,6 +104,9 @@ pub(crate) fn list() {
     for package in PACKAGES {
         println!("debian     {:<24} {}", package.name, package.purpose);
     }
+    for package in vm_test::PACKAGES {
+        println!("vm-test    {:<24} {}", package.name, package.purpose);
+    }
     for program in PROGRAMS {
         let name = format!("{}@{}", program.krate, program.version);
         println!("crates.io  {name:<24} {}", program.purpose);
@@ -112,7 +116,16 @@ pub(crate) fn list() {
 /// Installs whatever of the tables is missing, and turns FUSE over io_uring on in the kernel. Costs
 /// well under a second when nothing is to be done.
 pub(crate) fn set_up() -> Result<(), Failure> {
-    let missing = missing_packages()?;
+    install_packages(PACKAGES)?;
+    for program in PROGRAMS {
+        install(program)?;
+    }
+    ring::turn_on()
+}
+
+/// Installs those that are missing.
+pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
+    let missing = missing_packages(packages)?;
     if !missing.is_empty() {
         println!("xtask: installing from Debian: {}", missing.join(" "));
         if !is_root()? {
@@ -128,10 +141,7 @@ pub(crate) fn set_up() -> Result<(), Failure> {
             .args(&missing)
             .run()?;
     }
-    for program in PROGRAMS {
-        install(program)?;
-    }
-    ring::turn_on()
+    Ok(())
 }
 
 /// The path of a program that [`set_up`] installed from crates.io.
@@ -146,13 +156,13 @@ pub(crate) fn is_root() -> Result<bool, Failure> {
     Ok(own.uid() == 0)
 }
 
-fn missing_packages() -> Result<Vec<&'static str>, Failure> {
+fn missing_packages(packages: &[Package]) -> Result<Vec<&'static str>, Failure> {
     let (_, installed, _) = Step::new("dpkg-query")
         .args(["-W", "-f", "${db:Status-Status} ${Package}\n"])
-        .args(PACKAGES.iter().map(|package| package.name))
+        .args(packages.iter().map(|package| package.name))
         .capture()
         .map_err(|failure| {
-            let names: Vec<_> = PACKAGES.iter().map(|package| package.name).collect();
+            let names: Vec<_> = packages.iter().map(|package| package.name).collect();
             Failure::new(format!(
                 "{failure}\nThis is not Debian: install what these packages hold by hand: {}",
                 names.join(" ")
@@ -163,7 +173,7 @@ fn missing_packages() -> Result<Vec<&'static str>, Failure> {
             .lines()
             .any(|line| line == format!("installed {name}"))
     };
-    Ok(PACKAGES
+    Ok(packages
         .iter()
         .map(|package| package.name)
         .filter(|name| !has(name))

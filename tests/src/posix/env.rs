@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
+use crate::guest::Share;
 use crate::lower::Lower;
 use crate::tree::Tree;
 
@@ -49,23 +50,29 @@ pub enum Need {
 pub struct Setting {
     /// The file system beneath.
     pub lower: Lower,
-    /// Mount options, or none for a native run.
+    /// Options of the mount or share, or none for a native run.
     pub options: Option<&'static str>,
+    /// The shares of the guest that this runs in, if it does.
+    pub share: Option<Share>,
 }
 
 impl Setting {
     /// A short name for reports: the lower file system and the options.
     pub fn name(&self) -> String {
+        let way = match (self.options, self.share) {
+            (None, _) => "native",
+            (_, None) => "mount",
+            (_, Some(_)) => "guest",
+        };
         match self.options {
-            None => format!("native {}", self.lower.name()),
-            Some("") => format!("mount {}", self.lower.name()),
-            Some(options) => format!("mount {} {options}", self.lower.name()),
+            None | Some("") => format!("{way} {}", self.lower.name()),
+            Some(options) => format!("{way} {} {options}", self.lower.name()),
         }
     }
 
     /// Whether the kernel uses the files beneath by itself.
     fn passes_through(&self) -> bool {
-        !self.has_option("nopassthrough") && !self.has_option("writeback")
+        self.share.is_none() && !self.has_option("nopassthrough") && !self.has_option("writeback")
     }
 
     fn has_option(&self, wanted: &str) -> bool {

@@ -1,0 +1,168 @@
+//! The first process of a guest: mounts what a system needs and the two shares, runs the job, takes
+//! the shares down, says how the job ended, and turns the machine off.
+//!
+//! The console is the only way out. What belongs to the job stands between the lines
+//! `thrufs-guest: begin` and `thrufs-guest: exit CODE`; the host takes anything else for the kernel's.
+
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::symlink;
+use std::process::{Command, ExitCode};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::process::{Pid, WaitOptions};
+use rustix::system::RebootCommand;
+use thrufs_tests::guest::{BENEATH, SHARED};
+
+/// Where the image keeps modules of the kernel, named so that their order is that of loading.
+const MODULES: &str = "/guest/modules";
+
+/// What the guest is for.
+const JOB: &str = "/guest/job.sh";
+
+/// How long a device may take to be found.
+const DEVICE_TIMEOUT: Duration = Duration::from_secs(5);
+
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The exit code when there is none of the job, out of the way of those that a shell makes.
+const NO_JOB: i32 = 120;
+
+/// What a system has: kind, place and options.
+const SYSTEM: &[(&str, &str, &str)] = &[
+    ("devtmpfs", "/dev", "mode=755"),
+    ("proc", "/proc", ""),
+    ("sysfs", "/sys", ""),
+    ("devpts", "/dev/pts", "ptmxmode=666"),
+    ("tmpfs", "/dev/shm", "mode=1777"),
+    ("tmpfs", "/tmp", "mode=1777"),
+    ("tmpfs", "/run", "mode=755"),
+];
+
+fn main() -> ExitCode {
+    if rustix::process::getpid() != Pid::INIT {
+        eprintln!("thrufs-guest-init: this is for the first process of a guest: it turns it off");
+        return ExitCode::from(2);
+    }
+    let code = prepare().and_then(|()| {
+        say("begin");
+        let code = run_job();
+        let taken_down = take_down();
+        code.and_then(|code| taken_down.map(|()| code))
+    });
+    match code {
+        Ok(code) => say(&format!("exit {code}")),
+        Err(error) => {
+            say(&format!("failed: {error}"));
+            say(&format!("exit {NO_JOB}"));
+        }
+    }
+    rustix::fs::sync();
+    let error = rustix::system::reboot(RebootCommand::PowerOff).err();
+    say(&format!("does not turn off: {error:?}"));
+    // The end of the first process ends the machine as well, with a panic.
+    ExitCode::FAILURE
+}
+
+fn say(what: &str) {
+    let mut stdout = io::stdout().lock();
+    // Nobody is left to tell that this fails.
+    let _ = writeln!(stdout, "thrufs-guest: {what}");
+    let _ = stdout.flush();
+}
+
+fn prepare() -> Result<(), String> {
+    for (kind, place, options) in SYSTEM {
+        mount(kind, kind, place, options)?;
+    }
+    // Where the kernel does not make them itself.
+    for (target, link) in [
+        ("/proc/self/fd", "/dev/fd"),
+        ("/proc/self/fd/0", "/dev/stdin"),
+        ("/proc/self/fd/1", "/dev/stdout"),
+        ("/proc/self/fd/2", "/dev/stderr"),
+        ("/proc/self/mounts", "/etc/mtab"),
+    ] {
+        symlink(target, link).map_err(|error| format!("{link}: {error}"))?;
+    }
+    load_modules()?;
+    for place in [SHARED, BENEATH] {
+        mount_share(place)?;
+    }
+    Ok(())
+}
+
+fn mount(source: &str, kind: &str, place: &str, options: &str) -> Result<(), String> {
+    let failed = |error: io::Error| format!("mount of {kind} at {place}: {error}");
+    fs::create_dir_all(place).map_err(failed)?;
+    let options = std::ffi::CString::new(options).map_err(|error| failed(error.into()))?;
+    rustix::mount::mount(source, place, kind, MountFlags::empty(), options.as_c_str())
+        .map_err(|errno| failed(errno.into()))
+}
+
+/// The tag of a share is its place without the slash. A device that is not yet known is waited for.
+fn mount_share(place: &str) -> Result<(), String> {
+    let deadline = Instant::now() + DEVICE_TIMEOUT;
+    loop {
+        match mount(place.trim_start_matches('/'), "virtiofs", place, "") {
+            Err(_) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn load_modules() -> Result<(), String> {
+    let Ok(entries) = fs::read_dir(MODULES) else {
+        return Ok(());
+    };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        let module = File::open(&path).map_err(failed)?;
+        match rustix::system::finit_module(&module, c"", 0) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed(errno.into())),
+        }
+    }
+    Ok(())
+}
+
+/// Runs the job to its end. Whatever loses its parent meanwhile is a child of this process, and
+/// waited for as well.
+fn run_job() -> Result<i32, String> {
+    let job = Command::new("/bin/bash")
+        .arg(JOB)
+        .env_clear()
+        .env("PATH", "/usr/bin")
+        .env("HOME", "/root")
+        .env("LC_ALL", "C")
+        .current_dir("/root")
+        .spawn()
+        .map_err(|error| format!("{JOB}: {error}"))?;
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_pid().unsigned_abs() == job.id() => {
+                return status
+                    .exit_status()
+                    .ok_or_else(|| format!("{JOB} was killed: {status:?}"));
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(format!("waiting for {JOB}: {errno}")),
+        }
+    }
+}
+
+/// Unmounts the shares, so that the servers see the end of their sessions.
+fn take_down() -> Result<(), String> {
+    for place in [SHARED, BENEATH] {
+        rustix::mount::unmount(place, UnmountFlags::empty())
+            .map_err(|errno| format!("{place} cannot be unmounted: {errno}"))?;
+    }
+    Ok(())
+}

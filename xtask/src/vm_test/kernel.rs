@@ -1,0 +1,229 @@
+//! The kernels of guests: one built for User-Mode Linux, one of Debian's for QEMU. They are kept
+//! beside the tools; `cargo xtask vm-test --fetch` looks for newer ones.
+
+use super::debian::{Debian, Package};
+use crate::project;
+use crate::step::{Failure, Step};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The source of the kernel that User-Mode Linux boots, and the suite that has it.
+const UML_SOURCE: (&str, &str) = ("linux-source-7.2", "trixie-backports");
+
+/// How that kernel is configured, beneath the top of the repository.
+const UML_CONFIG: &str = "tests/guest/uml.config";
+
+/// What stands for the newest cloud kernel, and the suite that has it.
+const CLOUD: (&str, &str) = ("linux-image-cloud-amd64", "trixie");
+
+/// What a guest with PCI needs to see the shares, in the order of loading. What a kernel has built in
+/// is not among its modules.
+const MODULES: &[&str] = &[
+    "virtio",
+    "virtio_ring",
+    "virtio_pci_legacy_dev",
+    "virtio_pci_modern_dev",
+    "virtio_pci",
+    "dax",
+    "fuse",
+    "virtiofs",
+];
+
+/// How names of what is not finished end.
+const UNFINISHED: &[&str] = &[".build", ".new", ".partial"];
+
+/// A kernel to boot, and its modules in the order of loading, each with its content.
+pub(super) struct Kernel {
+    pub(super) path: PathBuf,
+    pub(super) modules: Vec<(String, Vec<u8>)>,
+}
+
+/// Where kernels are kept.
+fn place() -> Result<PathBuf, Failure> {
+    let place = project::tools().join("guest");
+    fs::create_dir_all(&place).map_err(|error| failure(&place, &error))?;
+    Ok(place)
+}
+
+fn apt() -> Result<Debian, Failure> {
+    Debian::open(place()?.join("apt"))
+}
+
+/// The kernel of User-Mode Linux, built unless one with this configuration is there. `fetch` asks
+/// for the newest source also then.
+pub(super) fn uml(fetch: bool) -> Result<Kernel, Failure> {
+    let fragment = project::root().join(UML_CONFIG);
+    let config = fs::read(&fragment).map_err(|error| failure(&fragment, &error))?;
+    let suffix = format!("-{:016x}", fingerprint(&config));
+    let prefix = format!("uml-{}-", UML_SOURCE.0);
+    let path = match cached(&prefix, &suffix)? {
+        Some(path) if !fetch => path,
+        _ => {
+            let debian = apt()?;
+            let source = debian.newest(UML_SOURCE.0, UML_SOURCE.1)?;
+            let path = place()?.join(format!("{prefix}{}{suffix}", file_name(&source)));
+            if !path.exists() {
+                build_uml(&debian, &source, &fragment, &path)?;
+            }
+            path
+        }
+    };
+    Ok(Kernel {
+        path,
+        modules: Vec::new(),
+    })
+}
+
+fn build_uml(
+    debian: &Debian,
+    source: &Package,
+    fragment: &Path,
+    path: &Path,
+) -> Result<(), Failure> {
+    let building = beside(path, ".build");
+    // A build that was interrupted goes on, and needs no package.
+    let package = match building.join("unpacked").exists() {
+        true => PathBuf::from("/dev/null"),
+        false => debian.download(source)?,
+    };
+    println!("xtask: building a kernel for User-Mode Linux: minutes, once");
+    Step::new("bash")
+        .args([project::root().join("tests/guest/uml.sh")])
+        .args([&package, fragment, &building, path])
+        .run()?;
+    let _ = fs::remove_file(package);
+    Ok(())
+}
+
+/// The newest cloud kernel of Debian that is there, fetched if there is none.
+pub(super) fn cloud(fetch: bool) -> Result<Kernel, Failure> {
+    let directory = match cached("cloud-", "")? {
+        Some(path) if !fetch => path,
+        _ => {
+            let debian = apt()?;
+            let standing = debian.newest(CLOUD.0, CLOUD.1)?;
+            let name = standing
+                .needs("linux-image-")
+                .ok_or_else(|| Failure::new(format!("{} stands for no kernel", standing.name)))?;
+            let package = debian.newest(name, CLOUD.1)?;
+            let path = place()?.join(format!("cloud-{}", file_name(&package)));
+            if !path.exists() {
+                unpack(&debian.download(&package)?, &path)?;
+            }
+            path
+        }
+    };
+    let boot = directory.join("boot");
+    let path = entry(&boot, |name| name.starts_with("vmlinuz-"))?;
+    let modules = modules(&directory)?;
+    Ok(Kernel { path, modules })
+}
+
+/// Takes a package apart into `path`, which is there only once it is complete.
+fn unpack(package: &Path, path: &Path) -> Result<(), Failure> {
+    let partial = beside(path, ".partial");
+    let _ = fs::remove_dir_all(&partial);
+    Step::new("dpkg-deb")
+        .args(["--extract".as_ref(), package, partial.as_path()])
+        .run()?;
+    let _ = fs::remove_file(package);
+    fs::rename(&partial, path).map_err(|error| failure(path, &error))
+}
+
+/// The modules that a guest loads, decompressed: the kernel need not be able to.
+fn modules(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    let mut found = Vec::new();
+    // Where /usr is not merged with the root, it is the other.
+    let (_, list, _) = Step::new("find")
+        .args([directory])
+        .args(["-name", "*.ko*", "-type", "f"])
+        .capture()?;
+    for name in MODULES {
+        let path = list.lines().find(|path| {
+            let file = path.rsplit('/').next().unwrap_or_default();
+            let stem = file.split('.').next().unwrap_or_default();
+            stem.replace('-', "_") == *name
+        });
+        let Some(path) = path else { continue };
+        let name = format!("{:02}-{name}.ko", found.len());
+        let content = match path.ends_with(".xz") {
+            true => Step::new("xz").args(["-dc", path]).capture_bytes()?,
+            false => fs::read(path).map_err(|error| failure(path.as_ref(), &error))?,
+        };
+        found.push((name, content));
+    }
+    let config = entry(&directory.join("boot"), |name| name.starts_with("config-"))?;
+    let config = fs::read_to_string(&config).map_err(|error| failure(&config, &error))?;
+    let is_built_in = config.lines().any(|line| line == "CONFIG_VIRTIO_FS=y");
+    if !is_built_in && !found.iter().any(|(name, _)| name.ends_with("virtiofs.ko")) {
+        return Err(Failure::new(format!(
+            "{}: this kernel has no virtio-fs",
+            directory.display()
+        )));
+    }
+    Ok(found)
+}
+
+/// The newest of the kernels that are there whose name begins and ends so.
+fn cached(prefix: &str, suffix: &str) -> Result<Option<PathBuf>, Failure> {
+    let place = place()?;
+    let unreadable = |error: &io::Error| failure(&place, error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&place).map_err(|error| unreadable(&error))? {
+        let entry = entry.map_err(|error| unreadable(&error))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let whole = !UNFINISHED.iter().any(|mark| name.ends_with(mark));
+        if whole && name.starts_with(prefix) && name.ends_with(suffix) {
+            let made = entry.metadata().and_then(|metadata| metadata.modified());
+            found.push((made.map_err(|error| unreadable(&error))?, entry.path()));
+        }
+    }
+    Ok(found.into_iter().max().map(|(_, path)| path))
+}
+
+/// The same path with `mark` behind it.
+fn beside(path: &Path, mark: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(mark);
+    PathBuf::from(name)
+}
+
+fn entry(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<PathBuf, Failure> {
+    let entries = fs::read_dir(directory).map_err(|error| failure(directory, &error))?;
+    let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths
+        .find(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(&is_wanted)
+        })
+        .ok_or_else(|| Failure::new(format!("{}: not what was expected", directory.display())))
+}
+
+/// The version as a part of a file's name.
+fn file_name(package: &Package) -> String {
+    package.version.replace(['/', ':'], "_")
+}
+
+/// FNV-1a, 64 bits: the same in every version of the compiler.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn failure(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fingerprint;
+
+    #[test]
+    fn fingerprints_are_those_of_fnv_1a() {
+        assert_eq!(fingerprint(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fingerprint(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fingerprint(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+}
