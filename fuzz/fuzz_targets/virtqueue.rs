@@ -42,7 +42,10 @@ thread_local! {
     static MACHINE: Machine = machine();
 }
 
-fuzz_target!(|input: (&[u8], Vec<(u16, Vec<u8>)>, bool, bool, u16)| {
+/// What is written to the guest's memory between two looks, and where.
+type Round = (u16, Vec<u8>);
+
+fuzz_target!(|input: (&[u8], Vec<Round>, bool, bool, u16)| {
     let (start, rounds, event_index, indirect, base) = input;
     let features = RingFeatures {
         event_index,
@@ -54,7 +57,7 @@ fuzz_target!(|input: (&[u8], Vec<(u16, Vec<u8>)>, bool, bool, u16)| {
 fn serve(
     machine: &Machine,
     start: &[u8],
-    rounds: &[(u16, Vec<u8>)],
+    rounds: &[Round],
     features: RingFeatures,
     base: u16,
 ) {

@@ -1,7 +1,7 @@
 //! What the front end asks by vhost-user: features, memory, queues.
 //!
 //! All of it is carried out by the thread that reads the front end's messages, one after the other. The
-//! threads of the queues are told by their [`Post`](crate::post::Post).
+//! threads of the queues are told by their [`Post`].
 
 use crate::config::DeviceConfig;
 use crate::memory::{MemoryError, REGIONS_MAX, Region, Regions};
