@@ -54,13 +54,7 @@ fuzz_target!(|input: (&[u8], Vec<Round>, bool, bool, u16)| {
     MACHINE.with(|machine| serve(machine, start, &rounds, features, base));
 });
 
-fn serve(
-    machine: &Machine,
-    start: &[u8],
-    rounds: &[Round],
-    features: RingFeatures,
-    base: u16,
-) {
+fn serve(machine: &Machine, start: &[u8], rounds: &[Round], features: RingFeatures, base: u16) {
     let mut memory = vec![0; MEMORY_BYTES];
     let length = start.len().min(MEMORY_BYTES);
     memory[..length].copy_from_slice(&start[..length]);
