@@ -117,8 +117,14 @@ killed_server() { # killed_server worker|supervisor|both
     local writer=$! pids turn answer waited=0
     # Big writes in flight as well.
     dd if=/dev/zero of="$bare/mnt/big" bs=1M count=2000 status=none 2>/dev/null &
-    local big=$!
+    local big=$! told
     sleep 1
+    # However slow the disk is: there has to be something that could be lost.
+    for ((turn = 0; turn < 300; turn++)); do
+        told=$(cat "$WORK/acknowledged" 2>/dev/null || true)
+        ((${told:-0} <= 5)) || break
+        sleep 0.1
+    done
     # Two processes hold the mount: the one with more threads is the worker.
     mapfile -t pids < <(server_pids "$bare/mnt")
     expect "processes that hold the mount" "${#pids[@]}" 2
