@@ -7,15 +7,6 @@ use crate::step::{Failure, Step};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where guests' kernels come from. Debian signs them with a key that bookworm has as well.
-const SOURCES: &str = "\
-Types: deb
-URIs: http://deb.debian.org/debian
-Suites: trixie trixie-backports
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-";
-
 /// An apt of our own.
 pub(super) struct Debian {
     place: PathBuf,
@@ -28,7 +19,7 @@ impl Debian {
             fs::create_dir_all(place.join(directory)).map_err(|error| failure(&place, &error))?;
         }
         let sources = place.join("debian.sources");
-        fs::write(&sources, SOURCES).map_err(|error| failure(&sources, &error))?;
+        fs::write(&sources, text(&mirror()?)).map_err(|error| failure(&sources, &error))?;
         let debian = Self { place };
         debian.apt("apt-get").args(["--quiet=2", "update"]).run()?;
         Ok(debian)
@@ -85,6 +76,35 @@ impl Debian {
     }
 }
 
+/// The sources that guests' kernels come from. Debian signs them with a key that bookworm has as well.
+fn text(mirror: &str) -> String {
+    format!(
+        "Types: deb\nURIs: {mirror}\nSuites: trixie trixie-backports\nComponents: main\n\
+         Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
+    )
+}
+
+/// The archive that the machine takes its packages from.
+fn mirror() -> Result<String, Failure> {
+    let known = Step::new("apt-get").args([
+        "indextargets",
+        "--format",
+        "$(REPO_URI)",
+        "Created-By: Packages",
+    ]);
+    let (_, archives, errors) = known.capture()?;
+    first_archive(&archives)
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::new(format!("apt-get knows no archive of packages\n{errors}")))
+}
+
+/// The first of a list that is not for security updates alone.
+fn first_archive(archives: &str) -> Option<&str> {
+    archives
+        .lines()
+        .find(|archive| !archive.contains("security"))
+}
+
 /// A package in its newest version.
 pub(super) struct Package {
     pub(super) name: String,
@@ -109,7 +129,16 @@ fn failure(path: &Path, error: &std::io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::Package;
+    use super::{Package, first_archive, text};
+
+    #[test]
+    fn kernels_come_from_where_other_packages_do() {
+        let archives = "http://mirror.test/debian-security/\nhttp://mirror.test/debian/\n";
+        let archive = first_archive(archives).expect("one that is for all");
+        assert_eq!(archive, "http://mirror.test/debian/");
+        assert!(text(archive).contains("\nURIs: http://mirror.test/debian/\nSuites: trixie "));
+        assert_eq!(first_archive("http://mirror.test/debian-security/\n"), None);
+    }
 
     #[test]
     fn the_kernel_that_a_package_stands_for_is_found() {
