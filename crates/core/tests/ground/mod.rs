@@ -15,6 +15,9 @@ use thrufs::{
 
 pub const VALID: Duration = Duration::from_secs(3600);
 
+/// Longer than any patience of a test.
+const HELD_AT_MOST: Duration = Duration::from_secs(40);
+
 /// The names in the root. Each is a file; the node is its place here and two.
 pub const NAMES: [&str; 6] = ["plain", "other", "slow", "held", "locked", "panics"];
 
@@ -34,11 +37,16 @@ pub struct Gate {
 }
 
 impl Gate {
+    /// Waits until it is open, or long enough for a test that has failed meanwhile and waits itself
+    /// for whoever is held.
     pub fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         state.0 += 1;
         self.changed.notify_all();
-        let _open = self.changed.wait_while(state, |state| !state.1).unwrap();
+        let _open = self
+            .changed
+            .wait_timeout_while(state, HELD_AT_MOST, |state| !state.1)
+            .unwrap();
     }
 
     pub fn open(&self) {
@@ -356,6 +364,13 @@ impl Drop for Mount {
             rustix::mount::unmount(self.root(), rustix::mount::UnmountFlags::DETACH).unwrap();
         }
     }
+}
+
+/// Tries again what a busy machine may spoil: a thread that is kept from its CPU looks stuck to who
+/// watches over it. Fails when it never goes as it should.
+#[track_caller]
+pub fn undisturbed_once(attempt: impl Fn() -> bool) {
+    assert!((0..20).any(|_| attempt()), "disturbed every time");
 }
 
 /// Waits, with patience but not for ever, until `condition` holds.

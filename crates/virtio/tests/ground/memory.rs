@@ -37,11 +37,14 @@ impl Gate {
         self.changed.notify_all();
     }
 
+    /// Waits until it is open, or longer than any patience of a test that has failed meanwhile.
     fn wait(&self) {
-        let mut open = self.open.lock().unwrap();
-        while !*open {
-            open = self.changed.wait(open).unwrap();
-        }
+        let open = self.open.lock().unwrap();
+        let limit = Duration::from_secs(40);
+        let _open = self
+            .changed
+            .wait_timeout_while(open, limit, |open| !*open)
+            .unwrap();
     }
 }
 
