@@ -19,13 +19,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use thrufs_virtio::CALLERS_MAX;
 
 /// Longest packet: two paths and a long list of options.
 const PACKET_BYTES_MAX: usize = 128 * 1024;
 
 /// Most descriptors that one packet brings: the device, the source, the tree the source is in; a
-/// control socket and its file; a policy and a file for what it audits.
-const DESCRIPTORS_MAX: usize = 3;
+/// control socket and its file; a policy and a file for what it audits; two files of each thread of a
+/// front end.
+const DESCRIPTORS_MAX: usize = 2 * CALLERS_MAX;
 
 /// One packet.
 #[derive(Debug)]
@@ -38,6 +40,9 @@ pub(crate) enum Message {
     /// Serve this to who will be connected: the first packet to the worker of a share, with the
     /// source.
     Share(Box<ShareConfig>, OwnedFd),
+    /// Threads of who will be connected: of each, its `stat` and its `schedstat`. A packet that comes
+    /// before [`Connection`](Self::Connection), if at all.
+    Callers(Vec<OwnedFd>),
     /// Who is connected; the worker ends with the connection.
     Connection(OwnedFd),
     /// The policy to serve by, opened, and the file for what it audits: a packet that comes before
@@ -72,6 +77,7 @@ impl Message {
         match self {
             Message::Serve(config, _) => encode("serve", config.paths(), &config.settings),
             Message::Share(config, _) => encode("share", config.paths(), &config.settings),
+            Message::Callers(_) => b"callers".to_vec(),
             Message::Connection(_) => b"connection".to_vec(),
             Message::Policy(..) => b"policy".to_vec(),
             Message::MapIds => b"map ids".to_vec(),
@@ -101,6 +107,7 @@ impl Message {
                 let config = ShareConfig::resolve(source, socket, &settings).ok()?;
                 Message::Share(Box::new(config), descriptors.pop()?)
             }
+            b"callers" => Message::Callers(descriptors),
             b"connection" => Message::Connection(descriptors.pop()?),
             b"policy" => {
                 let mut descriptors = descriptors.into_iter();
@@ -204,7 +211,9 @@ impl Channel {
     pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
         let bytes = message.encode();
         let borrowed: Vec<BorrowedFd<'_>> = match message {
-            Message::Serve(_, descriptors) => descriptors.iter().map(AsFd::as_fd).collect(),
+            Message::Serve(_, descriptors) | Message::Callers(descriptors) => {
+                descriptors.iter().map(AsFd::as_fd).collect()
+            }
             Message::Control(listener, file) => vec![listener.as_fd(), file.as_fd()],
             Message::Watching(one) | Message::Share(_, one) | Message::Connection(one) => {
                 vec![one.as_fd()]

@@ -18,6 +18,7 @@
 //! A worker serves one connection and ends with it: what a guest may have made of it does not reach the
 //! next guest. The next worker is there, shut in and ready, before anybody connects.
 
+mod callers;
 pub(crate) mod door;
 mod events;
 mod id_maps;

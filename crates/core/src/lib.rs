@@ -62,6 +62,7 @@ pub mod mount;
 mod mounted;
 mod notify;
 mod reply;
+pub mod serving;
 pub mod session;
 mod transport;
 

@@ -122,6 +122,11 @@ impl Metrics {
         }
     }
 
+    /// Counts a thread that was paired with its caller (see [`Pairing`](crate::serving::Pairing)).
+    pub fn count_pair(&self) {
+        bump(&self.events.pairs);
+    }
+
     /// Counts a message of a transport of one's own that was no valid request, before it got to a
     /// [`Dispatcher`](crate::Dispatcher).
     pub fn count_malformed(&self) {

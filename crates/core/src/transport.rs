@@ -7,7 +7,8 @@
 
 pub(crate) mod choice;
 pub(crate) mod dev;
-mod pairing;
+pub(crate) mod pairing;
+pub(crate) mod patience;
 pub(crate) mod scheduling;
 pub(crate) mod uring;
 

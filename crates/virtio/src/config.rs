@@ -27,6 +27,9 @@ pub struct DeviceConfig {
     pub lock_waiters_max: usize,
     /// How long stopping waits for requests in progress.
     pub drain_timeout: Duration,
+    /// How long the thread of a queue that had several requests at once looks out for more before it
+    /// falls asleep, as long as that is of use. Zero for never.
+    pub spin: Duration,
 }
 
 impl Default for DeviceConfig {
@@ -38,6 +41,7 @@ impl Default for DeviceConfig {
             blocked_max: 64,
             lock_waiters_max: 128,
             drain_timeout: Duration::from_secs(5),
+            spin: Duration::from_micros(50),
         }
     }
 }

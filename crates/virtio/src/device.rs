@@ -1,5 +1,6 @@
 //! The device: one front end at a time, from its connection to its end.
 
+use crate::callers::Caller;
 use crate::config::DeviceConfig;
 use crate::control::Control;
 use crate::error::DeviceError;
@@ -8,6 +9,7 @@ use crate::pool::{Limits, Pool};
 use crate::post::Post;
 use crate::serving::Shared;
 use crate::session::{MakeFileSystem, Nobody, Sessions};
+use crate::steward::{Steward, Watch};
 use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -114,6 +116,21 @@ impl<M: MakeFileSystem> Device<M> {
     /// breaks the protocol or asks for what cannot be done, a queue outside memory for instance;
     /// [`DeviceError::QueueFailed`]; [`DeviceError::Stuck`] when requests did not end.
     pub fn serve(&self, stream: UnixStream) -> Result<Served, DeviceError> {
+        self.serve_callers(stream, Vec::new())
+    }
+
+    /// As [`serve`](Self::serve), where threads of the front end are known, of which
+    /// [`CALLERS_MAX`](crate::CALLERS_MAX) are looked at: the thread of a queue may serve on the CPU of
+    /// one of them, giving way to it, while that one asks one thing after another and waits for each.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn serve_callers(
+        &self,
+        stream: UnixStream,
+        callers: Vec<Caller>,
+    ) -> Result<Served, DeviceError> {
         let line = stream.try_clone().map_err(DeviceError::Start)?;
         let line = Arc::new(Line::new(line));
         let posts: rustix::io::Result<Vec<Arc<Post>>> = (0..self.config.queues())
@@ -121,6 +138,8 @@ impl<M: MakeFileSystem> Device<M> {
             .collect();
         let posts = posts.map_err(|errno| DeviceError::Start(errno.into()))?;
         let shared = Arc::new(self.share(&line, &posts));
+        let metrics = Arc::clone(&self.handle.state.metrics);
+        let steward = Steward::start(Arc::clone(&shared.watch), callers, metrics);
         let control = Control::new(shared, self.config.clone(), &posts);
         let control = Arc::new(Mutex::new(control));
         self.handle.lines().push(Arc::clone(&line));
@@ -134,6 +153,7 @@ impl<M: MakeFileSystem> Device<M> {
             .lines()
             .retain(|other| !Arc::ptr_eq(other, &line));
         let stuck = control.lock().unwrap_or_else(PoisonError::into_inner).end();
+        drop(steward);
         self.judge(&line, failure, stuck)
     }
 
@@ -143,6 +163,7 @@ impl<M: MakeFileSystem> Device<M> {
             blocked_max: self.config.blocked_max,
             lock_waiters_max: self.config.lock_waiters_max,
         };
+        let watch = Arc::new(Watch::new(posts.len()));
         let nobody = Dispatcher::new(Arc::new(Nobody)).counting_into(Arc::clone(metrics));
         Shared {
             sessions: Sessions::new(
@@ -151,7 +172,14 @@ impl<M: MakeFileSystem> Device<M> {
                 self.config.drain_timeout,
                 posts.to_vec(),
             ),
-            pool: Arc::new(Pool::new(limits, Arc::clone(metrics), Arc::clone(line))),
+            pool: Arc::new(Pool::new(
+                limits,
+                Arc::clone(metrics),
+                Arc::clone(line),
+                Arc::clone(&watch),
+            )),
+            watch,
+            spin: self.config.spin,
             metrics: Arc::clone(metrics),
             line: Arc::clone(line),
             nobody,

@@ -31,6 +31,7 @@
 //! | [`Device`] | one front end at a time, from its connection to its end |
 //! | [`MakeFileSystem`] | a file system for each session of a guest |
 //! | [`DeviceConfig`], [`Tag`] | bounds, and the name by which a guest mounts it |
+//! | [`Caller`] | a thread of the front end, whose CPU a queue may share |
 //! | [`DeviceHandle`] | counters, and the way to end it |
 //! | [`mod@queue`], [`memory`] | virtqueues in memory of a guest, for fuzzing and for other devices |
 //!
@@ -39,6 +40,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod callers;
 mod config;
 mod control;
 mod device;
@@ -52,9 +54,11 @@ pub mod queue;
 mod serving;
 mod session;
 mod slot;
+mod steward;
 mod tag;
 mod vring;
 
+pub use callers::{CALLERS_MAX, Caller};
 pub use config::{ConfigError, DeviceConfig, REQUEST_QUEUES_MAX};
 pub use device::{Device, DeviceHandle, Served};
 pub use error::DeviceError;

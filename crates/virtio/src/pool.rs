@@ -8,6 +8,7 @@ use crate::line::{CutOnPanic, Line};
 use crate::post::{Post, Returned};
 use crate::session::GuestSession;
 use crate::slot::Slot;
+use crate::steward::Watch;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,6 +62,7 @@ pub(crate) struct Pool<F: FileSystem> {
     limits: Limits,
     metrics: Arc<Metrics>,
     line: Arc<Line>,
+    watch: Arc<Watch>,
     state: Mutex<State<F>>,
     called: Condvar,
     left: Condvar,
@@ -93,11 +95,17 @@ impl<F: FileSystem> State<F> {
 }
 
 impl<F: FileSystem> Pool<F> {
-    pub(crate) fn new(limits: Limits, metrics: Arc<Metrics>, line: Arc<Line>) -> Pool<F> {
+    pub(crate) fn new(
+        limits: Limits,
+        metrics: Arc<Metrics>,
+        line: Arc<Line>,
+        watch: Arc<Watch>,
+    ) -> Pool<F> {
         Pool {
             limits,
             metrics,
             line,
+            watch,
             state: Mutex::new(State {
                 jobs: VecDeque::new(),
                 threads: 0,
@@ -145,6 +153,7 @@ impl<F: FileSystem> Pool<F> {
             .name("thrufs-aside".to_owned())
             .spawn(move || {
                 thrufs::begin_serving_thread();
+                pool.watch.begin_thread();
                 let leaving = Leaving(&pool);
                 let cut = CutOnPanic(&pool.line);
                 pool.work();

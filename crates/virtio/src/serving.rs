@@ -13,18 +13,20 @@ use crate::post::{Mail, Post, Returned, Wiring, ring};
 use crate::queue::{Broken, Ring};
 use crate::session::{GuestSession, MakeFileSystem, Nobody, Sessions};
 use crate::slot::Slot;
+use crate::steward::{Row, Watch};
 use rustix::event::{Timespec, epoll};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thrufs::serving::Patience;
 use thrufs::{Dispatcher, Errno, Metrics, Outcome, Wait};
 
 /// Requests and replies of so many bytes are told of at once.
 const LARGE_BYTES: usize = 32 << 10;
 
-/// After so many requests the guest is told, though there are more.
-const TELL_EVERY: u32 = 16;
+/// After so many requests the guest is told, though there are more: it has work while we have.
+const TELL_EVERY: u64 = 4;
 
 /// The queue for FORGETs, which nobody waits for.
 const HIGH_PRIORITY: usize = 0;
@@ -50,6 +52,8 @@ pub(crate) struct Shared<M: MakeFileSystem> {
     /// Answers what belongs to no session.
     pub(crate) nobody: Dispatcher<Nobody>,
     pub(crate) drain_timeout: Duration,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) spin: Duration,
 }
 
 /// A request that is carried out elsewhere.
@@ -91,6 +95,7 @@ pub(crate) struct Serving<M: MakeFileSystem> {
     session: Option<Arc<GuestSession<M::FileSystem>>>,
     generation: u64,
     free: Vec<Slot>,
+    patience: Patience,
     /// Memory waits to be given back.
     is_large: bool,
     /// Nothing of the queue makes sense any more.
@@ -114,6 +119,7 @@ impl<M: MakeFileSystem> Serving<M> {
         Ok(Serving {
             generation: shared.sessions.generation(),
             session: shared.sessions.current(),
+            patience: Patience::new(shared.spin),
             shared,
             start,
             epoll,
@@ -128,6 +134,7 @@ impl<M: MakeFileSystem> Serving<M> {
     pub(crate) fn serve(mut self) -> Finished {
         thrufs::begin_serving_thread();
         let shared = Arc::clone(&self.shared);
+        shared.watch.begin_queue(self.start.number);
         let cut = CutOnPanic(&shared.line);
         while !self.stops {
             let more = self.turn().unwrap_or_else(|broken| {
@@ -139,6 +146,7 @@ impl<M: MakeFileSystem> Serving<M> {
                 self.sleep(keep.as_ref());
             }
         }
+        shared.watch.end_queue(self.start.number);
         self.wind_down();
         drop(cut);
         Finished {
@@ -154,7 +162,7 @@ impl<M: MakeFileSystem> Serving<M> {
             return Ok(false);
         }
         self.start.ring.look_by_ourselves()?;
-        let (mut taken, mut untold) = (false, 0);
+        let mut row = Row::default();
         while self.start.ring.has_available()? {
             // Looked at after the guest's index: see `post`.
             if self.start.post.has_news() {
@@ -165,18 +173,39 @@ impl<M: MakeFileSystem> Serving<M> {
                 break;
             };
             let large = self.carry_out(head)?;
-            (taken, untold) = (true, untold + 1);
-            if large || untold == TELL_EVERY {
-                untold = 0;
+            row.requests += 1;
+            row.large += u64::from(large);
+            if large || row.requests.is_multiple_of(TELL_EVERY) {
                 self.tell()?;
             }
         }
         self.tell()?;
-        if taken && self.start.number == HIGH_PRIORITY {
+        if row.requests > 0 && self.start.number == HIGH_PRIORITY {
             std::thread::sleep(FORGET_INTERVAL);
             return Ok(true);
         }
-        self.start.ring.ask_to_be_told()
+        Ok(self.looks_out(row)? || self.start.ring.ask_to_be_told()?)
+    }
+
+    /// Looks out for more after `row`. True when there is something.
+    fn looks_out(&mut self, row: Row) -> Result<bool, Broken> {
+        if row.requests == 0 {
+            return Ok(false);
+        }
+        self.shared.watch.note(self.start.number, row);
+        // Who asks one thing at a time and waits has to be woken, which takes longer.
+        if row.requests == 1 {
+            return Ok(false);
+        }
+        self.patience.note_request();
+        if !self.patience.is_worth_it() {
+            return Ok(false);
+        }
+        let (post, ring) = (&self.start.post, &mut self.start.ring);
+        let found = self
+            .patience
+            .look_out(|| post.has_news() || ring.has_available() != Ok(false));
+        Ok(found)
     }
 
     /// Carries out what begins with the descriptor `head`. True when it moved much data.

@@ -61,6 +61,8 @@ pub(crate) struct ShareConfig {
     pub(crate) namespace_gids: IdMap,
     pub(crate) filter: FilterAction,
     pub(crate) capabilities: CapabilityChange,
+    /// Serve a virtual CPU that asks alone from the CPU that it is on.
+    pub(crate) pairing: bool,
     /// The limit on descriptors: the hard one if it is not given, 0 for what it is.
     pub(crate) descriptor_limit: Option<u64>,
     pub(crate) server: ServerConfig,
@@ -109,6 +111,7 @@ impl ShareConfig {
                 kept: CapabilitySet::empty(),
                 dropped: CapabilitySet::empty(),
             },
+            pairing: true,
             descriptor_limit: None,
             server,
             settings: settings.to_vec(),
@@ -166,6 +169,11 @@ impl ShareConfig {
         let id = setting.option.id;
         if !setting.option.used.includes(Use::Share) {
             return Err(setting.not_for("share"));
+        }
+        match id {
+            OptionId::Pairing => self.pairing = true,
+            OptionId::NoPairing => self.pairing = false,
+            _ => {}
         }
         if self.apply_switch(id)
             || self.server.apply(setting)?
@@ -245,6 +253,7 @@ impl ShareConfig {
             OptionId::NoSubmounts => serving.announce_submounts = false,
             OptionId::Killpriv => serving.killpriv = true,
             OptionId::NoKillpriv => serving.killpriv = false,
+            OptionId::Pairing | OptionId::NoPairing => {}
             _ => return false,
         }
         true

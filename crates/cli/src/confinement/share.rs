@@ -28,7 +28,7 @@ use rustix::thread::{CapabilitySet, set_thread_res_gid, set_thread_res_uid};
 use std::io;
 use std::os::fd::OwnedFd;
 use thrufs_hostdir::IdMap;
-use thrufs_sys::cred;
+use thrufs_sys::{cred, sched};
 
 /// What only those need who change something.
 const FOR_CHANGES: CapabilitySet = CapabilitySet::CHOWN
@@ -236,7 +236,10 @@ fn give_up_capabilities(config: &ShareConfig, is_root: bool) -> Result<(), Share
         let _ = cred::keep_capabilities_on_setuid();
         // Groups open files to whoever started the server, and to no guest.
         let _ = cred::set_groups(&[]);
-        needed(config)
+        // As for mounts: a limit will do, or else a capability.
+        let nice = config.pairing && sched::allow_leaving_idle().is_err();
+        let nice = nice.then_some(CapabilitySet::SYS_NICE);
+        needed(config) | nice.unwrap_or(CapabilitySet::empty())
     } else {
         CapabilitySet::empty()
     };

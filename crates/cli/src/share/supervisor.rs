@@ -15,7 +15,7 @@ use crate::log::Log;
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::systemd;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
@@ -236,6 +236,10 @@ impl Supervisor {
             return;
         };
         tracing::info!("a virtual machine has connected");
+        if self.config.pairing {
+            let callers = super::callers::open(stream.as_fd());
+            let _ = self.worker.channel.send(&Message::Callers(callers));
+        }
         // A worker that has died is seen next, and the connection is closed with the message.
         let _ = self.worker.channel.send(&Message::Connection(stream));
     }

@@ -15,6 +15,7 @@ use crate::process;
 use crate::waiting;
 use crate::worker::answer_by_socket;
 use std::error::Error;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use thrufs_hostdir::policy::Accounts;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
-use thrufs_virtio::{Device, DeviceError, DeviceHandle};
+use thrufs_virtio::{Caller, Device, DeviceError, DeviceHandle};
 
 /// What the supervisor says before anybody is connected.
 struct Orders {
@@ -112,6 +113,7 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
         supervisor: Arc::clone(supervisor),
         signals,
         connect: Some(connect),
+        callers: Vec::new(),
         handle: device.handle(),
         tree,
         subject,
@@ -125,10 +127,10 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
     confinement::filter_system_calls_of_share(Duty::Sharing, action);
     supervisor.send(&Message::Ready)?;
     // Nobody: told to end.
-    let Ok(stream) = connected.recv() else {
+    let Ok((stream, callers)) = connected.recv() else {
         return Ok(());
     };
-    let end = device.serve(stream)?;
+    let end = device.serve_callers(stream, callers)?;
     tracing::debug!(?end, "the connection has ended");
     Ok(())
 }
@@ -148,7 +150,9 @@ struct Listener {
     supervisor: Arc<Channel>,
     signals: SignalFd,
     /// To whom a connection goes; none when that has happened, or never will.
-    connect: Option<Sender<UnixStream>>,
+    connect: Option<Sender<(UnixStream, Vec<Caller>)>>,
+    /// Of that connection.
+    callers: Vec<Caller>,
     handle: DeviceHandle,
     tree: Arc<SharedTree>,
     subject: Arc<Subject>,
@@ -189,9 +193,15 @@ impl Listener {
 
     fn on_message(&mut self, message: Message) {
         match message {
+            Message::Callers(files) => {
+                let mut files = files.into_iter().map(File::from);
+                while let (Some(stat), Some(schedstat)) = (files.next(), files.next()) {
+                    self.callers.push(Caller { stat, schedstat });
+                }
+            }
             Message::Connection(stream) => {
                 if let Some(connect) = self.connect.take() {
-                    let _ = connect.send(stream.into());
+                    let _ = connect.send((stream.into(), std::mem::take(&mut self.callers)));
                 }
             }
             Message::Policy(text, audit) => self.replace_policy(PolicyFiles { text, audit }),

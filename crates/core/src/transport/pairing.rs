@@ -35,18 +35,18 @@ const REST_MAX: Duration = Duration::from_secs(4);
 /// Who was paired for so long has done well.
 const SUCCESS: Duration = Duration::from_secs(1);
 
-/// What was seen since the look before.
+/// What was seen of a thread that serves since the look before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sight {
+pub struct Sight {
     /// Those that a caller waits for. What the kernel does by itself (forgetting, writing back) has
     /// none, and comes in floods.
-    pub(crate) requests: u64,
+    pub requests: u64,
     /// How often one came from another caller than the one before.
-    pub(crate) changes: u64,
+    pub changes: u64,
     /// How many carried much data, either way.
-    pub(crate) large: u64,
+    pub large: u64,
     /// Somebody sleeps in a request.
-    pub(crate) sleeping: bool,
+    pub sleeping: bool,
 }
 
 impl Sight {
@@ -57,9 +57,11 @@ impl Sight {
     }
 }
 
-/// See the module.
+/// Decides whether a thread that serves, and one caller, should share a CPU: the thread is then bound
+/// to the caller's and in the class `SCHED_IDLE`, so that neither wakes another CPU. To be told every
+/// 2 ms what was seen.
 #[derive(Debug)]
-pub(crate) struct Pairing {
+pub struct Pairing {
     good_looks: u32,
     /// Requests in the good looks; while paired, in one of them on average.
     before: u64,
@@ -72,7 +74,12 @@ pub(crate) struct Pairing {
 }
 
 impl Pairing {
-    pub(crate) fn new() -> Pairing {
+    #[allow(
+        clippy::new_without_default,
+        reason = "there is nothing usual about it"
+    )]
+    /// Nothing was seen yet.
+    pub fn new() -> Pairing {
         Pairing {
             good_looks: 0,
             before: 0,
@@ -85,7 +92,7 @@ impl Pairing {
     }
 
     /// Whether a reader should be paired, of those that are not.
-    pub(crate) fn calls_for_a_pair(&mut self, sight: Sight, now: Instant) -> bool {
+    pub fn calls_for_a_pair(&mut self, sight: Sight, now: Instant) -> bool {
         if self.rests_until.is_some_and(|until| now < until) {
             return false;
         }
@@ -101,7 +108,7 @@ impl Pairing {
     }
 
     /// A pair was made.
-    pub(crate) fn paired(&mut self, now: Instant) {
+    pub fn paired(&mut self, now: Instant) {
         self.before /= u64::from(self.good_looks.max(1));
         (self.good_looks, self.busy_looks, self.served) = (0, 0, 0);
         self.since = Some(now);
@@ -109,7 +116,7 @@ impl Pairing {
 
     /// Whether the pair should be dissolved. `stalled` says that the reader has work and has not moved
     /// since the last look.
-    pub(crate) fn calls_for_parting(&mut self, sight: Sight, stalled: bool) -> bool {
+    pub fn calls_for_parting(&mut self, sight: Sight, stalled: bool) -> bool {
         if sight.requests > 0 {
             self.busy_looks += 1;
             self.served += sight.requests;
@@ -130,7 +137,7 @@ impl Pairing {
     }
 
     /// The pair was dissolved, because it did not do well or could not be made.
-    pub(crate) fn failed(&mut self, now: Instant) {
+    pub fn failed(&mut self, now: Instant) {
         let lasted = self.since.take().map(|since| now.duration_since(since));
         self.rest = if lasted.is_some_and(|lasted| lasted >= SUCCESS) {
             REST_MIN
@@ -142,7 +149,7 @@ impl Pairing {
     }
 
     /// The pair was dissolved because there was nothing to do.
-    pub(crate) fn ended(&mut self) {
+    pub fn ended(&mut self) {
         self.since = None;
         self.rest = REST_MIN;
         self.before = 0;

@@ -54,6 +54,19 @@ fn read_own(processes: BorrowedFd<'_>, thread: ThreadId, file: &str) -> Option<V
     read(processes, std::process::id(), thread, file)
 }
 
+/// The CPU that a thread runs on or ran on last, of the content of its `stat` in procfs.
+pub fn cpu_in_stat(stat: &[u8]) -> Option<usize> {
+    stat_field(stat, 39)?.parse().ok()
+}
+
+/// For how long a thread has run since it started, and waited for a CPU, of the content of its
+/// `schedstat` in procfs.
+pub fn times_in_schedstat(schedstat: &[u8]) -> Option<(Duration, Duration)> {
+    let mut words = std::str::from_utf8(schedstat).ok()?.split_whitespace();
+    let mut next = || Some(Duration::from_nanos(words.next()?.parse().ok()?));
+    Some((next()?, next()?))
+}
+
 /// Field `number` of `stat`, counted from 1 as `proc_pid_stat(5)` does; from the third on. The name
 /// in parentheses, before it, may hold anything.
 fn stat_field(stat: &[u8], number: usize) -> Option<&str> {
@@ -73,16 +86,13 @@ pub(crate) fn wants_cpu(processes: Option<BorrowedFd<'_>>, thread: ThreadId) -> 
 pub(crate) fn cpu_of_caller(processes: BorrowedFd<'_>, caller: u32) -> Option<usize> {
     // Requests name the thread. Its own entry in its own list says the least, the fastest.
     let stat = read(processes, caller, caller, "stat")?;
-    stat_field(&stat, 39)?.parse().ok()
+    cpu_in_stat(&stat)
 }
 
 /// For how long a thread of this process has run since it started, and waited for a CPU
 /// (`schedstat`).
 pub(crate) fn times(processes: BorrowedFd<'_>, thread: ThreadId) -> Option<(Duration, Duration)> {
-    let bytes = read_own(processes, thread, "schedstat")?;
-    let mut words = std::str::from_utf8(&bytes).ok()?.split_whitespace();
-    let mut next = || Some(Duration::from_nanos(words.next()?.parse().ok()?));
-    Some((next()?, next()?))
+    times_in_schedstat(&read_own(processes, thread, "schedstat")?)
 }
 
 /// For how long a thread of this process has run since it started.
@@ -91,7 +101,7 @@ pub(crate) fn time_on_cpu(processes: BorrowedFd<'_>, thread: ThreadId) -> Option
 }
 
 /// The CPUs that the calling thread may use, none if that cannot be told.
-pub(crate) fn allowed_cpus() -> CpuSet {
+pub fn allowed_cpus() -> CpuSet {
     sched_getaffinity(None).unwrap_or_default()
 }
 
@@ -100,7 +110,7 @@ pub(crate) fn allowed_cpus() -> CpuSet {
 /// # Errors
 ///
 /// That of the system, and the thread is as it was.
-pub(crate) fn bind(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
+pub fn bind(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     move_to(thread, cpu)?;
     set_class(thread, Class::Idle)
 }
@@ -110,7 +120,7 @@ pub(crate) fn bind(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
 /// # Errors
 ///
 /// EINVAL for a CPU that is gone or not for this process.
-pub(crate) fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
+pub fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     let mut only = CpuSet::new();
     if cpu >= CpuSet::MAX_CPU {
         return Err(rustix::io::Errno::INVAL);
@@ -129,7 +139,7 @@ pub(crate) fn allow(thread: ThreadId, cpus: &CpuSet) -> rustix::io::Result<()> {
 }
 
 /// Makes a bound thread one like the others again, free on all of `allowed`.
-pub(crate) fn release(thread: ThreadId, allowed: &CpuSet) {
+pub fn release(thread: ThreadId, allowed: &CpuSet) {
     let released = set_class(thread, Class::Prompt)
         .and_then(|()| sched_setaffinity(Pid::from_raw(thread.as_raw()), allowed));
     match released {

@@ -28,7 +28,6 @@ mod prepare;
 mod server;
 mod steward;
 mod team;
-mod wait;
 
 pub use prepare::ring_availability;
 pub(crate) use prepare::{Prepared, prepare};

@@ -17,6 +17,7 @@ use thrufs_virtio::{Device, DeviceConfig, DeviceError, MakeFileSystem, Served};
 use vhost::vhost_user::message::VhostUserHeaderFlag;
 use vhost::vhost_user::{Frontend, VhostUserFrontend, VhostUserProtocolFeatures};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
+use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -371,11 +372,18 @@ fn cut(mut at: u64, length: usize, first: usize, flags: u16, pieces: &mut Vec<(u
 /// Waits until an eventfd has counted, and takes the count.
 fn wait_for(eventfd: &EventFd, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
+    let epoll = Epoll::new().unwrap();
+    let event = EpollEvent::new(EventSet::IN, 0);
+    epoll
+        .ctl(ControlOperation::Add, eventfd.as_raw_fd(), event)
+        .unwrap();
     while eventfd.read().is_err() {
-        if Instant::now() >= deadline {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             return false;
         }
-        std::thread::sleep(Duration::from_micros(200));
+        let milliseconds = left.as_millis() as i32 + 1;
+        let _ = epoll.wait(milliseconds, &mut [EpollEvent::default()]);
     }
     true
 }

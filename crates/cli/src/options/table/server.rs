@@ -59,20 +59,20 @@ pub(super) const ROWS: &[MountOption] = &[
     MountOption {
         family: "pairing",
         default: "on",
-        ..mount_row(
+        ..row(
             OptionId::Pairing,
             "pairing",
             Value::None,
             Group::Speed,
             "serve a lone caller from its own processor",
-            "While a single program asks much, one thread serves it, on the same processor: neither \
+            "While a single program or virtual CPU asks much, one thread serves it, on the same processor: neither \
              has to wake an idle one. Only where a server may change how its threads are scheduled, \
              as root's may.",
         )
     },
     MountOption {
         family: "pairing",
-        ..mount_row(
+        ..row(
             OptionId::NoPairing,
             "nopairing",
             Value::None,

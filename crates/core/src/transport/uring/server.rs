@@ -8,13 +8,13 @@ use super::kick::{is_about_file, is_answer, kick};
 use super::member::Member;
 use super::pool::Job;
 use super::team::{Ring, Team};
-use super::wait::Patience;
 use super::{Reading, message};
 use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::session::End;
+use crate::transport::patience::Patience;
 use crate::transport::{Connection, LARGE_BYTES, scheduling};
 use rustix::io::Errno as SystemErrno;
 use std::os::fd::AsFd;
@@ -143,7 +143,13 @@ impl<'a, F: FileSystem> Server<'a, F> {
             }
         }
         let timeout = self.large.map(|_| KEEP_MEMORY);
-        self.patience.wait(&mut self.ring, timeout)
+        if self.patience.is_worth_it() {
+            // What was done must be out before anybody looks out for more.
+            self.ring.flush()?;
+            let ring = &self.ring;
+            self.patience.look_out(|| ring.is_ready());
+        }
+        self.ring.wait(timeout).map(drop)
     }
 
     fn handle_events(&mut self) {

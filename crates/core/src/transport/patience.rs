@@ -1,22 +1,21 @@
-//! Waiting for the next request: asleep, or awake for a moment first.
+//! How long to stay awake for the next request.
 //!
 //! A thread that falls asleep and is woken costs its caller a few microseconds. One that has just
 //! been asked may look out for the next request instead, for as long as it was told; it stops doing
-//! so when requests come more slowly than that. It only ever spins in a class that gives way
-//! ([`super::steward`]), or for so short a time that it does not matter.
+//! so when requests come more slowly than that.
 
-use super::team::Ring;
-use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
 /// So many waits in vain in a row, and it is no use.
 const VAIN_MAX: u32 = 4;
 /// So many requests after that it is tried again.
 const TRIAL_REQUESTS: u32 = 64;
+/// So often one looks before one looks at the clock.
+const LOOKS: u32 = 16;
 
-/// See the module.
+/// Whether a thread should look out for its next request, and for how long. See the module.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub struct Patience {
     spin: Duration,
     /// Requests came since the last wait.
     asked: bool,
@@ -25,7 +24,8 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn new(spin: Duration) -> Patience {
+    /// One that looks out for at most so long; never, for zero.
+    pub fn new(spin: Duration) -> Patience {
         Patience {
             spin,
             asked: false,
@@ -34,24 +34,31 @@ impl Patience {
         }
     }
 
-    pub(super) fn note_request(&mut self) {
+    /// A request came, after which the next may be near.
+    pub fn note_request(&mut self) {
         self.asked = true;
     }
 
-    /// Sends what is to be sent, and waits, for no longer than `timeout`.
-    pub(super) fn wait(&mut self, ring: &mut Ring, timeout: Option<Duration>) -> Result<(), Errno> {
-        if self.spins() {
-            ring.flush()?;
-            let start = Instant::now();
-            while !ring.is_ready() && start.elapsed() < self.spin {
+    /// Looks out until `is_ready`, at most for as long as it was told. True when it is.
+    pub fn look_out(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
+        let start = Instant::now();
+        let mut found = false;
+        while !found && start.elapsed() < self.spin {
+            found = (0..LOOKS).any(|_| {
                 std::hint::spin_loop();
-            }
-            self.learn(ring.is_ready());
+                is_ready()
+            });
         }
-        ring.wait(timeout).map(drop)
+        self.vain = if found {
+            0
+        } else {
+            (self.vain + 1).min(VAIN_MAX)
+        };
+        found
     }
 
-    fn spins(&mut self) -> bool {
+    /// Whether it is worth [looking out](Self::look_out) now. To be asked once for each wait.
+    pub fn is_worth_it(&mut self) -> bool {
         let asked = std::mem::take(&mut self.asked);
         if self.spin.is_zero() || !asked {
             return false;
@@ -66,14 +73,6 @@ impl Patience {
         self.since = 0;
         true
     }
-
-    fn learn(&mut self, found: bool) {
-        self.vain = if found {
-            0
-        } else {
-            (self.vain + 1).min(VAIN_MAX)
-        };
-    }
 }
 
 #[cfg(test)]
@@ -83,27 +82,27 @@ mod tests {
     #[test]
     fn it_spins_only_after_a_request_and_while_it_is_of_use() {
         let mut patience = Patience::new(Duration::from_micros(10));
-        assert!(!patience.spins(), "nobody has asked");
+        assert!(!patience.is_worth_it(), "nobody has asked");
         for _ in 0..VAIN_MAX {
             patience.note_request();
-            assert!(patience.spins());
-            patience.learn(false);
+            assert!(patience.is_worth_it());
+            assert!(!patience.look_out(|| false));
         }
         for _ in 1..TRIAL_REQUESTS {
             patience.note_request();
-            assert!(!patience.spins(), "in vain");
+            assert!(!patience.is_worth_it(), "in vain");
         }
         patience.note_request();
-        assert!(patience.spins(), "another trial");
-        patience.learn(true);
+        assert!(patience.is_worth_it(), "another trial");
+        assert!(patience.look_out(|| true));
         patience.note_request();
-        assert!(patience.spins());
+        assert!(patience.is_worth_it());
     }
 
     #[test]
     fn it_never_spins_unless_told() {
         let mut patience = Patience::new(Duration::ZERO);
         patience.note_request();
-        assert!(!patience.spins());
+        assert!(!patience.is_worth_it());
     }
 }

@@ -1,0 +1,51 @@
+//! The threads of a front end, opened for the worker, which cannot see them itself.
+//!
+//! What is opened tells how a thread is scheduled, which every user may read of every process, and leads
+//! nowhere else.
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::net::sockopt::socket_peercred;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use thrufs_virtio::CALLERS_MAX;
+
+/// `stat` and `schedstat` of each thread of who is connected, as far as they are known now. Nothing where
+/// that cannot be told, which costs speed alone.
+pub(super) fn open(stream: BorrowedFd<'_>) -> Vec<OwnedFd> {
+    let Ok(peer) = socket_peercred(stream) else {
+        return Vec::new();
+    };
+    let tasks = format!("/proc/{}/task", peer.pid.as_raw_nonzero());
+    let Ok(entries) = std::fs::read_dir(&tasks) else {
+        return Vec::new();
+    };
+    let files = |thread: std::fs::DirEntry| {
+        let open = |file| {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            rustix::fs::openat(CWD, thread.path().join(file), flags, Mode::empty()).ok()
+        };
+        Some([open("stat")?, open("schedstat")?])
+    };
+    let threads = entries.filter_map(Result::ok).filter_map(files);
+    threads.take(CALLERS_MAX).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn threads_of_the_other_end() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let files = open(one.as_fd());
+        // This thread, and that of the test runner.
+        assert!(files.len() >= 4 && files.len() <= 2 * CALLERS_MAX);
+        for pair in files.chunks(2) {
+            let mut bytes = [0; 64];
+            let length = rustix::io::read(&pair[1], &mut bytes).unwrap();
+            let text = std::str::from_utf8(&bytes[..length]).unwrap();
+            assert_eq!(text.split_whitespace().count(), 3, "{text}");
+        }
+    }
+}

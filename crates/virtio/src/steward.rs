@@ -1,0 +1,376 @@
+//! Looks after the threads of the queues, every 2 ms while there is something to do.
+//!
+//! Where one virtual CPU asks one thing after another, it and the queue's thread never work at the same
+//! time, and wake each other's CPU with every request and every reply. Then the queue's thread is bound
+//! to the CPU of who asks, in a class that gives way to it ([`Pairing`] decides, as it does for
+//! mounts). A queue with more than one request at a time is not for that: both sides work at once.
+//!
+//! Such a thread gives way to everything else on that CPU, too. One that serves nothing is set free at
+//! once; when that comes soon, something else may have kept it from its work, and it rests.
+
+use crate::callers::{Busy, Caller, Callers};
+use rustix::thread::CpuSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+use thrufs::Metrics;
+use thrufs::serving::{Pairing, Sight, allowed_cpus, bind, move_to, release};
+use thrufs_sys::sched::may_leave_idle;
+use thrufs_sys::signal::{ThreadId, current_thread_id};
+
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+/// So many looks at nothing, and nobody looks until there is something.
+const CALM_LOOKS: u32 = 50;
+/// A pair that has served for so long and has nothing to do has nothing to do.
+const SETTLED: Duration = Duration::from_millis(20);
+
+/// What the thread of a queue says of itself. Each has a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Pulse {
+    requests: AtomicU64,
+    /// Of them, taken while another was in hand.
+    together: AtomicU64,
+    /// Of them, with much data.
+    large: AtomicU64,
+    /// While there is one. It does not end while this is locked.
+    thread: Mutex<Option<ThreadId>>,
+}
+
+impl Pulse {
+    fn thread(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts(&self) -> [u64; 3] {
+        [&self.requests, &self.together, &self.large].map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// What the thread of a queue has done in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) requests: u64,
+    /// Of them, with much data.
+    pub(crate) large: u64,
+}
+
+/// What stewards and the threads of queues share.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    allowed: CpuSet,
+    pulses: Vec<Pulse>,
+    armed: AtomicBool,
+    ending: AtomicBool,
+    /// There is one where threads can be paired.
+    steward: OnceLock<Thread>,
+}
+
+impl Watch {
+    /// For so many queues.
+    pub(crate) fn new(queues: usize) -> Watch {
+        Watch {
+            allowed: allowed_cpus(),
+            pulses: (0..queues).map(|_| Pulse::default()).collect(),
+            armed: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            steward: OnceLock::new(),
+        }
+    }
+
+    /// Makes the calling thread, just started, one like all others: it inherits the place and the
+    /// class of who started it, which may be paired.
+    pub(crate) fn begin_thread(&self) {
+        release(current_thread_id(), &self.allowed);
+    }
+
+    /// The calling thread serves this queue from now on.
+    pub(crate) fn begin_queue(&self, number: usize) {
+        self.begin_thread();
+        if let Some(pulse) = self.pulses.get(number) {
+            *pulse.thread() = Some(current_thread_id());
+        }
+    }
+
+    /// The calling thread serves this queue no longer.
+    pub(crate) fn end_queue(&self, number: usize) {
+        if let Some(pulse) = self.pulses.get(number) {
+            *pulse.thread() = None;
+        }
+        self.begin_thread();
+    }
+
+    /// The thread of this queue has served some requests, one after the other.
+    pub(crate) fn note(&self, number: usize, row: Row) {
+        let (Some(steward), Some(pulse)) = (self.steward.get(), self.pulses.get(number)) else {
+            return;
+        };
+        // One thread writes, so no locked instruction is needed.
+        let add = |counter: &AtomicU64, number: u64| {
+            counter.store(counter.load(Ordering::Relaxed) + number, Ordering::Relaxed);
+        };
+        add(&pulse.requests, row.requests);
+        add(&pulse.together, row.requests.saturating_sub(1));
+        add(&pulse.large, row.large);
+        // One that is missed while the steward falls asleep is made up for by the next.
+        if !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::SeqCst) {
+            steward.unpark();
+        }
+    }
+}
+
+/// The steward of a connection. Its thread ends with this.
+#[derive(Debug)]
+pub(crate) struct Steward {
+    watch: Arc<Watch>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Steward {
+    /// Starts one, if there are callers and threads can be paired here.
+    pub(crate) fn start(
+        watch: Arc<Watch>,
+        callers: Vec<Caller>,
+        metrics: Arc<Metrics>,
+    ) -> Option<Steward> {
+        if callers.is_empty() || !may_leave_idle() {
+            return None;
+        }
+        let wards = watch.pulses.iter().map(|_| Ward::new()).collect();
+        let mut round = Round {
+            watch: Arc::clone(&watch),
+            callers: Callers::new(callers),
+            wards,
+            metrics,
+        };
+        let thread = std::thread::Builder::new()
+            .name("thrufs-steward".to_owned())
+            .spawn(move || round.look_after_all())
+            .inspect_err(|error| tracing::debug!(%error, "nobody looks after the queues"))
+            .ok()?;
+        let _ = watch.steward.set(thread.thread().clone());
+        Some(Steward {
+            watch,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Steward {
+    fn drop(&mut self) {
+        self.watch.ending.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the steward knows of the thread of a queue.
+struct Ward {
+    pairing: Pairing,
+    counts: [u64; 3],
+    pair: Option<Pair>,
+}
+
+/// A queue's thread that shares a CPU.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    thread: ThreadId,
+    /// The number of the caller.
+    caller: usize,
+    cpu: usize,
+    since: Instant,
+}
+
+impl Ward {
+    fn new() -> Ward {
+        Ward {
+            pairing: Pairing::new(),
+            counts: [0; 3],
+            pair: None,
+        }
+    }
+
+    fn see(&mut self, pulse: &Pulse) -> Sight {
+        let now = pulse.counts();
+        let before = std::mem::replace(&mut self.counts, now);
+        let [requests, together, large] = [0, 1, 2].map(|at: usize| now[at] - before[at]);
+        Sight {
+            requests,
+            // Who asks before the answer to the last is there is as good as several.
+            changes: together,
+            large,
+            sleeping: false,
+        }
+    }
+}
+
+struct Round {
+    watch: Arc<Watch>,
+    callers: Callers,
+    wards: Vec<Ward>,
+    metrics: Arc<Metrics>,
+}
+
+impl Round {
+    fn look_after_all(&mut self) {
+        let watch = Arc::clone(&self.watch);
+        watch.begin_thread();
+        let is_ending = || watch.ending.load(Ordering::SeqCst);
+        let mut calm = 0;
+        while !is_ending() {
+            if !watch.armed.load(Ordering::SeqCst) {
+                std::thread::park();
+                continue;
+            }
+            std::thread::park_timeout(LOOK_INTERVAL);
+            calm = if self.look(Instant::now()) {
+                0
+            } else {
+                calm + 1
+            };
+            if calm == CALM_LOOKS {
+                calm = 0;
+                self.callers.forget();
+                watch.armed.store(false, Ordering::SeqCst);
+            }
+        }
+        for number in 0..self.wards.len() {
+            self.part(number);
+        }
+    }
+
+    /// True when there was something to do.
+    fn look(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        for number in 0..self.wards.len() {
+            let sight = self.wards[number].see(&self.watch.pulses[number]);
+            busy |= sight.requests > 0;
+            if let Some(pair) = self.wards[number].pair {
+                self.look_at_pair(number, pair, sight, now);
+            } else if self.wards[number].pairing.calls_for_a_pair(sight, now) {
+                self.try_to_pair(number, now);
+            }
+        }
+        busy
+    }
+
+    fn try_to_pair(&mut self, number: usize, now: Instant) {
+        let pair = match self.callers.the_busy_one() {
+            Busy::NotKnownYet => return,
+            Busy::One(caller) => self.pair(number, caller, now),
+            Busy::NotOne => None,
+        };
+        self.callers.forget();
+        let ward = &mut self.wards[number];
+        ward.pair = pair;
+        if pair.is_some() {
+            ward.pairing.paired(now);
+            self.metrics.count_pair();
+        } else {
+            ward.pairing.failed(now);
+        }
+    }
+
+    fn pair(&self, number: usize, caller: usize, now: Instant) -> Option<Pair> {
+        let cpu = self.callers.cpu(caller)?;
+        let thread = self.watch.pulses[number].thread();
+        let thread = (*thread)?;
+        if !self.watch.allowed.is_set(cpu) {
+            return None;
+        }
+        if let Err(error) = bind(thread, cpu) {
+            tracing::debug!(%error, cpu, "cannot serve where the caller is");
+            release(thread, &self.watch.allowed);
+            return None;
+        }
+        Some(Pair {
+            thread,
+            caller,
+            cpu,
+            since: now,
+        })
+    }
+
+    fn look_at_pair(&mut self, number: usize, pair: Pair, sight: Sight, now: Instant) {
+        let idle = sight.requests == 0;
+        let pairing = &mut self.wards[number].pairing;
+        if pairing.calls_for_parting(sight, false)
+            || idle && now.duration_since(pair.since) < SETTLED
+        {
+            pairing.failed(now);
+            self.part(number);
+        } else if idle {
+            // Whoever calls next finds an ordinary thread: this one could starve unseen.
+            pairing.ended();
+            self.part(number);
+        } else {
+            self.follow(number, pair);
+        }
+    }
+
+    /// Goes where the caller has gone.
+    fn follow(&mut self, number: usize, pair: Pair) {
+        let Some(cpu) = self.callers.cpu(pair.caller).filter(|cpu| *cpu != pair.cpu) else {
+            return;
+        };
+        let thread = self.watch.pulses[number].thread();
+        if *thread == Some(pair.thread) && move_to(pair.thread, cpu).is_ok() {
+            self.wards[number].pair = Some(Pair { cpu, ..pair });
+        }
+    }
+
+    /// Makes the thread of a queue an ordinary one again.
+    fn part(&mut self, number: usize) {
+        let Some(pair) = self.wards[number].pair.take() else {
+            return;
+        };
+        let thread = self.watch.pulses[number].thread();
+        if *thread == Some(pair.thread) {
+            release(pair.thread, &self.watch.allowed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_at_once_is_as_good_as_several_callers() {
+        let watch = Watch::new(2);
+        let _ = watch.steward.set(std::thread::current());
+        let (mut ward, now) = (Ward::new(), Instant::now());
+        let mut is_wanted = |rows: &[u64]| {
+            for requests in rows {
+                let row = Row {
+                    requests: *requests,
+                    large: 0,
+                };
+                watch.note(1, row);
+            }
+            let sight = ward.see(&watch.pulses[1]);
+            ward.pairing.calls_for_a_pair(sight, now)
+        };
+        assert!(!is_wanted(&[1; 20]));
+        assert!(is_wanted(&[1; 20]));
+        assert!(!is_wanted(&[8; 20]));
+        assert!(!is_wanted(&[1; 20]), "from the start");
+        assert!(is_wanted(&[1; 20]));
+        assert_eq!(watch.pulses[0].counts(), [0; 3]);
+    }
+
+    #[test]
+    fn nobody_counts_for_a_steward_that_there_is_not() {
+        let watch = Watch::new(2);
+        let row = Row {
+            requests: 1,
+            large: 1,
+        };
+        watch.note(1, row);
+        assert_eq!(watch.pulses[1].counts(), [0; 3]);
+        assert!(Steward::start(Arc::new(watch), Vec::new(), Arc::default()).is_none());
+    }
+}
