@@ -3,7 +3,7 @@
 use crate::project;
 use crate::step::{Failure, Step};
 use crate::tools;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Builds the command and the benchmark, and runs the benchmark with `arguments`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -15,6 +15,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     Step::cargo()
         .args(["build", "--release", "--locked", "--bin", "thrufs"])
         .run()?;
+    let server = project::target().join("release/thrufs");
+    if let Some(("--shares", arguments)) = arguments
+        .split_first()
+        .map(|(first, rest)| (first.as_str(), rest))
+    {
+        return shares(&server, arguments);
+    }
     let built = project::target().join("bench");
     Step::cargo()
         .args([
@@ -31,8 +38,23 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let peers = peers.unwrap_or_else(|| project::target().join("peers"));
     Step::new(built.join("release/thrufs-bench"))
         .args(arguments)
-        .env("THRUFS", project::target().join("release/thrufs"))
+        .env("THRUFS", server)
         .env("PEERS", peers)
+        .env("PROJECT", project::root())
+        .run()
+}
+
+/// Shares for virtual machines, beside virtiofsd.
+fn shares(server: &Path, arguments: &[String]) -> Result<(), Failure> {
+    tools::set_up()?;
+    // In a namespace of its own, which ends with it: no mount and no server is left.
+    Step::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
+        .args([project::root().join("bench/shares.sh")])
+        .args(arguments)
+        .env("THRUFS", server)
+        .env("VIRTIOFSD", tools::program("virtiofsd"))
         .env("PROJECT", project::root())
         .run()
 }
