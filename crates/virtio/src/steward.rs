@@ -295,6 +295,13 @@ impl Round {
     }
 
     fn look_at_pair(&mut self, number: usize, pair: Pair, sight: Sight, now: Instant) {
+        if *self.watch.pulses[number].thread() != Some(pair.thread) {
+            // The queue was stopped; another thread may serve it now.
+            let ward = &mut self.wards[number];
+            ward.pair = None;
+            ward.pairing.ended();
+            return;
+        }
         let idle = sight.requests == 0;
         let pairing = &mut self.wards[number].pairing;
         if pairing.calls_for_parting(sight, false)

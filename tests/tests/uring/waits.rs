@@ -15,7 +15,7 @@ use crate::load::serve;
 const WAITERS: usize = 24;
 
 /// A hundred requests that nobody holds up take a fraction of it.
-const PROMPT_MAX: Duration = Duration::from_millis(500);
+const PROMPT_MAX: Duration = Duration::from_secs(5);
 
 /// EINTR, as the helper prints it.
 const INTERRUPTED: &str = "errno 4";
