@@ -12,7 +12,7 @@ use std::sync::Arc;
 use thrufs_abi::layout::{GetattrIn, ReadIn, WriteIn};
 use thrufs_abi::{NodeId, Opcode, RequestBuilder, Unique};
 use thrufs_client::Client;
-use thrufs_hostdir::{Config, HostDir};
+use thrufs_hostdir::{Config, HostDir, Ledger};
 
 struct Counting;
 
@@ -56,9 +56,21 @@ fn allocations_of(work: impl FnOnce()) -> u64 {
 
 #[test]
 fn the_hot_requests_allocate_nothing() {
+    hot_requests(Config::default());
+}
+
+#[test]
+fn neither_do_they_when_all_is_noted_in_a_ledger() {
+    hot_requests(Config {
+        ledger: Some(Ledger::new().unwrap()),
+        ..Config::default()
+    });
+}
+
+fn hot_requests(config: Config) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), vec![7; 8192]).unwrap();
-    let host = HostDir::open(directory.path(), Config::default()).unwrap();
+    let host = HostDir::open(directory.path(), config).unwrap();
     let client = Client::connect(Arc::new(host)).unwrap();
     let root = client.root();
     let node = root.walk("file").unwrap();

@@ -18,15 +18,18 @@
 //! What goes wrong stays here: malformed bytes, requests before INIT and panics of the file system
 //! are answered with an error and counted.
 
+mod again;
 mod arguments;
 mod init;
 mod message;
 mod operations;
+mod succession;
 mod undelivered;
 
 #[cfg(test)]
 mod tests;
 
+pub use again::{Begun, Repeat};
 pub use init::InitFailure;
 pub use message::Message;
 
@@ -64,6 +67,8 @@ pub struct Dispatcher<F> {
 struct Agreed {
     dialect: Dialect,
     features: Features,
+    /// The request that it came from, for a successor.
+    request: Box<[u8]>,
 }
 
 impl Agreed {
@@ -167,6 +172,12 @@ impl<F> Dispatcher<F> {
     /// come from now on: they are answered with ENOTCONN. To be called at the end of a connection.
     pub fn end_waits(&self) {
         self.interrupts.stop();
+    }
+
+    /// Ends the waits of all requests that sleep now until somebody else acts: they are answered with
+    /// EINTR. Requests that come later may wait. For a transport that will ask for them again.
+    pub fn interrupt_waits(&self) {
+        self.interrupts.interrupt_all();
     }
 }
 
@@ -382,7 +393,9 @@ impl<F: FileSystem> Dispatcher<F> {
             may_block,
         );
         match (&request.operation, self.agreed.get()) {
-            (Operation::Init { arg, flags }, None) => self.initialise(arg, *flags, body),
+            (Operation::Init { arg, flags }, None) => {
+                self.initialise(&request.header, arg, *flags, body)
+            }
             (Operation::Init { .. } | Operation::CuseInit(_), _) => {
                 bump(&self.metrics.events.malformed);
                 Err(Errno::EINVAL)

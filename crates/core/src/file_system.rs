@@ -11,6 +11,7 @@ use crate::directory::DirectorySink;
 use crate::errno::{Errno, Result};
 use crate::features::{Features, Negotiation};
 use std::ffi::CStr;
+use std::io;
 use thrufs_abi::{FileHandle, LockOwner, Name, NodeId};
 
 /// A file system.
@@ -57,6 +58,38 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Called once, when the connection has ended (unmounted or aborted) and no other method runs
     /// or will run.
     fn destroy(&self) {}
+
+    /// Writes what a successor, in another process or on another machine, needs to go on with this
+    /// session: nodes and their lookup counts, open files, locks. No other method runs while it is
+    /// called; the session may go on here afterwards.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` (the default); what `sink` says; whatever keeps the state from being moved.
+    fn save(&self, sink: &mut dyn io::Write) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Goes on from what [`save`](Self::save) of another process wrote, which may be damaged or
+    /// hostile. Called at most once, after `init` and `started` and before any request.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` (the default), `InvalidData` for what is no such state, what `source` says. The
+    /// file system is of no use afterwards.
+    fn restore(&self, source: &mut dyn io::Read) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Goes on from what a predecessor that died has left in a place that both were given when they
+    /// were made. Called as [`restore`](Self::restore), and instead of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`restore`](Self::restore).
+    fn recover(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Finds `name` in `parent` and counts a lookup of the node found.
     ///

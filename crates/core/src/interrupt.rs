@@ -206,6 +206,15 @@ impl Interrupts {
         self.signal_until_gone(registry);
     }
 
+    /// Interrupts everybody who waits now. Who comes later may wait.
+    pub(crate) fn interrupt_all(&self) {
+        let registry = self.shared.lock();
+        for waiter in &registry.waiters {
+            waiter.token.set(CLIENT);
+        }
+        self.signal_until_gone(registry);
+    }
+
     /// How many requests wait at the moment.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
@@ -253,6 +262,29 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         Err(Errno::EINTR)
+    }
+
+    #[test]
+    fn all_who_wait_are_sent_away_and_others_may_come() {
+        install_interrupt_handler().unwrap();
+        let interrupts = Interrupts::default();
+        let waits: Vec<_> = (1..=3)
+            .map(|number| {
+                let interrupts = interrupts.clone();
+                std::thread::spawn(move || interrupts.run(Unique(number), until_set))
+            })
+            .collect();
+        let start = Instant::now();
+        while interrupts.waiting() < 3 {
+            assert!(start.elapsed() < Duration::from_secs(10));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        interrupts.interrupt_all();
+        for wait in waits {
+            assert_eq!(wait.join().unwrap(), Err(Errno::EINTR));
+        }
+        let later = interrupts.run(Unique(1), |token| Ok(token.is_set()));
+        assert_eq!(later, Ok(false), "nothing is left of it");
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub use backing::{Backing, Backings, Services};
 pub use context::Context;
 pub use data::{DataApart, LowerFile, NoWait, ReadAnswer, ReadPart, ReadReply, WriteSource};
 pub use directory::{DirectorySink, EntryKind};
-pub use dispatch::{Dispatcher, FileReply, InitFailure, Message, Outcome, Wait};
+pub use dispatch::{Begun, Dispatcher, FileReply, InitFailure, Message, Outcome, Repeat, Wait};
 pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;

@@ -1,5 +1,6 @@
 //! Attributes as clients see them, and changing them.
 
+use crate::config::IdMap;
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
 use crate::privileges::mode_of;
@@ -225,12 +226,8 @@ impl Host {
     }
 
     fn change_owner(&self, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<()> {
-        let uid = set
-            .uid
-            .map(|id| self.config.uid_map.to_host(id).ok_or(Errno::EPERM));
-        let gid = set
-            .gid
-            .map(|id| self.config.gid_map.to_host(id).ok_or(Errno::EPERM));
+        let uid = set.uid.map(|id| host_id(&self.config.uid_map, id));
+        let gid = set.gid.map(|id| host_id(&self.config.gid_map, id));
         let uid = uid.transpose()?.map(Uid::from_raw);
         let gid = gid.transpose()?.map(Gid::from_raw);
         // The lower file system drops set-id bits and capabilities by itself on a change of owner:
@@ -304,6 +301,16 @@ impl Host {
         } else {
             Ok(())
         }
+    }
+}
+
+/// The id on the host of an owner to be. Nobody can be −1: that is how calls leave an owner alone, and
+/// no kernel sends it.
+fn host_id(map: &IdMap, id: u32) -> Result<u32> {
+    match map.to_host(id) {
+        Some(u32::MAX) => Err(Errno::EINVAL),
+        Some(id) => Ok(id),
+        None => Err(Errno::EPERM),
     }
 }
 

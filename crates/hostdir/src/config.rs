@@ -1,8 +1,11 @@
 //! How a directory is served.
 
 use crate::datapath::DataPath;
+use crate::ledger::Ledger;
 use crate::policy::Policy;
 use crate::rules::AuditLog;
+use crate::strongbox::Strongbox;
+use crate::succession::Migration;
 use crate::translation::Translation;
 use crate::xattr_map::XattrMap;
 use std::sync::Arc;
@@ -193,6 +196,13 @@ pub struct Config {
     pub max_readahead: Option<u32>,
     /// Most descriptors kept for inodes that are not open; half of `RLIMIT_NOFILE` unless given.
     pub descriptor_budget: Option<usize>,
+    /// How the session of a client leaves for another process, and how one is received.
+    pub migration: Migration,
+    /// Where it is noted what the client may know, for whoever goes on with its session should this
+    /// process die.
+    pub ledger: Option<Ledger>,
+    /// Who keeps the descriptors that could not be opened again.
+    pub strongbox: Option<Arc<dyn Strongbox>>,
     /// Whether others than the mount's owner may use it (for [`Config::check`]).
     pub allow_other: bool,
     /// Whether the kernel checks permissions (for [`Config::check`]).
@@ -230,6 +240,9 @@ impl Default for Config {
             max_background: None,
             max_readahead: None,
             descriptor_budget: None,
+            migration: Migration::default(),
+            ledger: None,
+            strongbox: None,
             allow_other: false,
             default_permissions: true,
         }

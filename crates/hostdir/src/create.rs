@@ -213,7 +213,7 @@ impl Host {
             (Ok(opened), Some(entry)) => Ok((entry, opened)),
             (Err(error), entry) => {
                 if let Some(entry) = entry {
-                    self.nodes.forget(entry.node, 1);
+                    self.forget(entry.node, 1);
                 }
                 Err(error)
             }
@@ -266,13 +266,16 @@ impl Host {
         match name {
             // Nobody renames it before the kernel has heard of it.
             Some(name) => self.name_made(&inode, parent.node(), name.to_bytes()),
-            None => self.name_made(&inode, parent.node(), UNNAMED.to_bytes()),
+            None => {
+                self.name_made(&inode, parent.node(), UNNAMED.to_bytes());
+                self.keep_inode(&inode, fd.as_fd());
+            }
         }
         let entry = self.entry(&inode, &stat);
         match self.open_created(&inode, fd, &stat, args, wanted) {
             Ok(opened) => Ok((entry, opened)),
             Err(error) => {
-                self.nodes.forget(inode.node(), 1);
+                self.forget(inode.node(), 1);
                 Err(error)
             }
         }

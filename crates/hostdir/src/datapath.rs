@@ -27,6 +27,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::mounts::LowerMount;
 use crate::policy::{self, FilePath};
+use crate::rules::STRAIGHT;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use std::fmt;
@@ -203,6 +204,17 @@ impl Host {
             }
         }
         Ok(join(slot, inode, writable))
+    }
+
+    /// Takes part in the use of an inode for an open that another process has admitted. It was not
+    /// straight through: files that are registered with a kernel do not change hands.
+    pub(crate) fn use_again(&self, inode: &Arc<Inode>, writable: bool) -> UseGuard {
+        let mut slot = inode.uses();
+        if slot.is_none() {
+            let path = self.config.cache.data_path();
+            *slot = Some(begun(path, None, None, &STRAIGHT));
+        }
+        join(slot, inode, writable)
     }
 
     /// What the kernel does not check once a file goes straight through.

@@ -3,6 +3,7 @@
 use crate::config::CacheMode;
 use crate::host::Host;
 use crate::inode::Inode;
+use crate::ledger::FileNote;
 use crate::policy::Access;
 use crate::rules::{Told, permitted};
 use parking_lot::Mutex;
@@ -19,8 +20,16 @@ const BUFFER_BYTES: usize = 32 * 1024;
 /// A directory that a client has open.
 pub(crate) struct OpenDirectory {
     inode: Arc<Inode>,
-    fd: OwnedFd,
+    /// None when the directory could not be found again.
+    fd: Option<OwnedFd>,
     stream: Mutex<Stream>,
+}
+
+/// Which directory it is in whose order the positions of a listing make sense.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listing {
+    pub(crate) file_system: u64,
+    pub(crate) ino: u64,
 }
 
 /// What was read from the directory and not yet handed on.
@@ -32,6 +41,8 @@ struct Stream {
     end: usize,
     /// Where the unread part starts, as the lower file system counts.
     position: u64,
+    /// The next position that the client says is of another directory, of which this is a copy.
+    is_elsewhere: bool,
 }
 
 impl OpenDirectory {
@@ -39,8 +50,41 @@ impl OpenDirectory {
         self.inode.node()
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd).ok_or(Errno::ESTALE)
+    }
+
+    /// One that was open in another process, and which directory it was there. Positions in a copy of the
+    /// directory are others; a listing that had begun begins anew then, so that nothing is left out.
+    pub(crate) fn again(
+        inode: Arc<Inode>,
+        fd: Option<OwnedFd>,
+        was: Option<Listing>,
+    ) -> OpenDirectory {
+        let is_elsewhere =
+            was.is_some_and(|listing| fd.as_ref().is_none_or(|fd| Listing::of(fd) != listing));
+        OpenDirectory {
+            inode,
+            fd,
+            stream: Mutex::new(Stream {
+                is_elsewhere,
+                ..Stream::default()
+            }),
+        }
+    }
+
+    /// Where the positions of its listing mean something.
+    pub(crate) fn listing(&self) -> Listing {
+        self.fd.as_ref().map(Listing::of).unwrap_or_default()
+    }
+}
+
+impl Listing {
+    fn of(fd: &OwnedFd) -> Listing {
+        Listing {
+            file_system: rustix::fs::fstatvfs(fd).map_or(0, |it| it.f_fsid),
+            ino: rustix::fs::fstat(fd).map_or(0, |it| it.st_ino),
+        }
     }
 }
 
@@ -51,7 +95,12 @@ impl Drop for OpenDirectory {
 }
 
 impl Stream {
-    fn seek(&mut self, fd: &OwnedFd, offset: u64) -> Result<()> {
+    fn seek(&mut self, fd: BorrowedFd<'_>, offset: u64) -> Result<()> {
+        let offset = if std::mem::take(&mut self.is_elsewhere) {
+            0
+        } else {
+            offset
+        };
         if self.position == offset && self.end > 0 {
             return Ok(());
         }
@@ -63,7 +112,7 @@ impl Stream {
     }
 
     /// Makes sure that there is something unread; false at the end of the directory.
-    fn fill(&mut self, fd: &OwnedFd) -> Result<bool> {
+    fn fill(&mut self, fd: BorrowedFd<'_>) -> Result<bool> {
         if self.start < self.end {
             return Ok(true);
         }
@@ -98,7 +147,7 @@ impl Host {
         };
         self.tell(context, &judged, told).inspect_err(|_| {
             if let Ok(opened) = &opened {
-                drop(self.directories.remove(opened.handle.0));
+                drop(self.close_directory(opened.handle));
             }
         })?;
         opened
@@ -109,17 +158,25 @@ impl Host {
         let fd = self.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
         let flags = self.listing_flags(&inode);
         inode.mount().file_opened();
+        let node = inode.node();
         let mut handle = FileHandle(0);
         self.directories
             .insert_with(|id| {
                 handle = FileHandle(id);
                 OpenDirectory {
                     inode,
-                    fd,
+                    fd: Some(fd),
                     stream: Mutex::default(),
                 }
             })
             .map_err(|_| Errno::ENFILE)?;
+        if let Some(notes) = &self.notes {
+            notes.note_directory(FileNote {
+                handle,
+                node,
+                flags: 0,
+            });
+        }
         Ok(Opened {
             handle,
             flags,
@@ -158,11 +215,12 @@ impl Host {
         if directory.inode.mount().is_remote() {
             context.require_blocking()?;
         }
+        let fd = directory.fd()?;
         let mut stream = directory.stream.lock();
         let stream = &mut *stream;
-        stream.seek(&directory.fd, offset)?;
+        stream.seek(fd, offset)?;
         loop {
-            match stream.fill(&directory.fd) {
+            match stream.fill(fd) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 // What was listed so far has raised lookup counts: it must be sent.
@@ -174,7 +232,7 @@ impl Host {
                 stream.start = stream.end;
                 continue;
             };
-            if !self.list(&directory, &entry, sink) {
+            if !self.list((&directory, fd), &entry, sink) {
                 return Ok(());
             }
             stream.position = entry.off as u64;
@@ -185,7 +243,7 @@ impl Host {
     /// Hands on one entry; false when the sink is full.
     fn list(
         &self,
-        directory: &OpenDirectory,
+        (directory, fd): (&OpenDirectory, BorrowedFd<'_>),
         entry: &DirEntry<'_>,
         sink: &mut DirectorySink<'_>,
     ) -> bool {
@@ -195,7 +253,7 @@ impl Host {
             return false;
         }
         let parent = &directory.inode;
-        match self.entry_is_hidden(parent, directory.fd.as_fd(), entry.name) {
+        match self.entry_is_hidden(parent, fd, entry.name) {
             Ok(false) => {}
             Ok(true) | Err(_) => return true,
         }
@@ -203,12 +261,12 @@ impl Host {
         if !sink.is_plus() || name == b"." || name == b".." {
             return sink.entry(ino, next, entry.kind, name);
         }
-        match self.look_up_at(&directory.inode, directory.fd.as_fd(), entry.name) {
+        match self.look_up_at(&directory.inode, fd, entry.name) {
             Ok((inode, stat)) => {
                 let found = self.entry(&inode, &stat);
                 let written = sink.entry_plus(&found, next, entry.kind, name);
                 if !written {
-                    self.nodes.forget(inode.node(), 1);
+                    self.forget(inode.node(), 1);
                 }
                 written
             }
@@ -218,7 +276,7 @@ impl Host {
     }
 
     pub(crate) fn release_directory(&self, args: &ReleaseArgs) {
-        drop(self.directories.remove(args.handle.0));
+        drop(self.close_directory(args.handle));
     }
 
     pub(crate) fn fsync_directory(
@@ -231,7 +289,7 @@ impl Host {
         if !directory.inode.mount().is_memory() {
             context.require_blocking()?;
         }
-        crate::files::sync(directory.fd(), data_only)
+        crate::files::sync(directory.fd()?, data_only)
     }
 }
 

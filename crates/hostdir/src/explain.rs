@@ -206,11 +206,12 @@ impl Host {
         let node = inode.node();
         let mut opens = Opens::NONE;
         if inode.is_directory() {
-            let directories = self.directories.iter();
+            let directories = self.directories.iter().map(|(_, it)| it);
             opens.total = directories.filter(|open| open.node() == node).count();
             return opens;
         }
-        for file in self.files.iter().filter(|file| file.node() == node) {
+        let files = self.files.iter().map(|(_, file)| file);
+        for file in files.filter(|file| file.node() == node) {
             opens.total += 1;
             opens.writable += usize::from(file.is_writable());
         }

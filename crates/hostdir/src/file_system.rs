@@ -4,6 +4,7 @@ use crate::config::{CacheMode, Locks};
 use crate::files::sync;
 use crate::host::HostDir;
 use std::ffi::CStr;
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use thrufs::{
@@ -106,6 +107,19 @@ impl FileSystem for HostDir {
 
     fn destroy(&self) {
         self.host.passthrough.end();
+        self.host.end_notes();
+    }
+
+    fn save(&self, sink: &mut dyn io::Write) -> io::Result<()> {
+        self.host.save(sink)
+    }
+
+    fn restore(&self, source: &mut dyn io::Read) -> io::Result<()> {
+        self.host.restore(source)
+    }
+
+    fn recover(&self) -> io::Result<()> {
+        self.host.recover()
     }
 
     fn lookup(&self, _: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
@@ -113,7 +127,7 @@ impl FileSystem for HostDir {
     }
 
     fn forget(&self, node: NodeId, count: u64) {
-        self.host.nodes.forget(node, count);
+        self.host.forget(node, count);
     }
 
     fn getattr(

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom, Statx};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 use thrufs::{
     Context, CopyArgs, Errno, LowerFile, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result,
@@ -18,6 +18,7 @@ use thrufs::{
 };
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::ioctl;
+use thrufs_sys::lock::LockKind;
 
 /// A file that a client has open.
 ///
@@ -32,12 +33,20 @@ pub(crate) struct OpenFile {
     writable: bool,
     written: AtomicBool,
     /// The lower file carries, or carried, a `flock(2)`, and is kept for that.
-    locked: AtomicBool,
+    locked: AtomicU8,
+    /// It cannot be had any more as the client has it: it answers with EIO.
+    lost: AtomicBool,
     /// The lower file appends, whatever offset it is given (`chattr +a`).
     appends: bool,
     // Last: when the use of the inode ends, nothing of ours has it open any more.
     guard: UseGuard,
 }
+
+/// What [`OpenFile::locked`] can be: nobody has tried; one of the two kinds; given up again.
+const NEVER_LOCKED: u8 = 0;
+const READ_LOCKED: u8 = 1;
+const WRITE_LOCKED: u8 = 2;
+const UNLOCKED: u8 = 3;
 
 #[derive(Default)]
 struct Lower {
@@ -65,7 +74,8 @@ impl OpenFile {
             }),
             flags: new.flags,
             written: AtomicBool::new(false),
-            locked: AtomicBool::new(false),
+            locked: AtomicU8::new(NEVER_LOCKED),
+            lost: AtomicBool::new(false),
             appends: new.appends,
         }
     }
@@ -94,7 +104,51 @@ impl OpenFile {
         self.written.store(true, Ordering::Relaxed);
     }
 
-    fn kept(&self) -> Option<Arc<LowerFile>> {
+    /// With which the lower file is opened.
+    pub(crate) fn flags(&self) -> i32 {
+        self.flags
+    }
+
+    /// Whether there is a lower file at the moment.
+    pub(crate) fn has_lower(&self) -> bool {
+        self.lower.lock().file.is_some()
+    }
+
+    /// The kind of `flock(2)` that it carries.
+    pub(crate) fn flock(&self) -> Option<LockKind> {
+        match self.locked.load(Ordering::Relaxed) {
+            READ_LOCKED => Some(LockKind::Read),
+            WRITE_LOCKED => Some(LockKind::Write),
+            _ => None,
+        }
+    }
+
+    /// Whether its lower file carries, or carried, a `flock(2)`.
+    pub(crate) fn was_locked(&self) -> bool {
+        self.locked.load(Ordering::Relaxed) != NEVER_LOCKED
+    }
+
+    /// It carries such a lock; [`LockKind::Unlock`] for one that was given up.
+    pub(crate) fn set_flock(&self, kind: Option<LockKind>) {
+        let locked = match kind {
+            None => NEVER_LOCKED,
+            Some(LockKind::Read) => READ_LOCKED,
+            Some(LockKind::Write) => WRITE_LOCKED,
+            Some(LockKind::Unlock) => UNLOCKED,
+        };
+        self.locked.store(locked, Ordering::Relaxed);
+    }
+
+    /// Has everything that the client asks of it fail from now on.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+        let mut lower = self.lower.lock();
+        let lost = std::mem::take(&mut *lower);
+        drop(lower);
+        drop(lost);
+    }
+
+    pub(crate) fn kept(&self) -> Option<Arc<LowerFile>> {
         self.lower.lock().file.clone()
     }
 
@@ -117,6 +171,7 @@ impl OpenFile {
 
 impl Host {
     pub(crate) fn file(&self, handle: FileHandle) -> Result<Arc<OpenFile>> {
+        self.have_locks();
         self.files.get(handle.0).ok_or(Errno::EBADF)
     }
 
@@ -143,7 +198,9 @@ impl Host {
 
     /// The lower file that carries the open file's `flock(2)`, to be kept until it is released.
     pub(crate) fn lower_to_lock(&self, file: &OpenFile) -> Result<Arc<LowerFile>> {
-        file.locked.store(true, Ordering::Relaxed);
+        if !file.was_locked() {
+            file.set_flock(Some(LockKind::Unlock));
+        }
         if file.goes_through() {
             // Not for writing: the file could not be executed beneath as long as it is kept.
             Ok(file.keep(self.lower(file, false)?))
@@ -160,6 +217,9 @@ impl Host {
 
     /// Opens the file that a client has open once more.
     pub(crate) fn open_again_raw(&self, file: &OpenFile, flags: i32) -> Result<OwnedFd> {
+        if file.lost.load(Ordering::Relaxed) {
+            return Err(Errno::EIO);
+        }
         let lower = file.lower.lock();
         match (&lower.pin, &lower.file) {
             (Some(pin), _) => self.reopen(pin.as_fd(), flags),
@@ -209,7 +269,7 @@ impl Host {
         owner: LockOwner,
     ) -> Result<()> {
         let file = self.file(handle)?;
-        self.locks.release_owner(file.inode().node(), owner);
+        self.release_owner(file.inode().node(), owner);
         if file.writable && !file.goes_through() {
             if file.inode().mount().is_remote() {
                 context.require_blocking()?;
@@ -249,7 +309,7 @@ impl Host {
     /// A descriptor from which the lower file can be opened again, if that is sure to succeed. A
     /// `flock(2)` on the lower file would not come back with it.
     fn pin_for_later(&self, file: &OpenFile) -> Option<Descriptor> {
-        if file.locked.load(Ordering::Relaxed) {
+        if file.was_locked() {
             return None;
         }
         let pin = self.descriptor(file.inode()).ok()?;
@@ -268,7 +328,8 @@ impl Host {
     }
 
     pub(crate) fn release_file(&self, args: &ReleaseArgs) {
-        let Some(file) = self.files.remove(args.handle.0) else {
+        self.have_locks();
+        let Some(file) = self.close_file(args.handle) else {
             return;
         };
         let cached = file.guard.path() == DataPath::Cached;
@@ -282,7 +343,7 @@ impl Host {
                 file.inode().set_cached_version(content_version(&stat));
             }
         }
-        self.locks.release_handle(args.handle);
+        self.release_owners_of(args.handle);
     }
 
     pub(crate) fn fsync(
@@ -378,7 +439,7 @@ impl Host {
             self.may_change(&inode, context)?;
         }
         let result = if inode.is_directory() {
-            ioctl::file_ioctl(self.directory(handle)?.fd(), command, data)?
+            ioctl::file_ioctl(self.directory(handle)?.fd()?, command, data)?
         } else {
             let file = self.file(handle)?;
             ioctl::file_ioctl(&*self.lower(&file, false)?, command, data)?

@@ -8,6 +8,7 @@ use crate::directories::OpenDirectory;
 use crate::files::OpenFile;
 use crate::identity::Identity;
 use crate::inode::{Descriptor, Inode};
+use crate::ledger::Notes;
 use crate::mounts::{LowerMount, Mounts};
 use crate::names::KnownName;
 use crate::nodes::{NewInode, Nodes};
@@ -83,6 +84,10 @@ pub(crate) struct Host {
     pub(crate) passthrough: Passthrough,
     pub(crate) rules: Rules,
     pub(crate) locks: crate::locks::LockOwners,
+    /// The locks of a session that was saved.
+    pub(crate) suspended: crate::succession::Suspended,
+    /// Where a successor finds what clients know.
+    pub(crate) notes: Option<Arc<Notes>>,
     pub(crate) root: Arc<Inode>,
     /// Whether close(2) may go without a FLUSH; settled at INIT.
     pub(crate) may_skip_flush: AtomicBool,
@@ -133,13 +138,15 @@ impl HostDir {
             Credentials::of_this_process().map_err(system("read this process's capabilities"))?;
         let root_fd = rustix::io::fcntl_dupfd_cloexec(&source, 3)
             .map_err(|errno| system("duplicate the source's descriptor")(errno.into()))?;
-        let (mounts, mount) =
-            Mounts::of_source(source).map_err(system("look at the source's mount"))?;
-        let nodes = Nodes::new(if config.export {
+        let notes = notes_in(&config)?;
+        let (mounts, mount) = Mounts::of_source(source, notes.clone())
+            .map_err(system("look at the source's mount"))?;
+        let dormant_max = if config.export {
             config.exported_nodes_max
         } else {
             0
-        });
+        };
+        let nodes = Nodes::new(dormant_max, notes.clone());
         let stat = {
             let flags = AtFlags::EMPTY_PATH;
             rustix::fs::statx(&root_fd, c"", flags, BASIC | StatxFlags::BTIME)
@@ -168,6 +175,8 @@ impl HostDir {
             passthrough: Passthrough::default(),
             rules: Rules::new(config.policy.clone(), config.callers_are_local),
             locks: crate::locks::LockOwners::default(),
+            suspended: crate::succession::Suspended::default(),
+            notes,
             root,
             may_skip_flush: AtomicBool::new(false),
             announces_submounts: AtomicBool::new(false),
@@ -253,8 +262,12 @@ impl Host {
     }
 
     fn anchor(&self, inode: &Arc<Inode>) -> Result<Arc<OwnedFd>> {
-        self.mounts
-            .anchor(inode.mount(), |parent| self.descriptor(parent))
+        self.anchor_of(inode.mount())
+    }
+
+    /// What file handles of a mount are opened against.
+    pub(crate) fn anchor_of(&self, mount: &LowerMount) -> Result<Arc<OwnedFd>> {
+        self.mounts.anchor(mount, |parent| self.descriptor(parent))
     }
 
     /// Finds an inode without a file handle where it was last seen.
@@ -373,7 +386,7 @@ impl Host {
             if self.remember_name(&inode, parent.node(), name.to_bytes(), &stat, since) {
                 return Ok((inode, stat));
             }
-            self.nodes.forget(inode.node(), 1);
+            self.forget(inode.node(), 1);
         }
         let (inode, stat) = self.look_up_unnamed(parent, parent_fd, name)?;
         let name = KnownName::new(parent.node(), name.to_bytes());
@@ -498,6 +511,18 @@ impl Host {
         }
         Ok((inode, stat))
     }
+}
+
+/// The ledger, if there is one.
+fn notes_in(config: &Config) -> std::result::Result<Option<Arc<Notes>>, SetupError> {
+    let Some(ledger) = config.ledger.clone() else {
+        return Ok(None);
+    };
+    let notes = Notes::new(ledger).map_err(|source| SetupError::System {
+        what: "map the ledger",
+        source,
+    })?;
+    Ok(Some(Arc::new(notes)))
 }
 
 /// The identity of an inode on `mount` that is open, and whose attributes are `stat`.

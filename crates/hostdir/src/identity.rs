@@ -1,6 +1,6 @@
 //! What makes an inode that inode.
 
-use thrufs_sys::handle::FileHandleBuf;
+use thrufs_sys::handle::{FileHandleBuf, MAX_HANDLE_SIZE};
 
 /// Where the number stands for mounts whose inodes have no file handle: these are told apart by
 /// inode number and time of birth.
@@ -9,6 +9,9 @@ const KIND_NUMBER_AND_BIRTH: i32 = i32::MIN;
 /// Room for the handles of ext4 (8 bytes), tmpfs (12), XFS (12) and btrfs (20) without a heap
 /// allocation.
 const INLINE_BYTES: usize = 20;
+
+/// Longest handle.
+pub(crate) const HANDLE_BYTES_MAX: usize = MAX_HANDLE_SIZE;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Bytes {
@@ -52,6 +55,29 @@ impl Identity {
         Identity::new(mount, KIND_NUMBER_AND_BIRTH, &bytes)
     }
 
+    /// One that stands for nothing: an inode that was known in another process and cannot be found here.
+    pub(crate) fn lost(mount: u32, node: u64) -> Identity {
+        Identity::by_number(mount, node, (i64::MIN, u32::MAX))
+    }
+
+    /// What it was made of, but the mount.
+    pub(crate) fn parts(&self) -> (i32, &[u8]) {
+        let bytes = match &self.bytes {
+            Bytes::Inline(length, bytes) => &bytes[..usize::from(*length)],
+            Bytes::Heap(bytes) => bytes,
+        };
+        (self.kind, bytes)
+    }
+
+    /// From its [parts](Self::parts); nothing when they make no sense.
+    pub(crate) fn from_parts(mount: u32, kind: i32, bytes: &[u8]) -> Option<Identity> {
+        let fits = match kind {
+            KIND_NUMBER_AND_BIRTH => bytes.len() == INLINE_BYTES,
+            _ => bytes.len() <= HANDLE_BYTES_MAX,
+        };
+        fits.then(|| Identity::new(mount, kind, bytes))
+    }
+
     /// The mount's number in the table of lower mounts.
     pub(crate) fn mount(&self) -> u32 {
         self.mount
@@ -59,11 +85,8 @@ impl Identity {
 
     /// The file handle, where there is one.
     pub(crate) fn handle(&self) -> Option<(i32, &[u8])> {
-        let bytes = match &self.bytes {
-            Bytes::Inline(length, bytes) => &bytes[..usize::from(*length)],
-            Bytes::Heap(bytes) => bytes,
-        };
-        (self.kind != KIND_NUMBER_AND_BIRTH).then_some((self.kind, bytes))
+        let (kind, bytes) = self.parts();
+        (kind != KIND_NUMBER_AND_BIRTH).then_some((kind, bytes))
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Inode {
     names: Names,
     /// A name of it was removed while it was open.
     lost_a_name: AtomicBool,
+    /// The strongbox has a descriptor of it.
+    in_strongbox: AtomicBool,
 }
 
 /// What is kept to spare system calls, and can be had again.
@@ -102,6 +104,7 @@ impl Inode {
             uses: Mutex::new(None),
             names: Names::default(),
             lost_a_name: AtomicBool::new(false),
+            in_strongbox: AtomicBool::new(false),
         }
     }
 
@@ -140,6 +143,10 @@ impl Inode {
 
     pub(crate) fn lookups(&self) -> u64 {
         self.lookups.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_lookups(&self, count: u64) {
+        self.lookups.store(count, Ordering::Release);
     }
 
     pub(crate) fn add_lookup(&self) {
@@ -239,6 +246,21 @@ impl Inode {
 
     pub(crate) fn lost_a_name(&self) -> bool {
         self.lost_a_name.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody has it open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.uses.lock().is_some()
+    }
+
+    /// Whether the strongbox has a descriptor of it.
+    pub(crate) fn in_strongbox(&self) -> &AtomicBool {
+        &self.in_strongbox
+    }
+
+    /// `S_IFMT` bits.
+    pub(crate) fn type_bits(&self) -> u32 {
+        self.file_type
     }
 
     /// Whether somebody has it open for writing.

@@ -36,10 +36,10 @@ impl Host {
     ) -> Result<(Entry, Opened)> {
         let labelled = self.label(context, made.node);
         if let Err(error) = labelled {
-            drop(self.files.remove(opened.handle.0));
+            drop(self.close_file(opened.handle));
             match place {
                 Some(place) => self.take_back(context, place, made.node, false),
-                None => self.nodes.forget(made.node, 1),
+                None => self.forget(made.node, 1),
             }
             return Err(error);
         }
@@ -78,8 +78,8 @@ impl Host {
                     tracing::warn!("a file without its label stays: {error}");
                 }
             }
-            self.nodes.forget(found, 1);
+            self.forget(found, 1);
         }
-        self.nodes.forget(node, 1);
+        self.forget(node, 1);
     }
 }

@@ -24,6 +24,8 @@
 //! | `redact`, `filter` | taking out of files what readers are not to see |
 //! | `housekeeping`, `idleness` | letting go of mounts beneath that nobody uses |
 //! | `translation`, `xattr_map` | other ids and other names of attributes on the host |
+//! | `succession` | going on with a session that another process began |
+//! | `ledger`, `strongbox`, `keeping` | what outlives the process, should it die |
 //! | `explain`, `explanation` | telling how a file is served |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -46,7 +48,9 @@ mod housekeeping;
 mod identity;
 mod idleness;
 mod inode;
+mod keeping;
 mod labels;
+mod ledger;
 mod locks;
 mod lookup;
 mod mounts;
@@ -60,6 +64,8 @@ mod rename;
 mod rules;
 mod slots;
 mod statistics;
+mod strongbox;
+mod succession;
 mod translation;
 mod xattr_map;
 mod xattrs;
@@ -70,8 +76,11 @@ pub use explanation::{
     CacheState, CacheWord, DataPath, Explanation, FileKind, LowerState, NodeState, Opens,
 };
 pub use host::{HostDir, SetupError};
+pub use ledger::Ledger;
 pub use mounts::{Habits, Handles};
 pub use rules::AuditLog;
 pub use statistics::Statistics;
+pub use strongbox::Strongbox;
+pub use succession::{Migration, MigrationMode, MigrationOnError};
 pub use translation::{Translation, TranslationError};
 pub use xattr_map::{XattrMap, XattrMapError};

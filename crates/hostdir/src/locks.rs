@@ -9,8 +9,11 @@
 //! The lower kernel sees no processes, so it finds no deadlocks among POSIX locks: a named limit.
 
 use crate::host::Host;
+use crate::ledger::OwnerNote;
+use crate::strongbox::Key;
+use crate::succession::give_up_ranges;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Context, Errno, LockArgs, Result};
@@ -20,16 +23,26 @@ use thrufs_sys::lock::{self, LockKind, RangeLock};
 /// Most owners with shared locks at once: each costs a descriptor.
 const OWNERS_MAX: usize = 8192;
 
-struct OwnerFile {
-    fd: OwnedFd,
+pub(crate) struct OwnerFile {
+    pub(crate) fd: OwnedFd,
     /// The open file through which the owner locked first.
-    handle: FileHandle,
-    pid: u32,
+    pub(crate) handle: FileHandle,
+    pub(crate) pid: u32,
+    /// Its place in the ledger, if it has one.
+    pub(crate) place: Option<u32>,
 }
+
+type OwnerFiles = HashMap<(NodeId, LockOwner), Arc<OwnerFile>>;
 
 #[derive(Default)]
 pub(crate) struct LockOwners {
-    files: Mutex<HashMap<(NodeId, LockOwner), Arc<OwnerFile>>>,
+    files: Mutex<OwnerFiles>,
+}
+
+/// A place in the ledger that none of these has.
+fn free_place(files: &OwnerFiles) -> u32 {
+    let taken: HashSet<u32> = files.values().filter_map(|file| file.place).collect();
+    (0..).find(|place| !taken.contains(place)).unwrap_or(0)
 }
 
 impl LockOwners {
@@ -41,31 +54,55 @@ impl LockOwners {
         self.files.lock().get(&(node, owner)).cloned()
     }
 
-    fn insert(&self, node: NodeId, owner: LockOwner, file: OwnerFile) -> Result<Arc<OwnerFile>> {
+    /// Enters an owner. With `is_noted`, it gets a place in the ledger. The second value tells whether it
+    /// is new.
+    fn insert(
+        &self,
+        (node, owner): (NodeId, LockOwner),
+        mut file: OwnerFile,
+        is_noted: bool,
+    ) -> Result<(Arc<OwnerFile>, bool)> {
         let mut files = self.files.lock();
+        if let Some(known) = files.get(&(node, owner)) {
+            return Ok((Arc::clone(known), false));
+        }
         if files.len() >= OWNERS_MAX {
             return Err(Errno::ENOLCK);
         }
-        Ok(Arc::clone(
-            files.entry((node, owner)).or_insert_with(|| Arc::new(file)),
-        ))
+        if is_noted {
+            file.place = Some(free_place(&files));
+        }
+        let file = Arc::new(file);
+        files.insert((node, owner), Arc::clone(&file));
+        Ok((file, true))
     }
 
-    /// Drops what a POSIX owner holds on a node: it has closed a descriptor of it.
-    pub(crate) fn release_owner(&self, node: NodeId, owner: LockOwner) {
-        let removed = self.files.lock().remove(&(node, owner));
-        drop(removed);
+    /// Enters an owner as it was in another process.
+    pub(crate) fn put(&self, node: NodeId, owner: LockOwner, file: OwnerFile) {
+        let before = self.files.lock().insert((node, owner), Arc::new(file));
+        drop(before);
     }
 
-    /// Drops what was locked through an open file that is gone.
-    pub(crate) fn release_handle(&self, handle: FileHandle) {
+    /// All that there are.
+    pub(crate) fn all(&self) -> Vec<((NodeId, LockOwner), Arc<OwnerFile>)> {
+        let files = self.files.lock();
+        files
+            .iter()
+            .map(|(whose, file)| (*whose, Arc::clone(file)))
+            .collect()
+    }
+
+    fn remove(&self, node: NodeId, owner: LockOwner) -> Option<Arc<OwnerFile>> {
+        self.files.lock().remove(&(node, owner))
+    }
+
+    fn remove_all_of(&self, handle: FileHandle) -> Vec<Arc<OwnerFile>> {
         let mut files = self.files.lock();
         if files.is_empty() {
-            return;
+            return Vec::new();
         }
-        let removed: Vec<_> = files.extract_if(|_, file| file.handle == handle).collect();
-        drop(files);
-        drop(removed);
+        let removed = files.extract_if(|_, file| file.handle == handle);
+        removed.map(|(_, file)| file).collect()
     }
 
     /// The process id of the one other owner on a node, when there is just one.
@@ -103,12 +140,58 @@ impl Host {
         if let Some(known) = self.locks.get(node, args.owner) {
             return Ok(known);
         }
-        let file = self.open_for_owner(args)?;
-        self.locks.insert(node, args.owner, file)
+        let file = self.open_for_owner(args.handle, args.pid)?;
+        self.enter_owner(node, args.owner, file)
     }
 
-    fn open_for_owner(&self, args: &LockArgs) -> Result<OwnerFile> {
-        let file = self.file(args.handle)?;
+    /// Enters an owner, and has what it will hold outlive this process.
+    pub(crate) fn enter_owner(
+        &self,
+        node: NodeId,
+        owner: LockOwner,
+        file: OwnerFile,
+    ) -> Result<Arc<OwnerFile>> {
+        let is_noted = self.notes.is_some();
+        let (file, is_new) = self.locks.insert((node, owner), file, is_noted)?;
+        if let (true, Some(notes), Some(place)) = (is_new, &self.notes, file.place) {
+            self.keep(Key::Owner(place), file.fd.as_fd());
+            let note = OwnerNote {
+                node,
+                owner,
+                handle: file.handle,
+                pid: file.pid,
+            };
+            notes.note_owner(place, note);
+        }
+        Ok(file)
+    }
+
+    /// Drops what a POSIX owner holds on a node: it has closed a descriptor of it.
+    pub(crate) fn release_owner(&self, node: NodeId, owner: LockOwner) {
+        if let Some(file) = self.locks.remove(node, owner) {
+            self.owner_released(&file);
+        }
+    }
+
+    /// Drops what was locked through an open file that is gone.
+    pub(crate) fn release_owners_of(&self, handle: FileHandle) {
+        for file in self.locks.remove_all_of(handle) {
+            self.owner_released(&file);
+        }
+    }
+
+    fn owner_released(&self, file: &OwnerFile) {
+        let (Some(notes), Some(place)) = (&self.notes, file.place) else {
+            return;
+        };
+        // What is kept of it goes on existing a while.
+        give_up_ranges(&file.fd);
+        notes.forget_owner(place);
+        self.discard(Key::Owner(place));
+    }
+
+    pub(crate) fn open_for_owner(&self, handle: FileHandle, pid: u32) -> Result<OwnerFile> {
+        let file = self.file(handle)?;
         // Both kinds of lock need a file open for them; one that cannot be written is locked with
         // what can be had.
         let fd = match self.open_again_raw(&file, libc::O_RDWR) {
@@ -120,16 +203,18 @@ impl Host {
         };
         Ok(OwnerFile {
             fd,
-            handle: args.handle,
-            pid: args.pid,
+            handle,
+            pid,
+            place: None,
         })
     }
 
     pub(crate) fn getlk(&self, node: NodeId, args: &LockArgs) -> Result<Option<LockArgs>> {
+        self.have_locks();
         let wanted = range(args)?;
         let file = match self.locks.get(node, args.owner) {
             Some(known) => known,
-            None => Arc::new(self.open_for_owner(args)?),
+            None => Arc::new(self.open_for_owner(args.handle, args.pid)?),
         };
         let Some(found) = lock::ofd_get(&file.fd, &wanted)? else {
             return Ok(None);
@@ -160,17 +245,9 @@ impl Host {
         args: &LockArgs,
         wait: bool,
     ) -> Result<()> {
+        self.have_locks();
         if args.flock {
-            let file = self.file(args.handle)?;
-            let kind = kind(args)?;
-            let lower = self.lower_to_lock(&file)?;
-            let fd = lower.as_fd();
-            return lock_or_wait(
-                context,
-                wait,
-                || Ok(lock::flock(fd, kind)?),
-                || Ok(lock::flock_wait(fd, kind)?),
-            );
+            return self.flock(context, args, wait);
         }
         let range = range(args)?;
         if range.kind == LockKind::Unlock {
@@ -186,6 +263,27 @@ impl Host {
             || Ok(lock::ofd_set(&file.fd, &range)?),
             || Ok(lock::ofd_set_wait(&file.fd, &range)?),
         )
+    }
+}
+
+impl Host {
+    fn flock(&self, context: &Context<'_>, args: &LockArgs, wait: bool) -> Result<()> {
+        let file = self.file(args.handle)?;
+        let kind = kind(args)?;
+        let is_first = !file.was_locked();
+        let lower = self.lower_to_lock(&file)?;
+        if is_first {
+            self.keep_to_lock(args.handle, &lower);
+        }
+        let fd = lower.as_fd();
+        lock_or_wait(
+            context,
+            wait,
+            || Ok(lock::flock(fd, kind)?),
+            || Ok(lock::flock_wait(fd, kind)?),
+        )?;
+        self.flock_taken(args.handle, &file, kind);
+        Ok(())
     }
 }
 

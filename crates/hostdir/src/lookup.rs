@@ -24,7 +24,7 @@ impl Host {
             Ok((inode, stat)) => match self.is_hidden(&parent, name.as_cstr(), &stat) {
                 Ok(false) => Ok(self.entry(&inode, &stat)),
                 hidden => {
-                    self.nodes.forget(inode.node(), 1);
+                    self.forget(inode.node(), 1);
                     hidden.and_then(|_| self.absent())
                 }
             },
@@ -61,7 +61,7 @@ impl Host {
         match stat {
             Ok(stat) => Ok(self.entry(&inode, &stat)),
             Err(error) => {
-                self.nodes.forget(node, 1);
+                self.forget(node, 1);
                 Err(error)
             }
         }

@@ -9,6 +9,7 @@ use crate::datapath::Obstacle;
 use crate::housekeeping::Bell;
 use crate::idleness::Idleness;
 use crate::inode::Inode;
+use crate::ledger::Notes;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use std::ffi::{CStr, CString};
@@ -164,6 +165,11 @@ impl LowerMount {
         self.idleness.mark_used();
     }
 
+    /// The directory it is mounted on, and its name there; none for the source's own.
+    pub(crate) fn mounted_on(&self) -> Option<&(Arc<Inode>, CString)> {
+        self.mounted_on.as_ref()
+    }
+
     fn is_source(&self) -> bool {
         self.index == 0
     }
@@ -210,6 +216,7 @@ pub(crate) struct Mounts {
     next_index: Mutex<u32>,
     started: Instant,
     bell: Arc<Bell>,
+    notes: Option<Arc<Notes>>,
 }
 
 /// What a [sweep](Mounts::sweep) came to.
@@ -222,7 +229,10 @@ pub(crate) struct Swept {
 
 impl Mounts {
     /// Starts with the mount that `source`, an open directory, lies on.
-    pub(crate) fn of_source(source: OwnedFd) -> Result<(Mounts, Arc<LowerMount>)> {
+    pub(crate) fn of_source(
+        source: OwnedFd,
+        notes: Option<Arc<Notes>>,
+    ) -> Result<(Mounts, Arc<LowerMount>)> {
         let id = mount_id(source.as_fd(), c"")?;
         let bell = Arc::<Bell>::default();
         let mount = Arc::new(probe(0, id, source, None, &bell)?);
@@ -231,6 +241,7 @@ impl Mounts {
             next_index: Mutex::new(1),
             started: Instant::now(),
             bell,
+            notes,
         };
         Ok((mounts, mount))
     }
@@ -256,6 +267,22 @@ impl Mounts {
         if let Some(known) = self.list.read().iter().find(|mount| mount.id == id) {
             return Ok(Arc::clone(known));
         }
+        self.enter_as(id, parent, parent_fd, name, None)
+    }
+
+    /// As [`enter`](Self::enter), with the number that the mount had in another process.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` as well, when the number is another mount's.
+    pub(crate) fn enter_as(
+        &self,
+        id: u64,
+        parent: &Arc<Inode>,
+        parent_fd: impl AsFd,
+        name: &CStr,
+        number: Option<u32>,
+    ) -> Result<Arc<LowerMount>> {
         let anchor = open_anchor(parent_fd.as_fd(), name)?;
         if mount_id(anchor.as_fd(), c"")? != id {
             // Mounted or unmounted in between: the caller looks again.
@@ -265,17 +292,37 @@ impl Mounts {
         if let Some(known) = list.iter().find(|mount| mount.id == id) {
             return Ok(Arc::clone(known));
         }
-        let index = {
-            let mut next = self.next_index.lock();
-            let index = *next;
-            *next = next.checked_add(1).ok_or(Errno::ENFILE)?;
-            index
+        let index = match number {
+            Some(index) if list.iter().any(|mount| mount.index == index) => {
+                return Err(Errno::EEXIST);
+            }
+            Some(index) => {
+                let mut next = self.next_index.lock();
+                *next = (*next).max(index.checked_add(1).ok_or(Errno::ENFILE)?);
+                index
+            }
+            None => {
+                let mut next = self.next_index.lock();
+                let index = *next;
+                *next = next.checked_add(1).ok_or(Errno::ENFILE)?;
+                index
+            }
         };
         let mounted_on = Some((Arc::clone(parent), name.to_owned()));
         let mount = Arc::new(probe(index, id, anchor, mounted_on, &self.bell)?);
         mount.mark_used();
         list.push(Arc::clone(&mount));
+        if let Some(notes) = &self.notes {
+            notes.note_mount(index, parent.node(), name);
+        }
         Ok(mount)
+    }
+
+    /// The mounts beneath the source's own.
+    pub(crate) fn beneath(&self) -> Vec<Arc<LowerMount>> {
+        let list = self.list.read();
+        let beneath = list.iter().filter(|mount| !mount.is_source());
+        beneath.map(Arc::clone).collect()
     }
 
     /// The mount with the kernel's id `id`, if somebody has walked into it.
@@ -319,7 +366,13 @@ impl Mounts {
         }
         let mut list = self.list.write();
         // Every inode has a reference to its mount, and so has a lookup that is about to make one.
-        list.retain(|mount| mount.is_source() || Arc::strong_count(mount) > 1);
+        list.retain(|mount| {
+            let stays = mount.is_source() || Arc::strong_count(mount) > 1;
+            if let Some(notes) = self.notes.as_ref().filter(|_| !stays) {
+                notes.forget_mount(mount.index);
+            }
+            stays
+        });
         for mount in list.iter().filter(|mount| !mount.is_source()) {
             if mount.idleness.ends(now_ms, idle_ms) {
                 let anchor = mount.anchor.write().take();

@@ -8,6 +8,7 @@
 
 use crate::identity::Identity;
 use crate::inode::{Inode, Place};
+use crate::ledger::Notes;
 use crate::mounts::LowerMount;
 use crate::slots::Slots;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -21,6 +22,9 @@ use thrufs_abi::NodeId;
 
 const SHARDS: usize = 16;
 
+/// Nodes of another process have indices below this: with all of them, the table takes 400 MB.
+const RESTORED_INDICES: u32 = 1 << 24;
+
 pub(crate) struct Nodes {
     slots: Slots<Inode>,
     shards: [Mutex<HashTable<u32>>; SHARDS],
@@ -28,6 +32,7 @@ pub(crate) struct Nodes {
     /// Forgotten nodes that stay known, the longest forgotten first.
     dormant: Mutex<VecDeque<NodeId>>,
     dormant_max: usize,
+    notes: Option<Arc<Notes>>,
 }
 
 /// What a new inode is made of.
@@ -40,13 +45,14 @@ pub(crate) struct NewInode<'a> {
 
 impl Nodes {
     /// Keeps up to `dormant_max` forgotten nodes, so that their ids can be looked up again.
-    pub(crate) fn new(dormant_max: usize) -> Nodes {
+    pub(crate) fn new(dormant_max: usize, notes: Option<Arc<Notes>>) -> Nodes {
         Nodes {
             slots: Slots::starting_at(NodeId::ROOT.0 as u32),
             shards: std::array::from_fn(|_| Mutex::new(HashTable::new())),
             hasher: DefaultHashBuilder::default(),
             dormant: Mutex::new(VecDeque::new()),
             dormant_max,
+            notes,
         }
     }
 
@@ -77,9 +83,10 @@ impl Nodes {
         });
         if let Some(inode) = found.and_then(|&index| self.slots.get_by_index(index)) {
             inode.add_lookup();
+            self.note_lookups(inode.node(), 1);
             drop(shard);
             if new.place.is_some() {
-                inode.set_place(new.place);
+                self.set_place(&inode, new.place);
             }
             return Ok((inode, false));
         }
@@ -91,7 +98,82 @@ impl Nodes {
             })
             .map_err(|_| Errno::ENFILE)?;
         shard.insert_unique(hash, inode.node().0 as u32, |&index| self.hash_at(index));
+        if let Some(notes) = &self.notes
+            && inode.node() != NodeId::ROOT
+        {
+            notes.note_node(&inode);
+        }
         Ok((inode, true))
+    }
+
+    fn note_lookups(&self, node: NodeId, more: u64) {
+        if let Some(notes) = &self.notes
+            && node != NodeId::ROOT
+        {
+            notes.add_lookups(node, more);
+        }
+    }
+
+    /// Remembers where an inode without a file handle is now.
+    pub(crate) fn set_place(&self, inode: &Arc<Inode>, place: Option<Box<Place>>) {
+        let Some(notes) = &self.notes else {
+            return inode.set_place(place);
+        };
+        let hash = self.hasher.hash_one(inode.identity());
+        let shard = self.shard(hash).lock();
+        // What is forgotten is noted no more, and its slot may be another's.
+        let is_known = self.slots.get(inode.node().0).is_some();
+        if is_known && inode.node() != NodeId::ROOT {
+            notes.note_place(inode.node(), place.as_deref());
+        }
+        inode.set_place(place);
+        drop(shard);
+    }
+
+    /// Puts a node back under the id that it had in another process, with its lookups. To be followed
+    /// by [`settle`](Self::settle). `None` for an id that cannot be, or is there already.
+    pub(crate) fn insert_at(
+        &self,
+        node: NodeId,
+        lookups: u64,
+        new: NewInode<'_>,
+        is_to_be_noted: bool,
+    ) -> Option<Arc<Inode>> {
+        let hash = self.hasher.hash_one(&new.identity);
+        let mount = Arc::clone(new.mount);
+        let inode = Inode::new(node, new.identity, mount, new.file_type, new.place);
+        inode.set_lookups(lookups);
+        let mut shard = self.shard(hash).lock();
+        let inode = self.slots.insert_at(node.0, RESTORED_INDICES, inode)?;
+        let is_there = shard.find(hash, |&index| {
+            self.slots
+                .get_by_index(index)
+                .is_some_and(|other| other.identity() == inode.identity())
+        });
+        // What was two inodes there may be one here. Lookups find the first.
+        if is_there.is_none() {
+            shard.insert_unique(hash, node.0 as u32, |&index| self.hash_at(index));
+        }
+        if let Some(notes) = self.notes.as_ref().filter(|_| is_to_be_noted) {
+            notes.note_node(&inode);
+            notes.add_lookups(node, lookups - 1);
+        }
+        Some(inode)
+    }
+
+    /// See [`Slots::settle`].
+    pub(crate) fn settle(&self, highest: u32) -> bool {
+        self.slots.settle(highest)
+    }
+
+    /// See [`Slots::generation_max`].
+    pub(crate) fn generation_max(&self) -> u32 {
+        self.slots.generation_max()
+    }
+
+    /// The nodes that are known, while they are gone through.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Arc<Inode>)> {
+        self.slots.iter()
     }
 
     /// The inode with this identity, if it is known; its count stays.
@@ -121,23 +203,28 @@ impl Nodes {
             return Err(Errno::ESTALE);
         }
         inode.add_lookup();
+        self.note_lookups(node, 1);
         drop(shard);
         Ok(inode)
     }
 
-    /// Takes back `count` lookups.
-    pub(crate) fn forget(&self, node: NodeId, count: u64) {
-        let Some(inode) = self.slots.get(node.0) else {
-            return;
-        };
-        if node == NodeId::ROOT || inode.take_lookups(count) > 0 {
-            return;
+    /// Takes back `count` lookups. Gives the inode when that was the last.
+    pub(crate) fn forget(&self, node: NodeId, count: u64) -> Option<Arc<Inode>> {
+        let inode = self.slots.get(node.0)?;
+        if node == NodeId::ROOT {
+            return None;
+        }
+        // Noted first: whoever takes the last ones away gives the slot to others.
+        self.note_lookups(node, count.wrapping_neg());
+        if inode.take_lookups(count) > 0 {
+            return None;
         }
         if self.dormant_max > 0 {
             self.fall_asleep(&inode);
         } else {
             self.remove_if_forgotten(&inode);
         }
+        Some(inode)
     }
 
     fn remove_if_forgotten(&self, inode: &Inode) {
@@ -147,6 +234,12 @@ impl Nodes {
             return;
         }
         let index = inode.node().0 as u32;
+        if let Some(notes) = &self.notes
+            && self.slots.get(inode.node().0).is_some()
+        {
+            // As long as nobody else can have the slot.
+            notes.forget_node(inode.node());
+        }
         // Somebody else may have removed it already, and the slot may have another inode by now.
         let Some(removed) = self.slots.remove(inode.node().0) else {
             return;

@@ -6,6 +6,7 @@ use crate::datapath::{DataPath, UseGuard};
 use crate::files::{NewOpenFile, OpenFile, stat_open};
 use crate::host::Host;
 use crate::inode::Inode;
+use crate::ledger::FileNote;
 use crate::policy::{Access, FilePath};
 use crate::privileges::mode_of;
 use crate::rules::{InForce, Judged, STRAIGHT, Told, permitted};
@@ -135,7 +136,7 @@ impl Host {
             Ok(()) => opened,
             Err(error) => {
                 if let Ok(opened) = opened {
-                    drop(self.files.remove(opened.handle.0));
+                    drop(self.close_file(opened.handle));
                 }
                 Err(error)
             }
@@ -307,12 +308,18 @@ impl Host {
 
     fn enter_open_file(&self, new: NewOpenFile) -> Result<FileHandle> {
         let mut handle = FileHandle(0);
-        self.files
+        let file = self
+            .files
             .insert_with(|id| {
                 handle = FileHandle(id);
                 OpenFile::new(new)
             })
             .map_err(|_| Errno::ENFILE)?;
+        self.note_file(FileNote {
+            handle,
+            node: file.node(),
+            flags: file.flags(),
+        });
         Ok(handle)
     }
 

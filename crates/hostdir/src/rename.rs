@@ -94,6 +94,9 @@ impl Host {
         } else {
             AtFlags::empty()
         };
+        if let Some(inode) = known.as_ref().or(victim.as_ref()) {
+            self.keep_if_last_name(inode);
+        }
         self.rules.changing_names(|| {
             rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?;
             if let Some(inode) = known.as_ref().or(victim.as_ref()) {
@@ -102,7 +105,7 @@ impl Host {
             Ok(())
         })?;
         if let Some(victim) = victim {
-            victim.set_place(None);
+            self.nodes.set_place(&victim, None);
         }
         if let Some(known) = known {
             known.name_removed();
@@ -220,20 +223,28 @@ impl Host {
             match moved {
                 // Something is there, or the lower file system does not know the flag.
                 Err(rustix::io::Errno::EXIST | rustix::io::Errno::INVAL) => {
-                    self.hold(to.parent, to.fd, to.name);
+                    if let Some(replaced) = self.hold(to.parent, to.fd, to.name) {
+                        self.keep_if_last_name(&replaced);
+                    }
                 }
                 renamed => return Ok(renamed?),
             }
         }
         let moved = self.hold_without_handles(from.parent, from.fd, from.name);
         let replaced = self.hold_without_handles(to.parent, to.fd, to.name);
+        if let Some(replaced) = &replaced
+            && !flags.contains(RenameFlags::EXCHANGE)
+        {
+            self.keep_if_last_name(replaced);
+        }
         rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags)?;
         if let Some(replaced) = replaced {
             let exchanged = flags.contains(RenameFlags::EXCHANGE);
-            replaced.set_place(exchanged.then(|| from.place()));
+            let place = exchanged.then(|| from.place());
+            self.nodes.set_place(&replaced, place);
         }
         if let Some(moved) = moved {
-            moved.set_place(Some(to.place()));
+            self.nodes.set_place(&moved, Some(to.place()));
         }
         Ok(())
     }

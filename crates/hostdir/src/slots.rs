@@ -6,7 +6,7 @@
 //! id from before finds nothing.
 
 use parking_lot::{Mutex, RwLock};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Slots in the first chunk; chunk `k` has `FIRST << k`.
@@ -14,7 +14,8 @@ const FIRST: u64 = 64;
 /// Enough chunks for 2^32 slots.
 const CHUNKS: usize = 27;
 /// A slot whose generation has come this far is retired: its ids would repeat.
-const GENERATION_MAX: u32 = u32::MAX >> 1;
+/// Two bits of ids stay free.
+pub(crate) const GENERATION_MAX: u32 = u32::MAX >> 2;
 
 struct Slot<T>(RwLock<(u32, Option<Arc<T>>)>);
 
@@ -23,6 +24,8 @@ pub(crate) struct Slots<T> {
     chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
     free: Mutex<Free>,
     occupied: AtomicUsize,
+    /// The generation that new slots begin with.
+    floor: AtomicU32,
 }
 
 struct Free {
@@ -44,6 +47,7 @@ impl<T> Slots<T> {
                 next: first,
             }),
             occupied: AtomicUsize::new(0),
+            floor: AtomicU32::new(0),
         }
     }
 
@@ -61,8 +65,9 @@ impl<T> Slots<T> {
     fn slot_or_grow(&self, index: u32) -> Option<&Slot<T>> {
         let (chunk, offset) = Self::place(index);
         let slots = self.chunks.get(chunk)?.get_or_init(|| {
+            let floor = self.floor.load(Ordering::Relaxed);
             (0..FIRST << chunk)
-                .map(|_| Slot(RwLock::new((0, None))))
+                .map(|_| Slot(RwLock::new((floor, None))))
                 .collect()
         });
         slots.get(offset)
@@ -103,6 +108,63 @@ impl<T> Slots<T> {
         Ok(value)
     }
 
+    /// Puts a value back under the id that it had in another process. To be called before anybody else
+    /// uses the table, and to be followed by [`settle`](Self::settle).
+    ///
+    /// `None` for an id that cannot be, or is taken, or whose index is not below `indices`, so that a number
+    /// from elsewhere cannot have a table of any size made.
+    pub(crate) fn insert_at(&self, id: u64, indices: u32, value: T) -> Option<Arc<T>> {
+        let (index, generation) = (id as u32, (id >> 32) as u32);
+        if index == 0 || index >= indices || generation >= GENERATION_MAX {
+            return None;
+        }
+        let mut slot = self.slot_or_grow(index)?.0.write();
+        if slot.1.is_some() {
+            return None;
+        }
+        let value = Arc::new(value);
+        *slot = (generation, Some(Arc::clone(&value)));
+        self.occupied.fetch_add(1, Ordering::Relaxed);
+        drop(slot);
+        let mut free = self.free.lock();
+        free.next = free.next.max(index + 1);
+        Some(value)
+    }
+
+    /// Makes every slot that is empty ready for use, with ids that were not used in the process from
+    /// which the others were taken over: there, no generation was above `highest`. False when
+    /// there are no such ids left.
+    pub(crate) fn settle(&self, highest: u32) -> bool {
+        let floor = match highest.checked_add(1) {
+            Some(floor) if floor < GENERATION_MAX => floor,
+            _ => return false,
+        };
+        self.floor.store(floor, Ordering::Relaxed);
+        let mut free = self.free.lock();
+        let next = free.next;
+        free.indices.clear();
+        for (chunk, slots) in self.chunks.iter().enumerate() {
+            let Some(slots) = slots.get() else { continue };
+            let first = ((FIRST << chunk) - FIRST) as u32;
+            for (slot, index) in slots.iter().zip(first..) {
+                let mut slot = slot.0.write();
+                if slot.1.is_none() {
+                    slot.0 = floor;
+                    if index > 0 && index < next {
+                        free.indices.push(index);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// The highest generation of a slot.
+    pub(crate) fn generation_max(&self) -> u32 {
+        let slots = self.chunks.iter().filter_map(OnceLock::get).flatten();
+        slots.map(|slot| slot.0.read().0).max().unwrap_or(0)
+    }
+
     /// Takes the value under `id` out; its id finds nothing from now on.
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<T>> {
         let index = id as u32;
@@ -120,10 +182,18 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// The values that are there while the table is gone through, one slot after the other.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<T>> {
+    /// The values that are there while the table is gone through, one slot after the other, and their
+    /// ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Arc<T>)> {
         let end = self.free.lock().next;
-        (0..end).filter_map(|index| self.get_by_index(index))
+        (0..end).filter_map(|index| {
+            let slot = self.slot(index)?.0.read();
+            let value = slot.1.as_ref()?;
+            Some((
+                u64::from(slot.0) << 32 | u64::from(index),
+                Arc::clone(value),
+            ))
+        })
     }
 
     /// How many values there are.
@@ -173,9 +243,52 @@ mod tests {
         for id in ids.iter().step_by(3) {
             slots.remove(*id);
         }
-        let left: Vec<u64> = slots.iter().map(|value| *value).collect();
+        let left: Vec<u64> = slots
+            .iter()
+            .map(|(id, value)| {
+                assert_eq!(id, *value);
+                id
+            })
+            .collect();
         let kept = ids.iter().enumerate().filter(|(at, _)| at % 3 != 0);
         assert_eq!(left, kept.map(|(_, id)| *id).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn values_go_on_under_their_ids_in_another_table() {
+        const MANY: u32 = 1 << 20;
+        let slots = Slots::starting_at(2);
+        assert!(slots.insert_at(5 << 32 | 700, MANY, "a").is_some());
+        assert!(slots.insert_at(3, MANY, "b").is_some());
+        let refused = [
+            3,
+            9 << 32 | 3,
+            0,
+            7 << 32,
+            u64::from(MANY),
+            u64::MAX,
+            1 << 62 | 9,
+        ];
+        for id in refused {
+            assert!(slots.insert_at(id, MANY, "c").is_none(), "{id:#x}");
+        }
+        assert!(slots.settle(5));
+        assert_eq!(slots.get(5 << 32 | 700).as_deref(), Some(&"a"));
+        assert_eq!(slots.get(3).as_deref(), Some(&"b"));
+        let mut ids = std::collections::HashSet::new();
+        for _ in 0..2000 {
+            let mut new = 0;
+            let made = slots.insert_with(|id| {
+                new = id;
+                "new"
+            });
+            assert!(made.is_ok() && ids.insert(new), "{new:#x}");
+            assert_eq!(new >> 32, 6, "an id that nobody has seen");
+        }
+        assert!(ids.iter().any(|id| *id as u32 == 699), "gaps are used");
+        assert!(ids.iter().all(|id| *id as u32 > 0));
+        assert_eq!(slots.generation_max(), 6);
+        assert!(!slots.settle(GENERATION_MAX - 1));
     }
 
     #[test]

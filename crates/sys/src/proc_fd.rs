@@ -76,6 +76,18 @@ fn keep() -> Result<BorrowedFd<'static>> {
     Ok(unsafe { BorrowedFd::borrow_raw(kept) })
 }
 
+/// Where the link of `descriptor` says that it leads: a path as this process sees it, where it can; with
+/// ` (deleted)` behind it when the name is gone. A hint: it is out of date at once, and what was opened by
+/// a file handle may have none.
+///
+/// # Errors
+/// Those of `readlinkat(2)`.
+pub fn path_hint(descriptor: BorrowedFd<'_>) -> Result<Vec<u8>> {
+    let link = Link::of(descriptor);
+    let path = rustix::fs::readlinkat(directory()?, link.in_directory(), Vec::new())?;
+    Ok(path.into_bytes())
+}
+
 /// Opens the inode behind `descriptor` (which may be `O_PATH`) once more, with `flags` of its own;
 /// close-on-exec is added. One system call. Permission is checked as if it were opened by name,
 /// so write-only, truncating or appending opens of an `O_PATH` descriptor work.

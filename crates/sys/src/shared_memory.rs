@@ -200,6 +200,51 @@ impl SharedMapping {
         Ok(())
     }
 
+    /// Loads the 64 bits at `offset`.
+    ///
+    /// # Errors
+    /// When they are outside, or not aligned.
+    pub fn load_u64(&self, offset: usize, order: Ordering) -> std::result::Result<u64, Outside> {
+        Ok(self.atomic::<AtomicU64>(offset)?.load(order))
+    }
+
+    /// Stores 64 bits at `offset`.
+    ///
+    /// # Errors
+    /// When they are outside, or not aligned.
+    pub fn store_u64(
+        &self,
+        offset: usize,
+        value: u64,
+        order: Ordering,
+    ) -> std::result::Result<(), Outside> {
+        self.atomic::<AtomicU64>(offset)?.store(value, order);
+        Ok(())
+    }
+
+    /// Adds to the 64 bits at `offset`, wrapping around, and gives what was there before.
+    ///
+    /// # Errors
+    /// When they are outside, or not aligned.
+    pub fn add_u64(
+        &self,
+        offset: usize,
+        value: u64,
+        order: Ordering,
+    ) -> std::result::Result<u64, Outside> {
+        Ok(self.atomic::<AtomicU64>(offset)?.fetch_add(value, order))
+    }
+
+    /// Sets bits of the byte at `offset`, ordered after everything that was done before.
+    ///
+    /// # Errors
+    /// When it is outside.
+    pub fn set_bits(&self, offset: usize, bits: u8) -> std::result::Result<(), Outside> {
+        self.atomic::<AtomicU8>(offset)?
+            .fetch_or(bits, Ordering::SeqCst);
+        Ok(())
+    }
+
     /// Copies what lies at `offset` to `target`.
     ///
     /// # Errors

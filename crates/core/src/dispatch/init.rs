@@ -1,6 +1,6 @@
 //! INIT: versions, capabilities and sizes, once per connection.
 
-use super::{Agreed, Dispatcher, Done};
+use super::{Agreed, Dispatcher, Done, succession};
 use crate::errno::{Errno, Result};
 use crate::features::{Features, Negotiation};
 use crate::file_system::FileSystem;
@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::version::{Agreement, KERNEL_MINOR, KERNEL_VERSION, MIN_MINOR, negotiate};
-use thrufs_abi::{Dialect, InitFlags};
+use thrufs_abi::{Dialect, Header, InitFlags};
 
 /// Why there was no agreement at INIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +50,7 @@ impl<F: FileSystem> Dispatcher<F> {
 
     pub(super) fn initialise(
         &self,
+        header: &Header,
         arg: &InitIn,
         offered: InitFlags,
         body: &mut [u8],
@@ -91,7 +92,11 @@ impl<F: FileSystem> Dispatcher<F> {
             setxattr_ext,
         };
         // A second INIT does not come here, and one that raced with this loses.
-        let first = self.agreed.set(Agreed { dialect, features });
+        let first = self.agreed.set(Agreed {
+            dialect,
+            features,
+            request: succession::init_request(header, arg),
+        });
         first
             .map(|()| Done::Body(written))
             .map_err(|_| Errno::EINVAL)

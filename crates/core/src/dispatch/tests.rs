@@ -4,6 +4,7 @@ mod apart;
 mod every_opcode;
 mod hostile;
 mod rote;
+mod succession;
 
 use super::*;
 use rote::Rote;

@@ -5,8 +5,9 @@ use crate::attributes::{
     OpenArgs, Opened, ReadArgs, ReleaseArgs, SetAttr, WriteArgs,
 };
 use crate::data::{LowerFile, NoWait, ReadAnswer, ReadReply, WriteSource};
-use crate::{Context, DirectorySink, Errno, FileSystem, Negotiation, Result};
+use crate::{Context, DirectorySink, Errno, Features, FileSystem, Negotiation, Result, Services};
 use std::ffi::CStr;
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use thrufs_abi::layout::{Attr, Statx};
@@ -18,6 +19,7 @@ use thrufs_abi::{
 pub(super) struct Rote {
     pub(super) fail: Option<Errno>,
     pub(super) refuse_init: Option<Errno>,
+    pub(super) wants_writeback: bool,
     pub(super) defer: bool,
     pub(super) panic_on: Option<NodeId>,
     pub(super) wait_in_setlk: bool,
@@ -106,7 +108,31 @@ fn named(name: Name<'_>) -> &str {
 impl FileSystem for Rote {
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
         negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::SETXATTR_EXT);
+        if self.wants_writeback {
+            negotiation.want(InitFlags::WRITEBACK_CACHE);
+        }
         self.refuse_init.map_or(Ok(()), Err)
+    }
+
+    fn started(&self, _: &Features, _: Services) {
+        self.note(NodeId(0), "started".to_owned());
+    }
+
+    fn save(&self, sink: &mut dyn io::Write) -> io::Result<()> {
+        sink.write_all(b"as Rote has it")
+    }
+
+    fn restore(&self, source: &mut dyn io::Read) -> io::Result<()> {
+        let mut state = [0; 14];
+        source.read_exact(&mut state)?;
+        let state = String::from_utf8_lossy(&state).into_owned();
+        self.note(NodeId(0), format!("restore {state}"));
+        Ok(())
+    }
+
+    fn recover(&self) -> io::Result<()> {
+        self.note(NodeId(0), "recover".to_owned());
+        Ok(())
     }
 
     fn lookup(&self, c: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {

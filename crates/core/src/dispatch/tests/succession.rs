@@ -1,0 +1,148 @@
+//! A session that one dispatcher saves and another goes on with.
+
+use super::*;
+use std::io;
+
+fn saved(dispatcher: &Dispatcher<Rote>) -> Vec<u8> {
+    let mut state = Vec::new();
+    dispatcher.save(&mut state).unwrap();
+    state
+}
+
+fn restored(fs: Rote, state: &[u8]) -> io::Result<Dispatcher<Rote>> {
+    let dispatcher = Dispatcher::new(Arc::new(fs));
+    dispatcher.restore(&mut &*state)?;
+    Ok(dispatcher)
+}
+
+fn kind(result: io::Result<Dispatcher<Rote>>) -> Option<io::ErrorKind> {
+    result.err().map(|error| error.kind())
+}
+
+#[test]
+fn another_dispatcher_goes_on() {
+    let first = connected(Rote::default());
+    let state = saved(&first);
+    let second = restored(Rote::default(), &state).unwrap();
+    assert_eq!(
+        second.features().unwrap().flags,
+        first.features().unwrap().flags
+    );
+    assert_eq!(
+        second.file_system().calls(),
+        ["started", "restore as Rote has it"]
+    );
+    // It answers in the dialect that was agreed on, and knows that INIT was.
+    let getattr = request(Opcode::Getattr).arg(&thrufs_abi::layout::GetattrIn::default());
+    assert_eq!(ask(&second, &getattr.finish()).unwrap().error, 0);
+    let init = ask(&second, &init_request(45, offered())).unwrap();
+    assert_eq!(init.error, -libc::EINVAL);
+    // And it can be saved once more.
+    assert_eq!(saved(&second), state);
+}
+
+#[test]
+fn the_init_request_is_kept_as_it_was_sent() {
+    let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+    assert_eq!(dispatcher.init_request(), None);
+    let sent = init_request(45, offered());
+    assert_eq!(ask(&dispatcher, &sent).unwrap().error, 0);
+    assert_eq!(dispatcher.init_request(), Some(sent));
+}
+
+#[test]
+fn a_session_that_did_not_begin_is_saved_as_that() {
+    let before = Dispatcher::new(Arc::new(Rote::default()));
+    let state = saved(&before);
+    let after = restored(Rote::default(), &state).unwrap();
+    assert!(after.features().is_none());
+    assert!(after.file_system().calls().is_empty());
+    assert_eq!(ask(&after, &init_request(45, offered())).unwrap().error, 0);
+}
+
+#[test]
+fn what_does_not_hold_here_is_refused() {
+    let state = saved(&connected(Rote::default()));
+    let other = Rote {
+        wants_writeback: true,
+        ..Rote::default()
+    };
+    let refused = restored(other, &state);
+    assert_eq!(kind(refused), Some(io::ErrorKind::InvalidData));
+    let unwilling = Rote {
+        refuse_init: Some(Errno::EPERM),
+        ..Rote::default()
+    };
+    let refused = restored(unwilling, &state).err().unwrap();
+    assert!(
+        refused.to_string().contains("refused to start"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_is_no_session_is_refused() {
+    let state = saved(&connected(Rote::default()));
+    for length in 0..state.len() {
+        let refused = kind(restored(Rote::default(), &state[..length]));
+        assert_eq!(
+            refused,
+            Some(io::ErrorKind::UnexpectedEof),
+            "{length} bytes"
+        );
+    }
+    // Magic, version, length, and the opcode of the request.
+    for at in [0, 8, 15, 16 + 4] {
+        let mut bent = state.clone();
+        bent[at] ^= 0x55;
+        let refused = kind(restored(Rote::default(), &bent));
+        assert_eq!(refused, Some(io::ErrorKind::InvalidData), "byte {at}");
+    }
+}
+
+#[test]
+fn a_successor_of_the_dead_begins_with_their_init() {
+    let sent = init_request(45, offered());
+    let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+    dispatcher.resume(&sent).unwrap();
+    assert_eq!(dispatcher.file_system().calls(), ["started", "recover"]);
+    assert!(dispatcher.resume(&sent).is_err(), "once");
+
+    for bytes in [&[][..], &sent[..50], &request(Opcode::Statfs).finish()] {
+        let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+        let error = dispatcher.resume(bytes).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(dispatcher.file_system().calls().is_empty());
+    }
+}
+
+#[test]
+fn a_file_system_that_knows_nothing_of_it_says_so() {
+    struct Plain;
+    impl FileSystem for Plain {
+        fn lookup(
+            &self,
+            _: &Context<'_>,
+            _: NodeId,
+            _: thrufs_abi::Name<'_>,
+        ) -> Result<crate::Entry> {
+            Err(Errno::ENOENT)
+        }
+
+        fn getattr(
+            &self,
+            _: &Context<'_>,
+            _: NodeId,
+            _: Option<thrufs_abi::FileHandle>,
+        ) -> Result<crate::Attributes> {
+            Err(Errno::ENOENT)
+        }
+    }
+    let dispatcher = Dispatcher::new(Arc::new(Plain));
+    let init = init_request(45, offered());
+    assert_eq!(ask(&dispatcher, &init).unwrap().error, 0);
+    let refused = dispatcher.save(&mut Vec::new()).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+    let refused = Dispatcher::new(Arc::new(Plain)).resume(&init).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+}

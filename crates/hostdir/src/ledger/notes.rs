@@ -1,0 +1,297 @@
+//! Writing down what the client may know.
+
+use super::Ledger;
+use super::table::{
+    DIRECTORIES, FILES, LEDGER_BYTES, MOUNTS, NODES, OWNERS, PLACES, Record, Table, map_header,
+};
+use crate::identity::HANDLE_BYTES_MAX;
+use crate::inode::{Inode, Place};
+use rustix::fs::FallocateFlags;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Once;
+use std::sync::atomic::Ordering;
+use thrufs_abi::{FileHandle, LockOwner, NodeId};
+use thrufs_sys::shared_memory::SharedMapping;
+
+/// First word of the header: these eight bytes, of which the last is the version.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x01");
+pub(super) const MAGIC_AT: usize = 0;
+/// Set when there was something that could not be noted.
+pub(super) const INCOMPLETE_AT: usize = 8;
+
+/// Bits of a state, below the generation.
+pub(super) const USED: u64 = 1;
+pub(super) const FIRST_PLACE: u64 = 2;
+pub(super) const SECOND_PLACE: u64 = 4;
+const PLACES_MASK: u64 = FIRST_PLACE | SECOND_PLACE;
+
+pub(super) const STATE: usize = 0;
+
+// Nodes.
+pub(super) const LOOKUPS: usize = 8;
+/// Mount and kind of the identity, type and length of the identity: 32 bits each.
+pub(super) const MOUNT_AND_KIND: usize = 16;
+pub(super) const TYPE_AND_LENGTH: usize = 24;
+pub(super) const IDENTITY: usize = 32;
+pub(super) const IDENTITY_ROOM: usize = 32;
+
+// Places: parent, length of the name, name.
+pub(super) const PLACE_BYTES: usize = 272;
+pub(super) const PLACE_LENGTH: usize = 8;
+pub(super) const PLACE_NAME: usize = 16;
+pub(super) const NAME_MAX: usize = 255;
+pub(super) const LONG_IDENTITY: usize = 2 * PLACE_BYTES;
+
+// Files, directories, owners.
+pub(super) const NODE: usize = 8;
+pub(super) const FLAGS: usize = 16;
+pub(super) const FLOCK: usize = 24;
+pub(super) const OWNER: usize = 16;
+pub(super) const HANDLE: usize = 24;
+pub(super) const PROCESS: usize = 32;
+
+const _: () =
+    assert!(LONG_IDENTITY + HANDLE_BYTES_MAX <= 704 && PLACE_NAME + NAME_MAX < PLACE_BYTES);
+
+/// What is noted of an open file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileNote {
+    pub(crate) handle: FileHandle,
+    pub(crate) node: NodeId,
+    pub(crate) flags: i32,
+}
+
+/// What is noted of an owner of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerNote {
+    pub(crate) node: NodeId,
+    pub(crate) owner: LockOwner,
+    pub(crate) handle: FileHandle,
+    pub(crate) pid: u32,
+}
+
+/// A ledger that is written to, by one file system.
+pub(crate) struct Notes {
+    pub(super) ledger: Ledger,
+    pub(super) header: SharedMapping,
+    pub(super) nodes: Table,
+    pub(super) places: Table,
+    pub(super) files: Table,
+    pub(super) directories: Table,
+    pub(super) owners: Table,
+    pub(super) mounts: Table,
+    /// What a predecessor has left is either gone on from, or wiped out before the first note.
+    pub(super) begun: Once,
+}
+
+fn state(id: u64) -> u64 {
+    (id >> 32) << 32 | USED
+}
+
+impl Notes {
+    pub(crate) fn new(ledger: Ledger) -> io::Result<Notes> {
+        let header = map_header(ledger.as_fd())?;
+        Ok(Notes {
+            ledger,
+            header,
+            nodes: Table::new(NODES),
+            places: Table::new(PLACES),
+            files: Table::new(FILES),
+            directories: Table::new(DIRECTORIES),
+            owners: Table::new(OWNERS),
+            mounts: Table::new(MOUNTS),
+            begun: Once::new(),
+        })
+    }
+
+    pub(super) fn memory(&self) -> BorrowedFd<'_> {
+        self.ledger.as_fd()
+    }
+
+    fn begin(&self) {
+        if !self.begun.is_completed() {
+            self.begun.call_once(|| self.wipe());
+        }
+    }
+
+    /// Forgets everything. Only while nobody else notes anything.
+    pub(crate) fn wipe(&self) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if let Err(error) = rustix::fs::fallocate(self.memory(), flags, 0, LEDGER_BYTES) {
+            tracing::warn!(%error, "a ledger cannot be emptied, so nobody will go on from it");
+            self.incomplete();
+        }
+        let _ = self.header.store_u64(MAGIC_AT, MAGIC, Ordering::Release);
+    }
+
+    #[cold]
+    fn incomplete(&self) {
+        let _ = self.header.store_u64(INCOMPLETE_AT, 1, Ordering::Release);
+    }
+
+    fn record<'a>(&'a self, table: &'a Table, index: u32) -> Option<Record<'a>> {
+        self.begin();
+        let record = table.at_or_grow(index, self.memory(), &self.header);
+        if record.is_none() {
+            self.incomplete();
+        }
+        record
+    }
+
+    /// A node that is new, with one lookup. In the lock of its identity.
+    pub(crate) fn note_node(&self, inode: &Inode) {
+        let index = inode.node().0 as u32;
+        let Some(record) = self.record(&self.nodes, index) else {
+            return;
+        };
+        let (kind, bytes) = inode.identity().parts();
+        let mount = u64::from(inode.identity().mount());
+        let length = bytes.len() as u64;
+        record.store(LOOKUPS, 1);
+        record.store(MOUNT_AND_KIND, mount << 32 | u64::from(kind as u32));
+        record.store(TYPE_AND_LENGTH, u64::from(inode.type_bits()) << 32 | length);
+        if bytes.len() <= IDENTITY_ROOM {
+            record.put(IDENTITY, bytes);
+        } else if let Some(place) = self.record(&self.places, index) {
+            place.put(LONG_IDENTITY, bytes);
+        } else {
+            return;
+        }
+        let mut bits = state(inode.node().0);
+        if let Some((parent, name)) = inode.place() {
+            if !self.put_place(index, 0, parent.node(), &name) {
+                return;
+            }
+            bits |= FIRST_PLACE;
+        }
+        record.store(STATE, bits);
+    }
+
+    fn put_place(&self, index: u32, which: usize, parent: NodeId, name: &CStr) -> bool {
+        let name = name.to_bytes();
+        let Some(record) = self.record(&self.places, index) else {
+            return false;
+        };
+        if name.len() > NAME_MAX {
+            self.incomplete();
+            return false;
+        }
+        let at = which * PLACE_BYTES;
+        record.store(at, parent.0);
+        record.store(at + PLACE_LENGTH, name.len() as u64);
+        record.put(at + PLACE_NAME, name);
+        true
+    }
+
+    /// Where a node is from now on. In the lock of its identity.
+    pub(crate) fn note_place(&self, node: NodeId, place: Option<&Place>) {
+        let index = node.0 as u32;
+        let Some(record) = self.record(&self.nodes, index) else {
+            return;
+        };
+        let before = record.load(STATE);
+        let mut after = before & !PLACES_MASK;
+        if let Some(place) = place {
+            let (which, bit) = if before & FIRST_PLACE == 0 {
+                (0, FIRST_PLACE)
+            } else {
+                (1, SECOND_PLACE)
+            };
+            if !self.put_place(index, which, place.parent.node(), &place.name) {
+                return;
+            }
+            after |= bit;
+        }
+        record.store(STATE, after);
+    }
+
+    /// Adds to the lookups of a node that was noted.
+    #[inline]
+    pub(crate) fn add_lookups(&self, node: NodeId, more: u64) {
+        if let Some(record) = self.nodes.at(node.0 as u32) {
+            record.add(LOOKUPS, more);
+        }
+    }
+
+    /// A node that the client has forgotten, before its slot is another's.
+    pub(crate) fn forget_node(&self, node: NodeId) {
+        self.free(&self.nodes, node.0);
+    }
+
+    /// Keeps the generation, which ids of others must not repeat.
+    fn free(&self, table: &Table, id: u64) {
+        if let Some(record) = table.at(id as u32)
+            && record.load(STATE) >> 32 == id >> 32
+        {
+            record.store(STATE, (id >> 32) << 32);
+        }
+    }
+
+    pub(crate) fn note_file(&self, note: FileNote) {
+        self.note_open(&self.files, note);
+    }
+
+    pub(crate) fn note_directory(&self, note: FileNote) {
+        self.note_open(&self.directories, note);
+    }
+
+    fn note_open(&self, table: &Table, note: FileNote) {
+        if let Some(record) = self.record(table, note.handle.0 as u32) {
+            record.store(NODE, note.node.0);
+            record.store(FLAGS, u64::from(note.flags as u32));
+            record.store(FLOCK, 0);
+            record.store(STATE, state(note.handle.0));
+        }
+    }
+
+    /// The kind of lock that an open file has, as numbers of the ledger's.
+    pub(crate) fn note_flock(&self, handle: FileHandle, kind: u8) {
+        if let Some(record) = self.files.at(handle.0 as u32) {
+            record.store(FLOCK, u64::from(kind));
+        }
+    }
+
+    /// An open file that is released, before its slot is another's.
+    pub(crate) fn forget_file(&self, handle: FileHandle) {
+        self.free(&self.files, handle.0);
+    }
+
+    /// As [`forget_file`](Self::forget_file).
+    pub(crate) fn forget_directory(&self, handle: FileHandle) {
+        self.free(&self.directories, handle.0);
+    }
+
+    pub(crate) fn note_owner(&self, index: u32, note: OwnerNote) {
+        if let Some(record) = self.record(&self.owners, index) {
+            record.store(NODE, note.node.0);
+            record.store(OWNER, note.owner.0);
+            record.store(HANDLE, note.handle.0);
+            record.store(PROCESS, u64::from(note.pid));
+            record.store(STATE, USED);
+        }
+    }
+
+    pub(crate) fn forget_owner(&self, index: u32) {
+        self.free(&self.owners, u64::from(index));
+    }
+
+    /// A mount beneath, by the directory it is mounted on.
+    pub(crate) fn note_mount(&self, number: u32, parent: NodeId, name: &CStr) {
+        let name = name.to_bytes();
+        if name.len() > NAME_MAX {
+            return self.incomplete();
+        }
+        if let Some(record) = self.record(&self.mounts, number) {
+            record.store(NODE, parent.0);
+            record.store(NODE + PLACE_LENGTH, name.len() as u64);
+            record.put(NODE + PLACE_NAME, name);
+            record.store(STATE, USED);
+        }
+    }
+
+    pub(crate) fn forget_mount(&self, number: u32) {
+        self.free(&self.mounts, u64::from(number));
+    }
+}

@@ -1,0 +1,197 @@
+//! Reading what a predecessor has noted.
+
+use super::notes::{
+    FIRST_PLACE, FLAGS, FLOCK, FileNote, HANDLE, IDENTITY, IDENTITY_ROOM, INCOMPLETE_AT,
+    LONG_IDENTITY, LOOKUPS, MAGIC, MAGIC_AT, MOUNT_AND_KIND, NAME_MAX, NODE, Notes, OWNER,
+    OwnerNote, PLACE_BYTES, PLACE_LENGTH, PLACE_NAME, PROCESS, SECOND_PLACE, STATE,
+    TYPE_AND_LENGTH, USED,
+};
+use super::table::{Record, Table};
+use crate::identity::{HANDLE_BYTES_MAX, Identity};
+use std::ffi::CString;
+use std::io;
+use std::sync::atomic::Ordering;
+use thrufs_abi::{FileHandle, LockOwner, NodeId};
+
+/// A node as it was noted.
+pub(crate) struct NodeRecord {
+    pub(crate) node: NodeId,
+    pub(crate) lookups: u64,
+    pub(crate) file_type: u32,
+    pub(crate) identity: Identity,
+    pub(crate) place: Option<(NodeId, CString)>,
+}
+
+/// A mount beneath.
+pub(crate) struct MountRecord {
+    pub(crate) number: u32,
+    pub(crate) parent: NodeId,
+    pub(crate) name: CString,
+}
+
+/// An open file or directory.
+pub(crate) struct OpenRecord {
+    pub(crate) note: FileNote,
+    /// What was noted of its `flock(2)`.
+    pub(crate) flock: u8,
+}
+
+/// An owner of locks.
+pub(crate) struct OwnerRecord {
+    pub(crate) index: u32,
+    pub(crate) note: OwnerNote,
+}
+
+/// All that was noted.
+#[derive(Default)]
+pub(crate) struct Records {
+    pub(crate) nodes: Vec<NodeRecord>,
+    pub(crate) files: Vec<OpenRecord>,
+    pub(crate) directories: Vec<OpenRecord>,
+    pub(crate) owners: Vec<OwnerRecord>,
+    pub(crate) mounts: Vec<MountRecord>,
+    /// The highest generations of nodes, files and directories.
+    pub(crate) highest: [u32; 3],
+}
+
+fn name_at(record: Record<'_>, at: usize) -> Option<CString> {
+    let length = usize::try_from(record.load(at + PLACE_LENGTH)).ok()?;
+    if length > NAME_MAX {
+        return None;
+    }
+    let mut name = vec![0; length];
+    record.get(at + PLACE_NAME, &mut name).ok()?;
+    CString::new(name).ok()
+}
+
+impl Notes {
+    /// What a predecessor has left. From now on it is gone on with, and what is not as it should be is
+    /// left out.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` when it is no ledger, or does not have everything; those of `mmap(2)`.
+    pub(crate) fn read(&self) -> io::Result<Records> {
+        self.begun.call_once(|| {});
+        let header = |at| self.header.load_u64(at, Ordering::Acquire).unwrap_or(0);
+        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
+        match header(MAGIC_AT) {
+            MAGIC => {}
+            // A session that has come to nothing yet: its client knows the root.
+            0 => {
+                self.wipe();
+                return Ok(Records::default());
+            }
+            _ => return Err(invalid("this is no ledger")),
+        }
+        if header(INCOMPLETE_AT) != 0 {
+            return Err(invalid("the session was too large for the ledger"));
+        }
+        let mut records = Records::default();
+        let mut highest = [0; 3];
+        highest[0] = self.each(&self.nodes, |index, record, state| {
+            records.nodes.extend(self.node(index, record, state));
+        })?;
+        highest[1] = self.each(&self.files, |index, record, state| {
+            records.files.push(open(index, record, state));
+        })?;
+        highest[2] = self.each(&self.directories, |index, record, state| {
+            records.directories.push(open(index, record, state));
+        })?;
+        self.each(&self.owners, |index, record, _| {
+            let note = OwnerNote {
+                node: NodeId(record.load(NODE)),
+                owner: LockOwner(record.load(OWNER)),
+                handle: FileHandle(record.load(HANDLE)),
+                pid: record.load(PROCESS) as u32,
+            };
+            records.owners.push(OwnerRecord { index, note });
+        })?;
+        self.each(&self.mounts, |number, record, _| {
+            records
+                .mounts
+                .extend(name_at(record, NODE).map(|name| MountRecord {
+                    number,
+                    parent: NodeId(record.load(NODE)),
+                    name,
+                }));
+        })?;
+        records.highest = highest;
+        Ok(records)
+    }
+
+    /// Calls for each record in use; gives the highest generation of all.
+    fn each<'a>(
+        &'a self,
+        table: &'a Table,
+        mut found: impl FnMut(u32, Record<'a>, u64),
+    ) -> io::Result<u32> {
+        let mapped = table.map_used(self.memory(), &self.header)?;
+        let mut highest = 0;
+        for (index, record) in (0..mapped).filter_map(|index| Some((index, table.at(index)?))) {
+            let state = record.load(STATE);
+            highest = highest.max((state >> 32) as u32);
+            if state & USED != 0 {
+                found(index, record, state);
+            }
+        }
+        Ok(highest)
+    }
+
+    fn node(&self, index: u32, record: Record<'_>, state: u64) -> Option<NodeRecord> {
+        let node = NodeId((state >> 32) << 32 | u64::from(index));
+        let lookups = match record.load(LOOKUPS).cast_signed() {
+            // It was being forgotten.
+            0 => return None,
+            // Forgotten more often than known: nobody can tell how often it is known.
+            negative if negative < 0 => 1,
+            lookups => lookups.cast_unsigned(),
+        };
+        let (mount, kind) = halves(record.load(MOUNT_AND_KIND));
+        let (file_type, length) = halves(record.load(TYPE_AND_LENGTH));
+        let length = length as usize;
+        if length > HANDLE_BYTES_MAX {
+            return None;
+        }
+        let mut bytes = vec![0; length];
+        if length <= IDENTITY_ROOM {
+            record.get(IDENTITY, &mut bytes).ok()?;
+        } else {
+            let beside = self.places.at_or_grow(index, self.memory(), &self.header)?;
+            beside.get(LONG_IDENTITY, &mut bytes).ok()?;
+        }
+        let place = match state & (FIRST_PLACE | SECOND_PLACE) {
+            FIRST_PLACE => self.place(index, 0),
+            SECOND_PLACE => self.place(index, 1),
+            _ => None,
+        };
+        Some(NodeRecord {
+            node,
+            lookups,
+            file_type: file_type & libc::S_IFMT,
+            identity: Identity::from_parts(mount, kind.cast_signed(), &bytes)?,
+            place,
+        })
+    }
+
+    fn place(&self, index: u32, which: usize) -> Option<(NodeId, CString)> {
+        let record = self.places.at_or_grow(index, self.memory(), &self.header)?;
+        let at = which * PLACE_BYTES;
+        Some((NodeId(record.load(at)), name_at(record, at)?))
+    }
+}
+
+fn halves(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}
+
+fn open(index: u32, record: Record<'_>, state: u64) -> OpenRecord {
+    OpenRecord {
+        note: FileNote {
+            handle: FileHandle((state >> 32) << 32 | u64::from(index)),
+            node: NodeId(record.load(NODE)),
+            flags: record.load(FLAGS) as u32 as i32,
+        },
+        flock: record.load(FLOCK) as u8,
+    }
+}

@@ -1,0 +1,249 @@
+//! Walking along paths, and finding the paths of inodes.
+
+use crate::host::{Host, opened_identity};
+use crate::identity::Identity;
+use crate::inode::Inode;
+use crate::mounts::LowerMount;
+use rustix::fs::{OFlags, Statx};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use thrufs::{Errno, Result};
+use thrufs_abi::NodeId;
+use thrufs_sys::dir::{DirEntries, getdents64};
+use thrufs_sys::proc_fd;
+
+/// Most names of a path.
+const DEPTH_MAX: usize = 4096;
+
+/// One directory on the way, or what the way leads to.
+pub(super) struct Level {
+    name: Vec<u8>,
+    pub(super) fd: OwnedFd,
+    pub(super) stat: Statx,
+    pub(super) mount: Arc<LowerMount>,
+}
+
+impl Level {
+    pub(super) fn identity(&self) -> Result<Identity> {
+        opened_identity(&self.mount, &self.fd, &self.stat)
+    }
+}
+
+/// Goes along paths one after the other. Where a path begins as the one before, it goes on from there.
+pub(super) struct Walker<'a> {
+    host: &'a Host,
+    levels: Vec<Level>,
+    /// The numbers of mounts by their paths, if mounts are to be entered that nobody has met.
+    numbers: Option<&'a HashMap<Vec<u8>, u32>>,
+}
+
+/// A name, if it is one.
+fn component(name: &[u8]) -> Result<CString> {
+    if name.is_empty() || name == b"." || name == b".." || name.len() > 255 {
+        return Err(Errno::ENOENT);
+    }
+    CString::new(name).map_err(|_| Errno::ENOENT)
+}
+
+impl<'a> Walker<'a> {
+    pub(super) fn new(host: &'a Host, numbers: Option<&'a HashMap<Vec<u8>, u32>>) -> Walker<'a> {
+        Walker {
+            host,
+            levels: Vec::new(),
+            numbers,
+        }
+    }
+
+    /// What a path leads to, beneath the root. No symbolic link is followed.
+    pub(super) fn go(&mut self, path: &[u8]) -> Result<&Level> {
+        let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
+        if names.len() > DEPTH_MAX {
+            return Err(Errno::ELOOP);
+        }
+        let pairs = self.levels.iter().zip(&names);
+        let shared = pairs
+            .take_while(|(level, name)| level.name == **name)
+            .count();
+        self.levels.truncate(shared);
+        for name in &names[shared..] {
+            let level = self.step(name)?;
+            self.levels.push(level);
+        }
+        self.levels.last().ok_or(Errno::ENOENT)
+    }
+
+    fn step(&self, name: &[u8]) -> Result<Level> {
+        let host = self.host;
+        let component = component(name)?;
+        let root;
+        let (parent_fd, parent_mount) = match self.levels.last() {
+            Some(level) => (level.fd.as_fd(), &level.mount),
+            None => {
+                root = host.descriptor(&host.root)?;
+                (root.as_fd(), host.root.mount())
+            }
+        };
+        let (fd, stat) = host.open_component(parent_fd, &component)?;
+        let id = stat.stx_mnt_id;
+        let mount = if id == parent_mount.id() {
+            Arc::clone(parent_mount)
+        } else if let Some(known) = host.mounts.known(id) {
+            known
+        } else {
+            let numbers = self.numbers.ok_or(Errno::EXDEV)?;
+            let parent = match self.levels.last() {
+                Some(level) => host.nodes.find(&level.identity()?),
+                None => Some(Arc::clone(&host.root)),
+            };
+            let parent = parent.ok_or(Errno::ESTALE)?;
+            let number = numbers.get(&self.path_to(name)).copied();
+            host.mounts
+                .enter_as(id, &parent, parent_fd, &component, number)?
+        };
+        Ok(Level {
+            name: name.to_vec(),
+            fd,
+            stat,
+            mount,
+        })
+    }
+
+    fn path_to(&self, name: &[u8]) -> Vec<u8> {
+        let names = self.levels.iter().map(|level| level.name.as_slice());
+        names.chain([name]).collect::<Vec<_>>().join(&b'/')
+    }
+}
+
+/// Finds the paths of inodes.
+pub(super) struct Finder<'a> {
+    host: &'a Host,
+    /// Where the link of the root's descriptor leads.
+    root: Option<Vec<u8>>,
+    walker: Walker<'a>,
+}
+
+impl<'a> Finder<'a> {
+    pub(super) fn new(host: &'a Host) -> Finder<'a> {
+        let root = host.descriptor(&host.root).ok();
+        let root = root.and_then(|root| proc_fd::path_hint(root.as_fd()).ok());
+        Finder {
+            host,
+            root,
+            walker: Walker::new(host, None),
+        }
+    }
+
+    /// Where an inode may be, from the root on, by what is known of it. Nothing for a path that is too
+    /// long to be written.
+    pub(super) fn guess(&self, inode: &Arc<Inode>) -> Option<Vec<u8>> {
+        let guessed = self.guess_any(inode);
+        guessed.filter(|path| path.len() + 256 <= super::format::PATH_BYTES_MAX)
+    }
+
+    fn guess_any(&self, inode: &Arc<Inode>) -> Option<Vec<u8>> {
+        if inode.node() == NodeId::ROOT {
+            return Some(Vec::new());
+        }
+        if inode.identity().handle().is_none() {
+            return self.by_places(inode);
+        }
+        let descriptor = self.host.descriptor(inode).ok()?;
+        let path = proc_fd::path_hint(descriptor.as_fd()).ok()?;
+        let root = self.root.as_ref()?;
+        let rest = path.strip_prefix(root.as_slice())?;
+        let rest = if root.ends_with(b"/") {
+            rest
+        } else {
+            rest.strip_prefix(b"/")?
+        };
+        Some(rest.to_vec())
+    }
+
+    fn by_places(&self, inode: &Arc<Inode>) -> Option<Vec<u8>> {
+        let mut names = Vec::new();
+        let mut at = Arc::clone(inode);
+        while at.identity().handle().is_none() && at.node() != NodeId::ROOT {
+            let (parent, name) = at.place()?;
+            names.push(name.into_bytes());
+            if names.len() > DEPTH_MAX {
+                return None;
+            }
+            at = parent;
+        }
+        if at.node() != NodeId::ROOT {
+            names.push(self.guess_any(&at)?);
+        }
+        names.reverse();
+        Some(names.join(&b'/'))
+    }
+
+    /// Whether a path leads to an inode.
+    pub(super) fn leads_to(&mut self, path: &[u8], inode: &Inode) -> bool {
+        let found = self.walker.go(path).and_then(Level::identity);
+        found.is_ok_and(|identity| identity == *inode.identity())
+    }
+
+    /// Looks through the whole tree for inodes, and says which was found where.
+    pub(super) fn search(
+        &mut self,
+        mut missing: HashMap<Identity, Arc<Inode>>,
+        mut found: impl FnMut(Arc<Inode>, Vec<u8>),
+    ) {
+        let mut directories = vec![Vec::new()];
+        while let Some(directory) = directories.pop() {
+            if missing.is_empty() {
+                return;
+            }
+            let Ok(names) = self.list(&directory) else {
+                continue;
+            };
+            for name in names {
+                let path = if directory.is_empty() {
+                    name
+                } else {
+                    [directory.as_slice(), &name].join(&b'/')
+                };
+                if path.len() > super::format::PATH_BYTES_MAX {
+                    continue;
+                }
+                let Ok(level) = self.walker.go(&path) else {
+                    continue;
+                };
+                if u32::from(level.stat.stx_mode) & libc::S_IFMT == libc::S_IFDIR {
+                    directories.push(path.clone());
+                }
+                let identity = level.identity();
+                if let Some(inode) = identity.ok().and_then(|it| missing.remove(&it)) {
+                    found(inode, path);
+                }
+            }
+        }
+    }
+
+    fn list(&mut self, directory: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let flags = (OFlags::RDONLY | OFlags::DIRECTORY).bits() as i32;
+        let fd = if directory.is_empty() {
+            let root = self.host.descriptor(&self.host.root)?;
+            self.host.reopen(root.as_fd(), flags)?
+        } else {
+            self.host.reopen(&self.walker.go(directory)?.fd, flags)?
+        };
+        let mut names = Vec::new();
+        let mut buffer = vec![0; 32 * 1024];
+        loop {
+            let filled = getdents64(&fd, &mut buffer)?;
+            if filled == 0 {
+                return Ok(names);
+            }
+            let entries = DirEntries::new(&buffer[..filled]);
+            let entries = entries.map(|entry| entry.name.to_bytes());
+            names.extend(
+                entries
+                    .filter(|name| *name != b"." && *name != b"..")
+                    .map(<[u8]>::to_vec),
+            );
+        }
+    }
+}

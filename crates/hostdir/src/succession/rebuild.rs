@@ -1,0 +1,289 @@
+//! Filling the tables of a new process as they were in another.
+
+use super::MigrationOnError;
+use super::format::{OPENS_MAX, invalid};
+use crate::directories::OpenDirectory;
+use crate::files::{NewOpenFile, OpenFile, stat_open};
+use crate::host::Host;
+use crate::identity::Identity;
+use crate::inode::{Inode, Place};
+use crate::ledger::{FileNote, OwnerNote};
+use crate::locks::OwnerFile;
+use crate::mounts::LowerMount;
+use crate::nodes::NewInode;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use thrufs::{Errno, LowerFile};
+use thrufs_abi::NodeId;
+use thrufs_sys::lock::{self, LockKind, RangeLock};
+
+pub(super) use crate::directories::Listing;
+
+/// Flags that an open file may have had.
+const FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_APPEND
+    | libc::O_SYNC
+    | libc::O_DSYNC
+    | libc::O_DIRECT
+    | libc::O_NOATIME;
+
+/// Lookups that a node may have. Enough for ever, and nothing that counting on makes overflow.
+const LOOKUPS_MAX: u64 = 1 << 62;
+
+/// An inode that was found again.
+pub(super) struct Found {
+    pub(super) identity: Identity,
+    pub(super) mount: Arc<LowerMount>,
+    pub(super) mode: u32,
+    pub(super) place: Option<Box<Place>>,
+    /// A descriptor of it, where nothing else leads to it.
+    pub(super) fd: Option<OwnedFd>,
+}
+
+/// See the module.
+pub(super) struct Rebuild<'a> {
+    host: &'a Host,
+    on_error: MigrationOnError,
+    /// Whether what is built is to be noted in the ledger, which does not have it yet.
+    notes: bool,
+    lost: u64,
+}
+
+impl<'a> Rebuild<'a> {
+    pub(super) fn new(host: &'a Host, notes: bool) -> Rebuild<'a> {
+        Rebuild {
+            host,
+            on_error: host.config.migration.on_error,
+            notes,
+            lost: 0,
+        }
+    }
+
+    /// As [`new`](Self::new), for a client that has nowhere else to go: it gets errors.
+    pub(super) fn at_any_rate(host: &'a Host) -> Rebuild<'a> {
+        Rebuild {
+            on_error: MigrationOnError::GuestError,
+            ..Rebuild::new(host, false)
+        }
+    }
+
+    /// Something could not be had again.
+    pub(super) fn lose(&mut self, what: &str, number: u64, why: Errno) -> io::Result<()> {
+        match self.on_error {
+            MigrationOnError::Abort => Err(io::Error::other(format!(
+                "{what} {number:#x} of the session cannot be had here: {why}"
+            ))),
+            MigrationOnError::GuestError => {
+                tracing::warn!(what, number, %why, "part of a session is lost");
+                self.lost += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// A node that the client knows, found again or not.
+    pub(super) fn node(
+        &mut self,
+        node: NodeId,
+        lookups: u64,
+        file_type: u32,
+        found: thrufs::Result<Found>,
+    ) -> io::Result<()> {
+        if node == NodeId::ROOT || lookups == 0 {
+            return Err(invalid("a node of the state cannot be one"));
+        }
+        let found = match found {
+            Ok(found) => found,
+            Err(why) => {
+                self.lose("node", node.0, why)?;
+                self.nowhere(node, file_type)
+            }
+        };
+        let new = NewInode {
+            identity: found.identity,
+            mount: &found.mount,
+            file_type: file_type & libc::S_IFMT,
+            place: found.place,
+        };
+        let lookups = lookups.min(LOOKUPS_MAX);
+        let inode = self
+            .host
+            .nodes
+            .insert_at(node, lookups, new, self.notes)
+            .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
+        inode.saw_mode(found.mode);
+        if let Some(fd) = found.fd {
+            self.host.descriptors.keep(&inode, fd);
+        }
+        Ok(())
+    }
+
+    /// What answers every request with ESTALE.
+    pub(super) fn nowhere(&self, node: NodeId, file_type: u32) -> Found {
+        let mount = Arc::clone(self.host.root.mount());
+        Found {
+            identity: Identity::lost(mount.index(), node.0),
+            mount,
+            mode: file_type & libc::S_IFMT,
+            place: None,
+            fd: None,
+        }
+    }
+
+    fn inode(&self, node: NodeId) -> io::Result<Arc<Inode>> {
+        let inode = self.host.nodes.get(node);
+        inode.map_err(|_| invalid(format!("node {:#x} is open and not known", node.0)))
+    }
+
+    /// A file that the client has open. Where the file is, a lower file is opened for it, unless it was
+    /// closed but for a rest; `given` is one that the process before has left.
+    pub(super) fn file(
+        &mut self,
+        note: FileNote,
+        flock: Option<LockKind>,
+        is_open: bool,
+        given: Option<OwnedFd>,
+    ) -> io::Result<()> {
+        let host = self.host;
+        let inode = self.inode(note.node)?;
+        let flags = note.flags & FLAGS;
+        let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        if !(inode.is_regular() && (!writable || host.writable().is_ok())) {
+            return Err(invalid(format!("node {:#x} cannot be open", note.node.0)));
+        }
+        let carries_lock = given.is_some();
+        let opened = match given {
+            Some(fd) => Some(Ok(fd)),
+            None => (is_open || flock.is_some()).then(|| host.open_inode(&inode, flags)),
+        };
+        let lower = match opened.transpose() {
+            Ok(fd) => fd.map(|fd| Arc::new(LowerFile::new(fd, inode.mount().no_wait()))),
+            Err(why) => {
+                self.lose("open file", note.handle.0, why)?;
+                None
+            }
+        };
+        if let Some(lower) = &lower {
+            if let Ok(stat) = stat_open(&**lower) {
+                inode.saw_mode(u32::from(stat.stx_mode));
+            }
+            inode.set_opened(lower);
+        }
+        let locked = match (&lower, flock) {
+            (Some(lower), Some(kind)) if !carries_lock => {
+                lock::flock(&**lower, kind).map_err(Errno::from)
+            }
+            (None, Some(_)) => Err(Errno::ENOLCK),
+            _ => Ok(()),
+        };
+        let guard = host.use_again(&inode, writable);
+        let file = OpenFile::new(NewOpenFile {
+            guard,
+            lower,
+            flags,
+            appends: flags & libc::O_APPEND != 0,
+        });
+        file.set_flock(flock.or(carries_lock.then_some(LockKind::Unlock)));
+        if let Err(why) = locked {
+            file.lose();
+            self.lose("lock of open file", note.handle.0, why)?;
+        }
+        let file = host.files.insert_at(note.handle.0, OPENS_MAX, file);
+        if file.is_none() {
+            return Err(invalid(format!(
+                "there can be no file {:#x}",
+                note.handle.0
+            )));
+        }
+        if self.notes {
+            host.note_restored_file(note, flock);
+        }
+        Ok(())
+    }
+
+    /// A directory that the client has open, and which one it was.
+    pub(super) fn directory(&mut self, note: FileNote, was: Option<Listing>) -> io::Result<()> {
+        let host = self.host;
+        let inode = self.inode(note.node)?;
+        if !inode.is_directory() {
+            return Err(invalid(format!("node {:#x} cannot be listed", note.node.0)));
+        }
+        let fd = match host.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY) {
+            Ok(fd) => Some(fd),
+            Err(why) => {
+                self.lose("open directory", note.handle.0, why)?;
+                None
+            }
+        };
+        inode.mount().file_opened();
+        let directory = OpenDirectory::again(inode, fd, was);
+        if host
+            .directories
+            .insert_at(note.handle.0, OPENS_MAX, directory)
+            .is_none()
+        {
+            return Err(invalid(format!(
+                "there can be no directory {:#x}",
+                note.handle.0
+            )));
+        }
+        if self.notes
+            && let Some(notes) = &host.notes
+        {
+            notes.note_directory(note);
+        }
+        Ok(())
+    }
+
+    /// An owner of locks, which are taken anew.
+    pub(super) fn owner(&mut self, note: OwnerNote, ranges: &[RangeLock]) -> io::Result<()> {
+        let host = self.host;
+        let Some(file) = host.files.get(note.handle.0) else {
+            // The open file is gone, and the owner holds nothing that could still be told.
+            return match ranges.is_empty() {
+                true => Ok(()),
+                false => self.lose("locks of open file", note.handle.0, Errno::EBADF),
+            };
+        };
+        if file.node() != note.node {
+            return Err(invalid(
+                "an owner of locks is not of the file that it locked",
+            ));
+        }
+        let taken = host
+            .open_for_owner(note.handle, note.pid)
+            .and_then(|owner| host.enter_owner(note.node, note.owner, owner))
+            .and_then(|owner| host.take_ranges(&owner, ranges));
+        if let Err(why) = taken {
+            file.lose();
+            self.lose("locks of open file", note.handle.0, why)?;
+        }
+        Ok(())
+    }
+
+    /// An owner whose open file was kept, and its locks with it.
+    pub(super) fn kept_owner(&mut self, note: OwnerNote, fd: OwnedFd, place: u32) {
+        let owner = OwnerFile {
+            fd,
+            handle: note.handle,
+            pid: note.pid,
+            place: Some(place),
+        };
+        self.host.locks.put(note.node, note.owner, owner);
+    }
+
+    pub(super) fn finish(self, highest: [u32; 3]) -> io::Result<()> {
+        let host = self.host;
+        let settled = host.nodes.settle(highest[0])
+            && host.files.settle(highest[1])
+            && host.directories.settle(highest[2]);
+        if !settled {
+            return Err(invalid("the session has used up its numbers"));
+        }
+        if self.lost > 0 {
+            tracing::warn!(lost = self.lost, "a session goes on without parts of it");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! Going on from what a process that died has noted.
+
+use super::rebuild::{Found, Rebuild};
+use super::save::lock_kind;
+use crate::host::{Host, opened_identity};
+use crate::inode::Place;
+use crate::ledger::{NodeRecord, Notes, OpenRecord, OwnerRecord, Records};
+use crate::mounts::LowerMount;
+use crate::strongbox::{Contents, Key};
+use rustix::fs::{AtFlags, StatxFlags};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use thrufs::Errno;
+use thrufs_abi::NodeId;
+
+/// Most levels of directories that are known by name.
+const DEPTH_MAX: usize = 4096;
+
+impl Host {
+    /// See [`thrufs::FileSystem::recover`].
+    pub(crate) fn recover(&self) -> io::Result<()> {
+        let unsupported = |what: &str| io::Error::new(io::ErrorKind::Unsupported, what);
+        let Some(notes) = &self.notes else {
+            return Err(unsupported("there is no ledger to go on from"));
+        };
+        if self.rules.are_there() {
+            return Err(unsupported(
+                "a directory that is served under a policy takes no session over",
+            ));
+        }
+        let records = notes.read()?;
+        let mut kept = Contents::of(self.config.strongbox.as_deref());
+        let mut rebuild = Rebuild::at_any_rate(self);
+        let highest = self.recover_all(records, notes, &mut kept, &mut rebuild)?;
+        for key in kept.left() {
+            if let Some(strongbox) = &self.config.strongbox {
+                strongbox.discard(key.into());
+            }
+        }
+        rebuild.finish(highest)
+    }
+
+    fn recover_all(
+        &self,
+        records: Records,
+        notes: &Notes,
+        kept: &mut Contents,
+        rebuild: &mut Rebuild<'_>,
+    ) -> io::Result<[u32; 3]> {
+        let highest = records.highest;
+        let mut pending: HashMap<NodeId, NodeRecord> = HashMap::new();
+        let mut mounts = HashMap::from([(0, Arc::clone(self.root.mount()))]);
+        for record in records.nodes {
+            pending.insert(record.node, record);
+        }
+        self.recover_nodes(&mut pending, &mounts, rebuild)?;
+        // In the order in which they were met: each is mounted on something that was known before.
+        for mount in records.mounts {
+            match self.mount_again(mount.number, mount.parent, &mount.name) {
+                Ok(found) => {
+                    mounts.insert(mount.number, found);
+                    self.recover_nodes(&mut pending, &mounts, rebuild)?;
+                }
+                Err(why) => rebuild.lose("mount", u64::from(mount.number), why)?,
+            }
+        }
+        for (node, record) in pending {
+            rebuild.node(node, record.lookups, record.file_type, Err(Errno::ESTALE))?;
+        }
+        self.recover_orphans(kept);
+        for record in records.files {
+            self.recover_file(record, kept, rebuild)?;
+        }
+        for record in records.directories {
+            let handle = record.note.handle;
+            if let Err(error) = rebuild.directory(record.note, None) {
+                tracing::warn!(handle = handle.0, %error, "an open directory is lost");
+                notes.forget_directory(handle);
+            }
+        }
+        for record in records.owners {
+            self.recover_owner(&record, notes, kept, rebuild)?;
+        }
+        Ok(highest)
+    }
+
+    /// Builds those whose mounts are known, directories before what lies in them.
+    fn recover_nodes(
+        &self,
+        pending: &mut HashMap<NodeId, NodeRecord>,
+        mounts: &HashMap<u32, Arc<LowerMount>>,
+        rebuild: &mut Rebuild<'_>,
+    ) -> io::Result<()> {
+        let known = |record: &NodeRecord| mounts.contains_key(&record.identity.mount());
+        let ready: Vec<NodeId> = pending
+            .values()
+            .filter(|record| known(record))
+            .map(|record| record.node)
+            .collect();
+        let mut chain = Vec::new();
+        for node in ready {
+            let mut at = node;
+            while let Some(record) = pending.get(&at).filter(|record| known(record)) {
+                let parent = record.place.as_ref().map(|(parent, _)| *parent);
+                let Some(record) = pending.remove(&at) else {
+                    break;
+                };
+                chain.push(record);
+                match parent {
+                    Some(parent) if chain.len() <= DEPTH_MAX => at = parent,
+                    _ => break,
+                }
+            }
+            while let Some(record) = chain.pop() {
+                self.recover_node(record, mounts, rebuild)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn recover_node(
+        &self,
+        record: NodeRecord,
+        mounts: &HashMap<u32, Arc<LowerMount>>,
+        rebuild: &mut Rebuild<'_>,
+    ) -> io::Result<()> {
+        let found = self.found_again(&record, mounts);
+        let inserted = rebuild.node(record.node, record.lookups, record.file_type, found);
+        // What cannot be a node was noted by somebody who was not himself any more.
+        inserted.or_else(|error| match error.kind() {
+            io::ErrorKind::InvalidData => rebuild.lose("node", record.node.0, Errno::EINVAL),
+            _ => Err(error),
+        })
+    }
+
+    /// Whether it is there still is seen when it is used.
+    fn found_again(
+        &self,
+        record: &NodeRecord,
+        mounts: &HashMap<u32, Arc<LowerMount>>,
+    ) -> thrufs::Result<Found> {
+        let mount = mounts.get(&record.identity.mount()).ok_or(Errno::ESTALE)?;
+        if mount.has_handles() != record.identity.handle().is_some() {
+            return Err(Errno::ESTALE);
+        }
+        let place = match &record.place {
+            Some((parent, name)) => Some(Box::new(Place {
+                parent: self.nodes.get(*parent)?,
+                name: name.clone(),
+            })),
+            None => None,
+        };
+        Ok(Found {
+            identity: record.identity.clone(),
+            mount: Arc::clone(mount),
+            mode: record.file_type,
+            place,
+            fd: None,
+        })
+    }
+
+    fn mount_again(
+        &self,
+        number: u32,
+        parent: NodeId,
+        name: &std::ffi::CStr,
+    ) -> thrufs::Result<Arc<LowerMount>> {
+        let parent = self.nodes.get(parent)?;
+        let descriptor = self.descriptor(&parent)?;
+        let (_, stat) = self.open_component(&descriptor, name)?;
+        if stat.stx_mnt_id == parent.mount().id() {
+            return Err(Errno::ESTALE);
+        }
+        let fd = descriptor.as_fd();
+        self.mounts
+            .enter_as(stat.stx_mnt_id, &parent, fd, name, Some(number))
+    }
+
+    /// Files whose last name is gone, by descriptors that were kept.
+    fn recover_orphans(&self, kept: &mut Contents) {
+        for node in kept.nodes() {
+            let Ok(inode) = self.nodes.get(node) else {
+                continue;
+            };
+            let Some(fd) = kept.take(Key::Node(node)) else {
+                continue;
+            };
+            if self.is_of(&fd, &inode) {
+                self.descriptors.keep(&inode, fd);
+                inode.in_strongbox().store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn is_of(&self, fd: &OwnedFd, inode: &crate::inode::Inode) -> bool {
+        let mask = crate::host::BASIC | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask);
+        let identity = stat.map_err(Errno::from);
+        let identity = identity.and_then(|stat| opened_identity(inode.mount(), fd, &stat));
+        identity.is_ok_and(|identity| identity == *inode.identity())
+    }
+
+    fn recover_file(
+        &self,
+        record: OpenRecord,
+        kept: &mut Contents,
+        rebuild: &mut Rebuild<'_>,
+    ) -> io::Result<()> {
+        let handle = record.note.handle;
+        let given = kept.take(Key::File(handle)).filter(|fd| {
+            let inode = self.nodes.get(record.note.node);
+            inode.is_ok_and(|inode| self.is_of(fd, &inode))
+        });
+        let flock = lock_kind(record.flock);
+        let opened = rebuild.file(record.note, flock, true, given);
+        opened.or_else(|error| {
+            if let Some(notes) = &self.notes {
+                notes.forget_file(handle);
+            }
+            tracing::warn!(handle = handle.0, %error, "an open file is lost");
+            Ok(())
+        })
+    }
+
+    fn recover_owner(
+        &self,
+        record: &OwnerRecord,
+        notes: &Notes,
+        kept: &mut Contents,
+        rebuild: &mut Rebuild<'_>,
+    ) -> io::Result<()> {
+        let note = record.note;
+        let file = self.files.get(note.handle.0);
+        let Some(file) = file.filter(|file| file.node() == note.node) else {
+            notes.forget_owner(record.index);
+            return Ok(());
+        };
+        let fd = kept.take(Key::Owner(record.index));
+        match fd.filter(|fd| self.is_of(fd, file.inode())) {
+            Some(fd) => {
+                rebuild.kept_owner(note, fd, record.index);
+                Ok(())
+            }
+            None => {
+                notes.forget_owner(record.index);
+                file.lose();
+                rebuild.lose("locks of open file", note.handle.0, Errno::ENOLCK)
+            }
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Reading what another process has written down.
+
+use super::format::{
+    Handle, MAGIC, MOUNTS_MAX, NODES_MAX, OPENS_MAX, OWNERS_MAX, RANGES_MAX, Reader, VERSION,
+    invalid,
+};
+use super::paths::Walker;
+use super::rebuild::{Found, Listing, Rebuild};
+use super::save::{FOUND_BY_HANDLE, FOUND_BY_PATH, FOUND_GONE, FOUND_NOT, lock_kind};
+use crate::host::{Host, opened_identity};
+use crate::identity::Identity;
+use crate::inode::Place;
+use crate::ledger::{FileNote, OwnerNote};
+use crate::mounts::LowerMount;
+use rustix::fs::AtFlags;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use thrufs::Errno;
+use thrufs_abi::{FileHandle, LockOwner, NodeId};
+use thrufs_sys::handle;
+use thrufs_sys::lock::{LockKind, RangeLock};
+
+/// What the state begins with.
+struct Header {
+    highest: [u32; 3],
+    mounts: u32,
+    nodes: u32,
+    files: u32,
+    directories: u32,
+    owners: u32,
+}
+
+/// The mounts of the process that saved: their paths by number, and the other way round.
+#[derive(Default)]
+struct MountPaths {
+    by_number: HashMap<u32, Vec<u8>>,
+    numbers: HashMap<Vec<u8>, u32>,
+}
+
+impl Host {
+    /// See [`thrufs::FileSystem::restore`].
+    pub(crate) fn restore(&self, source: &mut dyn Read) -> io::Result<()> {
+        if self.rules.are_there() {
+            let what = "a directory that is served under a policy takes no session over";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+        let mut reader = Reader::new(source);
+        let header = read_header(&mut reader)?;
+        let mut rebuild = Rebuild::new(self, true);
+        let mut paths = MountPaths::default();
+        for _ in 0..header.mounts {
+            let number = reader.u32()?;
+            let path = reader.path()?;
+            if number == 0 || path.is_empty() {
+                return Err(invalid("a mount of the state is the root"));
+            }
+            paths.numbers.insert(path.clone(), number);
+            paths.by_number.insert(number, path);
+        }
+        let mut walker = Walker::new(self, Some(&paths.numbers));
+        let mut entered = HashMap::from([(0, Arc::clone(self.root.mount()))]);
+        for _ in 0..header.nodes {
+            let (node, lookups, file_type) = (NodeId(reader.u64()?), reader.u64()?, reader.u32()?);
+            let found = match reader.byte()? {
+                FOUND_NOT => Err(Errno::ENOENT),
+                FOUND_GONE => Ok(rebuild.nowhere(node, file_type)),
+                FOUND_BY_PATH => {
+                    let path = reader.path()?;
+                    self.find_by_path(&mut walker, &path)
+                }
+                FOUND_BY_HANDLE => {
+                    let (number, handle) = (reader.u32()?, reader.handle()?);
+                    self.find_mount(&mut walker, &mut entered, &paths, number)
+                        .and_then(|mount| self.find_by_handle(&mount, &handle))
+                }
+                _ => return Err(invalid("a node of the state is found in an unknown way")),
+            };
+            let expected = reader.handle()?;
+            let found = found.and_then(|found| found.check(file_type, &expected));
+            rebuild.node(node, lookups, file_type, found)?;
+        }
+        read_opens(&mut reader, &header, &mut rebuild)?;
+        read_owners(&mut reader, &header, &mut rebuild)?;
+        reader.finish()?;
+        rebuild.finish(header.highest)
+    }
+
+    fn find_by_path(&self, walker: &mut Walker<'_>, path: &[u8]) -> thrufs::Result<Found> {
+        let level = walker.go(path)?;
+        let identity = level.identity()?;
+        let (mount, mode) = (Arc::clone(&level.mount), u32::from(level.stat.stx_mode));
+        if mount.has_handles() {
+            return Ok(Found {
+                identity,
+                mount,
+                mode,
+                place: None,
+                fd: None,
+            });
+        }
+        let fd = rustix::io::fcntl_dupfd_cloexec(&level.fd, 3)?;
+        let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (&path[..0], path),
+        };
+        let parent = if directory.is_empty() {
+            Some(Arc::clone(&self.root))
+        } else {
+            self.nodes.find(&walker.go(directory)?.identity()?)
+        };
+        let name = CString::new(name).map_err(|_| Errno::ENOENT)?;
+        let place = parent.map(|parent| Box::new(Place { parent, name }));
+        Ok(Found {
+            identity,
+            mount,
+            mode,
+            place,
+            fd: Some(fd),
+        })
+    }
+
+    fn find_mount(
+        &self,
+        walker: &mut Walker<'_>,
+        entered: &mut HashMap<u32, Arc<LowerMount>>,
+        paths: &MountPaths,
+        number: u32,
+    ) -> thrufs::Result<Arc<LowerMount>> {
+        if !self.config.migration.accept_handles {
+            return Err(Errno::EPERM);
+        }
+        if let Some(known) = entered.get(&number) {
+            return Ok(Arc::clone(known));
+        }
+        let path = paths.by_number.get(&number).ok_or(Errno::ESTALE)?;
+        let mount = Arc::clone(&walker.go(path)?.mount);
+        if mount.index() == 0 {
+            // Nothing is mounted there.
+            return Err(Errno::ESTALE);
+        }
+        entered.insert(number, Arc::clone(&mount));
+        Ok(mount)
+    }
+
+    fn find_by_handle(&self, mount: &Arc<LowerMount>, given: &Handle) -> thrufs::Result<Found> {
+        if !mount.has_handles() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let anchor = self.anchor_of(mount)?;
+        let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        let fd = self.with_room(|| {
+            let anchor = anchor.as_fd();
+            let opened = handle::open_by_handle_parts(anchor, given.kind, &given.bytes, flags);
+            Ok(opened?)
+        })?;
+        let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, crate::host::BASIC)?;
+        // As this kernel writes it, so that lookups find it.
+        let identity = opened_identity(mount, &fd, &stat)?;
+        let same = Identity::from_parts(mount.index(), given.kind, &given.bytes);
+        if same.as_ref() != Some(&identity) {
+            return Err(Errno::ESTALE);
+        }
+        Ok(Found {
+            identity,
+            mount: Arc::clone(mount),
+            mode: u32::from(stat.stx_mode),
+            place: None,
+            // One that has no name is held by this.
+            fd: (stat.stx_nlink == 0).then_some(fd),
+        })
+    }
+}
+
+impl Found {
+    /// Whether it is what it was.
+    fn check(self, file_type: u32, expected: &Handle) -> thrufs::Result<Found> {
+        let is_same_type = self.mode & libc::S_IFMT == file_type & libc::S_IFMT;
+        let is_same_handle = *expected == Handle::default()
+            || self.identity.handle() == Some((expected.kind, &expected.bytes));
+        if is_same_type && is_same_handle {
+            Ok(self)
+        } else {
+            Err(Errno::ESTALE)
+        }
+    }
+}
+
+fn read_header(reader: &mut Reader<'_>) -> io::Result<Header> {
+    let mut magic = [0; 8];
+    reader.bytes(&mut magic)?;
+    if magic != MAGIC {
+        return Err(invalid("this is no state of a served directory"));
+    }
+    let version = reader.u32()?;
+    if version != VERSION {
+        return Err(invalid(format!(
+            "the state has version {version}; {VERSION} is known here"
+        )));
+    }
+    Ok(Header {
+        highest: [reader.u32()?, reader.u32()?, reader.u32()?],
+        mounts: reader.count(MOUNTS_MAX)?,
+        nodes: reader.count(NODES_MAX)?,
+        files: reader.count(OPENS_MAX)?,
+        directories: reader.count(OPENS_MAX)?,
+        owners: reader.count(OWNERS_MAX)?,
+    })
+}
+
+fn read_opens(
+    reader: &mut Reader<'_>,
+    header: &Header,
+    rebuild: &mut Rebuild<'_>,
+) -> io::Result<()> {
+    for _ in 0..header.files {
+        let note = FileNote {
+            handle: FileHandle(reader.u64()?),
+            node: NodeId(reader.u64()?),
+            flags: reader.u32()?.cast_signed(),
+        };
+        let flock = lock_kind(reader.byte()?);
+        let is_open = reader.byte()? != 0;
+        rebuild.file(note, flock, is_open, None)?;
+    }
+    for _ in 0..header.directories {
+        let note = FileNote {
+            handle: FileHandle(reader.u64()?),
+            node: NodeId(reader.u64()?),
+            flags: 0,
+        };
+        let whole = Listing {
+            file_system: reader.u64()?,
+            ino: reader.u64()?,
+        };
+        rebuild.directory(note, Some(whole))?;
+    }
+    Ok(())
+}
+
+fn read_owners(
+    reader: &mut Reader<'_>,
+    header: &Header,
+    rebuild: &mut Rebuild<'_>,
+) -> io::Result<()> {
+    for _ in 0..header.owners {
+        let note = OwnerNote {
+            node: NodeId(reader.u64()?),
+            owner: LockOwner(reader.u64()?),
+            handle: FileHandle(reader.u64()?),
+            pid: reader.u32()?,
+        };
+        let count = reader.count(RANGES_MAX)?;
+        let mut ranges = Vec::new();
+        for _ in 0..count {
+            ranges.push(RangeLock {
+                kind: lock_kind(reader.byte()?).unwrap_or(LockKind::Unlock),
+                start: reader.u64()?,
+                end: reader.u64()?,
+                pid: 0,
+            });
+        }
+        rebuild.owner(note, &ranges)?;
+    }
+    Ok(())
+}

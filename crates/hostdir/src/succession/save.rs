@@ -1,0 +1,279 @@
+//! Writing down what a session knows.
+
+use super::MigrationMode;
+use super::format::{Handle, MAGIC, NODES_MAX, OPENS_MAX, VERSION, Writer, invalid};
+use super::locks::Held;
+use super::paths::Finder;
+use crate::host::Host;
+use crate::inode::Inode;
+use rustix::fs::AtFlags;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use thrufs::Errno;
+use thrufs_abi::NodeId;
+use thrufs_sys::lock::LockKind;
+
+/// An inode, and how it is found again.
+struct Located {
+    inode: Arc<Inode>,
+    way: Way,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// By handle, on the mount with this number.
+    Handle(u32),
+    Path(Vec<u8>),
+    /// It has no name, and nobody has it open: the client will forget it.
+    Gone,
+    None,
+}
+
+pub(super) const FOUND_NOT: u8 = 0;
+pub(super) const FOUND_BY_PATH: u8 = 1;
+pub(super) const FOUND_BY_HANDLE: u8 = 2;
+pub(super) const FOUND_GONE: u8 = 3;
+
+/// `flock(2)` kinds as they are written.
+pub(super) fn lock_number(kind: Option<LockKind>) -> u8 {
+    match kind {
+        Some(LockKind::Read) => 1,
+        Some(LockKind::Write) => 2,
+        Some(LockKind::Unlock) | None => 0,
+    }
+}
+
+pub(super) fn lock_kind(number: u8) -> Option<LockKind> {
+    match number {
+        1 => Some(LockKind::Read),
+        2 => Some(LockKind::Write),
+        _ => None,
+    }
+}
+
+impl Host {
+    /// See [`thrufs::FileSystem::save`].
+    pub(crate) fn save(&self, sink: &mut dyn Write) -> io::Result<()> {
+        if self.rules.are_there() {
+            let what = "a directory that is served under a policy cannot be moved";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+        self.have_locks();
+        let mut finder = Finder::new(self);
+        let nodes = self.locate_all(&mut finder);
+        let mounts = self.locate_mounts(&mut finder);
+        let held = self.held_locks().map_err(|error| {
+            io::Error::other(format!(
+                "the locks that clients hold cannot be told: {error}"
+            ))
+        })?;
+        let mut writer = Writer::new(sink);
+        self.write_header(&mut writer, [mounts.len(), nodes.len(), held.owners.len()])?;
+        for (number, path) in &mounts {
+            writer.u32(*number)?;
+            writer.path(path)?;
+        }
+        for located in &nodes {
+            self.write_node(&mut writer, located)?;
+        }
+        self.write_opens(&mut writer)?;
+        write_owners(&mut writer, &held)?;
+        writer.finish()?;
+        self.suspend_locks(held);
+        Ok(())
+    }
+
+    fn write_header(&self, writer: &mut Writer<'_>, counts: [usize; 3]) -> io::Result<()> {
+        let [mounts, nodes, owners] = counts;
+        let opens = [self.files.len(), self.directories.len()];
+        if nodes > NODES_MAX as usize || opens.iter().any(|count| *count > OPENS_MAX as usize) {
+            return Err(invalid("the session knows too many files to be moved"));
+        }
+        writer.bytes(&MAGIC)?;
+        writer.u32(VERSION)?;
+        writer.u32(self.nodes.generation_max())?;
+        writer.u32(self.files.generation_max())?;
+        writer.u32(self.directories.generation_max())?;
+        for count in [mounts, nodes, opens[0], opens[1], owners] {
+            writer.u32(count as u32)?;
+        }
+        Ok(())
+    }
+
+    /// Every inode that the client knows, in the order in which they can be found again.
+    fn locate_all(&self, finder: &mut Finder<'_>) -> Vec<Located> {
+        let migration = &self.config.migration;
+        let by_handle = migration.mode == MigrationMode::FileHandles;
+        let known = self.nodes.iter().map(|(_, inode)| inode);
+        let known = known.filter(|inode| inode.node() != NodeId::ROOT && inode.lookups() > 0);
+        let mut all: Vec<Located> = known
+            .map(|inode| {
+                let way = if by_handle && inode.identity().handle().is_some() {
+                    if self.is_gone(&inode) {
+                        Way::Gone
+                    } else {
+                        Way::Handle(inode.identity().mount())
+                    }
+                } else {
+                    finder.guess(&inode).map_or(Way::None, Way::Path)
+                };
+                Located { inode, way }
+            })
+            .collect();
+        all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
+        confirm(finder, &mut all);
+        self.search(finder, &mut all);
+        if migration.confirm_paths {
+            all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
+            confirm(finder, &mut all);
+        }
+        let lost = all.iter().filter(|it| it.way == Way::None).count();
+        if lost > 0 {
+            tracing::warn!(
+                lost,
+                "files that a client knows have no path to find them by"
+            );
+        }
+        all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
+        all
+    }
+
+    /// Looks everywhere for those that were not found where they were thought to be.
+    fn search(&self, finder: &mut Finder<'_>, all: &mut [Located]) {
+        let mut places = HashMap::new();
+        let mut missing = HashMap::new();
+        for (at, located) in all.iter().enumerate() {
+            if located.way == Way::None && self.has_names(&located.inode) == Ok(true) {
+                places.insert(located.inode.node(), at);
+                missing.insert(located.inode.identity().clone(), Arc::clone(&located.inode));
+            }
+        }
+        for located in &mut *all {
+            if located.way == Way::None && self.is_gone(&located.inode) {
+                located.way = Way::Gone;
+            }
+        }
+        if missing.is_empty() {
+            return;
+        }
+        tracing::info!(
+            files = missing.len(),
+            "looking for files through the whole tree"
+        );
+        finder.search(missing, |inode, path| {
+            if let Some(at) = places.get(&inode.node()) {
+                all[*at].way = Way::Path(path);
+            }
+        });
+    }
+
+    fn has_names(&self, inode: &Arc<Inode>) -> thrufs::Result<bool> {
+        let descriptor = self.descriptor(inode)?;
+        let flags = AtFlags::EMPTY_PATH;
+        let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, crate::host::BASIC)?;
+        Ok(stat.stx_nlink > 0)
+    }
+
+    /// What answers ESTALE here may do so there.
+    fn is_gone(&self, inode: &Arc<Inode>) -> bool {
+        let is_stale = matches!(self.has_names(inode), Ok(false) | Err(Errno::ESTALE));
+        is_stale && !inode.is_open()
+    }
+
+    fn locate_mounts(&self, finder: &mut Finder<'_>) -> Vec<(u32, Vec<u8>)> {
+        let mut mounts: Vec<(u32, Vec<u8>)> = Vec::new();
+        for mount in self.mounts.beneath() {
+            let Some((parent, name)) = mount.mounted_on() else {
+                continue;
+            };
+            if let Some(mut path) = finder.guess(parent) {
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(name.to_bytes());
+                mounts.push((mount.index(), path));
+            }
+        }
+        mounts.sort_unstable();
+        mounts
+    }
+
+    fn write_node(&self, writer: &mut Writer<'_>, located: &Located) -> io::Result<()> {
+        let inode = &located.inode;
+        writer.u64(inode.node().0)?;
+        writer.u64(inode.lookups())?;
+        writer.u32(inode.type_bits())?;
+        let handle = inode.identity().handle();
+        let handle = handle.map(|(kind, bytes)| Handle {
+            kind,
+            bytes: bytes.to_vec(),
+        });
+        let handle = handle.unwrap_or_default();
+        match &located.way {
+            Way::None => writer.byte(FOUND_NOT)?,
+            Way::Gone => writer.byte(FOUND_GONE)?,
+            Way::Path(path) => {
+                writer.byte(FOUND_BY_PATH)?;
+                writer.path(path)?;
+            }
+            Way::Handle(mount) => {
+                writer.byte(FOUND_BY_HANDLE)?;
+                writer.u32(*mount)?;
+                writer.handle(&handle)?;
+            }
+        }
+        let is_there = !matches!(located.way, Way::Gone | Way::None);
+        if is_there && self.config.migration.verify_handles {
+            writer.handle(&handle)
+        } else {
+            writer.handle(&Handle::default())
+        }
+    }
+
+    fn write_opens(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        for (handle, file) in self.files.iter() {
+            writer.u64(handle)?;
+            writer.u64(file.node().0)?;
+            writer.u32(file.flags().cast_unsigned())?;
+            writer.byte(lock_number(file.flock()))?;
+            writer.byte(u8::from(file.has_lower()))?;
+        }
+        for (handle, directory) in self.directories.iter() {
+            writer.u64(handle)?;
+            writer.u64(directory.node().0)?;
+            let whole = directory.listing();
+            writer.u64(whole.file_system)?;
+            writer.u64(whole.ino)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes back those paths that do not lead where they should.
+fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
+    for located in all {
+        if let Way::Path(path) = &located.way
+            && !finder.leads_to(path, &located.inode)
+        {
+            located.way = Way::None;
+        }
+    }
+}
+
+fn write_owners(writer: &mut Writer<'_>, held: &Held) -> io::Result<()> {
+    for owner in &held.owners {
+        writer.u64(owner.node.0)?;
+        writer.u64(owner.owner.0)?;
+        writer.u64(owner.file.handle.0)?;
+        writer.u32(owner.file.pid)?;
+        writer.u32(owner.ranges.len() as u32)?;
+        for range in &owner.ranges {
+            writer.byte(lock_number(Some(range.kind)))?;
+            writer.u64(range.start)?;
+            writer.u64(range.end)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! A client whose server is replaced under it.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, RwLock};
+use thrufs::Dispatcher;
+use thrufs_client::{Carrier, Client, OFFERED_BY_GUESTS};
+use thrufs_hostdir::{Config, HostDir, Ledger, Locks, Migration, MigrationMode, Strongbox};
+
+/// What a supervisor keeps for its workers.
+#[derive(Default)]
+pub struct Box(Mutex<HashMap<u64, OwnedFd>>);
+
+impl Box {
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+impl Strongbox for Box {
+    fn keep(&self, key: u64, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let fd = fd.try_clone_to_owned()?;
+        self.0.lock().unwrap().insert(key, fd);
+        Ok(())
+    }
+
+    fn discard(&self, key: u64) {
+        self.0.lock().unwrap().remove(&key);
+    }
+
+    fn take(&self) -> Vec<(u64, OwnedFd)> {
+        let kept = self.0.lock().unwrap();
+        let duplicate = |(key, fd): (&u64, &OwnedFd)| (*key, fd.try_clone().unwrap());
+        kept.iter().map(duplicate).collect()
+    }
+}
+
+/// Carries requests to whichever server there is at the moment.
+pub struct Server {
+    current: RwLock<Option<Dispatcher<HostDir>>>,
+    /// What a supervisor has, in the configuration of its workers.
+    config: RwLock<(Config, Arc<Box>)>,
+}
+
+impl Carrier for Server {
+    fn transact(&self, request: &[u8], reply_bytes_max: usize) -> Vec<u8> {
+        let mut reply = vec![0; reply_bytes_max.max(1 << 20) + 4096];
+        let current = self.current.read().unwrap();
+        let length = current.as_ref().unwrap().answer(request, &mut reply);
+        reply.truncate(length);
+        reply
+    }
+}
+
+/// How a session gets from one server to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Paths,
+    Handles,
+    Death,
+}
+
+pub const WAYS: [Way; 3] = [Way::Paths, Way::Handles, Way::Death];
+
+impl Server {
+    pub fn new(source: &Path, config: Config) -> Server {
+        let server = Server {
+            current: RwLock::new(None),
+            config: RwLock::new(supervised(config)),
+        };
+        let first = made(source, server.config.read().unwrap().0.clone());
+        *server.current.write().unwrap() = Some(first);
+        server
+    }
+
+    /// How many descriptors the supervisor keeps.
+    pub fn kept(&self) -> usize {
+        self.config.read().unwrap().1.len()
+    }
+
+    /// What the server says of itself.
+    pub fn statistics(&self) -> thrufs_hostdir::Statistics {
+        let current = self.current.read().unwrap();
+        current.as_ref().unwrap().file_system().statistics()
+    }
+
+    /// The state of the session, in the way that `change` asks for.
+    pub fn saved(&self) -> io::Result<Vec<u8>> {
+        let mut state = Vec::new();
+        let current = self.current.read().unwrap();
+        current.as_ref().unwrap().save(&mut state)?;
+        Ok(state)
+    }
+
+    /// Goes on with a state in a server that has a supervisor of its own.
+    pub fn restored(&self, source: &Path, migration: Migration, state: &[u8]) -> io::Result<()> {
+        let config = self.config.read().unwrap().0.clone();
+        let supervised = supervised(Config {
+            migration,
+            ..config
+        });
+        let next = made(source, supervised.0.clone());
+        next.restore(&mut &*state)?;
+        *self.current.write().unwrap() = Some(next);
+        *self.config.write().unwrap() = supervised;
+        Ok(())
+    }
+
+    pub fn passed_on(&self, way: Way, source: &Path) {
+        if way == Way::Death {
+            return self.died(source);
+        }
+        let mode = match way {
+            Way::Handles => MigrationMode::FileHandles,
+            _ => MigrationMode::FindPaths,
+        };
+        let migration = Migration {
+            mode,
+            ..Migration::default()
+        };
+        let state = self.saved().unwrap();
+        self.restored(source, migration, &state).unwrap();
+    }
+
+    /// Without a word: nothing but the ledger and the strongbox is left.
+    pub fn died(&self, source: &Path) {
+        let mut current = self.current.write().unwrap();
+        let before = current.take().unwrap();
+        let init = before.init_request().unwrap();
+        drop(before);
+        let next = made(source, self.config.read().unwrap().0.clone());
+        next.resume(&init).unwrap();
+        *current = Some(next);
+    }
+
+    /// What the workers note things in.
+    pub fn ledger(&self) -> Ledger {
+        let config = &self.config.read().unwrap().0;
+        config.ledger.clone().unwrap()
+    }
+
+    /// As [`died`](Self::died), of a worker whose successor is let go at once.
+    pub fn could_go_on(&self, source: &Path) -> io::Result<()> {
+        let init = self
+            .current
+            .read()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .init_request();
+        let next = made(source, self.config.read().unwrap().0.clone());
+        next.resume(&init.unwrap())
+    }
+}
+
+fn made(source: &Path, config: Config) -> Dispatcher<HostDir> {
+    Dispatcher::new(Arc::new(HostDir::open(source, config).unwrap()))
+}
+
+fn supervised(config: Config) -> (Config, Arc<Box>) {
+    let strongbox = Arc::<Box>::default();
+    let config = Config {
+        ledger: Some(Ledger::new().unwrap()),
+        strongbox: Some(Arc::clone(&strongbox) as Arc<dyn Strongbox>),
+        ..config
+    };
+    (config, strongbox)
+}
+
+pub fn config(mode: MigrationMode) -> Config {
+    Config {
+        locks: Locks::Shared,
+        // As over virtio-fs.
+        passthrough: false,
+        migration: Migration {
+            mode,
+            ..Migration::default()
+        },
+        ..Config::default()
+    }
+}
+
+pub fn config_for(way: Way) -> Config {
+    config(match way {
+        Way::Handles => MigrationMode::FileHandles,
+        Way::Paths | Way::Death => MigrationMode::FindPaths,
+    })
+}
+
+pub fn mounted(server: &Server) -> Client<&Server> {
+    Client::over_offering(server, 45, OFFERED_BY_GUESTS).unwrap()
+}

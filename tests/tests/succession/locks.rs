@@ -1,0 +1,161 @@
+//! Locks, which two servers cannot hold at once.
+
+use crate::ground::{Server, WAYS, Way, config_for, mounted};
+use std::fs::{self, File};
+use std::path::Path;
+use thrufs::Errno;
+use thrufs_abi::layout::{FileLock, LkIn};
+use thrufs_abi::{LockOwner, NodeId};
+use thrufs_hostdir::{Migration, MigrationOnError};
+use thrufs_sys::lock::{self, LockKind, RangeLock};
+use thrufs_tests::lower::{Ground, Lower};
+
+const FLOCK: u32 = 1;
+
+fn range(fh: u64, owner: u64, kind: i32, start: u64, end: u64) -> LkIn {
+    LkIn {
+        fh,
+        owner,
+        lk: FileLock {
+            start,
+            end,
+            kind: kind as u32,
+            pid: 77,
+        },
+        ..LkIn::default()
+    }
+}
+
+fn whole(fh: u64, owner: u64, kind: i32) -> LkIn {
+    LkIn {
+        lk_flags: FLOCK,
+        ..range(fh, owner, kind, 0, i64::MAX as u64)
+    }
+}
+
+/// Whether somebody beneath could write to a range.
+fn is_free(path: &Path, start: u64, end: u64) -> bool {
+    let file = File::options().write(true).open(path).unwrap();
+    let wanted = RangeLock {
+        kind: LockKind::Write,
+        start,
+        end,
+        pid: 0,
+    };
+    lock::ofd_set(&file, &wanted).is_ok()
+}
+
+fn flock_is_free(path: &Path) -> bool {
+    let file = File::open(path).unwrap();
+    lock::flock(&file, LockKind::Write).is_ok()
+}
+
+struct Held {
+    node: NodeId,
+    fh: u64,
+    path: std::path::PathBuf,
+}
+
+fn locked(client: &thrufs_client::Client<&Server>, source: &Path) -> Held {
+    let root = client.root();
+    let node = root.walk("file").unwrap();
+    let fh = root.open(node, libc::O_RDWR).unwrap().fh;
+    for lock in [
+        range(fh, 5, libc::F_WRLCK, 0, 9),
+        range(fh, 5, libc::F_RDLCK, 20, 29),
+        range(fh, 6, libc::F_RDLCK, 25, i64::MAX as u64),
+        whole(fh, 9, libc::F_WRLCK),
+    ] {
+        root.setlk(node, &lock, false).unwrap();
+    }
+    Held {
+        node,
+        fh,
+        path: source.join("file"),
+    }
+}
+
+#[test]
+fn locks_are_held_on() {
+    for way in WAYS {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        let source = ground.source();
+        fs::write(source.join("file"), "content").unwrap();
+        let server = Server::new(source, config_for(way));
+        let client = mounted(&server);
+        let root = client.root();
+        let Held { node, fh, path } = locked(&client, source);
+        for round in 0..2 {
+            server.passed_on(way, source);
+            assert!(!is_free(&path, 5, 5), "{way:?} {round}");
+            assert!(is_free(&path, 10, 19), "{way:?} {round}");
+            assert!(!is_free(&path, 20, 24), "{way:?} {round}");
+            assert!(!is_free(&path, 1 << 40, 1 << 41), "{way:?} {round}");
+            assert!(!flock_is_free(&path), "{way:?} {round}");
+        }
+        // They are of the same owners.
+        let ours = range(fh, 5, libc::F_WRLCK, 0, 9);
+        root.setlk(node, &ours, false).unwrap();
+        let another = range(fh, 6, libc::F_WRLCK, 0, 0);
+        assert_eq!(root.setlk(node, &another, false), Err(Errno::EAGAIN));
+        // And they are given up when the client does so.
+        root.flush(node, fh, LockOwner(5)).unwrap();
+        assert!(is_free(&path, 0, 24), "{way:?}");
+        assert!(!is_free(&path, 25, 25), "{way:?}");
+        root.setlk(node, &whole(fh, 9, libc::F_UNLCK), false)
+            .unwrap();
+        assert!(flock_is_free(&path), "{way:?}");
+        root.release(node, fh).unwrap();
+        assert!(is_free(&path, 0, i64::MAX as u64), "{way:?}");
+        assert_eq!(server.kept(), 0, "{way:?}");
+    }
+}
+
+#[test]
+fn a_lock_that_is_taken_meanwhile_is_an_error() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    fs::write(source.join("file"), "content").unwrap();
+    let server = Server::new(source, config_for(Way::Paths));
+    let client = mounted(&server);
+    let root = client.root();
+    let Held { node, fh, path } = locked(&client, source);
+    let state = server.saved().unwrap();
+    assert!(
+        flock_is_free(&path) && is_free(&path, 0, 9),
+        "for the successor"
+    );
+    let thief = File::options().write(true).open(&path).unwrap();
+    let stolen = RangeLock {
+        kind: LockKind::Write,
+        start: 3,
+        end: 3,
+        pid: 0,
+    };
+    lock::ofd_set(&thief, &stolen).unwrap();
+    let refused = server.restored(source, Migration::default(), &state);
+    assert!(refused.unwrap_err().to_string().contains("locks"));
+    let tolerant = Migration {
+        on_error: MigrationOnError::GuestError,
+        ..Migration::default()
+    };
+    server.restored(source, tolerant, &state).unwrap();
+    assert_eq!(root.read(node, fh, 0, 1), Err(Errno::EIO));
+    assert!(root.getattr(node).is_ok());
+    root.release(node, fh).unwrap();
+}
+
+#[test]
+fn who_goes_on_after_all_has_its_locks_again() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    fs::write(source.join("file"), "content").unwrap();
+    let server = Server::new(source, config_for(Way::Paths));
+    let client = mounted(&server);
+    let root = client.root();
+    let Held { node, fh, path } = locked(&client, source);
+    server.saved().unwrap();
+    assert!(flock_is_free(&path) && is_free(&path, 0, i64::MAX as u64));
+    assert_eq!(root.read(node, fh, 0, 1).unwrap(), b"c");
+    assert!(!flock_is_free(&path) && !is_free(&path, 0, 0) && !is_free(&path, 25, 25));
+}

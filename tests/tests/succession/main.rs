@@ -1,0 +1,11 @@
+//! A session that goes on in another server: saved and restored by path and by handle, or noted in a
+//! ledger by a server that died. The client must not be able to tell.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+mod ground;
+mod hostile;
+mod locks;
+mod random;
+mod walked;
