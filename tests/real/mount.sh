@@ -7,7 +7,8 @@
 #            inside a guest, where the shares $SHARED and $BENEATH stand for a mount and what is
 #            beneath it
 #   OPTIONS  more mount options for every `serve`, comma separated
-#   TRANSPORT  `dev` (default) or `uring`: how requests come where options do not say it
+#   TRANSPORT  `dev` (default) or `uring`: how requests come where options do not say it; or `relay`: by
+#            the queues of a virtio-fs device, from `thrufs client mount` to `thrufs share`
 #   LOWER    `ext4` (default), `xfs`, `btrfs` or `tmpfs`: what `lower` makes
 #
 # A script that has something of its own to take down defines `tear_down`; it sets no trap.
@@ -158,9 +159,13 @@ serve() {
     log=$WORK/log-$(basename "$point")
     : >>"$log"
     SERVER_LOG[$point]=$log
-    # shellcheck disable=SC2086 # SERVE_WITH is words
-    ${SERVE_WITH:-} "$THRUFS" mount -f -o "$options" "$source" "$point" >>"$log" 2>&1 </dev/null &
-    SERVER_PID[$point]=$!
+    if [[ $options == *transport=relay* ]]; then
+        relay "$source" "$point" "$options"
+    else
+        # shellcheck disable=SC2086 # SERVE_WITH is words
+        ${SERVE_WITH:-} "$THRUFS" mount -f -o "$options" "$source" "$point" >>"$log" 2>&1 </dev/null &
+        SERVER_PID[$point]=$!
+    fi
     local turn
     for ((turn = 0; turn < 200; turn++)); do
         if mountpoint -q "$point" && stat "$point" >/dev/null 2>&1; then
@@ -173,6 +178,40 @@ serve() {
     fail "no mount at $point within 10 s"
 }
 
+# relay SOURCE MOUNTPOINT OPTIONS: as serve, by the queues of a virtio-fs device.
+relay() {
+    local source=$1 point=$2 options socket log turn
+    socket=$WORK/socket-$(basename "$point")
+    log=${SERVER_LOG[$point]}
+    # A share has no word for these: whom the mount lets in, and ways that a guest has not.
+    options=$(tr , '\n' <<<"$3" | { grep -vxE 'allow_other|transport=relay|(no)?passthrough|' || true; } | paste -sd,)
+    # Shared maps in every cache mode, and trusted attributes, as a mount has them.
+    options=control=none,allow_mmap,modcaps=+sys_admin${options:+,$options}
+    # shellcheck disable=SC2086 # SERVE_WITH is words
+    ${SERVE_WITH:-} "$THRUFS" share --socket "$socket" -o "$options" "$source" >>"$log" 2>&1 </dev/null &
+    SERVER_PID[$socket]=$!
+    for ((turn = 0; turn < 200; turn++)); do
+        [[ ! -S $socket ]] || break
+        kill -0 "${SERVER_PID[$socket]}" 2>/dev/null || fail "the share ended before it had a socket"
+        sleep 0.05
+    done
+    "$THRUFS" client --socket "$socket" mount "$point" >>"$log" 2>&1 </dev/null &
+    SERVER_PID[$point]=$!
+}
+
+# ended POINT: the process of POINT must be gone within 10 s and have succeeded.
+ended() {
+    local pid=${SERVER_PID[$1]} turn code=0
+    for ((turn = 0; turn < 200; turn++)); do
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.05
+    done
+    ! kill -0 "$pid" 2>/dev/null || fail "the server of $1 is still there 10 s after unmounting"
+    wait "$pid" || code=$?
+    unset "SERVER_PID[$1]"
+    expect "exit status of the server of $1" "$code" 0
+}
+
 # unserve MOUNTPOINT: unmounts; the server must be gone within 10 s and have succeeded.
 unserve() {
     local point=$1
@@ -182,15 +221,14 @@ unserve() {
     fi
     "$THRUFS" unmount "$point" || fail "thrufs unmount $point: exit status $?"
     ! mountpoint -q "$point" || fail "$point is still mounted after thrufs unmount"
-    local pid=${SERVER_PID[$point]} turn code=0
-    for ((turn = 0; turn < 200; turn++)); do
-        kill -0 "$pid" 2>/dev/null || break
-        sleep 0.05
-    done
-    ! kill -0 "$pid" 2>/dev/null || fail "the server of $point is still there 10 s after unmounting"
-    wait "$pid" || code=$?
-    unset "SERVER_PID[$point]"
-    expect "exit status of the server of $point" "$code" 0
+    ended "$point"
+    local socket
+    socket=$WORK/socket-$(basename "$point")
+    if [[ -n ${SERVER_PID[$socket]:-} ]]; then
+        # It waits for the next front end until it is told.
+        kill -TERM "${SERVER_PID[$socket]}"
+        ended "$socket"
+    fi
 }
 
 # server_pids MOUNTPOINT: the processes that hold the mount's connection open, the one with the most

@@ -6,7 +6,9 @@ need sqlite3
 ROWS=${SQLITE_ROWS:-400}
 
 one() { # one OPTIONS JOURNAL
-    local database=$WORK/mnt/db-$2 writer
+    # Another name each time: what removes it beneath may be seen later.
+    local name=db-${1//[,=]/-}-$2 writer
+    local database=$WORK/mnt/$name
     serve "$WORK/lower/served" "$WORK/mnt" "$1"
     sqlite3 "$database" "PRAGMA journal_mode=$2; CREATE TABLE t(writer INTEGER, n INTEGER, text TEXT,
         PRIMARY KEY(writer, n));" >/dev/null
@@ -37,8 +39,8 @@ one() { # one OPTIONS JOURNAL
     expect "rows" "$(sqlite3 "$database" 'SELECT count(*) FROM t;')" "$want"
     expect "integrity" "$(sqlite3 "$database" 'PRAGMA integrity_check;')" ok
     unserve "$WORK/mnt"
-    expect "integrity beneath" "$(sqlite3 "$WORK/lower/served/db-$2" 'PRAGMA integrity_check;')" ok
-    expect "rows beneath" "$(sqlite3 "$WORK/lower/served/db-$2" 'SELECT count(*) FROM t;')" "$want"
+    expect "integrity beneath" "$(sqlite3 "$WORK/lower/served/$name" 'PRAGMA integrity_check;')" ok
+    expect "rows beneath" "$(sqlite3 "$WORK/lower/served/$name" 'SELECT count(*) FROM t;')" "$want"
     rm -f "$WORK/lower/served"/db-*
     say "$1, journal_mode=$2: two writers of $ROWS rows, a reader, integrity ok"
 }

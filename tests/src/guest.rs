@@ -51,5 +51,6 @@ pub fn setting() -> Result<Setting, String> {
         lower,
         options: Some(options),
         share: Some(Share),
+        queues: None,
     })
 }

@@ -16,6 +16,7 @@ use crate::fence::umask::private_umask;
 use crate::lower::Lower;
 use crate::mounted::Mounted;
 use crate::posix::{self, Case, Env, Setting};
+use crate::relayed::{Queues, Relayed};
 use crate::transport::Transport;
 use crate::tree::{Native, Tree};
 
@@ -38,6 +39,9 @@ impl Ground {
 }
 
 fn start(setting: &Setting) -> Started {
+    if let (Some(queues), Some(options)) = (setting.queues, setting.options) {
+        return Ok(Arc::new(Relayed::start_on(setting.lower, options, queues)?));
+    }
     Ok(match (setting.share, setting.options) {
         (Some(share), _) => Arc::new(share),
         (None, None) => Arc::new(Native::start_on(setting.lower)?),
@@ -175,6 +179,7 @@ pub fn native_settings() -> Vec<Setting> {
         lower,
         options: None,
         share: None,
+        queues: None,
     }))
 }
 
@@ -185,6 +190,7 @@ pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) 
         lower,
         options: Some(options),
         share: None,
+        queues: None,
     };
     let main = [Lower::Tmpfs, Lower::Ext4];
     let main = main.into_iter().flat_map(|lower| {
@@ -194,6 +200,16 @@ pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) 
     let tmpfs = tmpfs_options.iter();
     let tmpfs = tmpfs.map(|options| with(Lower::Tmpfs, options));
     known(main.chain(tmpfs).chain(OTHERS.map(|lower| with(lower, ""))))
+}
+
+/// The ground of a run through a share, mounted by a relay over such queues.
+pub fn relay_setting(lower: Lower, options: &'static str, queues: Queues) -> Setting {
+    Setting {
+        lower,
+        options: Some(options),
+        share: None,
+        queues: Some(queues),
+    }
 }
 
 /// Those whose file system and transport this kernel has; says which it has not.

@@ -286,6 +286,23 @@ fn set_id_bits_fall_when_the_writer_may_not_keep_them() {
 }
 
 #[test]
+fn nobody_becomes_the_owner_with_the_number_minus_one() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    served.write("file", b"");
+    let node = root.walk("file").unwrap();
+    for valid in [SetattrValid::UID, SetattrValid::GID] {
+        let set = SetattrIn {
+            valid: valid.bits(),
+            uid: u32::MAX,
+            gid: u32::MAX,
+            ..Default::default()
+        };
+        assert_eq!(root.setattr(node, &set).unwrap_err(), Errno::EINVAL);
+    }
+}
+
+#[test]
 fn a_creation_keeps_the_bits_that_the_kernel_left_in() {
     if !is_root() {
         return;

@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod fuzz;
+mod hostile;
 mod mounts;
 mod project;
 mod real;
@@ -23,7 +24,8 @@ cargo xtask CHORE
 
   setup            install what the tests use (Debian packages and crates, exact names; as root)
                    and turn FUSE over io_uring on in the kernel
-  test             setup, then every test: cargo test, then the real programs
+  test             setup, then every test: cargo test, then the real programs, then a
+                   guest
   check            format, clippy, documentation, licences and advisories
   real [NAME...]   the real programs of tests/real, or those named, over each transport
                    (TRANSPORT=dev or uring chooses one)
@@ -32,8 +34,14 @@ cargo xtask CHORE
                    the POSIX cases (`posix`), the property tests (`property`), and scripts of
                    tests/guest and tests/real, in a guest without KVM, through virtio-fs; by default
                    all that runs there, in User-Mode Linux, served by thrufs
+  vm-bench [--guest uml|qemu] [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--cache MODE]
+          [--rows EXPRESSION] [--save]
+                   thrufs against virtiofsd in a guest, with QEMU against 9p as well, row by row in
+                   turns; --save keeps what was measured in bench/results
   fuzz [SECONDS]   every fuzz target, sharing SECONDS among them (default 60)
-  ci               check, test and fuzz
+  hostile [SECONDS]
+                   front ends and guests that misbehave, against a share that others use (default 60)
+  ci               check, test, fuzz and hostile
   bench [ARG...]   the interleaved benchmark against native and libfuse (see bench/)
   tools            list what setup installs";
 
@@ -53,8 +61,11 @@ fn main() -> ExitCode {
         ("check", []) => check::run(),
         ("real", names) => tools::set_up().and_then(|()| real::run(names)),
         ("vm-test", arguments) => tools::set_up().and_then(|()| vm_test::run(arguments)),
+        ("vm-bench", arguments) => tools::set_up().and_then(|()| vm_test::bench(arguments)),
         ("fuzz", []) => fuzz::run("60"),
         ("fuzz", [seconds]) => fuzz::run(seconds),
+        ("hostile", []) => hostile::run("60"),
+        ("hostile", [seconds]) => hostile::run(seconds),
         ("ci", []) => ci(),
         ("bench", arguments) => bench::run(arguments),
         ("help" | "--help" | "-h", _) => {
@@ -82,6 +93,7 @@ fn ci() -> Result<(), Failure> {
     check::run()?;
     test::run_prepared()?;
     fuzz::run("60")?;
+    hostile::run("60")?;
     mounts::nothing_left(&before)?;
     println!("xtask: all checks passed");
     Ok(())

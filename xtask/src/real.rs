@@ -24,8 +24,16 @@ const NOT_OVER_RING: &[&str] = &["counts", "million"];
 /// Scripts that also run without passthrough, where what is read and written comes to the server.
 const SERVED_TOO: &[&str] = &["faults", "fsx", "sqlite", "stress"];
 
+/// Scripts that also run through the queues of a virtio-fs device.
+const RELAYED_TOO: &[&str] = &["fsx", "git", "sqlite"];
+
 /// How a script is run: the transport, and more mount options.
-const WAYS: &[(&str, &str)] = &[("dev", ""), ("uring", ""), ("dev", "nopassthrough")];
+const WAYS: &[(&str, &str)] = &[
+    ("dev", ""),
+    ("uring", ""),
+    ("dev", "nopassthrough"),
+    ("relay", ""),
+];
 
 /// One run of a script.
 struct Run {
@@ -51,7 +59,12 @@ fn runs(scripts: Vec<String>) -> Vec<Run> {
         for &(transport, options) in WAYS {
             let alone = transport == "uring" && NOT_OVER_RING.contains(&script.as_str());
             let through = !options.is_empty() && !SERVED_TOO.contains(&script.as_str());
-            if alone || through || chosen.as_deref().is_some_and(|chosen| chosen != transport) {
+            let relayed = transport == "relay" && !RELAYED_TOO.contains(&script.as_str());
+            if alone
+                || through
+                || relayed
+                || chosen.as_deref().is_some_and(|chosen| chosen != transport)
+            {
                 continue;
             }
             match &missing {

@@ -2,11 +2,14 @@
 //! tests inside. The server is ours, or virtiofsd, by which the tests themselves are tried.
 //!
 //! What happens on the host is in `tests/guest/guest.sh`, what happens in the guest in
-//! `tests/guest/job.sh`; here is what both need first: kernels, the image, programs.
+//! `tests/guest/job.sh`; scripts of `tests/guest/host` say to guests what to do, step by step. Here is
+//! what all need first: kernels, the image, programs.
 
+mod compare;
 mod compiler;
 mod cpio;
 mod debian;
+mod differs;
 mod image;
 mod kernel;
 mod plan;
@@ -15,8 +18,8 @@ use crate::project;
 use crate::step::{Failure, Step};
 use crate::tools::{self, Package, package};
 use image::Image;
-use kernel::Kernel;
-use plan::{Guest, Plan, Server};
+use kernel::{Debians, Kernel};
+use plan::{Guest, Plan, Run, Server};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,8 +32,8 @@ pub(crate) const PACKAGES: &[Package] = &[
     package("xz-utils", "unpacking kernels"),
 ];
 
-/// No boot may take longer, with all that runs in it, in seconds.
-const SECONDS_MAX: &str = "1800";
+/// How many times as long as one guest a script may take: it may boot several.
+const GUESTS: u32 = 3;
 
 /// Of a guest: the image, and what scripts keep in memory.
 const MEMORY: &str = "1024M";
@@ -38,16 +41,49 @@ const MEMORY: &str = "1024M";
 /// Boots a guest once for each set of options, and fails if anything in any of them fails.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let plan = Plan::parse(arguments)?;
+    let kernel = |fetch| match plan.guest {
+        Guest::Uml => kernel::uml(fetch),
+        Guest::Qemu => kernel::debian(Debians::Cloud, fetch),
+    };
+    carry_out(&plan, &kernel, &[])
+}
+
+/// Measures shares of ours and of others in a guest, prints a table, and keeps what was measured if asked
+/// to.
+pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
+    let comparison = compare::Comparison::parse(arguments)?;
+    let plan = Plan::parse(&comparison.plan)?;
+    let kernel = |fetch| match plan.guest {
+        Guest::Uml => kernel::uml(fetch),
+        Guest::Qemu => kernel::debian(Debians::Full, fetch),
+    };
+    let peer = server(Server::Virtiofsd)?;
+    let measured = project::target().join(format!("measured-{}", std::process::id()));
+    let _ = fs::remove_file(&measured);
+    let mut variables = comparison.variables();
+    variables.push(("PEER", peer.display().to_string()));
+    variables.push(("MEASURED", measured.display().to_string()));
+    carry_out(&plan, &kernel, &variables)?;
+    let text = fs::read_to_string(&measured).map_err(|error| failure(&measured, &error))?;
+    let _ = fs::remove_file(&measured);
+    comparison.report(&text, plan.guest.name(), &plan.lower)
+}
+
+/// What scripts on the host are told besides.
+type Variables = [(&'static str, String)];
+
+fn carry_out(
+    plan: &Plan,
+    kernel: &dyn Fn(bool) -> Result<Kernel, Failure>,
+    variables: &Variables,
+) -> Result<(), Failure> {
     if !tools::is_root()? {
         return Err(Failure::new(
             "vm-test needs root: it mounts what it serves, and serves files of several owners",
         ));
     }
     tools::install_packages(PACKAGES)?;
-    let kernel = match plan.guest {
-        Guest::Uml => kernel::uml(plan.fetch)?,
-        Guest::Qemu => kernel::cloud(plan.fetch)?,
-    };
+    let kernel = kernel(plan.fetch)?;
     let server = server(plan.server)?;
     // Of this process alone: another may run beside it.
     let place = project::target()
@@ -57,12 +93,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     fs::create_dir_all(&place).map_err(|error| failure(&place, &error))?;
     let image = place.join("image.cpio");
     let mut failed = Vec::new();
-    for (number, options) in plan.options.iter().enumerate() {
+    let runs = plan.runs();
+    let ways = plan.options.iter();
+    let ways = ways.flat_map(|options| runs.iter().map(move |run| (options, run)));
+    for (number, (options, run)) in ways.enumerate() {
         let account = place.join(format!("console-{}", number + 1));
-        let name = plan.name_of(options);
+        let name = plan.name_of(options, run);
         println!("\nxtask: {name}");
-        let booted = make_image(&plan, options, &kernel, &image)
-            .and_then(|()| boot(&plan, options, [&kernel.path, &image, &server, &account]));
+        let booted = make_image(plan, options, run, &kernel, &image).and_then(|()| {
+            let paths = [kernel.path.as_path(), &image, &server, &account];
+            boot(plan, options, run, paths, variables)
+        });
         if let Err(failure) = booted {
             eprintln!(
                 "xtask: {failure}\nxtask: the console: {}",
@@ -74,7 +115,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let _ = fs::remove_file(&image);
     if failed.is_empty() {
         let _ = fs::remove_dir_all(&place);
-        println!("xtask: {} guests passed", plan.options.len());
+        println!("xtask: {} guests passed", plan.options.len() * runs.len());
         Ok(())
     } else {
         Err(Failure::new(format!(
@@ -107,7 +148,13 @@ fn server(server: Server) -> Result<PathBuf, Failure> {
 }
 
 /// Writes what the guest boots into: programs that the scripts say they need, the tests, the job.
-fn make_image(plan: &Plan, options: &str, kernel: &Kernel, path: &Path) -> Result<(), Failure> {
+fn make_image(
+    plan: &Plan,
+    options: &str,
+    run: &Run,
+    kernel: &Kernel,
+    path: &Path,
+) -> Result<(), Failure> {
     let tests = project::target().join("debug");
     Step::cargo()
         .args([
@@ -136,7 +183,10 @@ fn make_image(plan: &Plan, options: &str, kernel: &Kernel, path: &Path) -> Resul
     let job = project::root().join("tests/guest/job.sh");
     let job = fs::read(&job).map_err(|error| failure(&job, &error))?;
     image.made("guest/job.sh", &job)?;
-    image.made("guest/environment", plan.environment(options)?.as_bytes())?;
+    image.made(
+        "guest/environment",
+        plan.environment(options, run)?.as_bytes(),
+    )?;
     image.finish()
 }
 
@@ -145,30 +195,38 @@ fn make_image(plan: &Plan, options: &str, kernel: &Kernel, path: &Path) -> Resul
 fn boot(
     plan: &Plan,
     options: &str,
+    run: &Run,
     [kernel, image, server, account]: [&Path; 4],
+    variables: &Variables,
 ) -> Result<(), Failure> {
+    let limit = plan.seconds_max(run);
     // With us, should we be killed.
-    Step::new("setpriv")
-        .args([
-            "--pdeathsig",
-            "TERM",
-            "timeout",
-            "--kill-after=10",
-            SECONDS_MAX,
-        ])
-        .args(["unshare", "--mount", "--propagation", "private"])
-        .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
-        .args([project::root().join("tests/guest/guest.sh")])
-        .env("GUEST", plan.guest.name())
-        .env("KERNEL", kernel)
-        .env("INITRAMFS", image)
-        .env("SERVER", plan.server.name())
-        .env("PROGRAM", server)
-        .env("OPTIONS", options)
-        .env("LOWER", &plan.lower)
-        .env("MEMORY", MEMORY)
-        .env("ACCOUNT", account)
-        .run()
+    let mut step = Step::new("setpriv");
+    for (name, value) in variables {
+        step = step.env(name, value);
+    }
+    step.args([
+        "--pdeathsig",
+        "TERM",
+        "timeout",
+        "--kill-after=10",
+        &(limit * GUESTS).to_string(),
+    ])
+    .args(["unshare", "--mount", "--propagation", "private"])
+    .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
+    .args([&run.script])
+    .env("GUEST", plan.guest.name())
+    .env("KERNEL", kernel)
+    .env("INITRAMFS", image)
+    .env("SERVER", plan.server.name())
+    .env("PROGRAM", server)
+    .env("OPTIONS", options)
+    .env("LOWER", &plan.lower)
+    .env("MEMORY", MEMORY)
+    .env("HELPER", project::target().join("debug/thrufs-test-helper"))
+    .env("LIMIT", limit.to_string())
+    .env("ACCOUNT", account)
+    .run()
 }
 
 fn failure(path: &Path, error: &std::io::Error) -> Failure {

@@ -26,7 +26,7 @@ const PACKET_BYTES_MAX: usize = 128 * 1024;
 
 /// Most descriptors that one packet brings: the device, the source, the tree the source is in; a
 /// control socket and its file; a policy and a file for what it audits; two files of each thread of a
-/// front end.
+/// front end; a connection and what is kept of it.
 const DESCRIPTORS_MAX: usize = 2 * CALLERS_MAX;
 
 /// One packet.
@@ -43,8 +43,14 @@ pub(crate) enum Message {
     /// Threads of who will be connected: of each, its `stat` and its `schedstat`. A packet that comes
     /// before [`Connection`](Self::Connection), if at all.
     Callers(Vec<OwnedFd>),
-    /// Who is connected; the worker ends with the connection.
-    Connection(OwnedFd),
+    /// Who is connected, by way of the supervisor; and what outlives the worker: the journal, the ledger,
+    /// the way to the strongbox. The worker ends with the connection.
+    Connection([OwnedFd; 4]),
+    /// Where the worker of a share is asked what it does: a packet that comes before
+    /// [`Share`](Self::Share).
+    Questions(OwnedFd),
+    /// What such a worker has to say of itself at its end: a reply, as it would be asked for.
+    Figures(String),
     /// The policy to serve by, opened, and the file for what it audits: a packet that comes before
     /// [`Share`](Self::Share), where there is a policy, and again when it is to be read again.
     Policy(OwnedFd, Option<OwnedFd>),
@@ -79,6 +85,8 @@ impl Message {
             Message::Share(config, _) => encode("share", config.paths(), &config.settings),
             Message::Callers(_) => b"callers".to_vec(),
             Message::Connection(_) => b"connection".to_vec(),
+            Message::Questions(_) => b"questions".to_vec(),
+            Message::Figures(text) => [b"figures\0", text.as_bytes()].concat(),
             Message::Policy(..) => b"policy".to_vec(),
             Message::MapIds => b"map ids".to_vec(),
             Message::Control(..) => b"control".to_vec(),
@@ -108,7 +116,12 @@ impl Message {
                 Message::Share(Box::new(config), descriptors.pop()?)
             }
             b"callers" => Message::Callers(descriptors),
-            b"connection" => Message::Connection(descriptors.pop()?),
+            b"questions" => Message::Questions(descriptors.pop()?),
+            b"figures" => {
+                let text = String::from_utf8_lossy(bytes.get(8..)?);
+                Message::Figures(text.into_owned())
+            }
+            b"connection" => Message::Connection(descriptors.try_into().ok()?),
             b"policy" => {
                 let mut descriptors = descriptors.into_iter();
                 Message::Policy(descriptors.next()?, descriptors.next())
@@ -215,9 +228,10 @@ impl Channel {
                 descriptors.iter().map(AsFd::as_fd).collect()
             }
             Message::Control(listener, file) => vec![listener.as_fd(), file.as_fd()],
-            Message::Watching(one) | Message::Share(_, one) | Message::Connection(one) => {
+            Message::Watching(one) | Message::Share(_, one) | Message::Questions(one) => {
                 vec![one.as_fd()]
             }
+            Message::Connection(all) => all.iter().map(AsFd::as_fd).collect(),
             Message::Policy(text, audit) => {
                 let audit = audit.as_ref().map(AsFd::as_fd);
                 [text.as_fd()].into_iter().chain(audit).collect()

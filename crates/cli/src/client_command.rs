@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Contestant, Cp, Ls, Place, Stat};
+use thrufs_client::tool::{
+    self, Bench, Cat, Conform, Connection, Contestant, Cp, Ls, Mount, Place, Stat,
+};
 
 /// `thrufs client`, as it was given.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ pub(crate) fn command() -> Command {
                 .help("Request queues to use"),
         )
         .arg(
-            number("queue-size", "N", connection.queue_size.into(), 16..=1024)
+            number("queue-size", "N", connection.queue_size.into(), 8..=1024)
                 .help("Descriptors of a queue, a power of two"),
         )
         .arg(switch("no-indirect").help("Use no indirect descriptors"))
@@ -108,6 +110,17 @@ pub(crate) fn command() -> Command {
             Command::new("stat")
                 .about("Print what the server says of files")
                 .arg(paths("Of the share")),
+        )
+        .subcommand(
+            Command::new("mount")
+                .about("Mount the share on this machine, until it is unmounted or a signal comes")
+                .arg(
+                    Arg::new("DIR")
+                        .required(true)
+                        .value_parser(value_parser!(PathBuf))
+                        .value_hint(clap::ValueHint::DirPath)
+                        .help("The directory to mount on"),
+                ),
         )
         .subcommand(bench_command())
         .subcommand(conform_command())
@@ -259,6 +272,9 @@ impl ClientArguments {
             "stat" => tool::Command::Stat(Stat {
                 paths: all(&mut own, "PATH"),
             }),
+            "mount" => tool::Command::Mount(Mount {
+                target: taken(&mut own, "DIR"),
+            }),
             "bench" => tool::Command::Bench(Bench {
                 name: taken(&mut own, "name"),
                 against: all(&mut own, "against"),
@@ -338,6 +354,10 @@ mod tests {
         };
         assert!(matches!(cp.from, Place::Share(path) if path == "/a"));
         assert!(matches!(cp.to, Place::Local(path) if path.as_os_str() == "b"));
+        let tool::Command::Mount(mount) = command("mount /mnt").unwrap() else {
+            panic!("not mount");
+        };
+        assert_eq!(mount.target, PathBuf::from("/mnt"));
         let list =
             "bench --against=other=/o --rounds 2 --sample 50 --entries 7 --json /j getattr read";
         let tool::Command::Bench(bench) = command(list).unwrap() else {
@@ -359,6 +379,7 @@ mod tests {
             "bench --rounds 0",
             "bench --against nowhere",
             "cat",
+            "mount",
             "cp :/a",
             "mv a b",
         ] {

@@ -1,9 +1,9 @@
 //! `virtiofsd`: the form in which virtual machine managers call a virtio-fs server.
 //!
 //! Called by that name, or as `thrufs virtiofsd`, the command takes the arguments of virtiofsd 1.14 and
-//! behaves as it would: one front end is served, and the process ends with it. What it does differently
-//! it says: an option either means here what it means there, or asks for what is so anyway, or is
-//! refused with the reason ([`table`]).
+//! behaves as it would: one front end is served, and the process ends with it. An option either means
+//! here what it means there, or asks for what is so anyway ([`table`]); a value that is not done here
+//! is refused with the reason.
 //!
 //! | room | what it does |
 //! |---|---|
@@ -31,9 +31,10 @@ use thrufs_hostdir::{Habits, Handles};
 /// The name under which the command behaves so.
 pub(crate) const NAME: &str = "virtiofsd";
 
-/// What `--print-capabilities` names, of what managers look for: that options are separate arguments,
-/// and that ACLs and labels are asked for by mode.
-const FEATURES: [&str; 3] = [
+/// What `--print-capabilities` names, of what managers look for: that guests can move while they run,
+/// that options are separate arguments, and that ACLs and labels are asked for by mode.
+const FEATURES: [&str; 4] = [
+    "migrate-precopy",
     "posix-acl-negotiation-mode",
     "security-label-negotiation-mode",
     "separate-options",
@@ -155,7 +156,6 @@ fn explained(option: &VirtiofsdOption) -> String {
     match option.outcome {
         Outcome::Done(_) => help.to_owned(),
         Outcome::AlreadySo(why) => format!("{help} [without effect: {why}]"),
-        Outcome::Refused(why) => format!("{help} [refused: {why}]"),
     }
 }
 
@@ -250,10 +250,6 @@ fn collect(
         Outcome::AlreadySo(why) => {
             tracing::debug!("{} is without effect: {why}", option.shown());
             return Ok(());
-        }
-        Outcome::Refused(why) => {
-            let option = option.shown();
-            return Err(VirtiofsdError::Refused { option, why });
         }
     };
     match option.takes {

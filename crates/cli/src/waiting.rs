@@ -10,6 +10,15 @@ pub(crate) fn readable<const COUNT: usize>(
     descriptors: [Option<BorrowedFd<'_>>; COUNT],
     deadline: Option<Instant>,
 ) -> [bool; COUNT] {
+    let mut results = readable_of(&descriptors, deadline).into_iter();
+    descriptors.map(|_| results.next().unwrap_or(false))
+}
+
+/// As [`readable`], for any number of them.
+pub(crate) fn readable_of(
+    descriptors: &[Option<BorrowedFd<'_>>],
+    deadline: Option<Instant>,
+) -> Vec<bool> {
     let mut polled: Vec<PollFd<'_>> = descriptors
         .iter()
         .flatten()
@@ -32,7 +41,10 @@ pub(crate) fn readable<const COUNT: usize>(
     let mut results = polled
         .iter()
         .map(|descriptor| !descriptor.revents().is_empty());
-    descriptors.map(|descriptor| descriptor.is_some() && results.next().unwrap_or(false))
+    descriptors
+        .iter()
+        .map(|descriptor| descriptor.is_some() && results.next().unwrap_or(false))
+        .collect()
 }
 
 #[cfg(test)]

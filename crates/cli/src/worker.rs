@@ -144,10 +144,7 @@ fn serve(
 }
 
 /// Starts the thread that answers by the control socket, in the tree that the calling thread is in.
-pub(crate) fn answer_by_socket(
-    listener: OwnedFd,
-    subject: Arc<Subject>,
-) -> Result<(), Box<dyn Error>> {
+fn answer_by_socket(listener: OwnedFd, subject: Arc<Subject>) -> Result<(), Box<dyn Error>> {
     let server = Server::new(listener)?;
     std::thread::Builder::new()
         .name("thrufs-control".to_owned())

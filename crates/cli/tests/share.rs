@@ -70,11 +70,10 @@ impl Place {
         found[0]
     }
 
-    /// Connects, and says what a front end says first: VHOST_USER_GET_FEATURES, version 1, no payload.
+    /// Connects, and says what a front end says first.
     fn connect(&self) -> UnixStream {
         let mut stream = UnixStream::connect(&self.socket).unwrap();
-        let words: [u32; 3] = [1, 1, 0];
-        let header: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let header = GET_FEATURES.map(u32::to_ne_bytes).concat();
         stream.write_all(&header).unwrap();
         stream
     }
@@ -88,6 +87,17 @@ impl Place {
         });
         next.unwrap()
     }
+}
+
+/// VHOST_USER_GET_FEATURES, version 1, no payload.
+const GET_FEATURES: [u32; 3] = [1, 1, 0];
+
+/// Whether an answer comes within a moment.
+fn answers(stream: &mut UnixStream) -> bool {
+    stream
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    stream.read(&mut [0; 64]).is_ok_and(|length| length > 0)
 }
 
 /// Whether the other end is closed; what it says before that does not matter.
@@ -172,7 +182,7 @@ fn the_socket_is_there_when_it_is_said_and_goes_with_the_share() {
 #[test]
 fn machines_are_served_in_turn_each_by_a_worker_of_its_own() {
     let place = Place::new();
-    let child = place.share(&["-o", "control=none"]);
+    let child = place.share(&["-o", "control=none,machines=1"]);
     let first = place.worker();
     let stream = place.connect();
     // Who connects meanwhile waits and is served next.
@@ -188,9 +198,48 @@ fn machines_are_served_in_turn_each_by_a_worker_of_its_own() {
 }
 
 #[test]
+fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
+    let place = Place::new();
+    let child = place.share(&["-o", "control=none,machines=2,resume=0"]);
+    let first = place.worker();
+    let mut one = place.connect();
+    handed_over(first);
+    let mut second = None;
+    within(10, "the next worker", || {
+        second = place.workers().into_iter().find(|found| *found != first);
+        second.is_some()
+    });
+    let second = second.unwrap();
+    let mut two = place.connect();
+    handed_over(second);
+    // One more than may be served waits: it is answered by nobody.
+    let mut three = place.connect();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(place.workers().len(), 2);
+    assert!(answers(&mut one) && answers(&mut two));
+    assert!(!answers(&mut three));
+    // A signal to one worker, even its death, is about its machine alone.
+    kill_process(first, Signal::TERM).unwrap();
+    within(5, "the first connection to close", || is_closed(&mut one));
+    within(10, "the third to be served", || answers(&mut three));
+    let third = place.workers().into_iter().find(|found| *found != second);
+    kill_process(third.unwrap(), Signal::KILL).unwrap();
+    within(5, "the third connection to close", || is_closed(&mut three));
+    two.write_all(&GET_FEATURES.map(u32::to_ne_bytes).concat())
+        .unwrap();
+    assert!(answers(&mut two), "all the while");
+    child.signal(Signal::TERM);
+    let (code, said) = child.ends_within(10);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(is_closed(&mut two));
+    assert!(place.workers().is_empty());
+    assert_eq!(said.matches("has connected").count(), 3, "{said}");
+}
+
+#[test]
 fn who_only_looks_takes_up_no_worker() {
     let place = Place::new();
-    let _child = place.share(&["-o", "control=none"]);
+    let _child = place.share(&["-o", "control=none,machines=1"]);
     let worker = place.worker();
     for _ in 0..5 {
         drop(UnixStream::connect(&place.socket).unwrap());
@@ -213,7 +262,7 @@ fn who_only_looks_takes_up_no_worker() {
 #[test]
 fn a_worker_that_dies_is_replaced_for_the_next_machine() {
     let place = Place::new();
-    let child = place.share(&["-o", "control=none"]);
+    let child = place.share(&["-o", "control=none,machines=1,resume=0"]);
     let worker = place.worker();
     let mut stream = place.connect();
     handed_over(worker);
@@ -232,7 +281,7 @@ fn a_worker_that_dies_is_replaced_for_the_next_machine() {
 #[test]
 fn a_worker_does_not_outlive_its_supervisor() {
     let place = Place::new();
-    let child = place.share(&["-o", "control=none"]);
+    let child = place.share(&["-o", "control=none,machines=1"]);
     let worker = place.worker();
     let mut stream = place.connect();
     handed_over(worker);
@@ -497,21 +546,37 @@ fn figures_are_told_at_the_socket_and_on_a_signal() {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(told.contains("no requests yet"), "{told}");
-    // It answers for the next worker too.
-    drop(place.connect());
-    place.replaced(worker);
-    let output = run(Command::new(THRUFS)
-        .args(["ctl", "--json", "--control"])
-        .arg(&control)
-        .arg(&place.socket)
-        .arg("statistics"));
-    assert!(output.status.success(), "{}", stderr(&output));
+    let figures = || {
+        let output = run(Command::new(THRUFS)
+            .args(["ctl", "--json", "--control"])
+            .arg(&control)
+            .arg(&place.socket)
+            .arg("statistics"));
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let (one, other) = (place.connect(), place.connect());
+    within(5, "both to be told of", || {
+        figures()["machines"].as_array().unwrap().len() == 2
+    });
+    drop(one);
+    within(5, "the first to have left", || figures()["left"] == 1);
+    let told = figures();
+    assert_eq!(told["machines"].as_array().unwrap().len(), 1);
+    assert!(told["last_left"]["figures"].is_object(), "{told}");
+    drop(other);
+    within(5, "both to have left", || figures()["left"] == 2);
+    assert!(!place.workers().contains(&worker));
     child.signal(Signal::USR1);
     std::thread::sleep(Duration::from_millis(200));
     child.signal(Signal::TERM);
     let (code, said) = child.ends_within(5);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("no requests yet"), "{said}");
+    assert!(said.contains("0 connected, 2 have left"), "{said}");
+    assert!(
+        said.contains("no requests yet"),
+        "of the worker that waits: {said}"
+    );
     assert!(!control.exists());
 }
 
@@ -671,9 +736,9 @@ fn as_virtiofsd_it_tells_what_it_can_and_cannot() {
         (&["--version"][..], 0, "virtiofsd"),
         (&["--help"], 0, "--migration-mode"),
         (
-            &["--fd=3", "--shared-dir=/", "--migration-mode=find-paths"],
+            &["--fd=3", "--shared-dir=/", "--migration-mode=by-name"],
             2,
-            "not offered",
+            "find-paths",
         ),
         (&["--fd=3", "--shared-dir=/", "--frob"], 2, "--frob"),
         (&["--fd=3"], 2, "--shared-dir"),

@@ -9,21 +9,27 @@
 //! | `shared_queue` | the same for many threads that each wait for their reply |
 //! | `waker` | sleeping until the device signals or is gone |
 //! | `handshake` | the messages on the socket |
+//! | `migration` | from one server to another, with everything that is under way |
+//! | `state` | the state of a device, out of one and into another |
 
 mod buffers;
 mod error;
 mod handshake;
 mod memory;
+mod migration;
 mod queue;
 mod ring;
 mod shared_queue;
+mod state;
 mod waker;
 
 pub use error::{ConnectError, ExchangeError, QueueError, SubmitError};
 pub use handshake::{Agreed, Step, features};
+pub use migration::{GuestMemory, MigrateError, Migrated};
 pub use queue::{Completion, Data, Parts, Queue, Token};
 pub use ring::{RawDescriptor, UsedElement, descriptor_flags};
 pub use shared_queue::QueueGuard;
+pub use state::StateError;
 pub use vhost::vhost_user::{Frontend as VhostLink, VhostUserProtocolFeatures as ProtocolFeatures};
 
 pub(crate) use handshake::Watch;
@@ -40,8 +46,8 @@ use ring::{Ring, RingLayout};
 use shared_queue::SharedQueue;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thrufs_abi::Opcode;
 use thrufs_abi::layout::{InHeader, OutHeader};
@@ -87,7 +93,9 @@ impl Default for FrontEndConfig {
                 | ProtocolFeatures::CONFIG
                 | ProtocolFeatures::REPLY_ACK
                 | ProtocolFeatures::CONFIGURE_MEM_SLOTS
-                | ProtocolFeatures::RESET_DEVICE,
+                | ProtocolFeatures::RESET_DEVICE
+                | ProtocolFeatures::LOG_SHMFD
+                | ProtocolFeatures::DEVICE_STATE,
             time_limit: Some(Duration::from_secs(30)),
         }
     }
@@ -125,13 +133,22 @@ pub const FIRST_REQUEST_QUEUE: u16 = 1;
 ///
 /// Dropping it closes the socket: the machine was switched off.
 pub struct FrontEnd {
-    link: VhostLink,
+    connection: Mutex<Connection>,
+    /// One at a time.
+    migrating: Mutex<()>,
+    config: FrontEndConfig,
     agreed: Agreed,
-    memory: Arc<SharedMemory>,
     queues: Vec<SharedQueue>,
     turn: AtomicUsize,
+    queue_size: u16,
     time_limit: Option<Duration>,
+}
+
+/// The server of the moment.
+struct Connection {
+    link: VhostLink,
     socket: UnixStream,
+    memory: Arc<SharedMemory>,
 }
 
 impl FrontEnd {
@@ -173,13 +190,21 @@ impl FrontEnd {
         handshake::share_memory(&link, &memory)?;
         watch(Step::Memory)?;
         let mut front_end = FrontEnd {
-            link,
+            connection: Mutex::new(Connection {
+                link,
+                socket: stream,
+                memory,
+            }),
+            migrating: Mutex::new(()),
+            config: FrontEndConfig {
+                request_queues: agreed.request_queues,
+                ..config.clone()
+            },
             agreed,
-            memory,
             queues: Vec::new(),
             turn: AtomicUsize::new(0),
+            queue_size: config.queue_size,
             time_limit: config.time_limit,
-            socket: stream,
         };
         for (index, &(ring, slots)) in plan.queues.iter().enumerate() {
             let queue = front_end.start(index as u16, ring, (slots, plan.slot_count))?;
@@ -187,7 +212,7 @@ impl FrontEnd {
             watch(Step::Queue(index as u16))?;
         }
         for index in 0..plan.queues.len() as u16 {
-            handshake::enable_queue(&mut front_end.link, &front_end.agreed, index, true)?;
+            handshake::enable_queue(&mut front_end.link(), &front_end.agreed, index, true)?;
             watch(Step::Enable(index))?;
         }
         Ok(front_end)
@@ -201,8 +226,9 @@ impl FrontEnd {
     ) -> Result<Queue, ConnectError> {
         let base = 0;
         let kick = EventFd::new(EFD_CLOEXEC | EFD_NONBLOCK)?;
-        let waker = Arc::new(waker::Waker::new(&self.socket)?);
-        let memory = Arc::clone(&self.memory);
+        let connection = self.connection();
+        let waker = Arc::new(waker::Waker::new(&connection.socket)?);
+        let memory = Arc::clone(&connection.memory);
         let ring = Ring::new(memory, layout, self.agreed.event_index(), base);
         let place = QueuePlace {
             index,
@@ -211,15 +237,21 @@ impl FrontEnd {
             kick: &kick,
             call: waker.call(),
         };
-        handshake::place_queue(&self.link, &self.memory, &place)?;
+        handshake::place_queue(&connection.link, &connection.memory, &place)?;
         let features = QueueFeatures {
             indirect: self.agreed.indirect(),
         };
-        let memory = Arc::clone(&self.memory);
+        let memory = Arc::clone(&connection.memory);
         Ok(Queue::new(memory, ring, slots, features, kick, waker))
     }
 
-    /// What the server offers and what was agreed on.
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the first server offered and what was agreed on.
     #[must_use]
     pub fn agreed(&self) -> &Agreed {
         &self.agreed
@@ -229,6 +261,17 @@ impl FrontEnd {
     #[must_use]
     pub fn tag(&self) -> Option<&[u8]> {
         self.agreed.tag.as_deref()
+    }
+
+    /// Entries of each queue.
+    #[must_use]
+    pub fn queue_size(&self) -> u16 {
+        self.queue_size
+    }
+
+    /// The socket, once more: its end is that of the server.
+    pub(crate) fn socket(&self) -> std::io::Result<UnixStream> {
+        self.connection().socket.try_clone()
     }
 
     /// How many request queues there are. They are numbered from [`FIRST_REQUEST_QUEUE`] on.
@@ -247,7 +290,7 @@ impl FrontEnd {
     /// The messages of the vhost-user protocol, for those that are not sent here.
     #[must_use]
     pub fn link(&self) -> VhostLink {
-        self.link.clone()
+        self.connection().link.clone()
     }
 
     /// Stops a queue (GET_VRING_BASE), which the server does when it has nothing of it in progress,
@@ -257,7 +300,7 @@ impl FrontEnd {
     ///
     /// When the server does not answer so.
     pub fn stop_queue(&self, index: u16) -> Result<u16, ConnectError> {
-        handshake::stop_queue(&self.link, index)
+        handshake::stop_queue(&self.link(), index)
     }
 
     /// Starts a stopped queue again, from `base` on, with new signals as a rebooted driver has them:
@@ -270,15 +313,18 @@ impl FrontEnd {
         let Some(mut queue) = self.queue(index) else {
             return Err(ConnectError::Configuration("there is no such queue"));
         };
+        let layout = queue.ring().layout();
+        let mut link = self.link();
+        let memory = Arc::clone(queue.memory());
         let place = QueuePlace {
             index,
-            layout: queue.ring().layout(),
+            layout,
             base,
             kick: queue.kick_event(),
             call: queue.waker().call(),
         };
-        handshake::place_queue(&self.link, &self.memory, &place)?;
-        handshake::enable_queue(&mut self.link.clone(), &self.agreed, index, true)
+        handshake::place_queue(&link, &memory, &place)?;
+        handshake::enable_queue(&mut link, &self.agreed, index, true)
     }
 
     /// Sends a request, waits, and gives the reply; an empty one to a request without reply, which
@@ -330,7 +376,7 @@ impl FrontEnd {
 impl Drop for FrontEnd {
     fn drop(&mut self) {
         // Links that somebody has copied do not keep the machine running.
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        let _ = self.connection().socket.shutdown(std::net::Shutdown::Both);
     }
 }
 

@@ -10,7 +10,7 @@
 //!   and keeps as many requests in flight on as many queues as one likes.
 //!
 //! Tests, benchmarks and fuzzers drive servers with it; [`misbehave`] does what no guest should, and
-//! [`tool`] is the library of the command `thrufs client`.
+//! [`relay`] mounts a server on this machine, for programs that know only paths; [`tool`] is the library of the command `thrufs client`.
 //!
 //! ```no_run
 //! use thrufs_abi::NodeId;
@@ -27,6 +27,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A running front end can move to another server, with all that is under way
+//! ([`FrontEnd::migrate_to`]).
 //!
 //! Many requests in flight are kept on a [`Queue`], without blocking calls:
 //!
@@ -63,6 +66,7 @@ mod listing;
 mod shape;
 
 pub mod misbehave;
+pub mod relay;
 pub mod tool;
 
 pub use calls::Caller;
@@ -70,8 +74,9 @@ pub use carrier::{Carrier, InProcess};
 pub use client::{Client, ClientError, OFFERED_BY_GUESTS, OFFERED_ON_DEV_FUSE};
 pub use front_end::{
     Agreed, Completion, ConnectError, Data, ExchangeError, FIRST_REQUEST_QUEUE, FrontEnd,
-    FrontEndConfig, HIGH_PRIORITY, Parts, ProtocolFeatures, Queue, QueueError, QueueGuard,
-    RawDescriptor, Step, SubmitError, Token, UsedElement, VhostLink, descriptor_flags, features,
+    FrontEndConfig, GuestMemory, HIGH_PRIORITY, MigrateError, Migrated, Parts, ProtocolFeatures,
+    Queue, QueueError, QueueGuard, RawDescriptor, StateError, Step, SubmitError, Token,
+    UsedElement, VhostLink, descriptor_flags, features,
 };
 pub use listing::Listed;
 pub use shape::{ReplyLayout, Shape};

@@ -2,6 +2,7 @@
 //!
 //! * [`chain`]: descriptor chains laid out by hand, and a list of faulty ones.
 //! * [`socket`]: messages of any size and content on the socket.
+//! * [`storm`]: all of that and requests as well, at random.
 //! * [`leave_after`]: a front end that is gone after any step of its handshake.
 //!
 //! A server may refuse a faulty chain in any way that harms nobody else: give it back with nothing
@@ -10,6 +11,7 @@
 
 pub mod chain;
 pub mod socket;
+pub mod storm;
 
 use crate::front_end::{ConnectError, FrontEnd, FrontEndConfig, Step};
 use std::os::unix::net::UnixStream;

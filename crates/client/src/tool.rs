@@ -7,6 +7,7 @@ mod bench;
 mod conform;
 mod copy;
 mod list;
+mod mount;
 mod share;
 mod show;
 
@@ -91,6 +92,15 @@ pub enum Command {
     Bench(Bench),
     /// Checks that a server keeps to the protocol.
     Conform(Conform),
+    /// Mounts the share on this machine, until it is unmounted.
+    Mount(Mount),
+}
+
+/// Arguments of `mount`.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    /// The directory to mount on.
+    pub target: PathBuf,
 }
 
 /// Arguments of `ls`.
@@ -201,6 +211,14 @@ pub enum ToolError {
         /// The error of the call.
         errno: Errno,
     },
+    /// The share could not be mounted here, or the mount came to a bad end.
+    #[error("{}: {source}", target.display())]
+    Relay {
+        /// Where.
+        target: PathBuf,
+        /// Why.
+        source: crate::relay::RelayError,
+    },
     /// A file of this machine failed.
     #[error("{}: {source}", path.display())]
     Local {
@@ -257,6 +275,7 @@ fn carry_out(
         Command::Cp(cp) => copy::cp(connection, cp)?,
         Command::Stat(stat) => show::stat(&Share::mount(connection)?, stat, out)?,
         Command::Bench(bench) => bench::run(connection, bench, out)?,
+        Command::Mount(mount) => mount::mount(connection, mount, out)?,
         Command::Conform(conform) => return conform::run(connection, conform, out),
     }
     out.flush()?;

@@ -3,17 +3,22 @@
 //! All of it is carried out by the thread that reads the front end's messages, one after the other. The
 //! threads of the queues are told by their [`Post`].
 
+mod migration;
+
 use crate::config::DeviceConfig;
-use crate::memory::{MemoryError, REGIONS_MAX, Region, Regions};
+use crate::journal::{Inflight, new_memory};
+use crate::memory::{DirtyLog, MemoryError, REGIONS_MAX, Region, Regions};
 use crate::post::Post;
 use crate::queue::RingFeatures;
 use crate::serving::Shared;
 use crate::session::MakeFileSystem;
-use crate::vring::{Vring, VringError};
+use crate::vring::{Setup, Vring, VringError};
+use migration::Moving;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thrufs_sys::shared_memory::SharedMapping;
 use vhost::VhostUserMemoryRegionBase;
 use vhost::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
@@ -29,9 +34,13 @@ const VIRTIO_F_VERSION_1: u64 = 1 << 32;
 const VIRTIO_RING_F_EVENT_IDX: u64 = 1 << 29;
 const VIRTIO_RING_F_INDIRECT_DESC: u64 = 1 << 28;
 const PROTOCOL_FEATURES: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
+const LOG_ALL: u64 = VhostUserVirtioFeatures::LOG_ALL.bits();
 
-const FEATURES: u64 =
-    VIRTIO_F_VERSION_1 | VIRTIO_RING_F_EVENT_IDX | VIRTIO_RING_F_INDIRECT_DESC | PROTOCOL_FEATURES;
+const FEATURES: u64 = VIRTIO_F_VERSION_1
+    | VIRTIO_RING_F_EVENT_IDX
+    | VIRTIO_RING_F_INDIRECT_DESC
+    | PROTOCOL_FEATURES
+    | LOG_ALL;
 
 /// How much longer than a queue's own patience one waits for it.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -55,6 +64,10 @@ pub(crate) struct Control<M: MakeFileSystem> {
     features: u64,
     regions: Regions,
     vrings: Vec<Vring>,
+    /// Where to note which pages were written, once that is agreed on.
+    log: Option<Arc<DirtyLog>>,
+    /// The way of the device's state to or from somewhere else.
+    moving: Moving<M::FileSystem>,
     /// The way to ask the front end. Kept open; nothing is asked yet.
     _front_end: Option<Backend>,
 }
@@ -73,6 +86,8 @@ impl<M: MakeFileSystem> Control<M> {
             features: 0,
             regions: Regions::default(),
             vrings: posts.iter().enumerate().map(vring).collect(),
+            log: None,
+            moving: Moving::default(),
             _front_end: None,
         }
     }
@@ -92,23 +107,48 @@ impl<M: MakeFileSystem> Control<M> {
 
     /// Changes a queue, and lets its thread know.
     fn change(&mut self, index: u32, change: impl FnOnce(&mut Vring)) -> Result<()> {
-        let features = self.ring_features();
-        let vring = self
-            .vrings
-            .get_mut(index as usize)
-            .ok_or(Error::InvalidParam)?;
-        change(vring);
-        Ok(vring.update(&self.shared, &self.regions, features)?)
+        change(self.vring(index)?);
+        self.settle_before_starting()?;
+        let (features, log) = (self.ring_features(), self.log_in_force());
+        let setup = Setup {
+            regions: &self.regions,
+            features,
+            log: log.as_ref(),
+            in_force: None,
+        };
+        let vring = self.vrings.get_mut(index as usize);
+        let vring = vring.ok_or(Error::InvalidParam)?;
+        Ok(vring.update(&self.shared, &setup)?)
     }
 
     /// Puts another table of memory in force, for all queues.
     fn set_regions(&mut self, regions: Regions) -> Result<()> {
-        let features = self.ring_features();
+        if let Some(log) = &self.log {
+            self.check_log(log, &regions)?;
+        }
         self.regions = regions;
+        self.settle_before_starting()?;
+        let (features, log) = (self.ring_features(), self.log_in_force());
+        let setup = Setup {
+            regions: &self.regions,
+            features,
+            log: log.as_ref(),
+            in_force: None,
+        };
         for vring in &mut self.vrings {
-            vring.update(&self.shared, &self.regions, features)?;
+            vring.update(&self.shared, &setup)?;
         }
         Ok(())
+    }
+
+    /// How many bytes the table of what is in flight has for each of these queues.
+    fn check_tables(&self, asked: &VhostUserInflight) -> Result<usize> {
+        let (queues, size) = (usize::from(asked.num_queues), asked.queue_size);
+        let is_possible = (1..=self.vrings.len()).contains(&queues)
+            && (1..=self.config.queue_size_max).contains(&size);
+        is_possible
+            .then(|| Inflight::bytes(usize::from(size)))
+            .ok_or(Error::InvalidParam)
     }
 
     /// Until when a queue has to stop, which waits itself for as long as requests may take.
@@ -125,6 +165,9 @@ impl<M: MakeFileSystem> Control<M> {
         for vring in &mut self.vrings {
             result = result.and(vring.stop(deadline).map(drop));
         }
+        if let Some(journal) = &self.shared.journal {
+            journal.set_session(None);
+        }
         // One may have begun while the queues were being stopped.
         self.shared.sessions.end();
         Ok(result?)
@@ -139,9 +182,9 @@ impl<M: MakeFileSystem> Control<M> {
     /// Ends everything. Returns how many threads are still busy after the time that they have.
     pub(crate) fn end(&mut self) -> usize {
         let deadline = self.deadline();
+        let mut stuck = usize::from(!self.moving.end(deadline));
         self.shared.sessions.end();
         self.vrings.iter().for_each(Vring::begin_to_stop);
-        let mut stuck = 0;
         for vring in &mut self.vrings {
             if let Err(error) = vring.stop(deadline) {
                 tracing::error!(%error, "at the end of a connection");
@@ -204,7 +247,10 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         if features & !FEATURES != 0 {
             return Err(Error::InvalidParam);
         }
-        self.features = features;
+        let before = std::mem::replace(&mut self.features, features);
+        if (before ^ features) & LOG_ALL != 0 {
+            self.begin_or_end_logging()?;
+        }
         if features & PROTOCOL_FEATURES == 0 {
             // Then there is no message that would enable them.
             for index in 0..self.vrings.len() {
@@ -276,11 +322,10 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         descriptors: u64,
         used: u64,
         available: u64,
-        _log: u64,
+        log: u64,
     ) -> Result<()> {
-        if !flags.is_empty() {
-            return not_offered();
-        }
+        let is_logged = flags.contains(VhostUserVringAddrFlags::VHOST_VRING_F_LOG);
+        self.log_used_ring(index, is_logged.then_some(log))?;
         let vring = self.vring(index)?;
         let mut layout = vring.layout;
         (layout.descriptors, layout.available, layout.used) = (descriptors, available, used);
@@ -331,6 +376,9 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
             | VhostUserProtocolFeatures::REPLY_ACK
             | VhostUserProtocolFeatures::BACKEND_REQ
             | VhostUserProtocolFeatures::RESET_DEVICE
+            | VhostUserProtocolFeatures::LOG_SHMFD
+            | VhostUserProtocolFeatures::DEVICE_STATE
+            | VhostUserProtocolFeatures::INFLIGHT_SHMFD
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS;
         if self.config.tag.is_some() {
             features |= VhostUserProtocolFeatures::CONFIG;
@@ -372,32 +420,62 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         not_offered()
     }
 
-    fn get_inflight_fd(&mut self, _: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
-        not_offered()
+    fn get_inflight_fd(&mut self, asked: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        let bytes = self.check_tables(asked)? * usize::from(asked.num_queues);
+        let file = new_memory("thrufs-inflight", bytes).map_err(Error::ReqHandlerError)?;
+        let given = VhostUserInflight {
+            mmap_size: bytes as u64,
+            mmap_offset: 0,
+            ..*asked
+        };
+        Ok((given, file.into()))
     }
 
-    fn set_inflight_fd(&mut self, _: &VhostUserInflight, _: File) -> Result<()> {
-        not_offered()
+    fn set_inflight_fd(&mut self, given: &VhostUserInflight, file: File) -> Result<()> {
+        let each = self.check_tables(given)?;
+        let bytes = each * usize::from(given.num_queues);
+        if given.mmap_size < bytes as u64 {
+            return Err(Error::InvalidParam);
+        }
+        let mapping = SharedMapping::new(file.as_fd(), given.mmap_offset, bytes);
+        let mapping = Arc::new(mapping.map_err(|errno| Error::ReqHandlerError(errno.into()))?);
+        for (number, vring) in self.vrings.iter_mut().enumerate() {
+            vring.require_stopped()?;
+            let is_there = number < usize::from(given.num_queues);
+            vring.table = is_there
+                .then(|| Inflight::new(Arc::clone(&mapping), number * each, given.queue_size))
+                .flatten();
+        }
+        Ok(())
     }
 
     fn set_device_state_fd(
         &mut self,
-        _: VhostTransferStateDirection,
+        direction: VhostTransferStateDirection,
         _: VhostTransferStatePhase,
-        _: File,
+        file: File,
     ) -> Result<Option<File>> {
-        not_offered()
+        let begun = self.begin_to_move(direction, file.into());
+        // The answer has no room for the reason.
+        begun.inspect_err(
+            |error| tracing::error!(%error, "the state of the device cannot be moved"),
+        )?;
+        Ok(None)
     }
 
     fn check_device_state(&mut self) -> Result<()> {
-        not_offered()
+        self.settle();
+        self.moving.outcome().map_err(Error::ReqHandlerError)
     }
 
     fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
         not_offered()
     }
 
-    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Result<()> {
-        not_offered()
+    fn set_log_base(&mut self, place: &VhostUserLog, file: File) -> Result<()> {
+        let log = DirtyLog::map(&file, place.mmap_offset, place.mmap_size)?;
+        self.check_log(&log, &self.regions)?;
+        self.log = Some(Arc::new(log));
+        self.renew_log()
     }
 }

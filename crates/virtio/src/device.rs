@@ -4,6 +4,7 @@ use crate::callers::Caller;
 use crate::config::DeviceConfig;
 use crate::control::Control;
 use crate::error::DeviceError;
+use crate::journal::Journal;
 use crate::line::Line;
 use crate::pool::{Limits, Pool};
 use crate::post::Post;
@@ -18,6 +19,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thrufs::{Dispatcher, Metrics, Snapshot};
 use thrufs_sys::signal::install_interrupt_handler;
 use vhost::vhost_user::{BackendReqHandler, Error};
+
+/// Who else a connection is about, besides the front end.
+#[derive(Debug, Default)]
+pub struct Company {
+    /// Threads of the front end, of which [`CALLERS_MAX`](crate::CALLERS_MAX) are looked at: the thread of a
+    /// queue may serve on the CPU of one of them, giving way to it, while that one asks one thing after
+    /// another and waits for each.
+    pub callers: Vec<Caller>,
+    /// Where to note what another process needs to go on with this connection when this one is killed. If
+    /// another was, this one goes on: with the session that was in progress, whose file system
+    /// [recovers](thrufs::FileSystem::recover), and with the requests that were in flight. The stream
+    /// leads to a [`Keeper`](crate::Keeper) then.
+    pub journal: Option<Journal>,
+}
 
 /// Why a front end is no longer served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,28 +131,28 @@ impl<M: MakeFileSystem> Device<M> {
     /// breaks the protocol or asks for what cannot be done, a queue outside memory for instance;
     /// [`DeviceError::QueueFailed`]; [`DeviceError::Stuck`] when requests did not end.
     pub fn serve(&self, stream: UnixStream) -> Result<Served, DeviceError> {
-        self.serve_callers(stream, Vec::new())
+        self.serve_with(stream, Company::default())
     }
 
-    /// As [`serve`](Self::serve), where threads of the front end are known, of which
-    /// [`CALLERS_MAX`](crate::CALLERS_MAX) are looked at: the thread of a queue may serve on the CPU of
-    /// one of them, giving way to it, while that one asks one thing after another and waits for each.
+    /// As [`serve`](Self::serve), with others to be reckoned with.
     ///
     /// # Errors
     ///
-    /// As there.
-    pub fn serve_callers(
-        &self,
-        stream: UnixStream,
-        callers: Vec<Caller>,
-    ) -> Result<Served, DeviceError> {
+    /// As [`serve`](Self::serve); [`DeviceError::Resume`] when the session of a process that died cannot
+    /// be gone on with.
+    pub fn serve_with(&self, stream: UnixStream, company: Company) -> Result<Served, DeviceError> {
         let line = stream.try_clone().map_err(DeviceError::Start)?;
         let line = Arc::new(Line::new(line));
         let posts: rustix::io::Result<Vec<Arc<Post>>> = (0..self.config.queues())
             .map(|_| Post::new().map(Arc::new))
             .collect();
         let posts = posts.map_err(|errno| DeviceError::Start(errno.into()))?;
-        let shared = Arc::new(self.share(&line, &posts));
+        let Company { callers, journal } = company;
+        let init = journal.as_ref().and_then(Journal::session);
+        let shared = Arc::new(self.share(&line, &posts, journal));
+        if let Some(init) = init {
+            shared.sessions.resume(&init).map_err(DeviceError::Resume)?;
+        }
         let metrics = Arc::clone(&self.handle.state.metrics);
         let steward = Steward::start(Arc::clone(&shared.watch), callers, metrics);
         let control = Control::new(shared, self.config.clone(), &posts);
@@ -157,7 +172,7 @@ impl<M: MakeFileSystem> Device<M> {
         self.judge(&line, failure, stuck)
     }
 
-    fn share(&self, line: &Arc<Line>, posts: &[Arc<Post>]) -> Shared<M> {
+    fn share(&self, line: &Arc<Line>, posts: &[Arc<Post>], journal: Option<Journal>) -> Shared<M> {
         let metrics = &self.handle.state.metrics;
         let limits = Limits {
             blocked_max: self.config.blocked_max,
@@ -184,6 +199,7 @@ impl<M: MakeFileSystem> Device<M> {
             line: Arc::clone(line),
             nobody,
             drain_timeout: self.config.drain_timeout,
+            journal,
         }
     }
 

@@ -12,6 +12,9 @@ pub enum DeviceError {
     /// Descriptors, or the signal that ends waits, could not be set up.
     #[error("cannot start serving: {0}")]
     Start(#[source] io::Error),
+    /// The session of a process that died cannot be gone on with.
+    #[error("the guest's session cannot be gone on with: {0}")]
+    Resume(#[source] io::Error),
     /// The front end broke the protocol, or asked for what is not there.
     #[error("the front end's request cannot be carried out: {0}")]
     Protocol(#[source] vhost::vhost_user::Error),

@@ -8,6 +8,12 @@ use zerocopy::FromBytes;
 /// Size of what every request begins with, in bytes.
 pub(crate) const HEADER_BYTES: usize = size_of::<InHeader>();
 
+/// The number of the operation whose request begins with these bytes; 0, which is none, for too few.
+pub(crate) fn opcode_of(bytes: &[u8]) -> u32 {
+    let header = InHeader::read_from_prefix(bytes);
+    header.map_or(0, |(header, _)| header.opcode)
+}
+
 /// What a request means to the transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -35,6 +35,8 @@
 //! | [`DeviceHandle`] | counters, and the way to end it |
 //! | [`mod@queue`], [`memory`] | virtqueues in memory of a guest, for fuzzing and for other devices |
 //!
+//! A session can move to another device while its guest runs: [`device_state`] says in what form.
+//!
 //! What a guest or a front end sends may be anything: see [`mod@queue`] and [`memory`].
 
 #![forbid(unsafe_code)]
@@ -44,8 +46,11 @@ mod callers;
 mod config;
 mod control;
 mod device;
+pub mod device_state;
 mod error;
 mod frame;
+mod journal;
+mod keeper;
 mod line;
 pub mod memory;
 mod pool;
@@ -56,11 +61,14 @@ mod session;
 mod slot;
 mod steward;
 mod tag;
+mod transfer;
 mod vring;
 
 pub use callers::{CALLERS_MAX, Caller};
 pub use config::{ConfigError, DeviceConfig, REQUEST_QUEUES_MAX};
-pub use device::{Device, DeviceHandle, Served};
+pub use device::{Company, Device, DeviceHandle, Served};
 pub use error::DeviceError;
+pub use journal::Journal;
+pub use keeper::Keeper;
 pub use session::MakeFileSystem;
 pub use tag::{Tag, TagError};

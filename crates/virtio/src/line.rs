@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Line {
     stream: UnixStream,
     failed: AtomicBool,
+    cut: AtomicBool,
 }
 
 impl Line {
@@ -16,13 +17,20 @@ impl Line {
         Line {
             stream,
             failed: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
         }
     }
 
     /// Cuts it.
     pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
         // It may have ended already.
         let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Whether it was cut from this side.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
     }
 
     /// Whether it was cut because a thread failed.

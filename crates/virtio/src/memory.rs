@@ -9,8 +9,10 @@
 //! Nothing here refers to the bytes of a guest. They are copied, or named to system calls
 //! ([`thrufs_sys::shared_memory`]).
 
+mod dirty;
 mod pieces;
 
+pub use dirty::{DirtyLog, LOG_PAGE_BYTES};
 pub use pieces::{Extent, Pieces};
 
 use std::io;
@@ -27,6 +29,12 @@ pub enum MemoryError {
     /// A region cannot be mapped.
     #[error("a region of the guest's memory cannot be mapped: {0}")]
     Map(#[source] io::Error),
+    /// A log of pages that were written cannot be mapped.
+    #[error("the log of pages that were written cannot be mapped: {0}")]
+    Log(#[source] io::Error),
+    /// It has no bits for part of what is to be logged.
+    #[error("the log of pages that were written is too small for the guest's memory")]
+    ShortLog,
     /// Two regions have a guest address in common.
     #[error("regions of the guest's memory overlap")]
     Overlap,
@@ -144,6 +152,18 @@ impl Regions {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.regions.is_empty()
+    }
+
+    /// The guest's address after the last byte of its memory.
+    pub(crate) fn end(&self) -> u64 {
+        self.regions.last().map_or(0, Region::end)
+    }
+
+    /// Where an extent of this table is for the guest.
+    pub(crate) fn guest_address(&self, extent: &Extent) -> Result<u64, Outside> {
+        let region = self.regions.get(usize::from(extent.region));
+        let region = region.ok_or(Outside)?;
+        Ok(region.guest + extent.offset as u64)
     }
 
     /// Where the first of `length` bytes at the guest's `address` lie: as many as one region has.

@@ -43,6 +43,7 @@ impl<F: FileSystem> Job<F> {
                 sent.unwrap_or(0)
             }
         };
+        self.slot.answered(length);
         Returned {
             slot: self.slot,
             length,
@@ -199,6 +200,25 @@ impl<F: FileSystem> Pool<F> {
 
     fn note(&self, state: &State<F>) {
         self.metrics.set_waiting(state.io, state.locks, state.idle);
+    }
+
+    /// Waits until nobody sleeps, calling `wake` again and again, until `deadline`. False when somebody
+    /// still does.
+    pub(crate) fn drain(&self, deadline: Instant, wake: impl Fn()) -> bool {
+        const INTERVAL: Duration = Duration::from_millis(1);
+        loop {
+            {
+                let state = self.lock();
+                if state.io + state.locks == 0 {
+                    return true;
+                }
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            wake();
+            std::thread::sleep(INTERVAL);
+        }
     }
 
     /// Takes no more, and waits for those that were taken until `deadline`. Returns how many threads are

@@ -6,10 +6,12 @@
 //! the guest makes afterwards. Only when the flag is set is the mail, and its lock, looked at.
 
 use crate::memory::Regions;
+use crate::queue::RingLog;
 use crate::slot::Slot;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a queue is served now.
@@ -25,6 +27,10 @@ pub(crate) struct Wiring {
     pub(crate) error: Option<Arc<OwnedFd>>,
     /// Whether requests are to be taken.
     pub(crate) enabled: bool,
+    /// Where to note what is written.
+    pub(crate) log: Option<RingLog>,
+    /// Dropped when all this is in force, also for requests that were in progress.
+    pub(crate) in_force: Option<Sender<()>>,
 }
 
 /// A request that was carried out elsewhere.

@@ -16,7 +16,7 @@ mod chain;
 mod ring;
 
 pub use chain::{Chain, ChainFault};
-pub use ring::{Broken, Layout, Ring, RingFeatures};
+pub use ring::{Broken, Layout, Ring, RingFeatures, RingLog};
 
 #[cfg(test)]
 pub(crate) mod tests;

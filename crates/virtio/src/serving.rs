@@ -5,7 +5,12 @@
 //! by a guest that looks, and told to one that sleeps once nothing is left to do, after some, or at once
 //! when they have much data.
 
+mod again;
+
+pub(crate) use again::in_order;
+
 use crate::frame::Kind;
+use crate::journal::{Again, Journal, Tracker};
 use crate::line::{CutOnPanic, Line};
 use crate::memory::Regions;
 use crate::pool::{Job, Pool};
@@ -54,6 +59,8 @@ pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) drain_timeout: Duration,
     pub(crate) watch: Arc<Watch>,
     pub(crate) spin: Duration,
+    /// For who comes after this process, if anybody does.
+    pub(crate) journal: Option<Journal>,
 }
 
 /// A request that is carried out elsewhere.
@@ -65,6 +72,17 @@ pub(crate) struct Away {
     run: u64,
 }
 
+impl Away {
+    pub(crate) fn head(&self) -> u16 {
+        self.head
+    }
+
+    /// Whether it waits for a lock, and may wait for it again.
+    pub(crate) fn waits_for_lock(&self) -> bool {
+        self.wait == Wait::Lock
+    }
+}
+
 /// How the thread of a queue has ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
@@ -72,6 +90,8 @@ pub(crate) struct Finished {
     pub(crate) next_available: u16,
     /// What is still under way: waits for locks, which have no bound.
     pub(crate) away: Vec<Away>,
+    /// What was to be carried out again and was not yet.
+    pub(crate) again: Vec<u16>,
 }
 
 /// What a thread of a queue begins with.
@@ -85,6 +105,14 @@ pub(crate) struct Start {
     pub(crate) ring: Ring,
     /// What was under way when the queue was stopped.
     pub(crate) away: Vec<Away>,
+    /// What was taken before, here or elsewhere, and has to be carried out again.
+    pub(crate) again: Vec<u16>,
+    /// Another process has served it before.
+    pub(crate) succeeds: bool,
+    /// With what to note what is in flight, where that was not begun with.
+    pub(crate) tracker: Option<Tracker>,
+    /// What another process has left, the next one last.
+    pub(crate) left: Vec<Again>,
 }
 
 /// See the module.
@@ -115,7 +143,16 @@ impl<M: MakeFileSystem> Serving<M> {
         let data = epoll::EventData::new_u64(0);
         epoll::add(&epoll, start.post.bell(), data, flags)?;
         epoll::add(&epoll, &start.wiring.kick, data, flags)?;
-        adopt(&mut start);
+        start.ring.set_log(start.wiring.log.clone());
+        if start.left.is_empty() {
+            adopt(&mut start);
+        }
+        if start.succeeds
+            && let Some(call) = &start.wiring.call
+        {
+            // Of what was given back by who has died, nobody may have told the guest.
+            ring(call.as_fd());
+        }
         Ok(Serving {
             generation: shared.sessions.generation(),
             session: shared.sessions.current(),
@@ -152,6 +189,7 @@ impl<M: MakeFileSystem> Serving<M> {
         Finished {
             next_available: self.start.ring.next_available(),
             away: std::mem::take(&mut self.start.away),
+            again: std::mem::take(&mut self.start.again),
         }
     }
 
@@ -162,6 +200,8 @@ impl<M: MakeFileSystem> Serving<M> {
             return Ok(false);
         }
         self.start.ring.look_by_ourselves()?;
+        self.carry_out_left()?;
+        self.carry_out_again()?;
         let mut row = Row::default();
         while self.start.ring.has_available()? {
             // Looked at after the guest's index: see `post`.
@@ -208,21 +248,48 @@ impl<M: MakeFileSystem> Serving<M> {
         Ok(found)
     }
 
+    /// Carries out what was taken before and not answered.
+    fn carry_out_again(&mut self) -> Result<(), Broken> {
+        if self.start.again.is_empty() {
+            return Ok(());
+        }
+        for head in std::mem::take(&mut self.start.again) {
+            self.carry_out(head)?;
+        }
+        self.tell()
+    }
+
     /// Carries out what begins with the descriptor `head`. True when it moved much data.
     fn carry_out(&mut self, head: u16) -> Result<bool, Broken> {
+        let number = self.start.ring.tracker().number();
+        match self.read(head, number)? {
+            Some((slot, kind)) => self.carry_out_slot(slot, kind),
+            None => Ok(false),
+        }
+    }
+
+    /// Reads what begins with the descriptor `head`; none when it was given back, because it makes no
+    /// sense or there is no memory for it.
+    fn read(&mut self, head: u16, number: u64) -> Result<Option<(Slot, Kind)>, Broken> {
         let regions = self.start.ring.regions();
         let Some(mut slot) = self.free.pop().or_else(|| new_slot(regions)) else {
             self.start.ring.complete(head, 0)?;
-            return Ok(false);
+            return Ok(None);
         };
         let chain = slot.prepare(self.start.run, regions);
-        if let Err(fault) = self.start.ring.read_chain(head, chain) {
+        let read = self.start.ring.read_chain(head, chain);
+        slot.note_by(self.start.ring.tracker(), number);
+        if let Err(fault) = read {
             tracing::debug!(%fault, queue = self.start.number, "a guest's request is malformed");
             self.shared.metrics.count_malformed();
             self.finish(slot, 0)?;
-            return Ok(false);
+            return Ok(None);
         }
         let kind = slot.fetch();
+        Ok(Some((slot, kind)))
+    }
+
+    fn carry_out_slot(&mut self, mut slot: Slot, kind: Kind) -> Result<bool, Broken> {
         let large = slot.bytes() >= LARGE_BYTES;
         let length = match (kind, &self.session) {
             (Kind::Init, _) => self.begin_session(&mut slot),
@@ -256,6 +323,7 @@ impl<M: MakeFileSystem> Serving<M> {
         mut slot: Slot,
     ) -> Result<(), Broken> {
         let dispatcher = session.dispatcher();
+        slot.begin(dispatcher);
         let (wait, file_reply) = match slot.dispatch(dispatcher, false) {
             Outcome::Reply(length) => {
                 let length = slot.send(dispatcher, length);
@@ -308,9 +376,18 @@ impl<M: MakeFileSystem> Serving<M> {
 
     /// Gives a request back to the guest, of whose reply `length` bytes were written.
     fn finish(&mut self, slot: Slot, length: u32) -> Result<(), Broken> {
+        self.note_written(&slot);
+        slot.answered(length);
         let completed = self.start.ring.complete(slot.head(), length);
         self.keep(slot);
         completed
+    }
+
+    /// Notes what was written for a request, whoever carried it out.
+    fn note_written(&self, slot: &Slot) {
+        if let Some(log) = self.start.ring.log() {
+            slot.mark_written(log);
+        }
     }
 
     fn keep(&mut self, slot: Slot) {
@@ -333,6 +410,7 @@ impl<M: MakeFileSystem> Serving<M> {
     fn begin_session(&mut self, slot: &mut Slot) -> u32 {
         // The one before must be able to go.
         self.session = None;
+        self.note_session(None);
         let sessions = &self.shared.sessions;
         let session = match sessions.make() {
             Ok(session) => session,
@@ -340,6 +418,7 @@ impl<M: MakeFileSystem> Serving<M> {
         };
         let length = slot.answer(session.dispatcher());
         if session.start() {
+            self.note_session(session.dispatcher().init_request().as_deref());
             sessions.install(&session);
             tracing::debug!(queue = self.start.number, "a guest begins a session");
         }
@@ -350,9 +429,16 @@ impl<M: MakeFileSystem> Serving<M> {
     /// DESTROY: the session is over.
     fn end_session(&mut self) {
         self.session = None;
+        self.note_session(None);
         self.shared.sessions.end();
         self.look_at_session();
         tracing::debug!(queue = self.start.number, "a guest has ended its session");
+    }
+
+    fn note_session(&self, init: Option<&[u8]>) {
+        if let Some(journal) = &self.shared.journal {
+            journal.set_session(init);
+        }
     }
 
     fn look_at_session(&mut self) {
@@ -385,10 +471,11 @@ impl<M: MakeFileSystem> Serving<M> {
 
     fn take_back(&mut self, returned: Returned) -> Result<(), Broken> {
         let Returned { slot, length } = returned;
+        self.note_written(&slot);
         let is_it = |away: &Away| away.head == slot.head() && away.run == slot.run;
         let position = self.start.away.iter().position(is_it);
         let Some(position) = position else {
-            // Of a guest that has begun anew since.
+            // Of a guest that has begun anew since, or to be carried out again.
             self.keep(slot);
             return Ok(());
         };
@@ -401,6 +488,9 @@ impl<M: MakeFileSystem> Serving<M> {
 
     fn rewire(&mut self, wiring: Wiring) -> Result<(), Broken> {
         let before = std::mem::replace(&mut self.start.wiring, wiring);
+        self.start.ring.set_log(self.start.wiring.log.clone());
+        // No request is in progress on this thread, and those on others are noted by it.
+        self.start.wiring.in_force = None;
         let after = &self.start.wiring;
         if !Arc::ptr_eq(&before.kick, &after.kick) {
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -478,10 +568,19 @@ fn new_slot(regions: &Arc<Regions>) -> Option<Slot> {
 fn adopt(start: &mut Start) {
     let ring = &mut start.ring;
     let missing = ring.next_available().wrapping_sub(ring.next_used());
-    let same = usize::from(missing) == start.away.len();
-    let adopted = same && start.away.iter().all(|away| ring.mark(away.head).is_ok());
+    let same = usize::from(missing) == start.away.len() + start.again.len();
+    let heads = start.away.iter().map(|away| away.head);
+    let mut heads: Vec<u16> = heads.chain(start.again.iter().copied()).collect();
+    let adopted = same && heads.iter().all(|head| ring.mark(*head).is_ok());
     if !adopted {
         ring.unmark_all();
         start.away.clear();
+        start.again.clear();
+        heads.clear();
+    }
+    match start.tracker.take() {
+        Some(tracker) => ring.track(tracker, &heads),
+        // It notes already, and nothing of this.
+        None => heads.iter().for_each(|head| ring.note_taken(*head)),
     }
 }

@@ -30,6 +30,16 @@ pub trait MakeFileSystem: Send + Sync + 'static {
     ///
     /// The guest's mount fails with this.
     fn make(&self) -> io::Result<Arc<Self::FileSystem>>;
+
+    /// Makes one that is to [go on](FileSystem::recover) with the session of a process that died. As
+    /// [`make`](Self::make) unless it is said otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The session ends with this.
+    fn make_successor(&self) -> io::Result<Arc<Self::FileSystem>> {
+        self.make()
+    }
 }
 
 impl<M, F> MakeFileSystem for M
@@ -210,6 +220,13 @@ impl<M: MakeFileSystem> Sessions<M> {
     ///
     /// EBUSY when requests of the one before do not end; what the making says.
     pub(crate) fn make(&self) -> Result<Arc<GuestSession<M::FileSystem>>, Errno> {
+        self.make_by(M::make)
+    }
+
+    fn make_by(
+        &self,
+        make: impl FnOnce(&M) -> io::Result<Arc<M::FileSystem>>,
+    ) -> Result<Arc<GuestSession<M::FileSystem>>, Errno> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         self.end();
         let deadline = Instant::now() + self.drain_timeout;
@@ -217,7 +234,7 @@ impl<M: MakeFileSystem> Sessions<M> {
             tracing::error!("the guest begins anew, but requests from before do not end");
             return Err(Errno::EBUSY);
         }
-        let file_system = self.make.make().map_err(|error| {
+        let file_system = make(&self.make).map_err(|error| {
             tracing::error!(%error, "no file system for a guest");
             Errno::from(error)
         })?;
@@ -227,6 +244,18 @@ impl<M: MakeFileSystem> Sessions<M> {
             .withholding(WITHHELD)
             .counting_into(Arc::clone(&self.metrics));
         Ok(Arc::new(GuestSession { dispatcher, gone }))
+    }
+
+    /// Goes on with the session of a process that died, which began with `init`.
+    ///
+    /// # Errors
+    ///
+    /// When that cannot be.
+    pub(crate) fn resume(&self, init: &[u8]) -> io::Result<()> {
+        let session = self.make_by(M::make_successor)?;
+        session.dispatcher.resume(init)?;
+        self.install(&session);
+        Ok(())
     }
 
     /// Makes `session` the current one, before the answer to INIT is seen by the guest.

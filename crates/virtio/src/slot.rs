@@ -7,13 +7,16 @@
 //!
 //! Slots are kept for further requests. Their memory is address space until it is touched.
 
-use crate::frame::{HEADER_BYTES, Kind};
-use crate::memory::Regions;
+use crate::frame::{HEADER_BYTES, Kind, opcode_of};
+use crate::journal::{Intent, Tracker};
+use crate::memory::{DirtyLog, Regions};
 use crate::queue::Chain;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use thrufs::{Dispatcher, Errno, FileReply, FileSystem, Message, Outcome, WriteSource};
+use thrufs::{
+    Begun, Dispatcher, Errno, FileReply, FileSystem, Message, Opcode, Outcome, Repeat, WriteSource,
+};
 use thrufs_abi::layout::OutHeader;
 use thrufs_sys::buffer::PageBuffer;
 use zerocopy::{FromBytes, IntoBytes};
@@ -33,6 +36,11 @@ const REPLY_BYTES_MIN: usize = REPLY_HEADER_BYTES + 512;
 /// Memory that a slot keeps; what replies need beyond is given back after a while.
 const KEPT_BYTES: usize = 128 << 10;
 
+/// What it means to carry out twice what has this number; unknown operations have no effect.
+pub(crate) fn repeat_of(opcode: u32) -> Repeat {
+    Opcode::from_u32(opcode).map_or(Repeat::Harmless, Repeat::of)
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -47,6 +55,9 @@ pub(crate) struct Slot {
     reply: PageBuffer,
     /// More of the reply's memory was touched than is kept.
     pub(crate) is_large: bool,
+    /// Where to note how far it has come, for a successor; and under which number.
+    intents: Option<Intent>,
+    number: u64,
 }
 
 impl Slot {
@@ -65,6 +76,8 @@ impl Slot {
             kind: Kind::Plain,
             reply: PageBuffer::new(REPLY_BYTES_MAX)?,
             is_large: false,
+            intents: None,
+            number: 0,
         })
     }
 
@@ -93,6 +106,59 @@ impl Slot {
         let rest = self.chain.readable(&self.regions, first);
         self.request_bytes = first + rest.copy_to(&mut self.request[first..end]);
         self.kind
+    }
+
+    /// Has it noted how far the request comes that is in flight as `number`.
+    pub(crate) fn note_by(&mut self, tracker: &Tracker, number: u64) {
+        if self.intents.is_none() {
+            self.intents = tracker.intents().cloned();
+        }
+        self.number = number;
+    }
+
+    /// The number of its operation.
+    pub(crate) fn opcode(&self) -> u32 {
+        opcode_of(&self.request[..self.request_bytes])
+    }
+
+    /// Notes that it is about to be carried out, if that must not happen twice.
+    pub(crate) fn begin<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>) {
+        let opcode = self.opcode();
+        if self.intents.is_none() || repeat_of(opcode) == Repeat::Harmless {
+            return;
+        }
+        let before = self.with_message(|message, _| dispatcher.look_before(message));
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        let begun = Begun {
+            nanoseconds: seconds * 1_000_000_000 + now.tv_nsec as u64,
+            before,
+        };
+        if let Some(intents) = &self.intents {
+            intents.begin(self.chain.head(), self.number, opcode, begun);
+        }
+    }
+
+    /// Notes that its answer of so many bytes is where the guest wants it.
+    pub(crate) fn answered(&self, length: u32) {
+        if let Some(intents) = &self.intents {
+            intents.answer(self.chain.head(), self.number, length);
+        }
+    }
+
+    /// Carries out to its end what `begun` says was begun by another process. Returns the bytes that
+    /// were written for the guest.
+    pub(crate) fn answer_again<F: FileSystem>(
+        &mut self,
+        dispatcher: &Dispatcher<F>,
+        begun: Begun,
+    ) -> u32 {
+        let again =
+            |message: Message<'_>, reply: &mut [u8]| dispatcher.answer_again(message, reply, begun);
+        match self.with_message(again) {
+            0 => 0,
+            length => self.send(dispatcher, length),
+        }
     }
 
     pub(crate) fn head(&self) -> u16 {
@@ -214,6 +280,12 @@ impl Slot {
         }
         header.copy_from(&self.reply[..REPLY_HEADER_BYTES]);
         Ok(length as u32)
+    }
+
+    /// Notes the room for the reply as written, all of it: a read that failed has written to some.
+    pub(crate) fn mark_written(&self, log: &DirtyLog) {
+        let room = self.chain.writable(&self.regions, 0, usize::MAX);
+        room.mark_written(log);
     }
 
     /// Gives memory back that a long reply needed.

@@ -1,15 +1,16 @@
 //! One queue as the front end sets it up, message by message; and its thread, from the kick that starts it
 //! to the message that stops it.
 
-use crate::memory::Regions;
+use crate::journal::{Inflight, Tracker};
+use crate::memory::{DirtyLog, Regions};
 use crate::post::{Post, Wiring};
-use crate::queue::{Broken, Layout, Ring, RingFeatures};
-use crate::serving::{Away, Finished, Serving, Shared, Start};
+use crate::queue::{Broken, Layout, Ring, RingFeatures, RingLog};
+use crate::serving::{Away, Finished, Serving, Shared, Start, in_order};
 use crate::session::MakeFileSystem;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 /// Why a queue cannot be started or stopped.
@@ -25,6 +26,17 @@ pub(crate) enum VringError {
     Busy(usize),
 }
 
+/// What all queues of a device have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup<'a> {
+    pub(crate) regions: &'a Regions,
+    pub(crate) features: RingFeatures,
+    /// Where to note what is written.
+    pub(crate) log: Option<&'a Arc<DirtyLog>>,
+    /// To be dropped when this is in force.
+    pub(crate) in_force: Option<&'a Sender<()>>,
+}
+
 /// A queue and what is known of it.
 #[derive(Debug)]
 pub(crate) struct Vring {
@@ -37,9 +49,15 @@ pub(crate) struct Vring {
     pub(crate) call: Option<Arc<OwnedFd>>,
     pub(crate) error: Option<Arc<OwnedFd>>,
     pub(crate) enabled: bool,
+    /// Where the used ring is for the guest, if writes to it are to be noted.
+    pub(crate) used_log: Option<u64>,
     running: Option<Receiver<Finished>>,
     runs: u64,
     away: Vec<Away>,
+    /// Requests that were taken and that whoever goes on with this queue has to carry out again.
+    pub(crate) again: Vec<u16>,
+    /// Where the front end wants it noted what is in flight.
+    pub(crate) table: Option<Inflight>,
 }
 
 impl Vring {
@@ -53,9 +71,12 @@ impl Vring {
             call: None,
             error: None,
             enabled: false,
+            used_log: None,
             running: None,
             runs: 0,
             away: Vec::new(),
+            again: Vec::new(),
+            table: None,
         }
     }
 
@@ -75,15 +96,27 @@ impl Vring {
         Ok(())
     }
 
-    fn wiring(&self, regions: &Regions) -> Option<Wiring> {
+    fn wiring(&self, setup: &Setup<'_>) -> Option<Wiring> {
+        let log = setup.log.map(|log| RingLog {
+            log: Arc::clone(log),
+            used: self.used_log,
+        });
         Some(Wiring {
             // Each queue has a table of its own, so that they do not share its count.
-            regions: Arc::new(regions.clone()),
+            regions: Arc::new(setup.regions.clone()),
             kick: Arc::clone(self.kick.as_ref()?),
             call: self.call.clone(),
             error: self.error.clone(),
             enabled: self.enabled,
+            log,
+            in_force: setup.in_force.cloned(),
         })
+    }
+
+    /// Whether [`update`](Self::update) would start it, given memory.
+    pub(crate) fn is_about_to_start(&self) -> bool {
+        let complete = self.layout.size > 0 && self.layout.descriptors != 0;
+        complete && self.kick.is_some() && !self.is_running()
     }
 
     /// Lets the thread know what has changed; starts it if all that it needs is there now.
@@ -94,21 +127,19 @@ impl Vring {
     pub(crate) fn update<M: MakeFileSystem>(
         &mut self,
         shared: &Arc<Shared<M>>,
-        regions: &Regions,
-        features: RingFeatures,
+        setup: &Setup<'_>,
     ) -> Result<(), VringError> {
-        let Some(wiring) = self.wiring(regions) else {
+        let Some(wiring) = self.wiring(setup) else {
             return Ok(());
         };
         if self.is_running() {
             self.post.rewire(wiring);
             return Ok(());
         }
-        let complete = self.layout.size > 0 && self.layout.descriptors != 0;
-        if !complete || regions.is_empty() {
+        if !self.is_about_to_start() || setup.regions.is_empty() {
             return Ok(());
         }
-        self.start(shared, wiring, features)
+        self.start(shared, wiring, setup.features)
     }
 
     fn start<M: MakeFileSystem>(
@@ -118,13 +149,30 @@ impl Vring {
         features: RingFeatures,
     ) -> Result<(), VringError> {
         let number = self.number;
-        let ring = Ring::new(
+        let mut ring = Ring::new(
             Arc::clone(&wiring.regions),
             self.layout,
             features,
             self.base,
         )
         .map_err(|broken| VringError::Broken { number, broken })?;
+        let journal = shared.journal.as_ref();
+        let table = self.table.as_ref();
+        let table = table.and_then(|table| table.of_size(self.layout.size));
+        let mut tracker = Some(Tracker::new(journal, table, number, self.layout.size));
+        let mut left = Vec::new();
+        if self.runs == 0
+            && let Some(tracker) = tracker.take()
+        {
+            // Perhaps not the first of all processes that serve it.
+            let anew = journal.is_none_or(|journal| journal.has_new_base(number));
+            let base = (anew && journal.is_some()).then_some(self.base);
+            let again = ring.take_over(tracker, base);
+            left = in_order(again.map_err(|broken| VringError::Broken { number, broken })?);
+        }
+        if let Some(journal) = journal {
+            journal.take_base(number);
+        }
         self.runs += 1;
         self.post.restart();
         let start = Start {
@@ -134,6 +182,10 @@ impl Vring {
             wiring,
             ring,
             away: std::mem::take(&mut self.away),
+            again: std::mem::take(&mut self.again),
+            succeeds: self.runs == 1 && journal.is_some_and(|journal| journal.deaths() > 0),
+            tracker,
+            left,
         };
         let failed = |error| VringError::Start { number, error };
         let serving = Serving::new(Arc::clone(shared), start);
@@ -178,9 +230,28 @@ impl Vring {
         let finished = finished.recv_timeout(left);
         let finished = finished.map_err(|_| VringError::Stuck(self.number))?;
         self.base = finished.next_available;
-        self.away = finished.away;
+        (self.away, self.again) = (finished.away, finished.again);
         tracing::debug!(queue = self.number, base = self.base, "stopped");
         Ok(self.base)
+    }
+
+    /// An error when requests of this stopped queue are under way that cannot be taken back.
+    ///
+    /// # Errors
+    ///
+    /// As said.
+    pub(crate) fn require_only_waits(&self) -> Result<(), VringError> {
+        if self.away.iter().all(Away::waits_for_lock) {
+            return Ok(());
+        }
+        Err(VringError::Stuck(self.number))
+    }
+
+    /// Has what is still under way of this stopped queue carried out again by whoever goes on with it.
+    /// What becomes of it here does not count any more.
+    pub(crate) fn withdraw(&mut self) {
+        let heads = self.away.drain(..).map(|away| away.head());
+        self.again.extend(heads);
     }
 
     /// As it was before it was set up, once it was stopped. Where to tell whom of what stays: front
@@ -189,6 +260,7 @@ impl Vring {
         *self = Vring {
             call: self.call.take(),
             error: self.error.take(),
+            table: self.table.take(),
             runs: self.runs,
             ..Vring::new(self.number, Arc::clone(&self.post))
         };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs::Opcode;
 use thrufs_abi::layout::{AttrOut, GetattrIn};
-use thrufs_virtio::{Caller, Device, DeviceConfig, DeviceHandle, Served};
+use thrufs_virtio::{Caller, Company, Device, DeviceConfig, DeviceHandle, Served};
 
 /// Whether a thread can be paired here; says so loudly when not.
 fn can_pair() -> bool {
@@ -39,7 +39,13 @@ fn begin(callers: Vec<Caller>) -> (Serving, Guest, DeviceHandle) {
     let device = Device::new(Memory::make(&journal), DeviceConfig::default()).unwrap();
     let handle = device.handle();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let serving = std::thread::spawn(move || device.serve_callers(theirs, callers));
+    let serving = std::thread::spawn(move || {
+        let company = Company {
+            callers,
+            ..Company::default()
+        };
+        device.serve_with(theirs, company)
+    });
     let mut guest = Guest::new(ours, 2, ALL_FEATURES);
     guest.set_up();
     guest.init().unwrap();

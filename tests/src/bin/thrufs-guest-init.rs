@@ -1,5 +1,6 @@
 //! The first process of a guest: mounts what a system needs and the two shares, runs the job, takes
-//! the shares down, says how the job ended, and turns the machine off.
+//! the shares down, says how the job ended, and turns the machine off, or starts it again where the job
+//! ended with 121 or 122.
 //!
 //! The console is the only way out. What belongs to the job stands between the lines
 //! `thrufs-guest: begin` and `thrufs-guest: exit CODE`; the host takes anything else for the kernel's.
@@ -28,10 +29,18 @@ const JOB: &str = "/guest/job.sh";
 /// How long a device may take to be found.
 const DEVICE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What the kernel writes to the console.
+const CONSOLE_LEVEL: &str = "/proc/sys/kernel/printk";
+
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The exit code when there is none of the job, out of the way of those that a shell makes.
 const NO_JOB: i32 = 120;
+
+/// The exit codes of a job that wants the machine to start again: in order, and with everything mounted,
+/// nothing written that is kept, as a button does it.
+const REBOOT: i32 = 121;
+const RESET: i32 = 122;
 
 /// What a system has: kind, place and options.
 const SYSTEM: &[(&str, &str, &str)] = &[
@@ -52,18 +61,29 @@ fn main() -> ExitCode {
     let code = prepare().and_then(|()| {
         say("begin");
         let code = run_job();
+        if code == Ok(RESET) {
+            return Ok(RESET);
+        }
         let taken_down = take_down();
         code.and_then(|code| taken_down.map(|()| code))
     });
+    let command = match code {
+        Ok(REBOOT | RESET) => RebootCommand::Restart,
+        _ => RebootCommand::PowerOff,
+    };
     match code {
+        Ok(REBOOT) => say("reboot"),
+        Ok(RESET) => say("reset"),
         Ok(code) => say(&format!("exit {code}")),
-        Err(error) => {
+        Err(ref error) => {
             say(&format!("failed: {error}"));
             say(&format!("exit {NO_JOB}"));
         }
     }
-    rustix::fs::sync();
-    let error = rustix::system::reboot(RebootCommand::PowerOff).err();
+    if code != Ok(RESET) {
+        rustix::fs::sync();
+    }
+    let error = rustix::system::reboot(command).err();
     say(&format!("does not turn off: {error:?}"));
     // The end of the first process ends the machine as well, with a panic.
     ExitCode::FAILURE
@@ -90,6 +110,8 @@ fn prepare() -> Result<(), String> {
     ] {
         symlink(target, link).map_err(|error| format!("{link}: {error}"))?;
     }
+    // The boot was quiet. From here on, what hangs shows where.
+    fs::write(CONSOLE_LEVEL, "7").map_err(|error| format!("{CONSOLE_LEVEL}: {error}"))?;
     load_modules()?;
     for place in [SHARED, BENEATH] {
         mount_share(place)?;

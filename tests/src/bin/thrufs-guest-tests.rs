@@ -3,20 +3,28 @@
 //! ```text
 //! posix [ARGUMENT...]   the POSIX case list, with the arguments of a test harness
 //! property              the property tests (see `property` for their variables)
+//! measure ROW DIR SECONDS  prints how often a second something can be done (see `measure`)
 //! ```
 //!
 //! `LOWER` and `OPTIONS` in the environment tell the ground (see [`guest::setting`]).
 
 #![forbid(unsafe_code)]
 
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use libtest_mimic::Arguments;
 use thrufs_tests::guest::{self, Share};
-use thrufs_tests::{property, suite};
+use thrufs_tests::{measure, property, suite};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, row, directory, seconds] = arguments.as_slice()
+        && first == "measure"
+    {
+        return print_rate(row, directory, seconds);
+    }
     let setting = match guest::setting() {
         Ok(setting) => setting,
         Err(error) => {
@@ -33,8 +41,24 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         _ => {
-            eprintln!("thrufs-guest-tests: posix [ARGUMENT...] or property");
+            eprintln!(
+                "thrufs-guest-tests: posix [ARGUMENT...], property or measure ROW DIR SECONDS"
+            );
             ExitCode::from(2)
+        }
+    }
+}
+
+fn print_rate(row: &str, directory: &str, seconds: &str) -> ExitCode {
+    let time = Duration::from_secs(seconds.parse().unwrap_or(1));
+    match measure::measure(row, Path::new(directory), time) {
+        Ok(rate) => {
+            println!("{rate:.1}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("thrufs-guest-tests: {row} in {directory}: {error}");
+            ExitCode::FAILURE
         }
     }
 }

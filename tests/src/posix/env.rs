@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use crate::guest::Share;
 use crate::lower::Lower;
+use crate::relayed::Queues;
 use crate::tree::Tree;
 
 /// What a case needs that not every ground has.
@@ -43,6 +44,10 @@ pub enum Need {
     NotOverlay,
     /// Times that change when a file is cut to the size it has: natively, XFS and btrfs leave them.
     TruncateToSameSize,
+    /// Maps that several processes share.
+    SharedMaps,
+    /// Attributes of the class `trusted`.
+    TrustedAttributes,
 }
 
 /// On what ground the list runs.
@@ -54,6 +59,8 @@ pub struct Setting {
     pub options: Option<&'static str>,
     /// The shares of the guest that this runs in, if it does.
     pub share: Option<Share>,
+    /// The queues of the relay that mounts a share here, if one does.
+    pub queues: Option<Queues>,
 }
 
 impl Setting {
@@ -61,18 +68,28 @@ impl Setting {
     pub fn name(&self) -> String {
         let way = match (self.options, self.share) {
             (None, _) => "native",
-            (_, None) => "mount",
             (_, Some(_)) => "guest",
+            _ if self.queues.is_some() => "relay",
+            _ => "mount",
         };
+        let queues = self.queues.map(Queues::name).unwrap_or_default();
         match self.options {
-            None | Some("") => format!("{way} {}", self.lower.name()),
-            Some(options) => format!("{way} {} {options}", self.lower.name()),
+            None | Some("") => format!("{way}{queues} {}", self.lower.name()),
+            Some(options) => format!("{way}{queues} {} {options}", self.lower.name()),
         }
     }
 
     /// Whether the kernel uses the files beneath by itself.
     fn passes_through(&self) -> bool {
-        self.share.is_none() && !self.has_option("nopassthrough") && !self.has_option("writeback")
+        self.share.is_none()
+            && self.queues.is_none()
+            && !self.has_option("nopassthrough")
+            && !self.has_option("writeback")
+    }
+
+    fn maps_are_private(&self) -> bool {
+        let uncached = ["cache=never", "cache=metadata"];
+        uncached.iter().any(|option| self.has_option(option)) && !self.has_option("allow_mmap")
     }
 
     fn has_option(&self, wanted: &str) -> bool {
@@ -111,6 +128,14 @@ impl Setting {
                 if !mounted && matches!(self.lower, Lower::Xfs | Lower::Btrfs) =>
             {
                 Some("this file system leaves the times when the size stays")
+            }
+            Need::SharedMaps if self.queues.is_some() && self.maps_are_private() => {
+                Some("data that are not cached are not mapped shared, without allow_mmap")
+            }
+            Need::TrustedAttributes
+                if self.queues.is_some() && !self.has_option("modcaps=+sys_admin") =>
+            {
+                Some("the worker of a share has no SYS_ADMIN unless it is told to keep it")
             }
             Need::WriteThrough if self.has_option("writeback") => {
                 Some("with writeback the kernel keeps written data until a flush")

@@ -4,18 +4,18 @@ use super::prelude::*;
 use crate::fence::mapping::{Mapping, Sharing};
 
 pub(super) const CASES: &[Case] = cases! {
-    shows_the_content,
-    store_is_read_at_once,
-    write_shows_in_the_map,
-    synced_store_is_beneath,
-    unmapped_store_is_in_the_file,
+    shows_the_content [SharedMaps],
+    store_is_read_at_once [SharedMaps],
+    write_shows_in_the_map [SharedMaps],
+    synced_store_is_beneath [SharedMaps],
+    unmapped_store_is_in_the_file [SharedMaps],
     private_stores_stay_private,
-    two_maps_share,
-    outlives_its_descriptor_and_name,
-    rest_of_the_last_page_is_zero,
-    grows_with_the_file,
+    two_maps_share [SharedMaps],
+    outlives_its_descriptor_and_name [SharedMaps],
+    rest_of_the_last_page_is_zero [SharedMaps],
+    grows_with_the_file [SharedMaps],
     needs_the_right_open_mode,
-    many_pages,
+    many_pages [SharedMaps],
 };
 
 fn shows_the_content(env: &Env) {

@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = cases! {
     by_descriptor,
     of_a_directory,
     needs_the_permissions_of_the_file,
-    trusted_is_for_root,
+    trusted_is_for_root [TrustedAttributes],
     user_attributes_not_on_links,
     ctime_moves,
     two_names_share_them,

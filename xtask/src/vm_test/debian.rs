@@ -33,6 +33,9 @@ impl Debian {
             format!("-oDir::State::lists={}", place("lists")),
             format!("-oDir::Cache={}", place("cache")),
             "-oAcquire::Languages=none".to_owned(),
+            "-oAcquire::Retries=3".to_owned(),
+            "-oAcquire::http::Timeout=60".to_owned(),
+            "-oAcquire::https::Timeout=60".to_owned(),
             // Its own user cannot reach every place that we build in. Signatures are checked all the same.
             "-oAPT::Sandbox::User=root".to_owned(),
         ])

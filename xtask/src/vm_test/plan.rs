@@ -1,5 +1,6 @@
 //! What is asked of `cargo xtask vm-test`.
 
+use super::differs;
 use crate::project;
 use crate::step::Failure;
 use std::fs;
@@ -18,13 +19,29 @@ const OPTIONS: &str = "acl";
 const BUILT_IN: &[&str] = &["posix", "property"];
 
 /// Where scripts are, beneath the top of the repository.
-const PLACES: &[&str] = &["tests/guest", "tests/real"];
+const PLACES: &[&str] = &["tests/guest", HOST, "tests/real"];
+
+/// Where those are that run on the host, and say to guests what to do.
+const HOST: &str = "tests/guest/host";
+
+/// What does in a guest what the host says.
+const REMOTE: &str = "remote";
+
+/// What boots a guest for all others, beneath the top of the repository.
+const GUEST: &str = "tests/guest/guest.sh";
 
 /// Scripts that are no tests.
-const NOT_TESTS: &[&str] = &["guest", "job", "mount", "uml"];
+const NOT_TESTS: &[&str] = &["guest", "job", "machine", "mount", "remote", "uml"];
 
-/// Where the POSIX cases are named that virtiofsd does not pass, beneath the top of the repository.
-const VIRTIOFSD_DIFFERS: &str = "tests/guest/virtiofsd.differs";
+/// How long each of what runs may take, in seconds: several times what it takes on a machine that has
+/// other things to do.
+const SECONDS_EACH: u32 = 600;
+
+/// How long a guest needs besides.
+const SECONDS_BOOT: u32 = 120;
+
+/// How many times as long everything takes where the processor is emulated.
+const EMULATION: u32 = 4;
 
 /// What boots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +91,14 @@ pub(super) struct Plan {
     what: Vec<String>,
 }
 
+/// A script to be run on the host, and what is done in the guests that it boots.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) name: String,
+    pub(super) script: PathBuf,
+    pub(super) what: Vec<String>,
+}
+
 impl Plan {
     pub(super) fn parse(arguments: &[String]) -> Result<Self, Failure> {
         let mut plan = Self {
@@ -120,11 +145,48 @@ impl Plan {
         Ok(())
     }
 
+    /// What is run with each set of options: one guest for all that runs in a guest, and each script that
+    /// says to guests what to do.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        let on_host = |name: &String| script_in(HOST, name).is_some();
+        let (host, guest): (Vec<_>, Vec<_>) = self.what.iter().cloned().partition(on_host);
+        let mut runs = Vec::new();
+        if !guest.is_empty() {
+            runs.push(Run {
+                name: guest.join(" "),
+                script: project::root().join(GUEST),
+                what: guest,
+            });
+        }
+        runs.extend(host.into_iter().filter_map(|name| {
+            Some(Run {
+                script: script_in(HOST, &name)?,
+                what: vec![REMOTE.to_owned()],
+                name,
+            })
+        }));
+        runs
+    }
+
     /// For a report.
-    pub(super) fn name_of(&self, options: &str) -> String {
+    pub(super) fn name_of(&self, options: &str, run: &Run) -> String {
         let (guest, server) = (self.guest.name(), self.server.name());
         let words = [guest, server, &self.lower, options].join(" ");
-        format!("{} in a guest: {}", words.trim_end(), self.what.join(" "))
+        format!("{} in a guest: {}", words.trim_end(), run.name)
+    }
+
+    /// How long each of what runs in a guest may take, in seconds.
+    fn seconds_each(&self) -> u32 {
+        match self.guest {
+            Guest::Uml => SECONDS_EACH,
+            Guest::Qemu => SECONDS_EACH * EMULATION,
+        }
+    }
+
+    /// How long a guest may take in all, in seconds: somewhat more, so that what is too long is named.
+    pub(super) fn seconds_max(&self, run: &Run) -> u32 {
+        let count = u32::try_from(run.what.len()).unwrap_or(u32::MAX);
+        self.seconds_each().saturating_mul(count) + SECONDS_BOOT
     }
 
     /// The programs that the scripts say they need.
@@ -139,20 +201,15 @@ impl Plan {
     }
 
     /// What the job in the guest is told, as assignments of a shell.
-    pub(super) fn environment(&self, options: &str) -> Result<String, Failure> {
-        let skip = match self.server {
-            Server::Thrufs => String::new(),
-            Server::Virtiofsd => {
-                let path = project::root().join(VIRTIOFSD_DIFFERS);
-                let text = fs::read_to_string(&path)
-                    .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-                differing(&text).join(" ")
-            }
-        };
-        let what = self.what.join(" ");
+    pub(super) fn environment(&self, options: &str, run: &Run) -> Result<String, Failure> {
+        let known = differs::known(self.server, options, &self.lower)?;
+        let (skip, differs) = (known.sometimes.join(" "), known.always.join(" "));
+        let what = run.what.join(" ");
         let lower = &self.lower;
+        let limit = self.seconds_each();
         Ok(format!(
-            "WHAT='{what}'\nLOWER='{lower}'\nOPTIONS='{options}'\nSKIP='{skip}'\n"
+            "WHAT='{what}'\nLOWER='{lower}'\nOPTIONS='{options}'\nSKIP='{skip}'\n\
+             DIFFERS='{differs}'\nLIMIT={limit}\n"
         ))
     }
 }
@@ -170,10 +227,12 @@ fn known(name: &str) -> Result<String, Failure> {
 }
 
 fn script(name: &str) -> Option<PathBuf> {
-    let places = PLACES.iter().map(|place| project::root().join(place));
-    places
-        .map(|place| place.join(format!("{name}.sh")))
-        .find(|path| path.is_file())
+    PLACES.iter().find_map(|place| script_in(place, name))
+}
+
+fn script_in(place: &str, name: &str) -> Option<PathBuf> {
+    let path = project::root().join(place).join(format!("{name}.sh"));
+    path.is_file().then_some(path)
 }
 
 /// The programs of the line `need PROGRAM...`.
@@ -183,17 +242,9 @@ fn needs(script: &str) -> impl Iterator<Item = String> {
     words.map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
-/// The first words of lines that are not comments: the names of cases.
-fn differing(text: &str) -> Vec<&str> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| line.split_whitespace().next())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Guest, Plan, Server, differing, needs};
+    use super::{Guest, Plan, Server, needs};
 
     fn parse(words: &[&str]) -> Result<Plan, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -207,10 +258,8 @@ mod tests {
         assert_eq!((plan.guest, plan.server), (Guest::Qemu, Server::Virtiofsd));
         assert_eq!(plan.what, ["posix", "git"]);
         assert_eq!(plan.options, ["acl"]);
-        assert!(
-            plan.name_of("cache=never")
-                .starts_with("qemu virtiofsd tmpfs cache=never in")
-        );
+        let name = plan.name_of("cache=never", &plan.runs()[0]);
+        assert!(name.starts_with("qemu virtiofsd tmpfs cache=never in"));
         for wrong in [
             &["nothing"][..],
             &["job"],
@@ -223,7 +272,9 @@ mod tests {
         let plan = parse(&["--options", "", "--options", "cache=never"]).expect("a plan");
         assert_eq!(plan.options, ["", "cache=never"]);
         assert!(plan.what.len() > 2);
-        let environment = plan.environment("cache=never").expect("an environment");
+        let environment = plan
+            .environment("cache=never", &plan.runs()[0])
+            .expect("an environment");
         assert!(
             environment.contains("\nOPTIONS='cache=never'\n"),
             "{environment}"
@@ -238,8 +289,15 @@ mod tests {
     }
 
     #[test]
-    fn cases_that_differ_are_the_first_words_of_lines() {
-        let text = "# why\ncopy::a  the reason\n\nmap::b\n";
-        assert_eq!(differing(text), ["copy::a", "map::b"]);
+    fn a_script_of_the_host_has_guests_of_its_own() {
+        let plan = parse(&["posix", "locks", "git"]).expect("a plan");
+        let runs = plan.runs();
+        let names: Vec<_> = runs.iter().map(|run| run.name.as_str()).collect();
+        assert_eq!(names, ["posix git", "locks"]);
+        assert_eq!(runs[1].what, ["remote"]);
+        assert!(runs[0].script.ends_with("tests/guest/guest.sh"));
+        assert!(runs[1].script.ends_with("tests/guest/host/locks.sh"));
+        // A guest that takes too long is ended after whatever takes too long in it.
+        assert!(plan.seconds_max(&runs[0]) > 2 * plan.seconds_each());
     }
 }

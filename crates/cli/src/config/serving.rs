@@ -3,6 +3,7 @@
 use crate::options::{self, OptionError, OptionId, Setting};
 use crate::options::{parse_bytes, parse_count, parse_range, parse_seconds};
 use thrufs_hostdir::{CacheMode, Config, ConfigError, IdMap, Locks};
+use thrufs_hostdir::{MigrationMode, MigrationOnError};
 
 /// Tells whether the setting was one of these.
 ///
@@ -40,6 +41,18 @@ pub(super) fn apply(serving: &mut Config, setting: &Setting) -> Result<bool, Opt
         OptionId::NegativeTimeout => serving.negative_timeout = Some(seconds()?),
         OptionId::Locks if value == "shared" => serving.locks = Locks::Shared,
         OptionId::Locks => serving.locks = Locks::Local,
+        OptionId::MigrationMode => {
+            serving.migration.mode = match value {
+                "file-handles" => MigrationMode::FileHandles,
+                _ => MigrationMode::FindPaths,
+            }
+        }
+        OptionId::MigrationOnError => {
+            serving.migration.on_error = match value {
+                "guest-error" => MigrationOnError::GuestError,
+                _ => MigrationOnError::Abort,
+            }
+        }
         OptionId::MaxWrite => serving.max_write = Some(bytes()?),
         OptionId::MaxBackground => serving.max_background = u16::try_from(count()?).ok(),
         OptionId::MaxReadahead => serving.max_readahead = Some(bytes()?),
@@ -61,6 +74,9 @@ fn apply_switch(serving: &mut Config, id: OptionId) -> bool {
         OptionId::NoAcl => serving.acl = false,
         OptionId::Export => serving.export = true,
         OptionId::NoExport => serving.export = false,
+        OptionId::MigrationVerifyHandles => serving.migration.verify_handles = true,
+        OptionId::MigrationConfirmPaths => serving.migration.confirm_paths = true,
+        OptionId::MigrationRefuseHandles => serving.migration.accept_handles = false,
         _ => return false,
     }
     true

@@ -12,6 +12,11 @@ use thrufs_virtio::{DeviceConfig, Tag};
 /// Most request queues: what the table allows.
 const QUEUES_MAX: u16 = 64;
 
+/// Most machines at once, unless another number is given.
+const MACHINES_MAX: usize = 8;
+/// Deaths of workers in a minute after which a request is to blame.
+const DEATHS_MAX: usize = 10;
+
 /// Where the process that serves is shut in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sandbox {
@@ -55,6 +60,10 @@ pub(crate) struct ShareConfig {
     pub(crate) tag: Option<Tag>,
     pub(crate) request_queues: NonZeroU16,
     pub(crate) queue_size_max: u16,
+    /// Most front ends at once.
+    pub(crate) machines_max: usize,
+    /// How many workers of one connection may die within a minute, before it is given up.
+    pub(crate) deaths_max: usize,
     pub(crate) sandbox: Sandbox,
     /// Ids of the user namespace; that of the user alone where nothing is said.
     pub(crate) namespace_uids: IdMap,
@@ -103,6 +112,8 @@ impl ShareConfig {
             tag: None,
             request_queues: queues_of_this_machine(),
             queue_size_max: device.queue_size_max,
+            machines_max: MACHINES_MAX,
+            deaths_max: DEATHS_MAX,
             sandbox: Sandbox::Best,
             namespace_uids: IdMap::Identity,
             namespace_gids: IdMap::Identity,
@@ -199,6 +210,11 @@ impl ShareConfig {
                 let problem = || bad("it must be a power of two".to_owned());
                 self.queue_size_max = size.ok_or_else(problem)?;
             }
+            OptionId::Machines => {
+                let machines = usize::try_from(count()?);
+                self.machines_max = machines.unwrap_or(usize::MAX);
+            }
+            OptionId::Resume => self.deaths_max = usize::try_from(count()?).unwrap_or(usize::MAX),
             OptionId::XattrMap => {
                 let map = value.parse();
                 let map =
@@ -302,7 +318,7 @@ fn parse_capabilities(value: &str) -> Result<CapabilityChange, String> {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use thrufs_hostdir::{CacheMode, Locks};
+    use thrufs_hostdir::{CacheMode, Locks, Migration, MigrationMode, MigrationOnError};
 
     fn resolved(list: &str) -> Result<ShareConfig, OptionError> {
         ShareConfig::resolve("/src".into(), "/run/s".into(), &options::parse(list)?)
@@ -318,6 +334,7 @@ mod tests {
         assert!(config.server.foreground);
         assert_eq!(config.tag, None);
         assert_eq!(config.queue_size_max, 1024);
+        assert_eq!(config.deaths_max, 10);
         assert_eq!(
             (config.sandbox, config.filter),
             (Sandbox::Best, FilterAction::Fail)
@@ -331,7 +348,9 @@ mod tests {
              no_readdirplus,no_announce_submounts,security_label,no_killpriv_v2,locks=shared,\
              xattrmap=:map::user.v.:,translate_uid=map:0:1000:10,translate_uid=host:5:6:1,\
              translate_gid=squash-guest:0:7:9,sandbox=chroot,seccomp=trap,\
-             modcaps=+sys_admin:-mknod:+CAP_MKNOD:-setfcap,rlimit_nofile=4096,stop_timeout=3",
+             modcaps=+sys_admin:-mknod:+CAP_MKNOD:-setfcap,rlimit_nofile=4096,stop_timeout=3,\
+             migration_mode=file-handles,migration_on_error=guest-error,migration_verify_handles,\
+             migration_confirm_paths,migration_refuse_handles",
         )
         .unwrap();
         let serving = &config.serving;
@@ -358,6 +377,14 @@ mod tests {
         );
         assert_eq!(capabilities.dropped, CapabilitySet::SETFCAP);
         assert_eq!(config.descriptor_limit, Some(4096));
+        let migration = Migration {
+            mode: MigrationMode::FileHandles,
+            on_error: MigrationOnError::GuestError,
+            verify_handles: true,
+            confirm_paths: true,
+            accept_handles: false,
+        };
+        assert_eq!(config.serving.migration, migration);
         let device = config.device();
         assert_eq!(device.tag, Some(Tag::new("home").unwrap()));
         assert_eq!(

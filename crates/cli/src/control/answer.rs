@@ -38,6 +38,14 @@ impl Served {
         }
     }
 
+    /// How often another process has gone on with it.
+    fn resumptions(&self) -> u64 {
+        match self {
+            Served::Mount(..) => 0,
+            Served::Share(tree) => tree.deaths(),
+        }
+    }
+
     /// By what requests come; none before the first.
     fn carrier(&self) -> Option<String> {
         match self {
@@ -72,6 +80,13 @@ impl Subject {
             None => "no requests yet: INIT was not answered".to_owned(),
         };
         let mut text = format!("thrufs: {place}: {carrier}\n");
+        let resumptions = self.served.resumptions();
+        if resumptions > 0 {
+            text.push_str(&format!(
+                "thrufs: {place}: {resumptions} resumptions after deaths of the worker; figures are \
+                 since the last\n"
+            ));
+        }
         if let Some(file_system) = self.served.file_system() {
             text.push_str(&format!("thrufs: {place}: {}\n", file_system.statistics()));
         }
@@ -102,6 +117,7 @@ impl Subject {
             "tables": file_system.map(|file_system| file_system.statistics()),
             "operations": operations,
             "figures": figures,
+            "resumptions": self.served.resumptions(),
             "text": self.statistics_text(),
         }))
     }

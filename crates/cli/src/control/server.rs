@@ -130,6 +130,20 @@ impl Server {
     }
 }
 
+/// Answers one client, for as long as it keeps its end open: one that is known to be who it should.
+pub(crate) fn answer_one(socket: OwnedFd, answer: &mut Answer<'_>) {
+    let mut connection = Connection::new(socket);
+    loop {
+        let mut polled = [PollFd::new(&connection, connection.waits_for())];
+        let waited = poll(&mut polled, None);
+        if waited.is_err_and(|errno| errno != Errno::INTR)
+            || connection.advance(answer) == State::Over
+        {
+            return;
+        }
+    }
+}
+
 /// Whether the peer is who runs this server, or root. The mode of the socket has kept others out
 /// already, unless somebody has changed it.
 fn may_ask(socket: impl AsFd) -> bool {

@@ -21,16 +21,19 @@ pub(super) fn share() -> String {
     );
     page.text(
         "The command stays in the foreground. The socket has its name when somebody can connect, and \
-         is removed at the end. Machines are served one after the other: the next one waits until \
-         the one before has disconnected. A guest may reboot, and unmount and mount again, as often \
+         is removed at the end. Several machines may be connected at once (see machines); one more \
+         waits until another has disconnected. They see each other's changes as soon as what each may \
+         keep allows (see cache), and each other's locks with locks=shared. A guest may reboot, and unmount and mount again, as often \
          as it likes.",
     );
     page.text(
-        "Two processes serve. The one that was started holds the socket. The other parses what the \
-         guest writes: it sees the directory and nothing else of the host's files, has no \
+        "The process that was started holds the socket. Each machine has another, which parses what \
+         its guest writes: it sees the directory and nothing else of the host's files, has no \
          capabilities but those that serving needs, and may make no other system calls. It ends with \
-         its connection, and the next machine gets another. If it dies, its machine is \
-         disconnected, which few machine monitors get over without a restart.",
+         its connection, and the next machine gets another. If it dies before \
+         that, another goes on with the machine, which keeps its files open and notices a pause; how \
+         often a minute, resume says. Under a policy the machine is disconnected instead, which few \
+         machine monitors get over without a restart.",
     );
     page.section("OPTIONS");
     page.item(
@@ -170,6 +173,7 @@ pub(super) fn client() -> String {
     page.synopsis("thrufs client", "--socket PATH [OPTIONS] cat PATH...");
     page.synopsis("thrufs client", "--socket PATH [OPTIONS] cp FROM TO");
     page.synopsis("thrufs client", "--socket PATH [OPTIONS] stat PATH...");
+    page.synopsis("thrufs client", "--socket PATH [OPTIONS] mount DIR");
     page.synopsis(
         "thrufs client",
         "--socket PATH [OPTIONS] bench [--OPT...] [ROW...]",
@@ -195,6 +199,14 @@ pub(super) fn client() -> String {
         "Copy a file. A path of the share begins with a colon: cp :/etc/hostname here.",
     );
     page.item("stat", "Print what the server says of files.");
+    page.item(
+        "mount",
+        "Mount the share on DIR of this machine: its kernel asks, and the requests go over the queues as \
+         a guest's would. Root mounts for everybody, another user through fusermount3 for itself. Says \
+         when it is mounted, and ends when it is unmounted or at SIGTERM or SIGINT. When the server goes \
+         away, so does the mount, and the command fails. A name that leads out of the share leads out \
+         of DIR: the link is followed by this machine.",
+    );
     page.item(
         "bench",
         "Measure the server. With --against NAME=SOCKET, others beside it, in interleaved rounds, so \

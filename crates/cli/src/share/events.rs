@@ -1,7 +1,9 @@
 //! What the supervisor of a share waits for, all in one place.
 
+use super::crew::Who;
 use super::supervisor::{Phase, Supervisor};
 use crate::channel::Message;
+use crate::process::Process;
 use crate::waiting;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -16,12 +18,12 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) enum Event {
     /// This process was sent a signal.
     Signal(i32),
-    /// The worker says something.
-    Worker(Message),
-    /// The worker is gone.
-    WorkerEnded,
+    /// A worker says something.
+    Worker(Who, Message),
+    /// A worker is gone.
+    WorkerEnded(Who),
     /// It is ending, and cannot.
-    WorkerStuck,
+    WorkerStuck(Who),
     /// Somebody wants to be let in.
     Knock,
     /// Who was let in speaks.
@@ -32,57 +34,28 @@ pub(super) enum Event {
     Deadline,
 }
 
+/// What there is of a worker.
+#[derive(Clone, Copy)]
+struct News {
+    said: bool,
+    ended: bool,
+    ending: bool,
+}
+
 impl Supervisor {
-    /// Waits for the next event. What the worker has said is heard before its end is seen.
+    /// Waits for the next event. What a worker has said is heard before its end is seen.
     pub(super) fn next_event(&mut self, deadline: Option<Instant>) -> Event {
         loop {
-            let descriptors = [
-                Some(self.signals.as_fd()),
-                Some(self.worker.channel.as_fd()),
-                Some(self.worker.ended()),
-                self.worker.ending(),
-                matches!(self.phase, Phase::Ready).then(|| self.door.as_fd()),
-                match &self.phase {
-                    Phase::LetIn(stream, _) => Some(stream.as_fd()),
-                    _ => None,
-                },
-            ];
-            let [signal, said, ended, ending, knock, stream] =
-                waiting::readable(descriptors, deadline);
+            let everybody = self.crew.everybody();
+            let (own, news) = self.wait(&everybody, deadline);
+            let [signal, knock, stream] = own;
             if signal && let Ok(signal) = self.signals.read() {
                 return Event::Signal(signal.number);
             }
-            if said && let Ok(Some(message)) = self.worker.channel.receive() {
-                match message {
-                    Message::Watching(thread) => {
-                        self.worker.watch(thread);
-                        continue;
-                    }
-                    Message::MapIds => {
-                        let mapped = super::id_maps::map(self.worker.id(), &self.config);
-                        let answer = mapped.map_or_else(Message::Failed, |()| Message::Ready);
-                        let _ = self.worker.channel.send(&answer);
-                        continue;
-                    }
-                    Message::Stuck(requests) => {
-                        tracing::debug!(requests, "the worker is stuck");
-                        return self.end_of_worker();
-                    }
-                    message => return Event::Worker(message),
+            for (who, news) in everybody.into_iter().zip(news) {
+                if let Some(event) = self.hear(who, news) {
+                    return event;
                 }
-            }
-            if ended {
-                return Event::WorkerEnded;
-            }
-            if ending {
-                return self.end_of_worker();
-            }
-            if said {
-                // It has closed its end and not ended yet, or talks nonsense: it will not be served
-                // by again, so make sure that it ends.
-                self.worker.kill();
-                std::thread::sleep(Duration::from_millis(1));
-                continue;
             }
             if knock {
                 return Event::Knock;
@@ -100,12 +73,80 @@ impl Supervisor {
         }
     }
 
+    fn wait(&self, everybody: &[Who], deadline: Option<Instant>) -> ([bool; 3], Vec<News>) {
+        let mut descriptors = vec![
+            Some(self.signals.as_fd()),
+            matches!(self.phase, Phase::Ready).then(|| self.door.as_fd()),
+            match &self.phase {
+                Phase::LetIn(stream, _) => Some(stream.as_fd()),
+                _ => None,
+            },
+        ];
+        for who in everybody {
+            let process = self.crew.get(*who).map(|worker| &worker.process);
+            descriptors.extend([
+                process.map(|process| process.channel.as_fd()),
+                process.map(|process| process.ended()),
+                process.and_then(Process::ending),
+            ]);
+        }
+        let ready = waiting::readable_of(&descriptors, deadline);
+        let (own, workers) = ready.split_at(3);
+        let news = workers.chunks(3).map(|news| News {
+            said: news[0],
+            ended: news[1],
+            ending: news[2],
+        });
+        ([own[0], own[1], own[2]], news.collect())
+    }
+
+    /// What a worker brings, if that is an event.
+    fn hear(&mut self, who: Who, news: News) -> Option<Event> {
+        let worker = self.crew.get_mut(who)?;
+        if news.said
+            && let Ok(Some(message)) = worker.process.channel.receive()
+        {
+            return match message {
+                Message::Watching(thread) => {
+                    worker.process.watch(thread);
+                    None
+                }
+                // Later it is not the worker's wish any more, but perhaps its guest's.
+                Message::MapIds if who == Who::Waiting => {
+                    let mapped = super::id_maps::map(worker.process.id(), &self.config);
+                    let answer = mapped.map_or_else(Message::Failed, |()| Message::Ready);
+                    let _ = worker.process.channel.send(&answer);
+                    None
+                }
+                Message::Stuck(requests) => {
+                    tracing::debug!(requests, "the worker is stuck");
+                    Some(self.end_of_worker(who))
+                }
+                message => Some(Event::Worker(who, message)),
+            };
+        }
+        if news.ended {
+            return Some(Event::WorkerEnded(who));
+        }
+        if news.ending {
+            return Some(self.end_of_worker(who));
+        }
+        if news.said {
+            // It has closed its end and not ended yet, or talks nonsense: it will not be served
+            // by again, so make sure that it ends.
+            worker.process.kill();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
     /// The worker ends, if the kernel lets it.
-    fn end_of_worker(&mut self) -> Event {
-        if self.worker.has_ended_within(END_TIMEOUT) {
-            Event::WorkerEnded
+    fn end_of_worker(&mut self, who: Who) -> Event {
+        let worker = self.crew.get_mut(who);
+        if worker.is_none_or(|worker| worker.process.has_ended_within(END_TIMEOUT)) {
+            Event::WorkerEnded(who)
         } else {
-            Event::WorkerStuck
+            Event::WorkerStuck(who)
         }
     }
 }

@@ -1,22 +1,28 @@
 //! The supervisor of a share: holds the socket, and has a worker ready for who connects.
 //!
-//! It reads nothing that a front end says but whether it says something: who only looks whether
-//! somebody listens takes up no worker. One front end is served at a time, and the next waits at the
-//! socket until the first has gone. A worker that dies takes its connection with it, and the next one
-//! connects to another.
+//! Who only looks whether somebody listens takes up no worker. What a front end says is passed on to its
+//! worker and kept, not carried out ([`Keeping`]). As many front ends as are allowed are served at once,
+//! each by a worker of its own; the next waits at the socket until one has gone. When a worker dies,
+//! another goes on with its connection.
 
+use super::crew::{Crew, Who, Worker};
 use super::door::{Door, Listening};
 use super::events::Event;
+use super::figures::Machines;
+use super::keeping::Keeping;
 use crate::channel::Message;
 use crate::config::ShareConfig;
+use crate::confinement::raise_descriptor_limit;
 use crate::control::place::{ControlSocket, file_name_of_share};
+use crate::control::server::Server;
 use crate::error::{CommandError, system};
 use crate::log::Log;
 use crate::policy_file::PolicyFiles;
-use crate::process::{Process, Role};
 use crate::systemd;
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
@@ -38,7 +44,7 @@ const LASTING: Duration = Duration::from_secs(60);
 /// How long to leave a socket alone that nobody can be let in by: no descriptors, no memory.
 const LET_IN_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the worker is about.
+/// What the worker is about that serves nobody yet.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// It is being started.
@@ -47,9 +53,9 @@ pub(super) enum Phase {
     Ready,
     /// Somebody is connected, since then, and has not spoken.
     LetIn(OwnedFd, Instant),
-    /// It serves somebody.
-    Serving,
-    /// It was told to end, and nobody is let in any more.
+    /// There is none: as many serve as may.
+    Full,
+    /// All were told to end, and nobody is let in any more.
     Ending,
 }
 
@@ -61,14 +67,16 @@ pub(super) struct Supervisor {
     _log: Log,
     pub(super) signals: SignalFd,
     pub(super) door: Door,
-    /// With what to accept from.
-    control: Option<(ControlSocket, OwnedFd)>,
-    pub(super) worker: Process,
+    control: Option<ControlSocket>,
+    machines: Arc<Machines>,
+    pub(super) crew: Crew,
     pub(super) phase: Phase,
+    /// Connections whose worker has died, for the next that is ready.
+    orphans: VecDeque<Keeping>,
+    /// The worker that serves nobody yet.
     started: Instant,
     /// Workers in a row that have served nobody.
     failures: u32,
-    last_words: Option<String>,
     /// End when the first front end disconnects.
     once: bool,
 }
@@ -104,11 +112,18 @@ impl Supervisor {
         let _ = rustix::thread::set_name(c"thrufs");
         // Whatever the working directory was, it must not keep a mount busy.
         std::env::set_current_dir("/").map_err(system("change to /"))?;
+        // What is kept for workers, the guest's memory and locks, may be many.
+        raise_descriptor_limit();
         let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])
             .map_err(system("receive signals"))?;
         let door = Door::open(listening)?;
         let control = ControlSocket::make_if_possible(&config.server.control)?;
-        let worker = start_worker(&config, &source, control.as_ref())?;
+        let machines = Arc::new(Machines::new(config.socket.clone()));
+        let control = control.map(|(socket, listener)| {
+            answer_by_socket(listener, Arc::clone(&machines)).map(|()| socket)
+        });
+        let control = control.transpose()?;
+        let crew = Crew::new(Worker::start(&config, &source)?);
         Ok(Supervisor {
             config,
             source,
@@ -116,11 +131,12 @@ impl Supervisor {
             signals,
             door,
             control,
-            worker,
+            machines,
+            crew,
             phase: Phase::Starting,
+            orphans: VecDeque::new(),
             started: Instant::now(),
             failures: 0,
-            last_words: None,
             once,
         })
     }
@@ -130,23 +146,23 @@ impl Supervisor {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             match self.next_event(Some(deadline)) {
-                Event::Worker(Message::Ready) => {
+                Event::Worker(_, Message::Ready) => {
                     self.phase = Phase::Ready;
                     return Ok(None);
                 }
-                Event::Worker(Message::Failed(why)) => {
-                    self.end_worker();
+                Event::Worker(_, Message::Failed(why)) => {
+                    self.end_by_force();
                     return Err(CommandError::Server(why));
                 }
-                Event::WorkerEnded => {
-                    let _ = self.worker.wait();
+                Event::WorkerEnded(_) => {
+                    self.end_by_force();
                     return Err(CommandError::WorkerGone);
                 }
                 Event::Signal(number @ (SIGTERM | SIGINT | SIGHUP)) => {
                     return Ok(Some(self.stop(number)));
                 }
-                Event::Deadline | Event::WorkerStuck => {
-                    self.end_worker();
+                Event::Deadline | Event::WorkerStuck(_) => {
+                    self.end_by_force();
                     return Err(CommandError::WorkerGone);
                 }
                 _ => {}
@@ -157,7 +173,7 @@ impl Supervisor {
     /// Lets the sockets be found, and tells who waits for that.
     fn announce(&mut self) -> Result<(), CommandError> {
         self.door.publish()?;
-        if let Some((control, _)) = &mut self.control {
+        if let Some(control) = &mut self.control {
             let usual = self.door.identity();
             let usual = usual.map(|(device, inode)| file_name_of_share(device, inode));
             // Without a file nobody could ask for it by its name.
@@ -172,50 +188,85 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Serves who connects, one after the other.
+    /// Serves who connects.
     fn serve(&mut self) -> Result<(), CommandError> {
         loop {
             let deadline = match &self.phase {
                 Phase::Starting => Some(self.started + START_TIMEOUT),
                 Phase::LetIn(_, since) => Some(*since + SILENCE_TIMEOUT),
-                Phase::Ready | Phase::Serving | Phase::Ending => None,
+                Phase::Ready | Phase::Full | Phase::Ending => None,
             };
             match self.next_event(deadline) {
-                Event::Signal(SIGUSR1) => {
-                    let _ = self.worker.channel.send(&Message::Statistics);
-                }
+                Event::Signal(SIGUSR1) => self.print_statistics(),
                 Event::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => self.reload(),
-                Event::Signal(number) | Event::Worker(Message::Signalled(number)) => {
+                Event::Signal(number) | Event::Worker(Who::Waiting, Message::Signalled(number)) => {
                     return self.stop(number);
                 }
                 Event::Knock => self.let_in(),
-                Event::Speaks => self.hand_over(),
+                Event::Speaks => {
+                    if let Some(end) = self.hand_over() {
+                        return end;
+                    }
+                }
                 Event::Gone => self.phase = Phase::Ready,
                 Event::Deadline if matches!(self.phase, Phase::LetIn(..)) => {
                     tracing::warn!("who connected says nothing: disconnecting it");
                     self.phase = Phase::Ready;
                 }
-                Event::Deadline => self.worker.kill(),
-                Event::Worker(Message::Ready) => self.phase = Phase::Ready,
-                Event::Worker(Message::Failed(why)) => self.last_words = Some(why),
-                Event::Worker(message) => tracing::debug!(?message, "from the worker"),
-                Event::WorkerEnded => {
-                    let status = self.worker.wait().map_err(system("wait for the worker"))?;
-                    if let Some(end) = self.after(Some(status)) {
+                Event::Deadline => {
+                    if let Some(worker) = self.crew.get(Who::Waiting) {
+                        worker.process.kill();
+                    }
+                }
+                Event::Worker(Who::Waiting, Message::Ready) => {
+                    self.phase = Phase::Ready;
+                    if let Some(end) = self.take_care_of_orphans() {
                         return end;
                     }
                 }
-                Event::WorkerStuck => {
-                    let process = self.worker.id();
+                Event::Worker(who, message) => self.on_message(who, message),
+                Event::WorkerEnded(who) => {
+                    let Some(mut worker) = self.crew.take(who) else {
+                        continue;
+                    };
+                    let status = worker.process.wait();
+                    let status = status.map_err(system("wait for the worker"))?;
+                    if let Some(end) = self.after(who, worker, Some(status)) {
+                        return end;
+                    }
+                }
+                Event::WorkerStuck(who) => {
+                    let Some(worker) = self.crew.take(who) else {
+                        continue;
+                    };
+                    let process = worker.process.id();
                     tracing::error!(
                         "requests do not end, because the source does not answer: process {process} \
                          stays until it does"
                     );
-                    if let Some(end) = self.after(None) {
+                    if let Some(end) = self.after(who, worker, None) {
                         return end;
                     }
                 }
             }
+        }
+    }
+
+    fn on_message(&mut self, who: Who, message: Message) {
+        match (who, message) {
+            (_, Message::Failed(why)) => {
+                if let Some(worker) = self.crew.get_mut(who) {
+                    worker.last_words = Some(why);
+                }
+            }
+            (Who::Serving(_), Message::Figures(figures)) => self.machines.last_words(&figures),
+            // Of this one alone: others have nothing to do with it.
+            (Who::Serving(_), Message::Signalled(_)) => {
+                if let Some(worker) = self.crew.get(who) {
+                    let _ = worker.process.channel.send(&Message::Stop);
+                }
+            }
+            (_, message) => tracing::debug!(?message, "from a worker"),
         }
     }
 
@@ -230,65 +281,172 @@ impl Supervisor {
         }
     }
 
-    fn hand_over(&mut self) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Serving);
+    /// Gives who was let in to the worker that waits, and has another one wait.
+    fn hand_over(&mut self) -> Option<Result<(), CommandError>> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Full);
         let Phase::LetIn(stream, _) = phase else {
-            return;
+            return None;
         };
         tracing::info!("a virtual machine has connected");
-        if self.config.pairing {
-            let callers = super::callers::open(stream.as_fd());
-            let _ = self.worker.channel.send(&Message::Callers(callers));
+        match Keeping::begin(stream, &self.config) {
+            Ok(kept) => self.give(kept),
+            Err(error) => {
+                tracing::warn!("cannot serve who connected: {error}");
+                self.phase = Phase::Ready;
+                None
+            }
         }
-        // A worker that has died is seen next, and the connection is closed with the message.
-        let _ = self.worker.channel.send(&Message::Connection(stream));
+    }
+
+    /// Gives a connection to the worker that waits, and has another one wait.
+    fn give(&mut self, kept: Keeping) -> Option<Result<(), CommandError>> {
+        let worker = self.crew.begin()?;
+        let process = worker.process.id();
+        tracing::debug!(process, "serves a virtual machine");
+        // One that has died is seen next.
+        if let Err(error) = kept.hand_to(&worker.process.channel) {
+            tracing::debug!("cannot speak to the worker: {error}");
+        }
+        worker.kept = Some(kept);
+        let questions = Arc::clone(&worker.questions);
+        self.machines.add(process, questions);
+        self.have_one_wait()
+    }
+
+    /// Has the worker that waits go on with a connection whose worker has died, if there is one.
+    fn take_care_of_orphans(&mut self) -> Option<Result<(), CommandError>> {
+        if self.orphans.is_empty() {
+            return None;
+        }
+        match self.phase {
+            Phase::Ready => {
+                let kept = self.orphans.pop_front()?;
+                tracing::info!("going on with the virtual machine");
+                self.give(kept)
+            }
+            Phase::Full => self.have_one_wait(),
+            // It will be ready, or serve who was let in, and the next one is for them.
+            Phase::Starting | Phase::LetIn(..) | Phase::Ending => None,
+        }
+    }
+
+    /// Starts the worker that will serve the next one, if there may be a next one.
+    fn have_one_wait(&mut self) -> Option<Result<(), CommandError>> {
+        let enough = self.once || self.crew.serving() >= self.config.machines_max;
+        if enough && self.orphans.is_empty() {
+            self.phase = Phase::Full;
+            return None;
+        }
+        self.phase = Phase::Starting;
+        self.started = Instant::now();
+        match Worker::start(&self.config, &self.source) {
+            Ok(worker) => {
+                self.crew.wait(worker);
+                None
+            }
+            // Those that are served need not end for it.
+            Err(error) if self.crew.serving() > 0 => {
+                tracing::error!("nobody else can connect for now: {error}");
+                self.orphans.clear();
+                self.phase = Phase::Full;
+                None
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Keeps the connection of a worker that has ended like this, if another is to go on with it.
+    fn goes_on(&mut self, worker: &mut Worker, status: Option<ExitStatus>) -> bool {
+        let Some((status, mut kept)) = status.zip(worker.kept.take()) else {
+            return false;
+        };
+        match kept.outlives(status) {
+            Ok(()) => {
+                let deaths = kept.deaths();
+                tracing::error!(
+                    deaths,
+                    "the worker died ({status}): another goes on with the virtual machine"
+                );
+                self.orphans.push_back(kept);
+                true
+            }
+            Err(why) => {
+                if let Some(why) = why {
+                    tracing::error!("not going on with the virtual machine: {why}");
+                }
+                false
+            }
+        }
     }
 
     /// What comes after a worker that has ended, or does not: the next one, or the end.
-    fn after(&mut self, status: Option<ExitStatus>) -> Option<Result<(), CommandError>> {
-        let served = matches!(self.phase, Phase::Serving);
+    fn after(
+        &mut self,
+        who: Who,
+        mut worker: Worker,
+        status: Option<ExitStatus>,
+    ) -> Option<Result<(), CommandError>> {
+        let served = who != Who::Waiting;
+        let process = worker.process.id();
+        // Unless it is kept, its connection ends here.
+        if self.goes_on(&mut worker, status) {
+            self.machines.forget(process);
+            return self.take_care_of_orphans();
+        }
         let shown = status.map_or("stuck".to_owned(), |status| status.to_string());
         let well = status.is_some_and(|status| status.success());
-        let last_words = self.last_words.take();
+        let last_words = worker.last_words.take();
         match (served, well, &last_words) {
-            (true, true, _) => tracing::info!("the virtual machine has disconnected"),
+            (true, true, _) => tracing::info!(process, "the virtual machine has disconnected"),
             (true, false, Some(why)) => {
-                tracing::error!("the virtual machine was disconnected: {why}");
+                tracing::error!(process, "the virtual machine was disconnected: {why}");
             }
             (true, false, None) => {
-                tracing::error!("the worker died ({shown}): the virtual machine was disconnected");
+                tracing::error!(
+                    process,
+                    "the worker died ({shown}): the virtual machine was disconnected"
+                );
             }
             (false, ..) => {
                 tracing::error!("the worker that waits for a virtual machine died ({shown})");
             }
         }
-        if served && self.once {
-            return Some(if well {
-                Ok(())
-            } else {
-                Err(last_words.map_or(CommandError::WorkerDied(shown), CommandError::Server))
-            });
+        let failed = || last_words.map_or(CommandError::WorkerDied(shown), CommandError::Server);
+        if served {
+            self.machines.remove(process);
+            if self.once {
+                return Some(if well { Ok(()) } else { Err(failed()) });
+            }
+            self.failures = 0;
+            // Nobody waits when as many served as may.
+            return match self.phase {
+                Phase::Full => self.have_one_wait(),
+                _ => None,
+            };
         }
-        if served || self.started.elapsed() >= LASTING {
+        if let Some(kept) = self.orphans.pop_front() {
+            // It was to go on with that, and died of it for all that is known.
+            worker.kept = Some(kept);
+            if self.goes_on(&mut worker, status) {
+                return self.have_one_wait();
+            }
+        }
+        if self.started.elapsed() >= LASTING {
             self.failures = 0;
         } else {
             self.failures += 1;
         }
         if self.failures >= FAILURES_MAX {
-            return Some(Err(
-                last_words.map_or(CommandError::WorkerDied(shown), CommandError::Server)
-            ));
+            return Some(Err(failed()));
         }
         // Whoever was let in and has not spoken is let go: it can connect again.
-        self.phase = Phase::Starting;
-        self.started = Instant::now();
-        match start_worker(&self.config, &self.source, self.control.as_ref()) {
-            Ok(worker) => {
-                self.worker = worker;
-                None
-            }
-            Err(error) => Some(Err(error)),
-        }
+        self.have_one_wait()
+    }
+
+    /// Asked for in so many words, so it is no matter of log levels.
+    fn print_statistics(&self) {
+        eprint!("{}", self.machines.heading());
+        self.crew.tell(&Message::Statistics);
     }
 
     /// Has the policy read again. A bad one changes nothing.
@@ -298,13 +456,13 @@ impl Supervisor {
         };
         match PolicyFiles::open(path, &self.config.serving) {
             Ok(PolicyFiles { text, audit }) => {
-                let _ = self.worker.channel.send(&Message::Policy(text, audit));
+                self.crew.tell(&Message::Policy(text, audit));
             }
             Err(error) => tracing::error!("the policy in force stays: {error}"),
         }
     }
 
-    /// Ends because of a signal: the worker answers what it was asked, and whoever is connected is
+    /// Ends because of a signal: the workers answer what they were asked, and whoever is connected is
     /// disconnected. A second signal does not wait.
     fn stop(&mut self, signal: i32) -> Result<(), CommandError> {
         let name = match signal {
@@ -315,71 +473,66 @@ impl Supervisor {
         };
         tracing::info!("{name}: ending");
         self.phase = Phase::Ending;
-        let _ = self.worker.channel.send(&Message::Stop);
+        self.crew.tell(&Message::Stop);
         let deadline = Instant::now() + self.config.server.stop_timeout + END_TIMEOUT;
-        loop {
+        while !self.crew.everybody().is_empty() {
             match self.next_event(Some(deadline)) {
-                Event::WorkerEnded => break,
+                Event::WorkerEnded(who) => {
+                    if let Some(mut worker) = self.crew.take(who) {
+                        let _ = worker.process.wait();
+                    }
+                }
                 Event::Signal(SIGTERM | SIGINT) => {
-                    tracing::warn!("asked a second time: ending the worker");
+                    tracing::warn!("asked a second time: ending the workers");
                     break;
                 }
-                Event::Deadline | Event::WorkerStuck => {
-                    tracing::warn!("the worker does not end by itself: ending it");
+                Event::Deadline | Event::WorkerStuck(_) => {
+                    tracing::warn!("a worker does not end by itself: ending it");
                     break;
                 }
                 _ => {}
             }
         }
-        if self.end_worker() {
-            Ok(())
-        } else {
-            Err(CommandError::WorkerStuck(self.worker.id()))
-        }
+        self.end_by_force()
+            .map_or(Ok(()), |stuck| Err(CommandError::WorkerStuck(stuck)))
     }
 
-    /// Ends the worker by force, if it has not ended; tells whether it has.
-    fn end_worker(&mut self) -> bool {
-        self.worker.kill();
-        let ended = self.worker.has_ended_within(END_TIMEOUT);
-        if ended {
-            let _ = self.worker.wait();
+    /// Ends all workers that have not ended; tells of one that does not.
+    fn end_by_force(&mut self) -> Option<u32> {
+        self.crew.kill();
+        let deadline = Instant::now() + END_TIMEOUT;
+        let mut stuck = None;
+        for who in self.crew.everybody() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some(worker) = self.crew.get_mut(who) else {
+                continue;
+            };
+            if worker.process.has_ended_within(left) {
+                let _ = worker.process.wait();
+            } else {
+                stuck = Some(worker.process.id());
+            }
         }
-        ended
+        stuck
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // However this process comes to its end, the worker does not outlive it.
-        self.worker.kill();
+        // However this process comes to its end, the workers do not outlive it.
+        self.crew.kill();
     }
 }
 
-fn start_worker(
-    config: &ShareConfig,
-    source: &OwnedFd,
-    control: Option<&(ControlSocket, OwnedFd)>,
-) -> Result<Process, CommandError> {
-    let worker =
-        Process::start(Role::ShareWorker, config.paths()).map_err(system("start the worker"))?;
-    let say = |message: Message| {
-        let said = worker.channel.send(&message);
-        said.map_err(system("speak to the worker"))
-    };
-    let duplicate = |descriptor: &OwnedFd| {
-        let copy = descriptor.try_clone();
-        copy.map_err(system("duplicate a descriptor"))
-    };
-    if let Some((socket, listener)) = control {
-        let file = socket.file().try_clone();
-        let file = file.map_err(system("duplicate a descriptor"))?;
-        say(Message::Control(duplicate(listener)?, file))?;
-    }
-    if let Some(path) = &config.server.policy {
-        let PolicyFiles { text, audit } = PolicyFiles::open(path, &config.serving)?;
-        say(Message::Policy(text, audit))?;
-    }
-    say(Message::Share(Box::new(config.clone()), duplicate(source)?))?;
-    Ok(worker)
+/// Starts the thread that answers who asks what this share does.
+fn answer_by_socket(listener: OwnedFd, machines: Arc<Machines>) -> Result<(), CommandError> {
+    let server = Server::new(listener).map_err(system("listen at the control socket"))?;
+    std::thread::Builder::new()
+        .name("thrufs-control".to_owned())
+        .spawn(move || {
+            let errno = server.serve(&mut |command| machines.answer(command));
+            tracing::warn!("the control socket is served no more: {errno}");
+        })
+        .map_err(system("start a thread"))?;
+    Ok(())
 }

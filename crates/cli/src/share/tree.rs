@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use thrufs::Snapshot;
 use thrufs_hostdir::policy::Policy;
-use thrufs_hostdir::{Config, ConfigError, HostDir, SetupError};
-use thrufs_virtio::{DeviceHandle, MakeFileSystem};
+use thrufs_hostdir::{Config, ConfigError, HostDir, Ledger, SetupError, Strongbox};
+use thrufs_virtio::{DeviceHandle, Journal, MakeFileSystem};
 
 /// See the module.
 pub(crate) struct SharedTree {
@@ -24,6 +24,7 @@ struct State {
     /// Gone when the session is, so that nothing is held of what lies beneath.
     current: Weak<HostDir>,
     device: Option<DeviceHandle>,
+    journal: Option<Journal>,
 }
 
 impl SharedTree {
@@ -39,6 +40,7 @@ impl SharedTree {
                 config: config.clone(),
                 current: Weak::new(),
                 device: None,
+                journal: None,
             }),
         };
         tree.open(config)?;
@@ -58,6 +60,20 @@ impl SharedTree {
     /// What it can be asked about.
     pub(crate) fn set_device(&self, device: DeviceHandle) {
         self.state().device = Some(device);
+    }
+
+    /// Has sessions noted where the next process finds them.
+    pub(crate) fn note_in(&self, ledger: Ledger, strongbox: Arc<dyn Strongbox>, journal: Journal) {
+        let mut state = self.state();
+        state.config.ledger = Some(ledger);
+        state.config.strongbox = Some(strongbox);
+        state.journal = Some(journal);
+    }
+
+    /// How many workers have died while they served the guest of the moment.
+    pub(crate) fn deaths(&self) -> u64 {
+        let state = self.state();
+        state.journal.as_ref().map_or(0, Journal::deaths)
     }
 
     /// The tables of the session, while there is one.
@@ -112,6 +128,19 @@ impl MakeFileSystem for Sessions {
     type FileSystem = HostDir;
 
     fn make(&self) -> io::Result<Arc<HostDir>> {
+        let config = self.0.state().config.clone();
+        // Of the session before, nobody is to find anything.
+        if let Some(ledger) = &config.ledger {
+            ledger.clear()?;
+        }
+        if let Some(strongbox) = &config.strongbox {
+            let kept = strongbox.take();
+            kept.iter().for_each(|(key, _)| strongbox.discard(*key));
+        }
+        self.make_successor()
+    }
+
+    fn make_successor(&self) -> io::Result<Arc<HostDir>> {
         let config = self.0.state().config.clone();
         let made = self.0.open(config).map_err(io::Error::other)?;
         let made = Arc::new(made);

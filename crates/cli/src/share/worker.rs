@@ -4,16 +4,18 @@
 //! the front end, and one that hears the supervisor and signals. All are shut in alike (see
 //! [`shut_in`]): it is done while there is one.
 
+use super::strongbox::OfSupervisor;
 use super::tree::{Sessions, SharedTree};
 use crate::channel::{Channel, Message};
 use crate::config::{FilterAction, ShareConfig};
 use crate::confinement::{self, Duty, shut_in};
 use crate::control::answer::{Served, Subject};
+use crate::control::protocol::Command;
+use crate::control::server::answer_one;
 use crate::log::Log;
 use crate::policy_file::{Loaded, PolicyFiles};
 use crate::process;
 use crate::waiting;
-use crate::worker::answer_by_socket;
 use std::error::Error;
 use std::fs::File;
 use std::io;
@@ -23,16 +25,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use thrufs_hostdir::Ledger;
 use thrufs_hostdir::policy::Accounts;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
-use thrufs_virtio::{Caller, Device, DeviceError, DeviceHandle};
+use thrufs_virtio::{Caller, Company, Device, DeviceError, DeviceHandle, Journal};
 
 /// What the supervisor says before anybody is connected.
 struct Orders {
     config: ShareConfig,
     source: OwnedFd,
     policy: Option<PolicyFiles>,
-    control: Option<OwnedFd>,
+    /// Where the supervisor asks what it does.
+    questions: Option<OwnedFd>,
 }
 
 /// The process that serves (see [`Role::ShareWorker`](crate::process::Role::ShareWorker)).
@@ -58,17 +62,17 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn hear(supervisor: &Channel) -> Option<Orders> {
-    let (mut policy, mut control) = (None, None);
+    let (mut policy, mut questions) = (None, None);
     loop {
         match supervisor.receive() {
-            Ok(Some(Message::Control(listener, _file))) => control = Some(listener),
+            Ok(Some(Message::Questions(socket))) => questions = Some(socket),
             Ok(Some(Message::Policy(text, audit))) => policy = Some(PolicyFiles { text, audit }),
             Ok(Some(Message::Share(config, source))) => {
                 return Some(Orders {
                     config: *config,
                     source,
                     policy,
-                    control,
+                    questions,
                 });
             }
             _ => return None,
@@ -81,7 +85,7 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
         mut config,
         source,
         policy,
-        control,
+        questions,
     } = orders;
     let _log = Log::begin(&config.server)?;
     let _ = rustix::thread::set_name(c"thrufs-worker");
@@ -105,8 +109,8 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
         place: config.socket.clone(),
         served: Served::Share(Arc::clone(&tree)),
     });
-    if let Some(listener) = control {
-        answer_by_socket(listener, Arc::clone(&subject))?;
+    if let Some(socket) = questions {
+        answer_supervisor(socket, Arc::clone(&subject))?;
     }
     let (connect, connected) = channel();
     let listener = Listener {
@@ -116,7 +120,7 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
         callers: Vec::new(),
         handle: device.handle(),
         tree,
-        subject,
+        subject: Arc::clone(&subject),
         accounts,
         policy: policy_path,
     };
@@ -127,11 +131,24 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
     confinement::filter_system_calls_of_share(Duty::Sharing, action);
     supervisor.send(&Message::Ready)?;
     // Nobody: told to end.
-    let Ok((stream, callers)) = connected.recv() else {
+    let Ok((stream, company)) = connected.recv() else {
         return Ok(());
     };
-    let end = device.serve_callers(stream, callers)?;
+    let end = device.serve_with(stream, company);
+    let figures = subject.answer(&Command::Statistics).encode();
+    let _ = supervisor.send(&Message::Figures(figures));
     tracing::debug!(?end, "the connection has ended");
+    end.map(drop).map_err(Into::into)
+}
+
+/// Starts the thread that tells the supervisor what it asks.
+fn answer_supervisor(socket: OwnedFd, subject: Arc<Subject>) -> Result<(), Box<dyn Error>> {
+    std::thread::Builder::new()
+        .name("thrufs-control".to_owned())
+        .spawn(move || {
+            confinement::filter_system_calls(Duty::Controlling);
+            answer_one(socket, &mut |command| subject.answer(command));
+        })?;
     Ok(())
 }
 
@@ -150,7 +167,7 @@ struct Listener {
     supervisor: Arc<Channel>,
     signals: SignalFd,
     /// To whom a connection goes; none when that has happened, or never will.
-    connect: Option<Sender<(UnixStream, Vec<Caller>)>>,
+    connect: Option<Sender<(UnixStream, Company)>>,
     /// Of that connection.
     callers: Vec<Caller>,
     handle: DeviceHandle,
@@ -199,15 +216,28 @@ impl Listener {
                     self.callers.push(Caller { stat, schedstat });
                 }
             }
-            Message::Connection(stream) => {
-                if let Some(connect) = self.connect.take() {
-                    let _ = connect.send((stream.into(), std::mem::take(&mut self.callers)));
-                }
-            }
+            Message::Connection(parts) => self.on_connection(parts),
             Message::Policy(text, audit) => self.replace_policy(PolicyFiles { text, audit }),
             Message::Statistics => self.print_statistics(),
             Message::Stop => self.stop(),
             other => tracing::debug!(?other, "not for the worker of a share"),
+        }
+    }
+
+    fn on_connection(&mut self, [stream, journal, ledger, strongbox]: [OwnedFd; 4]) {
+        let Ok(journal) = Journal::from_memory(journal) else {
+            tracing::error!("the journal cannot be mapped");
+            return self.stop();
+        };
+        let strongbox = Arc::new(OfSupervisor::new(strongbox));
+        self.tree
+            .note_in(Ledger::from(ledger), strongbox, journal.clone());
+        if let Some(connect) = self.connect.take() {
+            let company = Company {
+                callers: std::mem::take(&mut self.callers),
+                journal: Some(journal),
+            };
+            let _ = connect.send((stream.into(), company));
         }
     }
 

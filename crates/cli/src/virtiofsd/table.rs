@@ -27,8 +27,6 @@ pub(super) enum Outcome {
     Done(Act),
     /// What it asks for is so, for this reason.
     AlreadySo(&'static str),
-    /// For this reason, with what to do instead.
-    Refused(&'static str),
 }
 
 /// One row.
@@ -60,9 +58,6 @@ impl VirtiofsdOption {
 
 const MODES: &[&str] = &["never", "auto", "always"];
 
-const NO_MIGRATION: &str =
-    "live migration is not offered; stop the guest, or unplug the device, before it moves";
-
 const fn row(
     name: &'static str,
     takes: Taken,
@@ -93,7 +88,7 @@ const fn opposite(other: &'static [&'static str], row: VirtiofsdOption) -> Virti
     }
 }
 
-use Outcome::{AlreadySo, Done, Refused};
+use Outcome::{AlreadySo, Done};
 use Taken::{Many, Nothing, One, Word, WordOrNot};
 
 pub(super) const OPTIONS: &[VirtiofsdOption] = &[
@@ -354,25 +349,25 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
     row(
         "migration-mode",
         Word(&["find-paths", "file-handles"]),
-        Refused(NO_MIGRATION),
+        Done(|all, value| all.set("migration_mode", value.to_str())),
         "How to tell another server which files the guest has",
     ),
     row(
         "migration-on-error",
         Word(&["abort", "guest-error"]),
-        Refused(NO_MIGRATION),
+        Done(|all, value| all.set("migration_on_error", value.to_str())),
         "What becomes of files that are not found again",
     ),
     row(
         "migration-verify-handles",
         Nothing,
-        Refused(NO_MIGRATION),
+        Done(|all, _| all.set("migration_verify_handles", None)),
         "Look whether the same files were found",
     ),
     row(
         "migration-confirm-paths",
         Nothing,
-        Refused(NO_MIGRATION),
+        Done(|all, _| all.set("migration_confirm_paths", None)),
         "Look at paths again before the guest moves",
     ),
     // The older forms.

@@ -16,6 +16,8 @@ use vmm_sys_util::eventfd::EventFd;
 
 /// Feature bits of virtio that matter here.
 pub mod features {
+    /// `VHOST_F_LOG_ALL`.
+    pub const LOG_ALL: u64 = 1 << 26;
     /// `VIRTIO_RING_F_INDIRECT_DESC`.
     pub const INDIRECT_DESCRIPTORS: u64 = 1 << 28;
     /// `VIRTIO_RING_F_EVENT_IDX`.
@@ -25,6 +27,9 @@ pub mod features {
     /// `VIRTIO_F_VERSION_1`.
     pub const VERSION_1: u64 = 1 << 32;
 }
+
+/// `VHOST_VRING_F_LOG`.
+const LOG_USED_RING: u32 = 1;
 
 /// The most queues that are used, the high-priority one included.
 pub(crate) const QUEUES_MAX: u16 = 65;
@@ -131,9 +136,20 @@ pub(crate) fn negotiate(
     }
     message("SET_OWNER", link.set_owner())?;
     watch(Step::Owner)?;
-    message("SET_FEATURES", link.set_features(agreed.features))?;
+    set_features(link, agreed.features)?;
     watch(Step::AcceptFeatures)?;
     Ok(agreed)
+}
+
+/// SET_FEATURES.
+pub(crate) fn set_features(link: &Frontend, features: u64) -> Result<(), ConnectError> {
+    message("SET_FEATURES", link.set_features(features))
+}
+
+/// SET_LOG_BASE.
+pub(crate) fn set_log(link: &Frontend, log: &SharedMemory) -> Result<(), ConnectError> {
+    let place = Some(log.log_place());
+    message("SET_LOG_BASE", link.set_log_base(0, place))
 }
 
 fn wanted_features(config: &FrontEndConfig) -> u64 {
@@ -223,18 +239,32 @@ pub(crate) fn place_queue(
     let layout = place.layout;
     message("SET_VRING_NUM", link.set_vring_num(index, layout.size))?;
     message("SET_VRING_BASE", link.set_vring_base(index, place.base))?;
+    place_ring(link, memory, place.index, layout, false)?;
+    message("SET_VRING_CALL", link.set_vring_call(index, place.call))?;
+    message("SET_VRING_KICK", link.set_vring_kick(index, place.kick))
+}
+
+/// SET_VRING_ADDR: where the parts of a queue are, and whether writes to its used ring are logged.
+pub(crate) fn place_ring(
+    link: &Frontend,
+    memory: &SharedMemory,
+    index: u16,
+    layout: RingLayout,
+    logged: bool,
+) -> Result<(), ConnectError> {
     let addresses = VringConfigData {
         queue_max_size: layout.size,
         queue_size: layout.size,
-        flags: 0,
+        flags: if logged { LOG_USED_RING } else { 0 },
         desc_table_addr: memory.user_address(layout.descriptors),
         used_ring_addr: memory.user_address(layout.used),
         avail_ring_addr: memory.user_address(layout.available),
-        log_addr: None,
+        log_addr: logged.then(|| memory.guest_address(layout.used)),
     };
-    message("SET_VRING_ADDR", link.set_vring_addr(index, &addresses))?;
-    message("SET_VRING_CALL", link.set_vring_call(index, place.call))?;
-    message("SET_VRING_KICK", link.set_vring_kick(index, place.kick))
+    message(
+        "SET_VRING_ADDR",
+        link.set_vring_addr(index.into(), &addresses),
+    )
 }
 
 /// SET_VRING_ENABLE, where it is needed: without protocol features, queues are enabled as they start.

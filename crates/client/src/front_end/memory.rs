@@ -9,13 +9,19 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering;
-use vhost::VhostUserMemoryRegionInfo;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use vhost::{VhostUserDirtyLogRegion, VhostUserMemoryRegionInfo};
 use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory, VolatileSlice};
 
 /// Where the memory lies for the guest: not at zero, so that offsets taken for addresses are found
 /// out.
 const GUEST_BASE: u64 = 1 << 32;
+
+/// Pages, as logs count them.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// Where a log begins in its file: not at the start, for the same reason.
+const LOG_AT: usize = PAGE_BYTES;
 
 /// Offsets are computed from a layout that was checked against the length when it was made.
 const LAID_OUT: &str = "offsets lie within the memory that was laid out";
@@ -24,6 +30,10 @@ const LAID_OUT: &str = "offsets lie within the memory that was laid out";
 pub(crate) struct SharedMemory {
     region: MmapRegion,
     file: File,
+    /// Whether this side notes what it writes.
+    tracks: AtomicBool,
+    /// Which pages this side has written, a bit each.
+    written: Box<[AtomicU64]>,
 }
 
 impl SharedMemory {
@@ -37,7 +47,19 @@ impl SharedMemory {
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let mapped = FileOffset::new(file.try_clone()?, 0);
         let region = MmapRegion::from_file(mapped, length).map_err(io::Error::other)?;
-        Ok(SharedMemory { region, file })
+        let words = (length / PAGE_BYTES).div_ceil(64);
+        Ok(SharedMemory {
+            region,
+            file,
+            tracks: AtomicBool::new(false),
+            written: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    /// Memory for a log of all pages that a device writes to `memory`.
+    pub(crate) fn log_of(memory: &SharedMemory) -> io::Result<SharedMemory> {
+        let pages = memory.guest_address(memory.length()) as usize / PAGE_BYTES;
+        SharedMemory::new(LOG_AT + pages.div_ceil(64) * size_of::<u64>())
     }
 
     /// Bytes of it.
@@ -66,6 +88,75 @@ impl SharedMemory {
         }
     }
 
+    /// What SET_LOG_BASE says of a [log](Self::log_of). The descriptor in it is this value's.
+    pub(crate) fn log_place(&self) -> VhostUserDirtyLogRegion {
+        VhostUserDirtyLogRegion {
+            mmap_size: (self.length() - LOG_AT) as u64,
+            mmap_offset: LOG_AT as u64,
+            mmap_handle: self.file.as_raw_fd(),
+        }
+    }
+
+    /// Takes the pages of `memory` that this log has, by their numbers from its start. A server may have
+    /// noted others; they are left out.
+    pub(crate) fn take_logged(&self, memory: &SharedMemory) -> Vec<usize> {
+        let first = memory.guest_address(0) as usize / PAGE_BYTES;
+        let mut pages = Vec::new();
+        for at in (LOG_AT..self.length()).step_by(size_of::<u64>()) {
+            let all = self.all();
+            let word: &AtomicU64 = all.get_atomic_ref(at).expect(LAID_OUT);
+            let bits = u64::from_le(word.swap(0, Ordering::SeqCst));
+            let page = (at - LOG_AT) * 8;
+            let logged = (0..64).filter(|bit| bits >> bit & 1 != 0);
+            let within = logged.filter_map(|bit| (page + bit).checked_sub(first));
+            pages.extend(within.filter(|page| page * PAGE_BYTES < memory.length()));
+        }
+        pages
+    }
+
+    /// Whether this side notes what it writes from now on.
+    pub(crate) fn track(&self, tracks: bool) {
+        self.tracks.store(tracks, Ordering::SeqCst);
+    }
+
+    fn note(&self, offset: usize, length: usize) {
+        if !self.tracks.load(Ordering::Relaxed) || length == 0 {
+            return;
+        }
+        for page in offset / PAGE_BYTES..=(offset + length - 1) / PAGE_BYTES {
+            self.written[page / 64].fetch_or(1 << (page % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the pages that this side has written, by their numbers.
+    pub(crate) fn take_written(&self) -> Vec<usize> {
+        let mut pages = Vec::new();
+        for (index, word) in self.written.iter().enumerate() {
+            let bits = word.swap(0, Ordering::Relaxed);
+            pages.extend(
+                (0..64)
+                    .filter(|bit| bits >> bit & 1 != 0)
+                    .map(|bit| index * 64 + bit),
+            );
+        }
+        pages
+    }
+
+    /// Copies a page of `source` to the same place here.
+    pub(crate) fn copy_page(&self, source: &SharedMemory, page: usize) {
+        let mut bytes = [0; PAGE_BYTES];
+        source.read(page * PAGE_BYTES, &mut bytes);
+        self.write(page * PAGE_BYTES, &bytes);
+    }
+
+    /// Overwrites all of it.
+    pub(crate) fn fill(&self, byte: u8) {
+        let bytes = [byte; PAGE_BYTES];
+        for page in 0..self.length() / PAGE_BYTES {
+            self.write(page * PAGE_BYTES, &bytes);
+        }
+    }
+
     fn all(&self) -> VolatileSlice<'_> {
         self.region.as_volatile_slice()
     }
@@ -76,6 +167,7 @@ impl SharedMemory {
 
     pub(crate) fn store_u16(&self, offset: usize, value: u16, order: Ordering) {
         self.all().store(value, offset, order).expect(LAID_OUT);
+        self.note(offset, size_of::<u16>());
     }
 
     pub(crate) fn load_u32(&self, offset: usize) -> u32 {
@@ -85,6 +177,7 @@ impl SharedMemory {
 
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         self.all().write_slice(bytes, offset).expect(LAID_OUT);
+        self.note(offset, bytes.len());
     }
 
     pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) {
@@ -111,5 +204,34 @@ mod tests {
         let entry = memory.table_entry();
         assert_eq!(entry.memory_size, 8192);
         assert_ne!(memory.guest_address(0), memory.user_address(0));
+    }
+
+    #[test]
+    fn pages_written_on_either_side_are_found() {
+        let memory = SharedMemory::new(100 * PAGE_BYTES).unwrap();
+        memory.write(0, b"not noted");
+        memory.track(true);
+        memory.write(3 * PAGE_BYTES - 1, b"12");
+        memory.store_u16(64 * PAGE_BYTES, 1, Ordering::Relaxed);
+        memory.track(false);
+        memory.write(80 * PAGE_BYTES, b"not noted");
+        assert_eq!(memory.take_written(), [2, 3, 64]);
+        assert!(memory.take_written().is_empty());
+        let log = SharedMemory::log_of(&memory).unwrap();
+        let place = log.log_place();
+        let first = memory.guest_address(0) as usize / PAGE_BYTES;
+        assert!(place.mmap_size as usize * 8 >= first + 100);
+        let offset = place.mmap_offset as usize + (first + 65) / 8;
+        log.write(offset, &[1 << ((first + 65) % 8)]);
+        log.write(place.mmap_offset as usize, &[0xff]);
+        log.write(log.length() - 1, &[0xff]);
+        assert_eq!(log.take_logged(&memory), [65]);
+        assert!(log.take_logged(&memory).is_empty());
+        let copy = SharedMemory::new(memory.length()).unwrap();
+        copy.copy_page(&memory, 2);
+        let mut byte = [0];
+        copy.read(3 * PAGE_BYTES - 1, &mut byte);
+        assert_eq!(byte, *b"1");
+        assert_eq!(copy.load_u16(3 * PAGE_BYTES, Ordering::Relaxed), 0);
     }
 }

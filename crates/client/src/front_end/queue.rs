@@ -186,6 +186,11 @@ impl Queue {
         self.ring.size()
     }
 
+    /// How many requests with buffers can be in flight.
+    pub(crate) fn buffers(&self) -> usize {
+        self.kept.len()
+    }
+
     /// How many requests the device has.
     #[must_use]
     pub fn in_flight(&self) -> usize {
@@ -467,6 +472,12 @@ impl Queue {
 
     pub(crate) fn ring(&mut self) -> &mut Ring {
         &mut self.ring
+    }
+
+    /// Goes on in a copy of the memory.
+    pub(crate) fn move_to(&mut self, memory: &Arc<SharedMemory>) {
+        self.memory = Arc::clone(memory);
+        self.ring.move_to(memory);
     }
 
     pub(crate) fn memory(&self) -> &Arc<SharedMemory> {

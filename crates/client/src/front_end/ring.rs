@@ -150,6 +150,11 @@ impl Ring {
         self.layout
     }
 
+    /// Goes on in a copy of the memory.
+    pub(crate) fn move_to(&mut self, memory: &Arc<SharedMemory>) {
+        self.memory = Arc::clone(memory);
+    }
+
     /// Writes a descriptor into the table.
     pub(crate) fn put_descriptor(&self, index: u16, descriptor: &RawDescriptor) {
         let offset = self.layout.descriptors + self.layout.slot(index) * DESCRIPTOR_BYTES;

@@ -47,6 +47,15 @@ impl Waker {
         &self.call
     }
 
+    /// Waits for the end of another socket than before, also where somebody sleeps.
+    pub(crate) fn follow(&self, before: &UnixStream, socket: &UnixStream) -> io::Result<()> {
+        let end = || EpollEvent::new(EventSet::READ_HANG_UP, SOCKET);
+        self.epoll
+            .ctl(ControlOperation::Delete, before.as_raw_fd(), end())?;
+        self.epoll
+            .ctl(ControlOperation::Add, socket.as_raw_fd(), end())
+    }
+
     /// Sleeps until there is something, at most until `deadline` (to the millisecond).
     pub(crate) fn sleep(&self, deadline: Option<Instant>) -> io::Result<Woken> {
         let timeout_ms = deadline.map_or(-1, |deadline| {

@@ -2,6 +2,8 @@
 //! Each test uses a part of it.
 #![allow(dead_code)]
 
+pub mod shelf;
+
 use std::num::NonZeroU16;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Bytes of a guest that lie in several places, as one sequence.
 
-use super::Regions;
+use super::{DirtyLog, Regions};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 use thrufs::DataApart;
@@ -129,6 +129,15 @@ impl<'a> Pieces<'a> {
             }
         }
         copied
+    }
+
+    /// Notes all of these bytes as written.
+    pub fn mark_written(&self, log: &DirtyLog) {
+        for extent in self.parts() {
+            if let Ok(address) = self.regions.guest_address(&extent) {
+                log.mark(address, extent.length);
+            }
+        }
     }
 
     /// Has the kernel read from `file` at `offset` to the bytes after the first `filled`, by one

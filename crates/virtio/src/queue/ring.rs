@@ -10,7 +10,8 @@
 //! would have two requests share one place of the used ring's accounts, so the ring is broken then.
 
 use super::chain::{Chain, ChainFault, DESCRIPTOR_BYTES, Descriptor, INDIRECT_MAX};
-use crate::memory::{Extent, Outside, Regions};
+use crate::journal::{Again, Tracker};
+use crate::memory::{DirtyLog, Extent, Outside, Regions};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -76,6 +77,15 @@ pub struct RingFeatures {
     pub indirect: bool,
 }
 
+/// Where it is noted what is written for a queue.
+#[derive(Clone, Debug)]
+pub struct RingLog {
+    /// The log.
+    pub log: Arc<DirtyLog>,
+    /// The guest's address of the used ring, if writes to that are to be noted too.
+    pub used: Option<u64>,
+}
+
 /// The three tables, in one table of regions.
 #[derive(Clone, Copy, Debug)]
 struct Places {
@@ -128,6 +138,9 @@ pub struct Ring {
     told_used: u16,
     /// Which heads were taken and not given back, a bit each.
     in_use: Box<[u64]>,
+    log: Option<RingLog>,
+    /// The same, for whoever comes after this process.
+    tracker: Tracker,
 }
 
 impl Ring {
@@ -156,6 +169,8 @@ impl Ring {
             next_used: 0,
             told_used: 0,
             in_use: vec![0; usize::from(layout.size).div_ceil(64)].into(),
+            log: None,
+            tracker: Tracker::default(),
         };
         ring.next_used = ring.load_used(2, Ordering::Relaxed)?;
         ring.told_used = ring.next_used;
@@ -176,6 +191,27 @@ impl Ring {
         self.places = Places::find(&self.layout, &regions)?;
         self.regions = regions;
         Ok(())
+    }
+
+    /// Where to note what is written, from now on.
+    pub fn set_log(&mut self, log: Option<RingLog>) {
+        self.log = log;
+    }
+
+    /// Where to note what is written for requests, before they are [completed](Self::complete).
+    pub fn log(&self) -> Option<&DirtyLog> {
+        self.log.as_ref().map(|log| &*log.log)
+    }
+
+    /// Notes that `length` bytes at `at` in the used ring were written.
+    fn note_used(&self, at: usize, length: usize) {
+        if let Some(RingLog {
+            log,
+            used: Some(used),
+        }) = &self.log
+        {
+            log.mark(used.saturating_add(at as u64), length);
+        }
     }
 
     /// The index of the used ring up to which requests were given back.
@@ -222,8 +258,49 @@ impl Ring {
             return Err(Broken::NoSuchDescriptor);
         }
         self.mark(head)?;
+        self.tracker.take(head);
         self.next_available = self.next_available.wrapping_add(1);
         Ok(Some(head))
+    }
+
+    /// Notes in `tracker` what is in flight from now on, beginning with `heads`.
+    pub(crate) fn track(&mut self, mut tracker: Tracker, heads: &[u16]) {
+        tracker.begin(self.next_used, heads);
+        self.tracker = tracker;
+    }
+
+    /// Goes on where another process has stopped, if it has begun with this queue. Returns what it has
+    /// left, to be carried out once more and [completed](Self::complete); it counts as taken.
+    ///
+    /// # Errors
+    ///
+    /// When that cannot be.
+    pub(crate) fn take_over(
+        &mut self,
+        mut tracker: Tracker,
+        base: Option<u16>,
+    ) -> Result<Vec<Again>, Broken> {
+        let Some(again) = tracker.recover(self.next_used, base) else {
+            self.track(tracker, &[]);
+            return Ok(Vec::new());
+        };
+        for Again { head, .. } in &again {
+            self.mark(*head)?;
+        }
+        self.tracker = tracker;
+        self.next_available = self.next_used.wrapping_add(again.len() as u16);
+        self.seen_available = self.next_available;
+        Ok(again)
+    }
+
+    /// Notes that `head` was taken, by who served this queue elsewhere.
+    pub(crate) fn note_taken(&mut self, head: u16) {
+        self.tracker.take(head);
+    }
+
+    /// What is noted of requests.
+    pub(crate) fn tracker(&self) -> &Tracker {
+        &self.tracker
     }
 
     /// Counts a head as in use that was taken before this queue was stopped and started again.
@@ -300,13 +377,18 @@ impl Ring {
             *word &= !bit;
         }
         let slot = usize::from(self.next_used % self.layout.size);
-        let at = self.places.used.offset + RING_HEAD_BYTES + slot * USED_ELEMENT_BYTES;
+        let element = RING_HEAD_BYTES + slot * USED_ELEMENT_BYTES;
+        let at = self.places.used.offset + element;
         let mapping = self.regions.mapping(&self.places.used)?;
         mapping.store_u32(at, u32::from(head).to_le())?;
         mapping.store_u32(at + 4, length.to_le())?;
+        self.note_used(element, USED_ELEMENT_BYTES);
         self.next_used = self.next_used.wrapping_add(1);
+        self.tracker.begin_to_give_back(head);
         // What was written for the request, and the element, are seen before the index.
-        self.store_used(2, self.next_used, Ordering::Release)
+        self.store_used(2, self.next_used, Ordering::Release)?;
+        self.tracker.gave_back(head, self.next_used);
+        Ok(())
     }
 
     /// Whether the guest is to be told of what was given back since it was asked last.
@@ -378,7 +460,9 @@ impl Ring {
     fn store_used(&self, at: usize, value: u16, order: Ordering) -> Result<(), Broken> {
         let extent = &self.places.used;
         let mapping = self.regions.mapping(extent)?;
-        Ok(mapping.store_u16(extent.offset + at, value.to_le(), order)?)
+        mapping.store_u16(extent.offset + at, value.to_le(), order)?;
+        self.note_used(at, size_of::<u16>());
+        Ok(())
     }
 }
 

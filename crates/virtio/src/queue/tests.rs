@@ -1,3 +1,5 @@
+mod logging;
+
 use super::*;
 use crate::memory::tests::memory_file;
 use crate::memory::{Region, Regions};

@@ -119,6 +119,14 @@ impl Guest {
 
     /// Negotiates, hands the memory over, and starts all queues.
     pub fn set_up(&mut self) {
+        self.negotiate();
+        for number in 0..self.queues.len() {
+            self.start_queue(number, 0);
+        }
+    }
+
+    /// All that comes before the queues.
+    pub fn negotiate(&mut self) {
         let front_end = &mut self.front_end;
         front_end.set_owner().unwrap();
         let offered = front_end.get_features().unwrap();
@@ -127,19 +135,20 @@ impl Guest {
         let wanted = VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::REPLY_ACK
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
-            | VhostUserProtocolFeatures::RESET_DEVICE;
+            | VhostUserProtocolFeatures::RESET_DEVICE
+            | VhostUserProtocolFeatures::LOG_SHMFD
+            | VhostUserProtocolFeatures::DEVICE_STATE;
         assert!(protocol.contains(wanted));
+        let optional =
+            VhostUserProtocolFeatures::CONFIG | VhostUserProtocolFeatures::INFLIGHT_SHMFD;
         front_end
-            .set_protocol_features(wanted | protocol & VhostUserProtocolFeatures::CONFIG)
+            .set_protocol_features(wanted | protocol & optional)
             .unwrap();
         front_end.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
         assert_eq!(front_end.get_queue_num().unwrap(), self.queues.len() as u64);
         front_end.set_features(self.features).unwrap();
         let region = self.region();
         self.front_end.set_mem_table(&[region]).unwrap();
-        for number in 0..self.queues.len() {
-            self.start_queue(number, 0);
-        }
     }
 
     /// All of the memory.
@@ -154,26 +163,40 @@ impl Guest {
     }
 
     pub fn start_queue(&mut self, number: usize, base: u16) {
-        let at = USER + number as u64 * QUEUE_BYTES;
-        let layout = VringConfigData {
-            queue_max_size: SIZE,
-            queue_size: SIZE,
-            flags: 0,
-            desc_table_addr: at,
-            used_ring_addr: at + USED,
-            avail_ring_addr: at + AVAILABLE,
-            log_addr: None,
-        };
+        self.front_end.set_vring_num(number, SIZE).unwrap();
+        self.front_end.set_vring_base(number, base).unwrap();
+        self.place_queue(number, None);
         let (front_end, queue) = (&mut self.front_end, &self.queues[number]);
-        front_end.set_vring_num(number, SIZE).unwrap();
-        front_end.set_vring_base(number, base).unwrap();
-        front_end.set_vring_addr(number, &layout).unwrap();
         front_end.set_vring_call(number, &queue.call).unwrap();
         front_end.set_vring_err(number, &queue.error).unwrap();
         front_end.set_vring_kick(number, &queue.kick).unwrap();
         if self.features & PROTOCOL_FEATURES != 0 {
             front_end.set_vring_enable(number, true).unwrap();
         }
+    }
+
+    /// Says where a queue is, and where to log what is written to its used ring.
+    pub fn place_queue(&self, number: usize, log_addr: Option<u64>) {
+        self.try_to_place_queue(number, log_addr).unwrap();
+    }
+
+    pub fn try_to_place_queue(&self, number: usize, log_addr: Option<u64>) -> vhost::Result<()> {
+        let at = USER + number as u64 * QUEUE_BYTES;
+        let layout = VringConfigData {
+            queue_max_size: SIZE,
+            queue_size: SIZE,
+            flags: log_addr.is_some().into(),
+            desc_table_addr: at,
+            used_ring_addr: at + USED,
+            avail_ring_addr: at + AVAILABLE,
+            log_addr,
+        };
+        self.front_end.set_vring_addr(number, &layout)
+    }
+
+    /// The head of the next request on a queue.
+    pub fn next_head(&self, queue: usize) -> u16 {
+        self.queues[queue].next_head
     }
 
     fn offset(&self, queue: usize, at: u64) -> u64 {
@@ -327,6 +350,13 @@ impl Guest {
     /// The same, answered with nothing.
     pub fn tell(&mut self, request: RequestBuilder) -> Result<(), i32> {
         self.ask::<[u8; 0]>(request).map(|_| ())
+    }
+
+    /// The same, answered with anything that is no error.
+    pub fn tell_any(&mut self, request: RequestBuilder) {
+        let reply = self.transact(1, &request.finish(), 4096);
+        let reply = Reply::parse(&reply).expect("a reply of the length that it says");
+        assert_eq!(reply.error, 0);
     }
 
     /// INIT, offering everything.

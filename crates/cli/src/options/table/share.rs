@@ -45,6 +45,31 @@ pub(super) const ROWS: &[MountOption] = &[
             "A queue of 128 limits single transfers to less than 512 KiB.",
         )
     },
+    MountOption {
+        default: "8",
+        ..share_row(
+            OptionId::Machines,
+            "machines",
+            Value::Count(1, 1024),
+            Group::Device,
+            "most virtual machines that are served at once",
+            "Each has a process of its own. One more waits at the socket until another has \
+             disconnected.",
+        )
+    },
+    MountOption {
+        default: "10",
+        ..share_row(
+            OptionId::Resume,
+            "resume",
+            Value::Count(0, 1_000_000),
+            Group::Device,
+            "how often a minute to go on with a machine whose server has died",
+            "When the process that serves a machine dies (killed, out of memory, a fault), another \
+             takes its place, and the machine notices a pause. With 0, or after so many deaths within a \
+             minute, which one of its requests may be the cause of, it is disconnected.",
+        )
+    },
     // Who uses it, and as whom.
     MountOption {
         family: "",
@@ -317,4 +342,64 @@ pub(super) const ROWS: &[MountOption] = &[
         "The hard limit of whoever starts the server unless given; more needs root. 0 leaves it as it \
          is.",
     ),
+    // Moving to another machine.
+    MountOption {
+        default: "find-paths",
+        ..share_row(
+            OptionId::MigrationMode,
+            "migration_mode",
+            Value::Choice(&["find-paths", "file-handles"]),
+            Group::Life,
+            "how to tell another server, to which a running guest moves, which files the guest has",
+            "find-paths: by their paths. The other serves the same tree, or a copy, and what has no name \
+             any more is not found. file-handles: by their file handles. The other serves the same file \
+             system, and finds what was removed while it was open as well; it needs \
+             CAP_DAC_READ_SEARCH.",
+        )
+    },
+    MountOption {
+        default: "abort",
+        ..share_row(
+            OptionId::MigrationOnError,
+            "migration_on_error",
+            Value::Choice(&["abort", "guest-error"]),
+            Group::Life,
+            "what becomes of a guest that moves here when files of it are not found",
+            "abort: it does not move. guest-error: it moves, and gets errors for those files.",
+        )
+    },
+    MountOption {
+        family: "",
+        ..share_row(
+            OptionId::MigrationVerifyHandles,
+            "migration_verify_handles",
+            Value::None,
+            Group::Life,
+            "send file handles along, by which the other makes sure that it found the same files",
+            "Only for another that serves the same file system.",
+        )
+    },
+    MountOption {
+        family: "",
+        ..share_row(
+            OptionId::MigrationConfirmPaths,
+            "migration_confirm_paths",
+            Value::None,
+            Group::Life,
+            "look at every path once more before a guest moves",
+            "In case somebody else moves files meanwhile.",
+        )
+    },
+    MountOption {
+        family: "",
+        ..share_row(
+            OptionId::MigrationRefuseHandles,
+            "migration_refuse_handles",
+            Value::None,
+            Group::Life,
+            "take no guest over whose files are named by file handles",
+            "A handle leads to any file of the file system, not only to those of the directory: say this \
+             where those who bring guests are not to reach more than the guests do.",
+        )
+    },
 ];

@@ -1,0 +1,153 @@
+//! The workers of a share: those that serve a machine, and the one that waits for the next.
+
+use super::figures::Questions;
+use super::keeping::Keeping;
+use crate::channel::Message;
+use crate::config::ShareConfig;
+use crate::error::{CommandError, system};
+use crate::policy_file::PolicyFiles;
+use crate::process::{Process, Role};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) process: Process,
+    /// What it said before it ended with an error.
+    pub(super) last_words: Option<String>,
+    /// Whom it serves.
+    pub(super) kept: Option<Keeping>,
+    /// To ask it what it does.
+    pub(super) questions: Arc<Questions>,
+}
+
+impl Worker {
+    /// Starts one, which will say when it is ready.
+    ///
+    /// # Errors
+    ///
+    /// No descriptors, no processes; a policy that cannot be read.
+    pub(super) fn start(config: &ShareConfig, source: &OwnedFd) -> Result<Worker, CommandError> {
+        let process = Process::start(Role::ShareWorker, config.paths())
+            .map_err(system("start the worker"))?;
+        let say = |message: Message| {
+            let said = process.channel.send(&message);
+            said.map_err(system("speak to the worker"))
+        };
+        let (questions, theirs) =
+            Questions::pair().map_err(system("make a socket for the worker"))?;
+        say(Message::Questions(theirs))?;
+        if let Some(path) = &config.server.policy {
+            let PolicyFiles { text, audit } = PolicyFiles::open(path, &config.serving)?;
+            say(Message::Policy(text, audit))?;
+        }
+        let source = source.try_clone();
+        let source = source.map_err(system("duplicate a descriptor"))?;
+        say(Message::Share(Box::new(config.clone()), source))?;
+        Ok(Worker {
+            process,
+            last_words: None,
+            kept: None,
+            questions: Arc::new(questions),
+        })
+    }
+}
+
+/// Which of the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// The one that serves nobody yet.
+    Waiting,
+    /// One that serves, by its place in the list.
+    Serving(usize),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Crew {
+    waiting: Option<Worker>,
+    serving: Vec<Worker>,
+    /// Who is heard first: another each time, so that one that talks much does not keep the others from
+    /// being heard.
+    turn: usize,
+}
+
+impl Crew {
+    pub(super) fn new(first: Worker) -> Crew {
+        Crew {
+            waiting: Some(first),
+            serving: Vec::new(),
+            turn: 0,
+        }
+    }
+
+    /// How many serve.
+    pub(super) fn serving(&self) -> usize {
+        self.serving.len()
+    }
+
+    /// All there are, another first each time.
+    pub(super) fn everybody(&mut self) -> Vec<Who> {
+        let waiting = self.waiting.iter().map(|_| Who::Waiting);
+        let mut all: Vec<Who> = waiting
+            .chain((0..self.serving.len()).map(Who::Serving))
+            .collect();
+        self.turn = self.turn.wrapping_add(1);
+        if !all.is_empty() {
+            let first = self.turn % all.len();
+            all.rotate_left(first);
+        }
+        all
+    }
+
+    pub(super) fn get(&self, who: Who) -> Option<&Worker> {
+        match who {
+            Who::Waiting => self.waiting.as_ref(),
+            Who::Serving(index) => self.serving.get(index),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, who: Who) -> Option<&mut Worker> {
+        match who {
+            Who::Waiting => self.waiting.as_mut(),
+            Who::Serving(index) => self.serving.get_mut(index),
+        }
+    }
+
+    /// Takes one away that has ended, or does not.
+    pub(super) fn take(&mut self, who: Who) -> Option<Worker> {
+        match who {
+            Who::Waiting => self.waiting.take(),
+            Who::Serving(index) => {
+                (index < self.serving.len()).then(|| self.serving.swap_remove(index))
+            }
+        }
+    }
+
+    /// The one that waits serves from now on.
+    pub(super) fn begin(&mut self) -> Option<&mut Worker> {
+        self.serving.push(self.waiting.take()?);
+        self.serving.last_mut()
+    }
+
+    /// Another waits.
+    pub(super) fn wait(&mut self, worker: Worker) {
+        self.waiting = Some(worker);
+    }
+
+    /// Says something to all.
+    pub(super) fn tell(&self, message: &Message) {
+        for worker in self.serving.iter().chain(&self.waiting) {
+            // One that has died is seen soon.
+            let _ = worker.process.channel.send(message);
+        }
+    }
+
+    /// Ends all by force.
+    pub(super) fn kill(&self) {
+        for worker in self.serving.iter().chain(&self.waiting) {
+            worker.process.kill();
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Descriptors that must not close with a worker, kept by the supervisor: files whose last name is gone,
+//! and locks.
+//!
+//! Packets on a socket, of which the supervisor holds both ends, so that what a worker has sent arrives
+//! though it dies:
+//!
+//! | from the worker | |
+//! |---|---|
+//! | `K`, key, a descriptor | keep it |
+//! | `D`, key | close it |
+//! | `T` | send all of them: `K` as above for each, then `E` |
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use rustix::process::{Resource, getrlimit};
+use std::collections::{HashMap, HashSet};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use thrufs_hostdir::Strongbox;
+
+const KEEP: u8 = b'K';
+const DISCARD: u8 = b'D';
+const TAKE: u8 = b'T';
+const END: u8 = b'E';
+const PACKET_BYTES: usize = 9;
+
+/// Most descriptors that are kept, where the limit allows as many.
+const KEPT_MAX: usize = 32 << 10;
+
+/// How many are kept at most: half of what a process may have. Workers and their supervisor have the
+/// same limit.
+fn kept_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).maximum;
+    limit.map_or(KEPT_MAX, |limit| KEPT_MAX.min(limit as usize / 2))
+}
+
+#[derive(Debug)]
+struct Packet {
+    word: u8,
+    key: u64,
+    file: Option<OwnedFd>,
+}
+
+fn send(
+    socket: BorrowedFd<'_>,
+    word: u8,
+    key: u64,
+    file: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let mut bytes = [0; PACKET_BYTES];
+    bytes[0] = word;
+    bytes[1..].copy_from_slice(&key.to_ne_bytes());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let files: Vec<BorrowedFd<'_>> = file.into_iter().collect();
+    if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&files)) {
+        return Err(Errno::INVAL.into());
+    }
+    loop {
+        let parts = [IoSlice::new(&bytes)];
+        match sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            sent => return Ok(sent.map(drop)?),
+        }
+    }
+}
+
+/// None at the end.
+fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
+    let mut bytes = [0; PACKET_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    let received = loop {
+        match recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    if received.bytes < PACKET_BYTES {
+        return Ok(None);
+    }
+    let file = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    let [word, key @ ..] = bytes;
+    Ok(Some(Packet {
+        word,
+        key: u64::from_ne_bytes(key),
+        file,
+    }))
+}
+
+/// Begins to keep, by a thread of its own. Returns the workers' end; it ends when all copies of that
+/// are closed.
+///
+/// # Errors
+///
+/// No descriptors, no threads.
+pub(super) fn begin() -> io::Result<OwnedFd> {
+    let kind = SocketType::SEQPACKET;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    std::thread::Builder::new()
+        .name("thrufs-strongbox".to_owned())
+        .spawn(move || keep(&ours))?;
+    Ok(theirs)
+}
+
+fn keep(workers: &OwnedFd) {
+    let mut kept: HashMap<u64, OwnedFd> = HashMap::new();
+    let kept_max = kept_max();
+    while let Ok(Some(Packet { word, key, file })) = receive(workers.as_fd()) {
+        match (word, file) {
+            (KEEP, Some(file)) if kept.len() < kept_max || kept.contains_key(&key) => {
+                kept.insert(key, file);
+            }
+            (KEEP, _) => tracing::error!("a descriptor for a successor cannot be kept"),
+            (DISCARD, _) => drop(kept.remove(&key)),
+            (TAKE, _) => {
+                for (key, file) in &kept {
+                    if send(workers.as_fd(), KEEP, *key, Some(file.as_fd())).is_err() {
+                        return;
+                    }
+                }
+                let _ = send(workers.as_fd(), END, 0, None);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A worker's end.
+#[derive(Debug)]
+pub(super) struct OfSupervisor {
+    socket: OwnedFd,
+    /// What is kept there, for the bound.
+    keys: Mutex<HashSet<u64>>,
+    kept_max: usize,
+}
+
+impl OfSupervisor {
+    pub(super) fn new(socket: OwnedFd) -> OfSupervisor {
+        OfSupervisor {
+            socket,
+            keys: Mutex::default(),
+            kept_max: kept_max(),
+        }
+    }
+
+    fn keys(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Strongbox for OfSupervisor {
+    fn keep(&self, key: u64, fd: BorrowedFd<'_>) -> io::Result<()> {
+        // Sent in the order in which it is counted.
+        let mut keys = self.keys();
+        if keys.len() >= self.kept_max && !keys.contains(&key) {
+            return Err(Errno::MFILE.into());
+        }
+        // What is in the socket outlives this process as well.
+        send(self.socket.as_fd(), KEEP, key, Some(fd))?;
+        keys.insert(key);
+        Ok(())
+    }
+
+    fn discard(&self, key: u64) {
+        let mut keys = self.keys();
+        if keys.remove(&key) {
+            let _ = send(self.socket.as_fd(), DISCARD, key, None);
+        }
+    }
+
+    fn take(&self) -> Vec<(u64, OwnedFd)> {
+        let mut taken = Vec::new();
+        if send(self.socket.as_fd(), TAKE, 0, None).is_err() {
+            return taken;
+        }
+        while let Ok(Some(Packet { word, key, file })) = receive(self.socket.as_fd()) {
+            match file {
+                _ if word == END => break,
+                Some(file) => taken.push((key, file)),
+                None => tracing::error!("a descriptor that was kept cannot be had again"),
+            }
+        }
+        self.keys().extend(taken.iter().map(|(key, _)| *key));
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn number(file: &OwnedFd) -> u64 {
+        rustix::fs::fstat(file).unwrap().st_ino
+    }
+
+    #[test]
+    fn what_a_worker_gave_its_successor_has() {
+        let socket = begin().unwrap();
+        let first = OfSupervisor::new(socket.try_clone().unwrap());
+        let paths = ["/", "/proc", "/dev"];
+        let files = paths.map(|path| OwnedFd::from(File::open(path).unwrap()));
+        for (key, file) in files.iter().enumerate() {
+            first.keep(key as u64, file.as_fd()).unwrap();
+        }
+        first.keep(0, files[2].as_fd()).unwrap();
+        first.discard(1);
+        drop(first);
+        let second = OfSupervisor::new(socket);
+        let mut taken = second.take();
+        taken.sort_by_key(|(key, _)| *key);
+        let seen: Vec<_> = taken
+            .iter()
+            .map(|(key, file)| (*key, number(file)))
+            .collect();
+        assert_eq!(seen, [(0, number(&files[2])), (2, number(&files[2]))]);
+        second.discard(0);
+        assert_eq!(
+            second.take().len(),
+            1,
+            "what is taken stays, until it is discarded"
+        );
+    }
+
+    #[test]
+    fn there_is_a_bound() {
+        let mut strongbox = OfSupervisor::new(begin().unwrap());
+        strongbox.kept_max = 2;
+        let file = File::open("/").unwrap();
+        strongbox.keep(1, file.as_fd()).unwrap();
+        strongbox.keep(2, file.as_fd()).unwrap();
+        assert!(strongbox.keep(3, file.as_fd()).is_err());
+        strongbox.keep(2, file.as_fd()).unwrap();
+        strongbox.discard(1);
+        strongbox.keep(3, file.as_fd()).unwrap();
+    }
+}

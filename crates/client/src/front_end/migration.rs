@@ -1,0 +1,368 @@
+//! From one server to another, with everything that is under way: what a virtual machine monitor does
+//! to a virtio-fs device when its guest moves to another machine.
+//!
+//! ```text
+//! greet the destination · have the source log what it writes · copy the memory while the guest runs
+//! ── the guest pauses: nobody submits, nobody collects ──
+//! stop the queues · save the state · copy what was written since · load the state · start the queues
+//! ── the guest goes on ──
+//! ```
+//!
+//! Both servers can be given the same memory, as when a server is exchanged under a running machine; or
+//! the destination has a memory of its own, which is brought up to date with nothing but the pages that
+//! the source has logged and those that this side wrote. Then a page that was written and not logged is
+//! one with old bytes.
+
+use super::error::ConnectError;
+use super::handshake::{self, Agreed, QueuePlace, features};
+use super::memory::{PAGE_BYTES, SharedMemory};
+use super::shared_queue::QueueGuard;
+use super::state::{self, StateError};
+use super::{Connection, FrontEnd, ProtocolFeatures, VhostLink};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What becomes of the guest's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuestMemory {
+    /// The destination gets the same.
+    Shared,
+    /// The destination gets another, to which it is copied: all of it, and again what was written since
+    /// as often as is said here while the guest runs, and once more when it pauses.
+    Copied {
+        /// How often, while the guest runs.
+        rounds: u32,
+    },
+}
+
+/// What there is to say about a migration.
+#[derive(Clone, Debug)]
+pub struct Migrated {
+    /// How long nothing could be submitted.
+    pub pause: Duration,
+    /// Bytes of the device's state.
+    pub state_bytes: usize,
+    /// Pages that the source has logged as written.
+    pub logged_pages: usize,
+    /// Pages that were under way, not collected or not answered, when the guest paused.
+    pub requests_in_flight: usize,
+}
+
+/// Why there was no migration.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// The destination is not there, or refuses.
+    #[error("the destination: {0}")]
+    Destination(ConnectError),
+    /// The source does not do its part.
+    #[error("the source: {0}")]
+    Source(ConnectError),
+    /// The destination has not what the guest was promised.
+    #[error("the destination lacks {0}")]
+    Lacks(&'static str),
+    /// The state could not be saved.
+    #[error("saving the state: {0}")]
+    Save(StateError),
+    /// The state could not be loaded.
+    #[error("loading the state: {0}")]
+    Load(StateError),
+}
+
+impl FrontEnd {
+    /// Moves the running device to the server that listens at `path`. Threads that wait for replies need
+    /// not know: what they have sent is answered here or there.
+    ///
+    /// Waits for every [`queue`](Self::queue) that somebody has taken for himself; who has one must not
+    /// call this.
+    ///
+    /// # Errors
+    ///
+    /// When it was not moved. Then it goes on where it was, unless that is gone too.
+    pub fn migrate_to(
+        &self,
+        path: impl AsRef<Path>,
+        memory: GuestMemory,
+    ) -> Result<Migrated, MigrateError> {
+        let stream = UnixStream::connect(path)
+            .map_err(|error| MigrateError::Destination(ConnectError::Socket(error)))?;
+        self.migrate_over(stream, memory)
+    }
+
+    /// As [`migrate_to`](Self::migrate_to), over a socket that is connected already.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn migrate_over(
+        &self,
+        stream: UnixStream,
+        memory: GuestMemory,
+    ) -> Result<Migrated, MigrateError> {
+        let one_at_a_time = self.migrating.lock();
+        let _one_at_a_time = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
+        let destination = self.greet(stream)?;
+        let mut copy = MemoryCopy::new(self.memory(), memory).map_err(MigrateError::Source)?;
+        let moved = self
+            .begin_to_log(&copy.log)
+            .map_err(MigrateError::Source)
+            .and_then(|()| {
+                copy.begin(&self.pause());
+                copy.go_round(memory);
+                self.move_paused(destination, &mut copy)
+            });
+        copy.source.track(false);
+        if moved.is_err() {
+            // It may be gone; what was said first says more.
+            let _ = self.end_to_log();
+        }
+        moved
+    }
+
+    fn memory(&self) -> Arc<SharedMemory> {
+        Arc::clone(&self.connection().memory)
+    }
+
+    /// Every queue, so that nobody else can use one.
+    fn pause(&self) -> Vec<QueueGuard<'_>> {
+        self.queues.iter().map(|queue| queue.lock()).collect()
+    }
+
+    /// Negotiates with the destination what was agreed on with the source.
+    fn greet(&self, stream: UnixStream) -> Result<(VhostLink, UnixStream), MigrateError> {
+        let greet = || {
+            stream.set_read_timeout(self.time_limit)?;
+            stream.set_write_timeout(self.time_limit)?;
+            let mut link = handshake::link(&stream)?;
+            let agreed = handshake::negotiate(&mut link, &self.config, &mut |_| Ok(()))?;
+            Ok((link, agreed))
+        };
+        let (link, agreed) = greet().map_err(MigrateError::Destination)?;
+        self.check(&agreed)?;
+        Ok((link, stream))
+    }
+
+    fn check(&self, destination: &Agreed) -> Result<(), MigrateError> {
+        let protocol = destination.protocol_features;
+        let lacking = if destination.features != self.agreed.features {
+            "the features of virtio that the guest uses"
+        } else if destination.request_queues != self.agreed.request_queues {
+            "the queues that the guest uses"
+        } else if !protocol.contains(ProtocolFeatures::DEVICE_STATE) {
+            "VHOST_USER_PROTOCOL_F_DEVICE_STATE"
+        } else {
+            return Ok(());
+        };
+        Err(MigrateError::Lacks(lacking))
+    }
+
+    fn begin_to_log(&self, log: &SharedMemory) -> Result<(), ConnectError> {
+        let protocol = self.agreed.protocol_features;
+        if !protocol.contains(ProtocolFeatures::LOG_SHMFD | ProtocolFeatures::DEVICE_STATE)
+            || self.agreed.offered_features & features::LOG_ALL == 0
+        {
+            return Err(ConnectError::Missing(
+                "a log of what it writes, or its state",
+            ));
+        }
+        let link = self.link();
+        handshake::set_log(&link, log)?;
+        handshake::set_features(&link, self.agreed.features | features::LOG_ALL)?;
+        self.place_rings(&link, true)
+    }
+
+    fn end_to_log(&self) -> Result<(), ConnectError> {
+        let link = self.link();
+        handshake::set_features(&link, self.agreed.features)?;
+        self.place_rings(&link, false)
+    }
+
+    /// Says once more where the running queues are, and whether writes to them are logged.
+    fn place_rings(&self, link: &VhostLink, logged: bool) -> Result<(), ConnectError> {
+        let memory = self.memory();
+        for (index, queue) in self.queues.iter().enumerate() {
+            let layout = queue.lock().ring().layout();
+            handshake::place_ring(link, &memory, index as u16, layout, logged)?;
+        }
+        Ok(())
+    }
+
+    /// Pauses the guest, and has it go on at the destination; at the source, if that fails.
+    fn move_paused(
+        &self,
+        (link, stream): (VhostLink, UnixStream),
+        copy: &mut MemoryCopy,
+    ) -> Result<Migrated, MigrateError> {
+        let mut queues = self.pause();
+        let paused = Instant::now();
+        let source = self.link();
+        let bases = stop_all(&source, queues.len()).map_err(MigrateError::Source)?;
+        let moved = self.hand_over(&source, &link, &mut queues, &bases, copy);
+        let state_bytes = match moved {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let back = self.start_all(&source, &copy.source, &mut queues, &bases);
+                return Err(back.map_or_else(MigrateError::Source, |()| error));
+            }
+        };
+        let before = std::mem::replace(
+            &mut *self.connection(),
+            Connection {
+                link,
+                socket: stream,
+                memory: Arc::clone(copy.target()),
+            },
+        );
+        let follow = |queue: &mut QueueGuard<'_>, new: &UnixStream| {
+            queue.move_to(copy.target());
+            queue.waker().follow(&before.socket, new)
+        };
+        let connection = self.connection();
+        for queue in &mut queues {
+            follow(queue, &connection.socket)
+                .map_err(|error| MigrateError::Destination(error.into()))?;
+        }
+        drop(connection);
+        let _ = before.socket.shutdown(std::net::Shutdown::Both);
+        copy.spoil_source();
+        let requests_in_flight = queues.iter().map(|queue| queue.in_flight()).sum();
+        for queue in &mut queues {
+            // What was told at the source is not known at the destination, and the other way round.
+            let told = queue.kick().is_ok() && queue.waker().call().write(1).is_ok();
+            debug_assert!(told, "eventfds take any number of signals");
+        }
+        drop(queues);
+        Ok(Migrated {
+            pause: paused.elapsed(),
+            state_bytes,
+            logged_pages: copy.logged_pages,
+            requests_in_flight,
+        })
+    }
+
+    /// State, memory and queues of a paused guest. Returns how many bytes the state has.
+    fn hand_over(
+        &self,
+        source: &VhostLink,
+        destination: &VhostLink,
+        queues: &mut [QueueGuard<'_>],
+        bases: &[u16],
+        copy: &mut MemoryCopy,
+    ) -> Result<usize, MigrateError> {
+        let state = state::save(source, self.time_limit).map_err(MigrateError::Save)?;
+        copy.finish();
+        state::load(destination, &state, self.time_limit).map_err(MigrateError::Load)?;
+        handshake::share_memory(destination, copy.target()).map_err(MigrateError::Destination)?;
+        self.start_all(destination, copy.target(), queues, bases)
+            .map_err(MigrateError::Destination)?;
+        Ok(state.len())
+    }
+
+    /// Starts all queues where they were stopped.
+    fn start_all(
+        &self,
+        link: &VhostLink,
+        memory: &SharedMemory,
+        queues: &mut [QueueGuard<'_>],
+        bases: &[u16],
+    ) -> Result<(), ConnectError> {
+        for (index, (queue, &base)) in queues.iter_mut().zip(bases).enumerate() {
+            let place = QueuePlace {
+                index: index as u16,
+                layout: queue.ring().layout(),
+                base,
+                kick: queue.kick_event(),
+                call: queue.waker().call(),
+            };
+            handshake::place_queue(link, memory, &place)?;
+        }
+        for index in 0..queues.len() as u16 {
+            handshake::enable_queue(&mut link.clone(), &self.agreed, index, true)?;
+        }
+        Ok(())
+    }
+}
+
+/// GET_VRING_BASE of all queues.
+fn stop_all(link: &VhostLink, queues: usize) -> Result<Vec<u16>, ConnectError> {
+    (0..queues as u16)
+        .map(|index| handshake::stop_queue(link, index))
+        .collect()
+}
+
+/// The guest's memory on its way.
+struct MemoryCopy {
+    source: Arc<SharedMemory>,
+    /// What the destination gets, if it is another.
+    target: Option<Arc<SharedMemory>>,
+    log: SharedMemory,
+    logged_pages: usize,
+}
+
+impl MemoryCopy {
+    fn new(source: Arc<SharedMemory>, how: GuestMemory) -> Result<MemoryCopy, ConnectError> {
+        let target = match how {
+            GuestMemory::Shared => None,
+            GuestMemory::Copied { .. } => Some(Arc::new(SharedMemory::new(source.length())?)),
+        };
+        let log = SharedMemory::log_of(&source)?;
+        Ok(MemoryCopy {
+            source,
+            target,
+            log,
+            logged_pages: 0,
+        })
+    }
+
+    fn target(&self) -> &Arc<SharedMemory> {
+        self.target.as_ref().unwrap_or(&self.source)
+    }
+
+    /// From now on, this side notes what it writes; nobody else may have a queue meanwhile.
+    fn begin(&self, _alone: &[QueueGuard<'_>]) {
+        if self.target.is_some() {
+            self.source.track(true);
+        }
+    }
+
+    /// Everything, and then what the device has written since, a few times.
+    fn go_round(&mut self, how: GuestMemory) {
+        let (Some(target), GuestMemory::Copied { rounds }) = (self.target.clone(), how) else {
+            return;
+        };
+        for page in 0..self.source.length() / PAGE_BYTES {
+            target.copy_page(&self.source, page);
+        }
+        for _ in 0..rounds {
+            self.copy_logged();
+        }
+    }
+
+    fn copy_logged(&mut self) {
+        let pages = self.log.take_logged(&self.source);
+        self.logged_pages += pages.len();
+        if let Some(target) = &self.target {
+            pages
+                .iter()
+                .for_each(|&page| target.copy_page(&self.source, page));
+        }
+    }
+
+    /// What is left, once nobody writes any more.
+    fn finish(&mut self) {
+        self.copy_logged();
+        if let Some(target) = &self.target {
+            for page in self.source.take_written() {
+                target.copy_page(&self.source, page);
+            }
+        }
+    }
+
+    /// Whoever still looks at the memory that was left finds nonsense.
+    fn spoil_source(&self) {
+        if self.target.is_some() {
+            self.source.fill(0xdd);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What a hostile guest or front end does, at random: the same for the same number to begin with.
+//!
+//! An [`episode`] is one connection that does one kind of harm and leaves, mostly without a word.
+//! [`Session`] sends requests that look like requests: known operations on nodes and handles that
+//! exist, with arguments that no kernel would send.
+
+mod random;
+mod session;
+mod usual;
+
+pub use random::Random;
+pub use session::Session;
+
+use super::chain::{Fault, RawQueue, inject};
+use super::leave_after;
+use super::socket::{RawMessage, is_closed, odd_messages, send};
+use super::steps;
+use crate::client::Client;
+use crate::front_end::{
+    FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, HIGH_PRIORITY, RawDescriptor, descriptor_flags,
+};
+use rustix::fs::{MemfdFlags, SealFlags};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a chain or a message is waited for that may never be answered.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+fn config(random: &mut Random) -> FrontEndConfig {
+    FrontEndConfig {
+        request_queues: random.pick(&[1, 1, 2, 4]),
+        queue_size: random.pick(&[16, 128, 1024]),
+        requests_max: random.pick(&[1, 8, 64]),
+        indirect_descriptors: !random.once_in(3),
+        event_index: !random.once_in(3),
+        time_limit: Some(Duration::from_secs(20)),
+        ..FrontEndConfig::default()
+    }
+}
+
+/// One kind of harm. `None` is a server that has had enough, or never began.
+type Harm = fn(&Path, &mut Random) -> Option<()>;
+
+/// Connects, does harm and leaves. Gives the name of what it did. That the server refuses is all right.
+pub fn episode(socket: &Path, random: &mut Random) -> &'static str {
+    let kinds: &[(&str, Harm)] = &[
+        ("faulty chains", faults),
+        ("random chains", chains),
+        ("random chains", chains),
+        ("requests", requests),
+        ("requests", requests),
+        ("messages", messages),
+        ("messages in a session", messages_in_a_session),
+        ("leaving during the handshake", leave),
+        ("leaving with requests in flight", vanish),
+    ];
+    let (name, harm) = random.pick(kinds);
+    let _ = harm(socket, random);
+    name
+}
+
+fn faults(socket: &Path, random: &mut Random) -> Option<()> {
+    let client = Client::mount(FrontEnd::connect(socket, &config(random)).ok()?).ok()?;
+    for _ in 0..random.below(8) {
+        let (_, fault) = random.pick(Fault::ALL);
+        inject(client.carrier(), fault, PATIENCE).ok()?;
+    }
+    Some(())
+}
+
+fn chains(socket: &Path, random: &mut Random) -> Option<()> {
+    let client = Client::mount(FrontEnd::connect(socket, &config(random)).ok()?).ok()?;
+    let mut session = Session::new();
+    let index = random.pick(&[HIGH_PRIORITY, FIRST_REQUEST_QUEUE, FIRST_REQUEST_QUEUE]);
+    let mut queue = client.carrier().queue(index)?;
+    let mut raw = RawQueue::of(&mut queue)?;
+    for _ in 0..random.below(40) {
+        let request = session.request(random);
+        raw.fill(random.pick(&[0, 0, 0, 7, 4000]), &request);
+        let count = 1 + random.below(8);
+        let indices = raw.take_descriptors(count);
+        let head = *indices.first()?;
+        for (place, &index) in indices.iter().enumerate() {
+            let next = indices.get(place + 1).copied();
+            let descriptor = descriptor(&raw, random, place, next);
+            raw.put(index, descriptor);
+        }
+        let head = if random.once_in(40) {
+            random.number() as u16
+        } else {
+            head
+        };
+        raw.publish(head, indices);
+        if random.once_in(60) {
+            raw.jump(random.number() as i16);
+        }
+        let queue = raw.queue();
+        queue.kick().ok()?;
+        if random.once_in(3) {
+            queue.wait(Some(Instant::now() + PATIENCE)).ok()?;
+        }
+        while let Some(completion) = queue.poll().ok()? {
+            queue.free(completion);
+        }
+    }
+    Some(())
+}
+
+fn descriptor(
+    raw: &RawQueue<'_>,
+    random: &mut Random,
+    place: usize,
+    next: Option<u16>,
+) -> RawDescriptor {
+    let address = match random.below(12) {
+        0 => random.number(),
+        1 => raw.memory_end().wrapping_sub(random.number() % 100_000),
+        2 => 0,
+        3 => u64::MAX - random.number() % 5000,
+        _ if place == 0 => raw.scratch(0),
+        _ => raw.scratch(random.below(8192)),
+    };
+    let length = match random.below(8) {
+        0 => random.number() as u32,
+        1 => random.pick(&[0, 1, u32::MAX, 1 << 31]),
+        _ => random.pick(&[16, 40, 56, 80, 104, 160, 4096, 8192]),
+    };
+    let mut flags = 0;
+    if next.is_some() && !random.once_in(12) || random.once_in(20) {
+        flags |= descriptor_flags::NEXT;
+    }
+    if place > 0 && random.once_in(2) || random.once_in(20) {
+        flags |= descriptor_flags::WRITE;
+    }
+    if random.once_in(10) {
+        flags |= descriptor_flags::INDIRECT;
+    }
+    if random.once_in(40) {
+        flags |= random.number() as u16;
+    }
+    let next = next.filter(|_| !random.once_in(15));
+    RawDescriptor {
+        address,
+        length,
+        flags,
+        next: next.unwrap_or_else(|| random.number() as u16),
+    }
+}
+
+fn requests(socket: &Path, random: &mut Random) -> Option<()> {
+    let client = Client::mount(FrontEnd::connect(socket, &config(random)).ok()?).ok()?;
+    let mut session = Session::new();
+    for _ in 0..random.below(10) {
+        session.burst(client.carrier(), random)?;
+    }
+    if random.once_in(2) {
+        client.unmount();
+    }
+    Some(())
+}
+
+fn vanish(socket: &Path, random: &mut Random) -> Option<()> {
+    let client = Client::mount(FrontEnd::connect(socket, &config(random)).ok()?).ok()?;
+    let mut session = Session::new();
+    let mut queue = client.carrier().queue(FIRST_REQUEST_QUEUE)?;
+    for _ in 0..random.below(64) {
+        let request = session.request(random);
+        if queue.submit_request(&request).is_err() {
+            break;
+        }
+    }
+    queue.notify().ok()?;
+    if random.once_in(2) {
+        std::thread::sleep(Duration::from_micros(random.number() % 3000));
+    }
+    Some(())
+}
+
+fn leave(socket: &Path, random: &mut Random) -> Option<()> {
+    let config = config(random);
+    let all = steps(config.request_queues);
+    let last = random.pick(&all);
+    leave_after(UnixStream::connect(socket).ok()?, &config, last).ok()?;
+    Some(())
+}
+
+fn messages(socket: &Path, random: &mut Random) -> Option<()> {
+    send_messages(&UnixStream::connect(socket).ok()?, random)
+}
+
+fn messages_in_a_session(socket: &Path, random: &mut Random) -> Option<()> {
+    let stream = UnixStream::connect(socket).ok()?;
+    let own = stream.try_clone().ok()?;
+    let client = Client::mount(FrontEnd::over(stream, &config(random)).ok()?).ok()?;
+    let mut session = Session::new();
+    session.burst(client.carrier(), random)?;
+    send_messages(&own, random)?;
+    session.burst(client.carrier(), random)
+}
+
+fn send_messages(stream: &UnixStream, random: &mut Random) -> Option<()> {
+    stream
+        .set_read_timeout(Some(Duration::from_millis(2)))
+        .ok()?;
+    stream
+        .set_write_timeout(Some(Duration::from_secs(1)))
+        .ok()?;
+    let descriptors = descriptors()?;
+    for _ in 0..random.below(20) {
+        let message = message(random);
+        let bytes = message.bytes();
+        let cut = if random.once_in(10) {
+            random.below(bytes.len() + 1)
+        } else {
+            bytes.len()
+        };
+        let count = random.pick(&[0, 0, 0, 1, 1, 2, 8, 64]);
+        let with: Vec<_> = (0..count)
+            .map(|_| descriptors[random.below(descriptors.len())].as_fd())
+            .collect();
+        send(stream, &bytes[..cut], &with).ok()?;
+        if random.once_in(3) && is_closed(stream).ok()? {
+            return None;
+        }
+    }
+    Some(())
+}
+
+/// Descriptors of several kinds. Memory that is passed stays as long as it is: a front end that cuts
+/// it short ends its own server, which is known.
+fn descriptors() -> Option<Vec<OwnedFd>> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = rustix::fs::memfd_create("storm", flags).ok()?;
+    rustix::fs::ftruncate(&memory, 1 << 20).ok()?;
+    rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK).ok()?;
+    let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok()?;
+    let (reader, writer) = rustix::pipe::pipe().ok()?;
+    let null = File::open("/dev/null").ok()?.into();
+    Some(vec![memory, event, reader, writer, null])
+}
+
+fn message(random: &mut Random) -> RawMessage {
+    if random.once_in(4) {
+        let all = odd_messages();
+        return all[random.below(all.len())].1.clone();
+    }
+    let numbers = 1 + random.below(12);
+    let payload: Vec<u8> = (0..numbers)
+        .flat_map(|_| session::number(random, &[]).to_ne_bytes())
+        .collect();
+    let length = random
+        .pick(&[0, 8, 8, 12, 16, 40, payload.len()])
+        .min(payload.len());
+    let mut message = RawMessage::new(1 + random.below(46) as u32, &payload[..length]);
+    message.flags = random.pick(&[1, 1, 1, 9, 9, 0, 5, 0xffff_ffff]);
+    if random.once_in(10) {
+        message.size = random.number() as u32;
+    }
+    message
+}

@@ -1,0 +1,283 @@
+//! Requests that look like requests.
+
+use super::{Random, usual};
+use crate::front_end::{FrontEnd, Parts};
+use crate::shape::{ReplyLayout, Shape};
+use std::time::{Duration, Instant};
+use thrufs_abi::layout::{EntryOut, OpenOut};
+use thrufs_abi::{NodeId, Opcode, Reply, RequestBuilder, Unique};
+
+/// How long the answers to many requests are waited for.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Most nodes and handles that are remembered.
+const KNOWN_MAX: usize = 64;
+
+/// Names that requests have: none that anybody else uses.
+const NAMES: &[&[u8]] = &[
+    b"a",
+    b"b",
+    b"c",
+    b"dir",
+    b"",
+    b".",
+    b"..",
+    b"a/b",
+    b"/",
+    b"../outside",
+    b"user.x",
+    b"trusted.y",
+    b"system.posix_acl_access",
+    b"\xff\xfe",
+    &[b'n'; 255],
+    &[b'n'; 256],
+    &[b'p'; 5000],
+];
+
+/// A number that means something somewhere.
+pub(super) fn number(random: &mut Random, known: &[u64]) -> u64 {
+    match random.below(8) {
+        0 => random.number(),
+        1 => random.pick(&[
+            u64::MAX,
+            1 << 63,
+            1 << 32,
+            u64::from(u32::MAX),
+            1 << 31,
+            0x7fff_ffff_ffff_ffff,
+        ]),
+        2 | 3 if !known.is_empty() => random.pick(known),
+        4 => random.number() % (1 << 21),
+        _ => random.number() % 16,
+    }
+}
+
+/// What a session has heard of, so that its requests are about something.
+#[derive(Debug, Default)]
+pub struct Session {
+    nodes: Vec<u64>,
+    handles: Vec<u64>,
+    unique: u64,
+    /// It has sent what ends it: nothing but errors comes any more.
+    pub has_ended: bool,
+    /// Replies that came.
+    pub answered: u64,
+    /// Those without an error.
+    pub succeeded: u64,
+}
+
+impl Session {
+    /// One that knows the root.
+    #[must_use]
+    pub fn new() -> Session {
+        Session {
+            nodes: vec![1],
+            ..Session::default()
+        }
+    }
+
+    /// A request that nobody should send, or just may.
+    pub fn request(&mut self, random: &mut Random) -> Vec<u8> {
+        let mut opcode = random.pick(Opcode::ALL);
+        if matches!(opcode, Opcode::Init | Opcode::Destroy) {
+            if random.once_in(64) {
+                self.has_ended = true;
+            } else {
+                opcode = Opcode::Lookup;
+            }
+        }
+        self.unique += 2;
+        let number_of = if random.once_in(50) {
+            random.number() as u32
+        } else {
+            opcode.number()
+        };
+        let node = match random.below(10) {
+            0 => number(random, &self.handles),
+            _ => random.pick(&self.nodes),
+        };
+        let user = random.pick(&[0, 0, 0, 1000, u32::MAX]);
+        let mut builder = RequestBuilder::from_number(number_of, Unique(self.unique), NodeId(node))
+            .ids(user, user, 1);
+        builder = if random.once_in(4) {
+            self.with_arguments(builder, random)
+        } else {
+            self.with_usual_arguments(opcode, builder, random)
+        };
+        let mut bytes = builder.finish();
+        if random.once_in(20) {
+            let length = random.number() as u32;
+            bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        }
+        if random.once_in(20) {
+            bytes.truncate(random.below(bytes.len() + 1));
+        }
+        bytes
+    }
+
+    /// What the operation usually has, and now and then a number that it has not.
+    fn with_usual_arguments(
+        &self,
+        opcode: Opcode,
+        mut builder: RequestBuilder,
+        random: &mut Random,
+    ) -> RequestBuilder {
+        let usual = usual::of(opcode);
+        for word in usual.words {
+            let value = if random.once_in(30) {
+                number(random, &self.nodes)
+            } else {
+                word.value(random, &self.nodes, &self.handles)
+            };
+            builder = builder.arg(&value);
+        }
+        for _ in 0..usual.names {
+            let names = if random.once_in(8) {
+                NAMES
+            } else {
+                &NAMES[..4]
+            };
+            builder = builder.name(random.pick(names));
+        }
+        if usual.has_bytes {
+            let length = random.below(5000);
+            builder = builder.bytes(&random.bytes(length));
+        }
+        builder
+    }
+
+    /// Numbers, names and bytes, as many as some operation has.
+    fn with_arguments(&self, mut builder: RequestBuilder, random: &mut Random) -> RequestBuilder {
+        let words = random.pick(&[0, 1, 2, 3, 4, 5, 5, 6, 11, 16]);
+        let known = [self.nodes.as_slice(), &self.handles].concat();
+        for _ in 0..words {
+            // Handles come first in what takes one.
+            let word = if words < 6 && random.once_in(3) && !self.handles.is_empty() {
+                random.pick(&self.handles)
+            } else if random.once_in(2) {
+                number(random, &known) & 0xffff_ffff | (number(random, &known) << 32)
+            } else {
+                number(random, &known)
+            };
+            builder = builder.arg(&word);
+        }
+        for _ in 0..random.pick(&[0, 1, 1, 1, 2, 2]) {
+            builder = builder.name(random.pick(NAMES));
+        }
+        if random.once_in(4) {
+            let length = random.below(5000);
+            builder = builder.bytes(&random.bytes(length));
+        }
+        builder
+    }
+
+    /// Many requests at once, and what comes of them. `None` when the server has had enough.
+    pub fn burst(&mut self, front_end: &FrontEnd, random: &mut Random) -> Option<()> {
+        let index = 1 + random.below(usize::from(front_end.request_queues())) as u16;
+        let mut queue = front_end.queue(index)?;
+        for _ in 0..random.below(60) {
+            let request = self.request(random);
+            let shape = Shape::of(&request);
+            let room = match random.below(10) {
+                0 => None,
+                1 => Some(ReplyLayout {
+                    arguments: random.below(200),
+                    data: random.below(9000),
+                }),
+                _ => shape.reply.map(|reply| ReplyLayout {
+                    arguments: reply.arguments.min(65536),
+                    data: reply.data.min(1 << 20),
+                }),
+            };
+            if queue.submit(&Parts::of(&request, &shape), room).is_err() {
+                break;
+            }
+        }
+        queue.notify().ok()?;
+        let deadline = Instant::now() + PATIENCE;
+        let mut reply = Vec::new();
+        while queue.in_flight() > 0 && queue.wait(Some(deadline)).ok()? {
+            while let Some(completion) = queue.poll().ok()? {
+                queue.copy_reply(&completion, &mut reply);
+                queue.free(completion);
+                self.learn(&reply);
+            }
+        }
+        Some(())
+    }
+
+    /// A reply's first number is a node or a handle, often enough.
+    fn learn(&mut self, reply: &[u8]) {
+        let reply = Reply::parse(reply);
+        self.answered += u64::from(reply.is_some());
+        let Some(reply) = reply.filter(|reply| reply.error == 0) else {
+            return;
+        };
+        self.succeeded += 1;
+        let Some(first) = reply.structure::<u64>().filter(|first| *first != 0) else {
+            return;
+        };
+        // Those that tell of a node are longer, and of one that is open longer still.
+        if let Some(made) = reply.structure::<[u64; CREATE_WORDS]>() {
+            remember(&mut self.handles, made[CREATE_WORDS - 2]);
+        }
+        if reply.structure::<[u64; ENTRY_WORDS]>().is_some() {
+            remember(&mut self.nodes, first);
+        } else {
+            remember(&mut self.handles, first);
+        }
+    }
+}
+
+const ENTRY_WORDS: usize = size_of::<EntryOut>() / 8;
+/// A node, and how it was opened: the handle first, behind it two fields in one word.
+const CREATE_WORDS: usize = ENTRY_WORDS + size_of::<OpenOut>() / 8;
+
+/// As many as there is room for; the first one stays, which is the root.
+fn remember(list: &mut Vec<u64>, number: u64) {
+    if list.len() >= KNOWN_MAX {
+        list.remove(1);
+    }
+    list.push(number);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thrufs_abi::layout::InHeader;
+    use zerocopy::{FromBytes, IntoBytes};
+
+    #[test]
+    fn the_same_number_makes_the_same_storm() {
+        let storm = |seed| {
+            let (mut random, mut session) = (Random(seed), Session::new());
+            (0..50)
+                .map(|_| session.request(&mut random))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(storm(7), storm(7));
+        assert_ne!(storm(7), storm(8));
+    }
+
+    #[test]
+    fn most_of_it_is_about_something() {
+        let (mut random, mut session) = (Random(1), Session::new());
+        let mut about_root = 0;
+        for _ in 0..1000 {
+            let request = session.request(&mut random);
+            let header = InHeader::read_from_prefix(&request);
+            about_root += usize::from(header.is_ok_and(|(header, _)| header.nodeid == 1));
+        }
+        assert!(about_root > 700, "{about_root}");
+        let entry = [[0_u8; 16].as_slice(), [7_u64; 16].as_bytes()].concat();
+        for _ in 0..KNOWN_MAX * 2 {
+            session.learn(&{
+                let mut reply = entry.clone();
+                reply[..4].copy_from_slice(&(entry.len() as u32).to_ne_bytes());
+                reply
+            });
+        }
+        assert_eq!(session.nodes.len(), KNOWN_MAX);
+        assert_eq!(session.nodes[..2], [1, 7]);
+    }
+}

@@ -1,0 +1,324 @@
+//! A mount of this machine whose requests go to a vhost-user server.
+//!
+//! The kernel's requests are read from `/dev/fuse` and put on the queues as they are, and the replies go
+//! back as they are: this machine's kernel is the guest's, without a guest. Tests and programs that know
+//! only paths reach a server of virtio-fs so.
+//!
+//! ```text
+//! programs ─► kernel ─► /dev/fuse ─► channel ─► request queue ─► server
+//!                                       └─────► high-priority queue (FORGET, INTERRUPT)
+//! ```
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `greeting` | INIT, kept to what both ends and the queues can do |
+//! | `channel` | the thread of one request queue |
+//! | `aside` | the high-priority queue, which all channels share |
+//!
+//! Each request queue has a thread and a descriptor of `/dev/fuse` of its own, because a reply must go to
+//! the descriptor that its request came from. A thread keeps as many requests in flight as its queue has
+//! buffers, and never waits for a particular one. Only it touches its queue; the high-priority queue is
+//! behind a lock, and so is nothing else.
+//!
+//! What comes from the server is not trusted: a reply that the kernel would refuse becomes EIO, because a
+//! refused one leaves its caller waiting for ever.
+
+mod aside;
+mod channel;
+mod greeting;
+
+use crate::front_end::{ExchangeError, FrontEnd, QueueError};
+use channel::Channel;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thrufs::mount::{
+    MountError, MountOptions, mount, mount_unprivileged, open_device, unmount, unmount_unprivileged,
+};
+use thrufs_abi::{NodeId, Opcode, RequestBuilder, Unique};
+use thrufs_sys::fuse_dev;
+use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
+
+/// How long requests in flight are waited for when the mount has gone.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long to wait between two looks whether the kernel has sent INIT.
+const GREETING_POLL: Duration = Duration::from_millis(1);
+
+/// The number of DESTROY: the kernel's own are even and begin at 2.
+const DESTROY_UNIQUE: Unique = Unique(u64::MAX - 1);
+
+/// Why a relay does not start, or does not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// It could not be mounted.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// The server does not answer INIT.
+    #[error("INIT was not answered: {0}")]
+    Greeting(#[from] ExchangeError),
+    /// The server refuses INIT, or answers it with what is no answer.
+    #[error("the server refused INIT with error {0}")]
+    Refused(i32),
+    /// The queues of the front end are too short for the requests of a kernel.
+    #[error("queues of {0} entries are too short: 8 are needed")]
+    QueueSize(u16),
+    /// The server has gone, or broken a queue, while something was mounted.
+    #[error(transparent)]
+    Server(#[from] QueueError),
+    /// A system call failed that should not.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> RelayError {
+    move |error| RelayError::System {
+        what,
+        source: error.into(),
+    }
+}
+
+/// What the threads of a relay share.
+struct Shared {
+    front_end: FrontEnd,
+    target: PathBuf,
+    /// By `fusermount3`.
+    unprivileged: bool,
+    ends: AtomicBool,
+    /// Rung when `ends` is set; never read, so that all see it.
+    bell: EventFd,
+    /// Why it ends, when something went wrong.
+    failure: Mutex<Option<RelayError>>,
+}
+
+impl Shared {
+    fn end(&self) {
+        self.ends.store(true, Ordering::Release);
+        let _ = self.bell.write(1);
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
+    }
+
+    fn fail(&self, error: RelayError) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(error);
+        drop(failure);
+        self.end();
+    }
+
+    fn unmount(&self, lazy: bool) -> Result<(), MountError> {
+        if self.unprivileged {
+            unmount_unprivileged(&self.target, lazy)
+        } else {
+            unmount(&self.target, lazy)
+        }
+    }
+}
+
+/// A mount that a server behind a [`FrontEnd`] serves.
+///
+/// Dropping it unmounts; [`wait`](Self::wait) is for those who leave that to others.
+pub struct Relay {
+    shared: Arc<Shared>,
+    channels: Vec<JoinHandle<()>>,
+}
+
+/// Ends a [`Relay`] from another thread.
+#[derive(Clone)]
+pub struct RelayHandle(Arc<Shared>);
+
+impl RelayHandle {
+    /// Unmounts: at once where nobody uses it, and else from the tree, with an error for whoever goes on
+    /// using it. What is in flight is answered, for some seconds.
+    pub fn unmount(&self) {
+        if self.0.is_ending() {
+            // What is mounted there now, if anything, is another's.
+            return;
+        }
+        if self.0.unmount(false).is_err() {
+            let _ = self.0.unmount(true);
+        }
+        self.0.end();
+    }
+}
+
+impl Relay {
+    /// Mounts on the directory `target`: as root for everybody, as another user for that one, through
+    /// `fusermount3`. The kernel checks permissions, as in a guest. `name` is what the mount table shows
+    /// as the source. Returns when it answers.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not greet, or there can be no mount. Nothing is left mounted.
+    pub fn mount(front_end: FrontEnd, target: &Path, name: &str) -> Result<Relay, RelayError> {
+        let system_error = system::<io::Error>;
+        let bell =
+            EventFd::new(EFD_CLOEXEC | EFD_NONBLOCK).map_err(system_error("make an event"))?;
+        let unprivileged = !rustix::process::geteuid().is_root();
+        let options = MountOptions {
+            subtype: Some("thrufs-client".to_owned()),
+            allow_other: !unprivileged,
+            ..MountOptions::new(name)
+        };
+        let device = if unprivileged {
+            let device = mount_unprivileged(target, &options)?;
+            greet(&device, &front_end).inspect_err(|_| {
+                let _ = unmount_unprivileged(target, true);
+            })?;
+            device
+        } else {
+            mount_and_greet(&front_end, target, &options)?
+        };
+        let shared = Arc::new(Shared {
+            front_end,
+            target: target.to_owned(),
+            unprivileged,
+            ends: AtomicBool::new(false),
+            bell,
+            failure: Mutex::new(None),
+        });
+        let mut relay = Relay {
+            shared,
+            channels: Vec::new(),
+        };
+        // What fails from here on unmounts by dropping.
+        relay.start(device)?;
+        Ok(relay)
+    }
+
+    fn start(&mut self, device: OwnedFd) -> Result<(), RelayError> {
+        let count = self.shared.front_end.request_queues();
+        let mut devices = Vec::new();
+        for _ in 1..count {
+            let cloned = fuse_dev::clone_channel(device.as_fd());
+            devices.push(cloned.map_err(system("open another channel"))?);
+        }
+        devices.push(device);
+        for (number, device) in devices.into_iter().enumerate() {
+            let shared = Arc::clone(&self.shared);
+            let started = std::thread::Builder::new()
+                .name(format!("thrufs-relay-{number}"))
+                .spawn(move || {
+                    if let Err(error) = Channel::serve(&shared, device, number as u16) {
+                        shared.fail(error);
+                    }
+                });
+            self.channels
+                .push(started.map_err(system("start a thread"))?);
+        }
+        Ok(())
+    }
+
+    /// To end it from another thread.
+    #[must_use]
+    pub fn handle(&self) -> RelayHandle {
+        RelayHandle(Arc::clone(&self.shared))
+    }
+
+    /// Waits until it is unmounted, by whomever, and ends the session with the server.
+    ///
+    /// # Errors
+    ///
+    /// When it ended otherwise: the server went away. The mount is taken away then, too.
+    pub fn wait(mut self) -> Result<(), RelayError> {
+        self.join();
+        let mut failure = self.shared.failure.lock();
+        let failure = failure.as_mut().map_or(None, |failure| failure.take());
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// When all threads have left, so has the last descriptor of the device: the kernel ends whatever
+    /// waits.
+    fn join(&mut self) {
+        for channel in self.channels.drain(..) {
+            let _ = channel.join();
+        }
+        let failed = self.shared.failure.lock();
+        if failed.is_ok_and(|failed| failed.is_some()) {
+            let _ = self.shared.unmount(true);
+            return;
+        }
+        let destroy = RequestBuilder::new(Opcode::Destroy, DESTROY_UNIQUE, NodeId(0)).finish();
+        // A server that is gone has ended the session itself.
+        let _ = self.shared.front_end.exchange(&destroy, 16);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if !self.channels.is_empty() {
+            self.handle().unmount();
+            self.join();
+        }
+    }
+}
+
+/// Mounts as root. The mount call may wait for the answer to INIT (`FUSE_DEV_IOC_SYNC_INIT`), so another
+/// thread makes it.
+fn mount_and_greet(
+    front_end: &FrontEnd,
+    target: &Path,
+    options: &MountOptions,
+) -> Result<OwnedFd, RelayError> {
+    let (device, _waits) = open_device()?;
+    std::thread::scope(|scope| {
+        let mounter = scope.spawn(|| mount(&device, target, options));
+        let greeted = greet_while(&device, front_end, || !mounter.is_finished());
+        if greeted.is_err() {
+            // A mount that waits for an answer is let go by the kernel's end of the connection, which
+            // an answer that makes no sense brings about.
+            let _ = rustix::io::write(&device, &[0; 16]);
+        }
+        let mounted = mounter
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match (mounted, greeted) {
+            (Ok(()), Ok(())) => Ok(()),
+            (Ok(()), Err(error)) => {
+                let _ = unmount(target, true);
+                Err(error)
+            }
+            (Err(_), Err(error @ (RelayError::Greeting(_) | RelayError::Refused(_)))) => Err(error),
+            (Err(error), _) => Err(error.into()),
+        }
+    })?;
+    Ok(device)
+}
+
+fn greet(device: &OwnedFd, front_end: &FrontEnd) -> Result<(), RelayError> {
+    greet_while(device, front_end, || true)
+}
+
+/// Reads INIT and answers it with what the server says. Gives up when there is none and `goes_on` says
+/// that there will be none.
+fn greet_while(
+    device: &OwnedFd,
+    front_end: &FrontEnd,
+    goes_on: impl Fn() -> bool,
+) -> Result<(), RelayError> {
+    let limits = greeting::Limits::of(front_end)?;
+    rustix::io::ioctl_fionbio(device, true).map_err(system("change the device"))?;
+    let mut request = vec![0; greeting::REQUEST_BYTES_MAX];
+    let length = loop {
+        let waits = goes_on();
+        match rustix::io::read(device, &mut request[..]) {
+            Ok(length) => break length,
+            Err(_) if waits => std::thread::sleep(GREETING_POLL),
+            Err(errno) => return Err(system("read INIT")(errno)),
+        }
+    };
+    let reply = greeting::pass(front_end, &request[..length], limits)?;
+    rustix::io::write(device, &reply.bytes).map_err(system("answer INIT"))?;
+    reply.outcome
+}

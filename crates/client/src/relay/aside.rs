@@ -1,0 +1,114 @@
+//! The high-priority queue: for what nobody waits for, and what must not wait behind other requests.
+
+use super::{RelayError, Shared};
+use crate::front_end::{HIGH_PRIORITY, Parts, SubmitError};
+use crate::shape::Shape;
+use std::time::{Duration, Instant};
+use thrufs_abi::Opcode;
+use thrufs_abi::layout::{BatchForgetIn, ForgetOne, InHeader};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Nodes that are forgotten by one message: it fits where arguments have room.
+const FORGETS_MAX: usize = 4096;
+
+/// How long a full queue is waited for between two looks whether the relay ends.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Whether a request is none of those that are answered.
+pub(super) fn is_silent(request: &[u8]) -> bool {
+    Shape::of(request).reply.is_none()
+}
+
+/// Sends a request without a reply. Those before it may still be with the server.
+pub(super) fn send(shared: &Shared, request: &[u8]) -> Result<(), RelayError> {
+    match InHeader::read_from_prefix(request) {
+        Ok((header, body)) if header.opcode == Opcode::BatchForget.number() => {
+            for part in parts_of(header, body) {
+                send_one(shared, &part)?;
+            }
+            Ok(())
+        }
+        _ => send_one(shared, request),
+    }
+}
+
+/// The kernel forgets as many as the reader has room for, which may be more than a buffer of a queue.
+fn parts_of(header: InHeader, body: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let list = body.get(size_of::<BatchForgetIn>()..).unwrap_or_default();
+    let bytes = FORGETS_MAX * size_of::<ForgetOne>();
+    list.chunks(bytes).map(move |part| {
+        let count = BatchForgetIn {
+            count: (part.len() / size_of::<ForgetOne>()) as u32,
+            dummy: 0,
+        };
+        let length = size_of::<InHeader>() + size_of::<BatchForgetIn>() + part.len();
+        let header = InHeader {
+            len: length as u32,
+            ..header
+        };
+        [header.as_bytes(), count.as_bytes(), part].concat()
+    })
+}
+
+fn send_one(shared: &Shared, request: &[u8]) -> Result<(), RelayError> {
+    let Some(mut queue) = shared.front_end.queue(HIGH_PRIORITY) else {
+        return Ok(());
+    };
+    let shape = Shape::of(request);
+    let parts = Parts::of(request, &shape);
+    loop {
+        while let Some(completion) = queue.poll()? {
+            queue.free(completion);
+        }
+        match queue.submit(&parts, None) {
+            Ok(_) => return Ok(queue.notify()?),
+            Err(SubmitError::Full) if !shared.is_ending() => {
+                queue.wait(Some(Instant::now() + PATIENCE))?;
+            }
+            // What cannot be said now is said by the end of the session.
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thrufs_abi::{NodeId, RequestBuilder, Unique};
+
+    #[test]
+    fn many_forgets_are_sent_in_parts() {
+        let count = FORGETS_MAX + 3;
+        let list: Vec<ForgetOne> = (0..count as u64)
+            .map(|nodeid| ForgetOne { nodeid, nlookup: 1 })
+            .collect();
+        let arg = BatchForgetIn {
+            count: count as u32,
+            dummy: 0,
+        };
+        let whole = RequestBuilder::new(Opcode::BatchForget, Unique(8), NodeId(0))
+            .arg(&arg)
+            .bytes(list.as_slice().as_bytes())
+            .finish();
+        assert!(is_silent(&whole));
+        let (header, body) = InHeader::read_from_prefix(&whole).unwrap();
+        let parts: Vec<_> = parts_of(header, body).collect();
+        let counts: Vec<_> = parts
+            .iter()
+            .map(|part| {
+                let (header, body) = InHeader::read_from_prefix(part).unwrap();
+                assert_eq!(header.len as usize, part.len());
+                assert_eq!(header.unique, 8);
+                let (arg, list) = BatchForgetIn::read_from_prefix(body).unwrap();
+                assert_eq!(list.len(), arg.count as usize * 16);
+                arg.count as usize
+            })
+            .collect();
+        assert_eq!(counts, [FORGETS_MAX, 3]);
+        let (last, _) = ForgetOne::read_from_suffix(&parts[1])
+            .map(|(_, last)| (last, ()))
+            .unwrap();
+        assert_eq!(last.nodeid, count as u64 - 1);
+        assert!(parts_of(header, &[]).next().is_none());
+    }
+}

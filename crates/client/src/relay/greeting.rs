@@ -1,0 +1,218 @@
+//! INIT: what the kernel offers, without what only `/dev/fuse` has; what the server takes, within what
+//! the queues can carry.
+
+use super::RelayError;
+use crate::front_end::FrontEnd;
+use crate::shape::Shape;
+use thrufs_abi::layout::{InHeader, InitIn, InitOut, OutHeader};
+use thrufs_abi::{InitFlags, Opcode, Reply};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Room for INIT: the least that the kernel lets anybody read with (`FUSE_MIN_READ_BUFFER`).
+pub(super) const REQUEST_BYTES_MAX: usize = 8192;
+
+/// What a chain has besides pages: two headers, twice arguments. A Linux guest counts so, also where it
+/// has tables of descriptors.
+const DESCRIPTORS_BESIDES_PAGES: u16 = 4;
+
+/// The most pages that a guest asks for.
+const PAGES_MAX: u16 = 256;
+const PAGE: u32 = 4096;
+
+/// What the kernel uses where nothing else is agreed on.
+const PAGES_DEFAULT: u16 = 32;
+
+/// What belongs to `/dev/fuse` and must not be agreed on with a server elsewhere.
+const WITHHELD: InitFlags = InitFlags::OVER_IO_URING.union(InitFlags::PASSTHROUGH);
+
+/// How much one request may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    pages: u16,
+}
+
+impl Limits {
+    pub(super) fn of(front_end: &FrontEnd) -> Result<Limits, RelayError> {
+        let size = front_end.queue_size();
+        match size.saturating_sub(DESCRIPTORS_BESIDES_PAGES) {
+            0..4 => Err(RelayError::QueueSize(size)),
+            pages => Ok(Limits {
+                pages: pages.min(PAGES_MAX),
+            }),
+        }
+    }
+}
+
+/// What the kernel is to be told, and whether it went well.
+pub(super) struct Greeting {
+    pub(super) bytes: Vec<u8>,
+    pub(super) outcome: Result<(), RelayError>,
+}
+
+/// Passes INIT on, and the answer back.
+pub(super) fn pass(
+    front_end: &FrontEnd,
+    request: &[u8],
+    limits: Limits,
+) -> Result<Greeting, RelayError> {
+    let Some((offered, passed)) = offer(request) else {
+        return Err(RelayError::Refused(libc_errno::EPROTO));
+    };
+    let room = Shape::of(&passed).reply.map_or(0, |reply| reply.bytes());
+    let unique = InHeader::read_from_prefix(request).map_or(0, |(header, _)| header.unique);
+    let answer = front_end.exchange(&passed, room);
+    let answer = answer.map_err(RelayError::from).and_then(|reply| {
+        let reply = Reply::parse(&reply).filter(|reply| reply.unique.0 == unique);
+        let reply = reply.ok_or(RelayError::Refused(libc_errno::EPROTO))?;
+        match reply.structure() {
+            _ if reply.error != 0 => Err(RelayError::Refused(reply.error.saturating_neg())),
+            Some(taken) => Ok(take(&taken, offered, limits)),
+            None => Err(RelayError::Refused(libc_errno::EPROTO)),
+        }
+    });
+    Ok(match answer {
+        Ok(taken) => Greeting {
+            bytes: message(unique, 0, taken.as_bytes()),
+            outcome: Ok(()),
+        },
+        Err(error) => Greeting {
+            bytes: message(unique, -libc_errno::EIO, &[]),
+            outcome: Err(error),
+        },
+    })
+}
+
+/// Errors of our own.
+mod libc_errno {
+    pub(super) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+    pub(super) const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();
+}
+
+/// A reply as the kernel reads it.
+pub(super) fn message(unique: u64, error: i32, body: &[u8]) -> Vec<u8> {
+    let header = OutHeader {
+        len: (size_of::<OutHeader>() + body.len()) as u32,
+        error,
+        unique,
+    };
+    [header.as_bytes(), body].concat()
+}
+
+fn flags_of(low: u32, high: u32) -> InitFlags {
+    let low = InitFlags::from_bits_retain(u64::from(low));
+    if low.contains(InitFlags::INIT_EXT) {
+        low | InitFlags::from_bits_retain(u64::from(high) << 32)
+    } else {
+        low
+    }
+}
+
+/// What is offered to the server, and the request that says so. `None` for what is no INIT.
+fn offer(request: &[u8]) -> Option<(InitFlags, Vec<u8>)> {
+    let (header, body) = InHeader::read_from_prefix(request).ok()?;
+    if header.opcode != Opcode::Init.number() {
+        return None;
+    }
+    let (mut arg, _) = InitIn::read_from_prefix(body).ok()?;
+    let offered = flags_of(arg.flags, arg.flags2).difference(WITHHELD);
+    arg.flags = offered.bits() as u32;
+    arg.flags2 = (offered.bits() >> 32) as u32;
+    let mut passed = request.to_vec();
+    let at = size_of::<InHeader>();
+    passed[at..at + size_of::<InitIn>()].copy_from_slice(arg.as_bytes());
+    Some((offered, passed))
+}
+
+/// What the server has taken, kept to what was offered and to what fits.
+fn take(answer: &InitOut, offered: InitFlags, limits: Limits) -> InitOut {
+    let taken = flags_of(answer.flags, answer.flags2) & offered;
+    let pages = if taken.contains(InitFlags::MAX_PAGES) {
+        answer.max_pages
+    } else {
+        PAGES_DEFAULT
+    };
+    let pages = pages.clamp(1, limits.pages);
+    // Said even where the server says nothing: otherwise the kernel would think of 32.
+    let taken = taken | (InitFlags::MAX_PAGES & offered);
+    InitOut {
+        flags: taken.bits() as u32,
+        flags2: (taken.bits() >> 32) as u32,
+        max_pages: pages,
+        max_write: answer.max_write.clamp(PAGE, u32::from(pages) * PAGE),
+        map_alignment: 0,
+        max_stack_depth: 0,
+        ..*answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thrufs_abi::{NodeId, RequestBuilder, Unique};
+
+    fn init(flags: InitFlags) -> Vec<u8> {
+        let arg = InitIn {
+            major: 7,
+            minor: 45,
+            flags: flags.bits() as u32,
+            flags2: (flags.bits() >> 32) as u32,
+            ..InitIn::default()
+        };
+        RequestBuilder::new(Opcode::Init, Unique(2), NodeId(0))
+            .arg(&arg)
+            .finish()
+    }
+
+    #[test]
+    fn what_only_the_device_has_is_not_offered() {
+        let all = InitFlags::all();
+        let (offered, passed) = offer(&init(all)).unwrap();
+        assert_eq!(offered, all.difference(WITHHELD));
+        let (arg, _) = InitIn::read_from_prefix(&passed[40..]).unwrap();
+        assert_eq!(flags_of(arg.flags, arg.flags2), offered);
+        assert_eq!(arg.minor, 45);
+        let other = RequestBuilder::new(Opcode::Statfs, Unique(2), NodeId(0)).finish();
+        assert!(offer(&other).is_none());
+        assert!(offer(&init(all)[..50]).is_none());
+    }
+
+    #[test]
+    fn what_was_not_offered_is_not_taken() {
+        let offered = InitFlags::INIT_EXT | InitFlags::ASYNC_READ | InitFlags::MAX_PAGES;
+        let answer = InitOut {
+            flags: u32::MAX,
+            flags2: u32::MAX,
+            max_stack_depth: 1,
+            map_alignment: 12,
+            ..InitOut::default()
+        };
+        let taken = take(&answer, offered, Limits { pages: 256 });
+        assert_eq!(flags_of(taken.flags, taken.flags2), offered);
+        assert_eq!((taken.max_stack_depth, taken.map_alignment), (0, 0));
+    }
+
+    #[test]
+    fn requests_fit_into_the_queue() {
+        let offered = InitFlags::MAX_PAGES;
+        let answer = |pages, write| InitOut {
+            flags: offered.bits() as u32,
+            max_pages: pages,
+            max_write: write,
+            ..InitOut::default()
+        };
+        let sizes = |answer: &InitOut, pages| {
+            let taken = take(answer, offered, Limits { pages });
+            assert!(flags_of(taken.flags, 0).contains(InitFlags::MAX_PAGES));
+            (taken.max_pages, taken.max_write)
+        };
+        assert_eq!(sizes(&answer(1024, 4 << 20), 256), (256, 1 << 20));
+        assert_eq!(sizes(&answer(256, 1 << 20), 4), (4, 16384));
+        assert_eq!(sizes(&answer(0, 0), 4), (1, 4096));
+        let silent = InitOut {
+            flags: 0,
+            ..answer(1, 1 << 20)
+        };
+        assert_eq!(sizes(&silent, 256), (32, 131_072));
+        assert_eq!(sizes(&silent, 4), (4, 16384));
+    }
+}

@@ -1,0 +1,272 @@
+//! Moving a guest to another machine while it runs: the log of what is written to its memory, and the
+//! state of the device.
+//!
+//! **The log.** When a front end hears that a log is in force, every page that is written from then on
+//! is noted in it, and every page that was written before is in the memory to be copied. So it hears of
+//! it when each queue's thread has the log in hand: requests that were in progress until then are noted
+//! by it as well.
+//!
+//! **The state** is saved when all queues are stopped. Then nothing is under way but waits for locks,
+//! which can last for ever. They are ended, nothing is told to the guest, and whoever goes on with the
+//! queues, here or elsewhere, carries the requests out again: a lock that was granted at the last moment
+//! is granted to its owner once more.
+
+use super::{Control, LOG_ALL};
+use crate::device_state::{self, Again};
+use crate::memory::{DirtyLog, MemoryError, Regions};
+use crate::queue::Layout;
+use crate::session::{GuestSession, MakeFileSystem};
+use crate::transfer::{Pipe, Transfer};
+use crate::vring::{Setup, Vring};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Instant;
+use thrufs::FileSystem;
+use vhost::vhost_user::message::VhostTransferStateDirection;
+use vhost::vhost_user::{Error, Result};
+
+/// What came of a transfer.
+pub(super) enum Moved<F: FileSystem> {
+    Saved,
+    Loaded {
+        again: Again,
+        session: Option<Arc<GuestSession<F>>>,
+    },
+}
+
+/// The transfer that is under way, and what came of the last.
+pub(super) struct Moving<F: FileSystem> {
+    transfer: Option<Transfer<Moved<F>>>,
+    outcome: io::Result<()>,
+}
+
+impl<F: FileSystem> Default for Moving<F> {
+    fn default() -> Moving<F> {
+        Moving {
+            transfer: None,
+            outcome: Err(none_begun()),
+        }
+    }
+}
+
+fn none_begun() -> io::Error {
+    io::Error::other("no state is being moved")
+}
+
+impl<F: FileSystem> Moving<F> {
+    /// What came of the last transfer, told once.
+    pub(super) fn outcome(&mut self) -> io::Result<()> {
+        std::mem::replace(&mut self.outcome, Err(none_begun()))
+    }
+
+    /// Gives up on a transfer. False when it does not end.
+    pub(super) fn end(&mut self, deadline: Instant) -> bool {
+        let transfer = self.transfer.take();
+        transfer.is_none_or(|transfer| transfer.end(deadline))
+    }
+}
+
+impl<M: MakeFileSystem> Control<M> {
+    /// The log that queues are to note in.
+    pub(super) fn log_in_force(&self) -> Option<Arc<DirtyLog>> {
+        self.log
+            .as_ref()
+            .filter(|_| self.features & LOG_ALL != 0)
+            .map(Arc::clone)
+    }
+
+    /// Whether a log has room for all that is to be noted, given the guest's memory.
+    pub(super) fn check_log(&self, log: &DirtyLog, regions: &Regions) -> Result<()> {
+        let rings = self.vrings.iter().filter_map(|vring| {
+            let used = vring.used_log?;
+            Some(used.saturating_add(used_bytes(&vring.layout)))
+        });
+        if rings.chain([regions.end()]).all(|end| log.covers(end)) {
+            return Ok(());
+        }
+        Err(MemoryError::ShortLog.into())
+    }
+
+    /// What is to be noted has been agreed on, or not to be any more.
+    pub(super) fn begin_or_end_logging(&mut self) -> Result<()> {
+        if self.features & LOG_ALL == 0 {
+            self.log = None;
+        }
+        self.renew_log()
+    }
+
+    /// Where, for the guest, the used ring is whose changes are to be noted.
+    pub(super) fn log_used_ring(&mut self, index: u32, address: Option<u64>) -> Result<()> {
+        let vring = self.vring(index)?;
+        if vring.used_log == address {
+            return Ok(());
+        }
+        vring.used_log = address;
+        if let Some(log) = &self.log {
+            self.check_log(log, &self.regions)?;
+        }
+        self.renew_log()
+    }
+
+    /// Has all queues note what they write where it is to be noted now. They do when this returns.
+    pub(super) fn renew_log(&mut self) -> Result<()> {
+        let deadline = self.deadline();
+        let (features, log) = (self.ring_features(), self.log_in_force());
+        let (in_force, pending) = channel();
+        let setup = Setup {
+            regions: &self.regions,
+            features,
+            log: log.as_ref(),
+            in_force: Some(&in_force),
+        };
+        for vring in self.vrings.iter_mut().filter(|vring| vring.is_running()) {
+            vring.update(&self.shared, &setup)?;
+        }
+        drop(in_force);
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Nothing is sent: each queue lets go of its end.
+        match pending.recv_timeout(left) {
+            Err(RecvTimeoutError::Disconnected) => Ok(()),
+            _ => Err(failed("requests in progress keep the log from being kept")),
+        }
+    }
+
+    /// Begins to save the state, or to load one.
+    pub(super) fn begin_to_move(
+        &mut self,
+        direction: VhostTransferStateDirection,
+        file: OwnedFd,
+    ) -> Result<()> {
+        self.settle();
+        for vring in &self.vrings {
+            vring.require_stopped()?;
+        }
+        let transfer = match direction {
+            VhostTransferStateDirection::SAVE => {
+                self.take_waits_back()?;
+                self.begin_to_save(file)
+            }
+            VhostTransferStateDirection::LOAD => self.begin_to_load(file),
+        };
+        self.moving.outcome = Err(none_begun());
+        self.moving.transfer = Some(transfer.map_err(Error::ReqHandlerError)?);
+        Ok(())
+    }
+
+    fn begin_to_save(&self, file: OwnedFd) -> io::Result<Transfer<Moved<M::FileSystem>>> {
+        let again: Again = self
+            .vrings
+            .iter()
+            .map(|vring| vring.again.clone())
+            .collect();
+        let session = self.shared.sessions.current();
+        Transfer::begin(file, move |pipe| save(pipe, &again, session.as_deref()))
+    }
+
+    /// Ends what waits for locks, to have it carried out again.
+    fn take_waits_back(&mut self) -> Result<()> {
+        let deadline = self.deadline();
+        for vring in &self.vrings {
+            vring.require_only_waits()?;
+        }
+        let session = self.shared.sessions.current();
+        let wake = || {
+            if let Some(session) = &session {
+                session.dispatcher().interrupt_waits();
+            }
+        };
+        if !self.shared.pool.drain(deadline, wake) {
+            return Err(failed("requests in progress do not end"));
+        }
+        self.vrings.iter_mut().for_each(Vring::withdraw);
+        Ok(())
+    }
+
+    fn begin_to_load(&self, file: OwnedFd) -> io::Result<Transfer<Moved<M::FileSystem>>> {
+        let shared = Arc::clone(&self.shared);
+        let queues = self.vrings.len();
+        Transfer::begin(file, move |pipe| {
+            let load_session = |source: &mut dyn io::Read| {
+                let session = shared.sessions.make()?;
+                session.dispatcher().restore(source)?;
+                Ok(session)
+            };
+            let (again, session) = device_state::read(pipe, load_session)?;
+            let beyond = again.iter().skip(queues).any(|heads| !heads.is_empty());
+            if beyond {
+                return Err(io::Error::other(
+                    "the state has requests of queues that are not here",
+                ));
+            }
+            Ok(Moved::Loaded { again, session })
+        })
+    }
+
+    /// Waits for the end of a transfer, if there is one, and puts what was loaded in force.
+    pub(super) fn settle(&mut self) {
+        let Some(transfer) = self.moving.transfer.take() else {
+            return;
+        };
+        let moved = transfer.wait(&self.shared.line);
+        if let Err(error) = &moved {
+            // The front end asks whether it went well, not why.
+            tracing::error!(%error, "the state of the device was not moved");
+        }
+        self.moving.outcome = moved.map(|moved| self.put_in_force(moved));
+    }
+
+    fn put_in_force(&mut self, moved: Moved<M::FileSystem>) {
+        let Moved::Loaded { again, session } = moved else {
+            tracing::info!("the state of the device was saved, for another to go on with");
+            return;
+        };
+        for (vring, heads) in self.vrings.iter_mut().zip(again) {
+            vring.again = heads;
+        }
+        // One in which the guest has not said INIT is none.
+        if let Some(session) = session.filter(|session| session.dispatcher().features().is_some()) {
+            if let Some(journal) = &self.shared.journal {
+                journal.set_session(session.dispatcher().init_request().as_deref());
+            }
+            self.shared.sessions.install(&session);
+        }
+        tracing::info!("going on with the state of another device");
+    }
+
+    /// Waits for a transfer before a queue starts: no request may come while there is one.
+    pub(super) fn settle_before_starting(&mut self) -> Result<()> {
+        let starts = self.vrings.iter().any(Vring::is_about_to_start);
+        if self.moving.transfer.is_none() || !starts {
+            return Ok(());
+        }
+        self.settle();
+        match &self.moving.outcome {
+            Ok(()) => Ok(()),
+            Err(_) => Err(failed("the state of the device was not moved")),
+        }
+    }
+}
+
+/// Writes the state of a device without requests in progress.
+fn save<F: FileSystem>(
+    pipe: &mut Pipe,
+    again: &Again,
+    session: Option<&GuestSession<F>>,
+) -> io::Result<Moved<F>> {
+    let mut save_session =
+        session.map(|session| |sink: &mut dyn io::Write| session.dispatcher().save(sink));
+    let save_session = save_session.as_mut();
+    device_state::write(pipe, again, save_session.map(|save| save as _))?;
+    Ok(Moved::Saved)
+}
+
+fn failed(what: &'static str) -> Error {
+    Error::ReqHandlerError(io::Error::other(what))
+}
+
+/// How many bytes of the used ring are written.
+fn used_bytes(layout: &Layout) -> u64 {
+    2 + 2 + 8 * u64::from(layout.size) + 2
+}

@@ -1,0 +1,251 @@
+//! What a device hands to the one that takes its place: the form in which it travels.
+//!
+//! In little-endian order:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 16 | `thrufs virtio-fs` |
+//! | 4 | version of this table, 1 |
+//! | 4 | queues |
+//! | 4, and 2 for each | for each queue: requests that were taken and have to be carried out again, by the number of their first descriptor |
+//! | 1 | whether there is a session |
+//! | 4, and as many as it says | again and again: part of the session's state, until one is empty |
+//!
+//! Nothing may follow. It is read with the distrust that all bytes from outside deserve: lengths are
+//! bounded, and no memory is taken because a length says so.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+const MAGIC: [u8; 16] = *b"thrufs virtio-fs";
+const VERSION: u32 = 1;
+
+/// Most queues of any device.
+const QUEUES_MAX: usize = 65;
+
+/// Most requests of one queue that can be under way.
+const REQUESTS_MAX: usize = 1024;
+
+/// What is written as one part, at most.
+const PART_BYTES: usize = 64 << 10;
+
+/// What is read as one part, at most.
+const PART_BYTES_MAX: usize = 1 << 20;
+
+/// Most bytes of a session's state: some ten million nodes.
+pub const SESSION_BYTES_MAX: u64 = 4 << 30;
+
+/// Requests of each queue that have to be carried out again, by their heads.
+pub type Again = Vec<Vec<u16>>;
+
+/// Writes the state of a session.
+pub type WriteSession<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, what)
+}
+
+/// Writes the state of a device, whose session `session` writes if there is one.
+///
+/// # Errors
+///
+/// Those of `session` and of `sink`; a session that is too large.
+pub fn write(
+    sink: &mut dyn Write,
+    again: &Again,
+    session: Option<WriteSession<'_>>,
+) -> io::Result<()> {
+    let mut head = MAGIC.to_vec();
+    head.extend(VERSION.to_le_bytes());
+    head.extend((again.len() as u32).to_le_bytes());
+    for heads in again {
+        head.extend((heads.len() as u32).to_le_bytes());
+        head.extend(heads.iter().flat_map(|head| head.to_le_bytes()));
+    }
+    head.push(session.is_some().into());
+    sink.write_all(&head)?;
+    let mut parts = Parts::new(sink);
+    if let Some(session) = session {
+        session(&mut parts)?;
+    }
+    parts.finish()
+}
+
+/// Reads the state of a device. `session` reads that of the session, if there is one.
+///
+/// # Errors
+///
+/// `InvalidData` for what is no such state, `UnexpectedEof` for one that was cut short; those of
+/// `session` and of `source`.
+pub fn read<T>(
+    source: &mut dyn Read,
+    session: impl FnOnce(&mut dyn Read) -> io::Result<T>,
+) -> io::Result<(Again, Option<T>)> {
+    if array(source)? != MAGIC {
+        return Err(invalid(
+            "this is no state of a Thrufs share (that of virtiofsd cannot be taken over)",
+        ));
+    }
+    let version = u32::from_le_bytes(array(source)?);
+    if version != VERSION {
+        let what = format!("the state is in version {version} of its form; {VERSION} is known");
+        return Err(invalid(&what));
+    }
+    let queues = u32::from_le_bytes(array(source)?) as usize;
+    if queues > QUEUES_MAX {
+        return Err(invalid("the state is of more queues than a device has"));
+    }
+    let mut again = Vec::with_capacity(queues);
+    for _ in 0..queues {
+        again.push(read_heads(source)?);
+    }
+    let [has_session] = array(source)?;
+    let mut parts = PartsRead::new(source);
+    let session = match has_session {
+        0 => None,
+        1 => Some(session(&mut parts)?),
+        _ => return Err(invalid("the state neither has a session nor has none")),
+    };
+    parts.finish()?;
+    Ok((again, session))
+}
+
+fn read_heads(source: &mut dyn Read) -> io::Result<Vec<u16>> {
+    let count = u32::from_le_bytes(array(source)?) as usize;
+    if count > REQUESTS_MAX {
+        return Err(invalid("the state has more requests than a queue"));
+    }
+    let mut bytes = vec![0; count * 2];
+    source.read_exact(&mut bytes)?;
+    let heads = bytes.as_chunks().0;
+    Ok(heads.iter().map(|head| u16::from_le_bytes(*head)).collect())
+}
+
+fn array<const N: usize>(source: &mut dyn Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    source.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes in parts with their lengths.
+struct Parts<'a> {
+    sink: &'a mut dyn Write,
+    part: Vec<u8>,
+    written: u64,
+}
+
+impl<'a> Parts<'a> {
+    fn new(sink: &'a mut dyn Write) -> Parts<'a> {
+        Parts {
+            sink,
+            part: Vec::with_capacity(PART_BYTES),
+            written: 0,
+        }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let length = self.part.len() as u32;
+        self.sink.write_all(&length.to_le_bytes())?;
+        self.sink.write_all(&self.part)?;
+        self.part.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        if !self.part.is_empty() {
+            self.send()?;
+        }
+        self.send()?;
+        self.sink.flush()
+    }
+}
+
+impl Write for Parts<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(PART_BYTES - self.part.len());
+        self.written += taken as u64;
+        if self.written > SESSION_BYTES_MAX {
+            return Err(io::Error::other("the session is too large to be moved"));
+        }
+        self.part.extend(&bytes[..taken]);
+        if self.part.len() == PART_BYTES {
+            self.send()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads what was written in parts.
+struct PartsRead<'a> {
+    source: &'a mut dyn Read,
+    part: Vec<u8>,
+    at: usize,
+    read: u64,
+    ended: bool,
+}
+
+impl<'a> PartsRead<'a> {
+    fn new(source: &'a mut dyn Read) -> PartsRead<'a> {
+        PartsRead {
+            source,
+            part: Vec::new(),
+            at: 0,
+            read: 0,
+            ended: false,
+        }
+    }
+
+    /// Reads the next part, when the one before was used up.
+    fn fetch(&mut self) -> io::Result<()> {
+        let length = u32::from_le_bytes(array(self.source)?) as usize;
+        self.read += length as u64;
+        if length > PART_BYTES_MAX || self.read > SESSION_BYTES_MAX {
+            return Err(invalid("the state of the session is too large"));
+        }
+        (self.ended, self.at) = (length == 0, 0);
+        self.part.clear();
+        // Grows with what comes, not with what was announced.
+        let limit = length as u64;
+        let read = (&mut *self.source)
+            .take(limit)
+            .read_to_end(&mut self.part)?;
+        if read < length {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
+    }
+
+    /// Whether there is nothing more of the session, and nothing else either.
+    fn finish(mut self) -> io::Result<()> {
+        let rest = || invalid("the state goes on where it should end");
+        if self.at < self.part.len() {
+            return Err(rest());
+        }
+        if !self.ended {
+            self.fetch()?;
+        }
+        if !self.ended || self.source.read(&mut [0])? > 0 {
+            return Err(rest());
+        }
+        Ok(())
+    }
+}
+
+impl Read for PartsRead<'_> {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.part.len() && !self.ended && !target.is_empty() {
+            self.fetch()?;
+        }
+        let rest = &self.part[self.at..];
+        let length = rest.len().min(target.len());
+        target[..length].copy_from_slice(&rest[..length]);
+        self.at += length;
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests;

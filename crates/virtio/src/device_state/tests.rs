@@ -1,0 +1,71 @@
+use super::*;
+
+fn written(again: &Again, session: Option<&[u8]>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut write_session = |sink: &mut dyn Write| sink.write_all(session.unwrap_or_default());
+    let session_writer: Option<WriteSession<'_>> =
+        session.is_some().then_some(&mut write_session as _);
+    write(&mut bytes, again, session_writer).unwrap();
+    bytes
+}
+
+fn read_all(bytes: &[u8]) -> io::Result<(Again, Option<Vec<u8>>)> {
+    read(&mut &*bytes, |source| {
+        let mut session = Vec::new();
+        source.read_to_end(&mut session)?;
+        Ok(session)
+    })
+}
+
+#[test]
+fn what_is_written_is_read() {
+    for length in [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 300_000] {
+        let session: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+        let again = vec![vec![], vec![3, 1, 1023], vec![7]];
+        let read = read_all(&written(&again, Some(&session))).unwrap();
+        assert_eq!(read, (again, Some(session)));
+    }
+    let read = read_all(&written(&vec![], None)).unwrap();
+    assert_eq!(read, (vec![], None));
+}
+
+#[test]
+fn a_state_that_is_cut_short_anywhere_is_found_out() {
+    let bytes = written(&vec![vec![1, 2], vec![]], Some(&[9; 100]));
+    for length in 0..bytes.len() {
+        let error = read_all(&bytes[..length]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{length}");
+    }
+}
+
+#[test]
+fn a_state_must_end_where_it_ends() {
+    let mut bytes = written(&vec![], Some(b"session"));
+    bytes.push(0);
+    let error = read_all(&bytes).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+    // A session that was not read to its end has not been understood.
+    let bytes = written(&vec![], Some(b"session"));
+    let read_part = |source: &mut dyn Read| source.read_exact(&mut [0; 3]);
+    let error = read(&mut &*bytes, read_part).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+    let bytes = written(&vec![], Some(&[0; PART_BYTES + 3]));
+    let read_part = |source: &mut dyn Read| source.read_exact(&mut [0; PART_BYTES]);
+    assert!(read(&mut &*bytes, read_part).is_err());
+}
+
+#[test]
+fn what_is_no_state_is_refused() {
+    let good = written(&vec![vec![1]], Some(b"session"));
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        read_all(&bytes).unwrap_err()
+    };
+    assert!(changed(0, b'T').to_string().contains("virtiofsd"));
+    assert!(changed(16, 2).to_string().contains("version 2"));
+    // Queues, requests of the first, whether there is a session, length of its first part.
+    for (at, byte) in [(20, 66), (26, 1), (30, 2), (33, 0x11)] {
+        assert_eq!(changed(at, byte).kind(), ErrorKind::InvalidData, "{at}");
+    }
+}

@@ -1,0 +1,181 @@
+//! Which requests of a queue are in flight: the table of the vhost-user specification, "Inflight I/O
+//! tracking", for split virtqueues.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0 | features, 0 |
+//! | 8 | version, 1 once the queue was begun with |
+//! | 10 | how many descriptors the queue has |
+//! | 12 | the descriptor that was given back last |
+//! | 14 | the used index after that |
+//! | 16 | for each descriptor, 16 bytes: 1 when it is in flight; at 6 which was given back before it; at 8 when it was taken, as a number that grows |
+//!
+//! **Between any two stores.** A request is in flight from the store that says so, after that of its
+//! number. It is given back in this order: it is named as the last one; the used ring's index; it is not
+//! in flight; the used index here. So when the index here is one behind the ring's, the last one was
+//! given back, whatever its entry says; and when the two are the same, entries are right. What was
+//! taken is in flight or was given back, so the next to be taken is the used index and how many are in
+//! flight.
+//!
+//! A front end that keeps such a table writes to it as it pleases. It says nothing but which of the
+//! queue's own descriptors are carried out once more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use thrufs_sys::shared_memory::{Outside, SharedMapping};
+
+const VERSION: u16 = 1;
+const VERSION_AT: usize = 8;
+const SIZE_AT: usize = 10;
+const LAST_AT: usize = 12;
+const USED_AT: usize = 14;
+const HEAD_BYTES: usize = 16;
+const ENTRY_BYTES: usize = 16;
+/// In the first eight bytes of an entry.
+const IN_FLIGHT: u64 = 1;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Inflight {
+    mapping: Arc<SharedMapping>,
+    at: usize,
+    size: u16,
+    next_number: u64,
+}
+
+impl Inflight {
+    /// How many bytes the table of a queue of `size` descriptors has.
+    pub(crate) const fn bytes(size: usize) -> usize {
+        (HEAD_BYTES + ENTRY_BYTES * size).next_multiple_of(64)
+    }
+
+    /// The table at `at`; none when there is no room for it, or no place for whole words.
+    pub(crate) fn new(mapping: Arc<SharedMapping>, at: usize, size: u16) -> Option<Inflight> {
+        let end = at.checked_add(HEAD_BYTES + ENTRY_BYTES * usize::from(size))?;
+        if end > mapping.len() || !mapping.is_aligned(at, 8) {
+            return None;
+        }
+        Some(Inflight {
+            mapping,
+            at,
+            size,
+            next_number: 1,
+        })
+    }
+
+    /// The same table for a queue of `size` descriptors, if it has as many.
+    pub(crate) fn of_size(&self, size: u16) -> Option<Inflight> {
+        (size <= self.size).then(|| Inflight {
+            size,
+            ..self.clone()
+        })
+    }
+
+    fn load(&self, at: usize) -> u16 {
+        self.mapping
+            .load_u16(self.at + at, Ordering::Acquire)
+            .unwrap_or(0)
+    }
+
+    fn store(&self, at: usize, value: u16) {
+        within(
+            self.mapping
+                .store_u16(self.at + at, value, Ordering::Release),
+        );
+    }
+
+    fn entry(&self, head: u16) -> usize {
+        self.at + HEAD_BYTES + usize::from(head) * ENTRY_BYTES
+    }
+
+    fn set(&self, head: u16, value: u64) {
+        within(
+            self.mapping
+                .store_u64(self.entry(head), value, Ordering::Release),
+        );
+    }
+
+    fn is_in_flight(&self, head: u16) -> bool {
+        let word = self.mapping.load_u64(self.entry(head), Ordering::Acquire);
+        word.is_ok_and(|word| word & 0xff == IN_FLIGHT)
+    }
+
+    fn number(&self, head: u16) -> u64 {
+        let at = self.entry(head) + 8;
+        self.mapping.load_u64(at, Ordering::Acquire).unwrap_or(0)
+    }
+
+    /// Whether somebody has begun with a queue of this size.
+    pub(crate) fn was_begun(&self) -> bool {
+        self.load(VERSION_AT) == VERSION && self.load(SIZE_AT) == self.size
+    }
+
+    /// Begins with a queue of which nothing is in flight but `heads`.
+    pub(crate) fn begin(&mut self, used: u16, heads: impl IntoIterator<Item = u16>) {
+        self.go_on_counting();
+        // Until all is right, nothing counts.
+        self.store(VERSION_AT, 0);
+        (0..self.size).for_each(|head| self.set(head, 0));
+        self.store(SIZE_AT, self.size);
+        self.store(USED_AT, used);
+        for head in heads {
+            self.take(head);
+        }
+        self.store(VERSION_AT, VERSION);
+    }
+
+    /// What a predecessor has left in flight, when the used ring's index is `used`: the descriptors, in
+    /// the order in which they were taken, and their numbers. None when it is of another queue.
+    pub(crate) fn recover(&mut self, used: u16) -> Option<Vec<(u16, u64)>> {
+        let behind = used.wrapping_sub(self.load(USED_AT));
+        if !self.was_begun() || behind > 1 {
+            return None;
+        }
+        if behind == 1 {
+            let last = self.load(LAST_AT);
+            if last < self.size {
+                self.set(last, 0);
+            }
+            self.store(USED_AT, used);
+        }
+        let mut heads: Vec<(u16, u64)> = (0..self.size)
+            .filter(|&head| self.is_in_flight(head))
+            .map(|head| (head, self.number(head)))
+            .collect();
+        heads.sort_by_key(|&(_, number)| number);
+        self.go_on_counting();
+        Some(heads)
+    }
+
+    /// No number may come twice: what was noted under it would be taken for another request's.
+    fn go_on_counting(&mut self) {
+        let last = (0..self.size).map(|head| self.number(head)).max();
+        self.next_number = last.unwrap_or(0).wrapping_add(1);
+    }
+
+    /// `head` was taken. Returns its number.
+    pub(crate) fn take(&mut self, head: u16) -> u64 {
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        let at = self.entry(head) + 8;
+        within(self.mapping.store_u64(at, number, Ordering::Release));
+        self.set(head, IN_FLIGHT);
+        number
+    }
+
+    /// `head` is about to be given back.
+    pub(crate) fn begin_to_give_back(&self, head: u16) {
+        self.store(LAST_AT, head);
+    }
+
+    /// It was: the used index is `used` now.
+    pub(crate) fn gave_back(&self, head: u16, used: u16) {
+        self.set(head, 0);
+        self.store(USED_AT, used);
+    }
+}
+
+/// Checked when it was made.
+fn within(result: Result<(), Outside>) {
+    debug_assert!(result.is_ok(), "outside the table");
+}

@@ -1,0 +1,252 @@
+use super::*;
+use crate::journal::Journal;
+use std::fs::File;
+use std::time::Duration;
+
+/// A front end and the workers of a keeper, played by the test.
+struct Play {
+    front_end: UnixStream,
+    keeper: Keeper,
+    journal: Journal,
+}
+
+impl Play {
+    fn new() -> Play {
+        let (ours, front_end) = UnixStream::pair().unwrap();
+        let journal = Journal::new().unwrap();
+        let keeper = Keeper::start(ours, journal.clone()).unwrap();
+        Play {
+            front_end,
+            keeper,
+            journal,
+        }
+    }
+
+    fn worker(&self) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        self.keeper.attach(ours);
+        theirs
+    }
+
+    fn say(&self, code: u32, body: &[u8], files: &[&File]) {
+        self.say_with(code, 0, body, files);
+    }
+
+    fn say_with(&self, code: u32, flags: u32, body: &[u8], files: &[&File]) {
+        let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
+        wire::send(self.front_end.as_fd(), code, flags, body, &files).unwrap();
+    }
+}
+
+/// The next message, within seconds.
+fn hear(stream: &UnixStream) -> Parcel {
+    let mut reader = Reader::default();
+    for _ in 0..500 {
+        if let Some(parcel) = reader.read(stream).unwrap() {
+            return parcel;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("nothing is said");
+}
+
+fn reply(stream: &UnixStream, code: u32, body: &[u8]) {
+    wire::send(stream.as_fd(), code, 4, body, &[]).unwrap();
+}
+
+/// What a new worker hears, up to the question that ends it; all questions are answered.
+fn told(worker: &UnixStream) -> Vec<Parcel> {
+    let mut told = Vec::new();
+    let mut questions = 0;
+    loop {
+        let parcel = hear(worker);
+        if matches!(
+            parcel.code,
+            code::GET_FEATURES | code::GET_PROTOCOL_FEATURES
+        ) {
+            reply(worker, parcel.code, &[0; 8]);
+            questions += u32::from(parcel.code == code::GET_FEATURES);
+            if questions == 2 {
+                return told;
+            }
+        } else {
+            told.push(parcel);
+        }
+    }
+}
+
+fn codes(told: &[Parcel]) -> Vec<u32> {
+    told.iter().map(|parcel| parcel.code).collect()
+}
+
+fn words(words: [u32; 2]) -> Vec<u8> {
+    words.map(u32::to_le_bytes).concat()
+}
+
+#[test]
+fn another_worker_is_told_what_still_holds() {
+    let play = Play::new();
+    let first = play.worker();
+    assert!(told(&first).is_empty());
+    let file = File::open("/dev/null").unwrap();
+    play.say(code::SET_FEATURES, &5_u64.to_le_bytes(), &[]);
+    play.say(code::SET_VRING_KICK, &words([1, 0]), &[&file]);
+    play.say(code::SET_VRING_BASE, &words([1, 7]), &[]);
+    play.say(code::SET_VRING_CALL, &words([1, 0]), &[&file]);
+    play.say(code::SET_VRING_CALL, &words([1, 0]), &[&file]);
+    play.say(code::SET_VRING_NUM, &words([1, 64]), &[]);
+    let table = [&words([1, 0])[..], &[9; 32]].concat();
+    play.say(code::SET_MEM_TABLE, &table, &[&file]);
+    for _ in 0..7 {
+        hear(&first);
+    }
+    assert!(play.journal.has_new_base(1), "said by the front end");
+    play.journal.take_base(1);
+    drop(first);
+    let second = play.worker();
+    let told = told(&second);
+    let expected = [
+        code::SET_FEATURES,
+        code::SET_MEM_TABLE,
+        code::SET_VRING_NUM,
+        code::SET_VRING_BASE,
+        code::SET_VRING_CALL,
+        code::SET_VRING_KICK,
+    ];
+    assert_eq!(codes(&told), expected);
+    assert_eq!(told[1].body, table);
+    assert_eq!((told[1].files.len(), told[5].files.len()), (1, 1));
+    assert!(!play.journal.has_new_base(1), "said by us");
+    assert!(play.keeper.is_connected());
+}
+
+#[test]
+fn a_question_that_a_worker_died_of_is_asked_again() {
+    let play = Play::new();
+    let first = play.worker();
+    told(&first);
+    play.say(code::GET_QUEUE_NUM, &[], &[]);
+    assert_eq!(hear(&first).code, code::GET_QUEUE_NUM);
+    // Half an answer is none.
+    io::Write::write_all(&mut &first, &[17, 0, 0]).unwrap();
+    drop(first);
+    let second = play.worker();
+    told(&second);
+    assert_eq!(hear(&second).code, code::GET_QUEUE_NUM);
+    reply(&second, code::GET_QUEUE_NUM, &3_u64.to_le_bytes());
+    let answer = hear(&play.front_end);
+    assert_eq!(
+        (answer.code, answer.u64_at(0)),
+        (code::GET_QUEUE_NUM, Some(3))
+    );
+}
+
+#[test]
+fn what_is_said_while_nobody_serves_waits() {
+    let play = Play::new();
+    let first = play.worker();
+    told(&first);
+    drop(first);
+    play.say(code::SET_OWNER, &[], &[]);
+    play.say(code::GET_FEATURES, &[], &[]);
+    let second = play.worker();
+    let told = told(&second);
+    assert!(told.len() <= 1, "{told:?}");
+    if told.is_empty() {
+        assert_eq!(hear(&second).code, code::SET_OWNER);
+    }
+    assert_eq!(hear(&second).code, code::GET_FEATURES);
+}
+
+#[test]
+fn a_queue_that_was_stopped_stays_so() {
+    let play = Play::new();
+    let first = play.worker();
+    told(&first);
+    let file = File::open("/dev/null").unwrap();
+    play.say(code::SET_VRING_BASE, &words([1, 0]), &[]);
+    play.say(code::SET_VRING_KICK, &words([1, 0]), &[&file]);
+    play.say(code::GET_VRING_BASE, &words([1, 0]), &[]);
+    (0..3).for_each(|_| drop(hear(&first)));
+    reply(&first, code::GET_VRING_BASE, &words([1, 55]));
+    assert_eq!(hear(&play.front_end).u32_at(4), Some(55));
+    drop(first);
+    let told = told(&play.worker());
+    assert_eq!(codes(&told), [code::SET_VRING_BASE]);
+    assert_eq!(told[0].body, words([1, 55]));
+}
+
+#[test]
+fn what_was_refused_is_not_kept_and_regions_come_and_go() {
+    let play = Play::new();
+    let first = play.worker();
+    told(&first);
+    play.say(code::SET_PROTOCOL_FEATURES, &REPLY_ACK.to_le_bytes(), &[]);
+    hear(&first);
+    let file = File::open("/dev/null").unwrap();
+    let region = |byte: u8| [&[0; 8][..], &[byte; 32]].concat();
+    for (byte, answer) in [(1, 0_u64), (2, 0), (3, 1)] {
+        play.say_with(code::ADD_MEM_REG, NEED_REPLY, &region(byte), &[&file]);
+        hear(&first);
+        reply(&first, code::ADD_MEM_REG, &answer.to_le_bytes());
+        hear(&play.front_end);
+    }
+    play.say(code::REM_MEM_REG, &region(1), &[]);
+    hear(&first);
+    drop(first);
+    let told = told(&play.worker());
+    let expected = [code::SET_PROTOCOL_FEATURES, code::SET_MEM_TABLE];
+    assert_eq!(codes(&told), expected);
+    assert_eq!(told[1].body, [&words([1, 0])[..], &[2; 32]].concat());
+}
+
+#[test]
+fn who_hangs_up_or_talks_nonsense_is_gone() {
+    let play = Play::new();
+    let worker = play.worker();
+    told(&worker);
+    // A body longer than any.
+    let nonsense: Vec<u8> = [1_u32, 1, 5000].map(u32::to_ne_bytes).concat();
+    io::Write::write_all(&mut &play.front_end, &nonsense).unwrap();
+    let gone = |play: &Play| {
+        (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            !play.keeper.is_connected()
+        })
+    };
+    assert!(gone(&play));
+    let play = Play::new();
+    play.front_end.shutdown(Shutdown::Both).unwrap();
+    assert!(gone(&play));
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_a_front_end_says_is_put_together_or_refused(
+        messages in proptest::collection::vec(
+            (0_u32..48, 0_u32..16, proptest::collection::vec(proptest::num::u8::ANY, 0..300)),
+            1..20,
+        ),
+        cut in 0_usize..64,
+    ) {
+        let play = Play::new();
+        let first = play.worker();
+        told(&first);
+        let mut all = Vec::new();
+        for (code, flags, body) in &messages {
+            all.extend([*code, *flags, body.len() as u32].map(u32::to_ne_bytes).concat());
+            all.extend(body);
+        }
+        all.truncate(all.len().saturating_sub(cut));
+        io::Write::write_all(&mut &play.front_end, &all).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        drop(first);
+        let second = play.worker();
+        second.set_nonblocking(true).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        let mut bytes = [0; 65536];
+        let _ = io::Read::read(&mut &second, &mut bytes);
+    }
+}

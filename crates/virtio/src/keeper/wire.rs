@@ -1,0 +1,225 @@
+//! Messages of vhost-user, as far as one has to know them to pass them on.
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Before the body: code, flags and the length of the body, four bytes each.
+const HEADER_BYTES: usize = 12;
+/// More than any body has.
+const BODY_BYTES_MAX: usize = 4096;
+/// Most descriptors that come with one message.
+const FILES_MAX: usize = 32;
+
+const VERSION: u32 = 1;
+const VERSION_MASK: u32 = 3;
+pub(super) const NEED_REPLY: u32 = 8;
+
+/// The codes that mean something here.
+pub(super) mod code {
+    pub(in super::super) const GET_FEATURES: u32 = 1;
+    pub(in super::super) const SET_FEATURES: u32 = 2;
+    pub(in super::super) const SET_OWNER: u32 = 3;
+    pub(in super::super) const RESET_OWNER: u32 = 4;
+    pub(in super::super) const SET_MEM_TABLE: u32 = 5;
+    pub(in super::super) const SET_LOG_BASE: u32 = 6;
+    pub(in super::super) const SET_VRING_NUM: u32 = 8;
+    pub(in super::super) const SET_VRING_ADDR: u32 = 9;
+    pub(in super::super) const SET_VRING_BASE: u32 = 10;
+    pub(in super::super) const GET_VRING_BASE: u32 = 11;
+    pub(in super::super) const SET_VRING_KICK: u32 = 12;
+    pub(in super::super) const SET_VRING_CALL: u32 = 13;
+    pub(in super::super) const SET_VRING_ERR: u32 = 14;
+    pub(in super::super) const GET_PROTOCOL_FEATURES: u32 = 15;
+    pub(in super::super) const SET_PROTOCOL_FEATURES: u32 = 16;
+    pub(in super::super) const GET_QUEUE_NUM: u32 = 17;
+    pub(in super::super) const SET_VRING_ENABLE: u32 = 18;
+    pub(in super::super) const SET_BACKEND_REQ_FD: u32 = 21;
+    pub(in super::super) const GET_CONFIG: u32 = 24;
+    pub(in super::super) const GET_INFLIGHT_FD: u32 = 31;
+    pub(in super::super) const SET_INFLIGHT_FD: u32 = 32;
+    pub(in super::super) const RESET_DEVICE: u32 = 34;
+    pub(in super::super) const GET_MAX_MEM_SLOTS: u32 = 36;
+    pub(in super::super) const ADD_MEM_REG: u32 = 37;
+    pub(in super::super) const REM_MEM_REG: u32 = 38;
+    pub(in super::super) const GET_STATUS: u32 = 40;
+    pub(in super::super) const GET_SHARED_OBJECT: u32 = 41;
+    pub(in super::super) const SET_DEVICE_STATE_FD: u32 = 42;
+    pub(in super::super) const CHECK_DEVICE_STATE: u32 = 43;
+    pub(in super::super) const GET_SHMEM_CONFIG: u32 = 44;
+}
+
+/// One message, with its descriptors.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) code: u32,
+    pub(super) flags: u32,
+    pub(super) body: Vec<u8>,
+    pub(super) files: Vec<OwnedFd>,
+}
+
+impl Parcel {
+    /// A message that wants no reply but what its code brings.
+    pub(super) fn new(code: u32, body: Vec<u8>) -> Parcel {
+        Parcel {
+            code,
+            flags: VERSION,
+            body,
+            files: Vec::new(),
+        }
+    }
+
+    /// The 32 bits at `at` of the body.
+    pub(super) fn u32_at(&self, at: usize) -> Option<u32> {
+        let bytes = self.body.get(at..at.checked_add(4)?)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// The 64 bits at `at` of the body.
+    pub(super) fn u64_at(&self, at: usize) -> Option<u64> {
+        let bytes = self.body.get(at..at.checked_add(8)?)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// Sends it, with these flags instead of its own.
+    ///
+    /// # Errors
+    ///
+    /// When nobody is there any more.
+    pub(super) fn send(&self, stream: impl AsFd, flags: u32) -> io::Result<()> {
+        let files: Vec<BorrowedFd<'_>> = self.files.iter().map(AsFd::as_fd).collect();
+        send(stream.as_fd(), self.code, flags, &self.body, &files)
+    }
+}
+
+/// Sends a message.
+///
+/// # Errors
+///
+/// When nobody is there any more.
+pub(super) fn send(
+    stream: BorrowedFd<'_>,
+    code: u32,
+    flags: u32,
+    body: &[u8],
+    files: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let length = body.len() as u32;
+    let flags = flags & !VERSION_MASK | VERSION;
+    let header = [code, flags, length].map(u32::to_ne_bytes).concat();
+    let bytes = [&header, body].concat();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::Error::other("too many descriptors for one message"));
+    }
+    let mut sent = 0;
+    while sent < bytes.len() {
+        let parts = [IoSlice::new(&bytes[sent..])];
+        match sendmsg(stream, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
+            Ok(count) => {
+                sent += count;
+                ancillary.clear();
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Puts messages together that come in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    bytes: Vec<u8>,
+    files: Vec<OwnedFd>,
+}
+
+impl Reader {
+    /// The next message, if all of it is there.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEof` at the end, `InvalidData` for what is no message.
+    pub(super) fn read(&mut self, stream: impl AsFd) -> io::Result<Option<Parcel>> {
+        loop {
+            let wanted = self.wanted()?;
+            if wanted == self.bytes.len() {
+                return Ok(Some(self.take()));
+            }
+            if !self.read_some(stream.as_fd(), wanted)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// How many bytes the message has, as far as one can say.
+    fn wanted(&self) -> io::Result<usize> {
+        let Some(length) = self.word(2) else {
+            return Ok(HEADER_BYTES);
+        };
+        let length = length as usize;
+        if length > BODY_BYTES_MAX || self.word(1).unwrap_or(0) & VERSION_MASK != VERSION {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(HEADER_BYTES + length)
+    }
+
+    fn word(&self, number: usize) -> Option<u32> {
+        if self.bytes.len() < HEADER_BYTES {
+            return None;
+        }
+        let bytes = self.bytes.get(4 * number..4 * number + 4)?;
+        Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+    }
+
+    fn take(&mut self) -> Parcel {
+        let (code, flags) = (self.word(0).unwrap_or(0), self.word(1).unwrap_or(0));
+        let body = self.bytes.split_off(HEADER_BYTES);
+        self.bytes.clear();
+        Parcel {
+            code,
+            flags,
+            body,
+            files: std::mem::take(&mut self.files),
+        }
+    }
+
+    /// False when there is nothing now.
+    fn read_some(&mut self, stream: BorrowedFd<'_>, wanted: usize) -> io::Result<bool> {
+        let before = self.bytes.len();
+        self.bytes.resize(wanted, 0);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut self.bytes[before..])];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let received = recvmsg(stream, &mut parts, &mut ancillary, flags);
+        let count = received.as_ref().map_or(0, |received| received.bytes);
+        self.bytes.truncate(before + count);
+        match received {
+            Ok(received) if received.flags.contains(ReturnFlags::CTRUNC) => {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            Ok(received) if received.bytes == 0 => {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+        }
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(files) = message {
+                self.files.extend(files);
+            }
+        }
+        if self.files.len() > FILES_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,101 @@
+#!/bin/bash
+# Measures, in one guest and row by row in turns: our share, virtiofsd's, and with QEMU the one that QEMU
+# has by itself, 9p. `cargo xtask vm-bench` runs this and makes a table of it.
+#
+#   PEER       virtiofsd
+#   ROUNDS     how often each row is measured of each
+#   SECONDS_EACH  how long
+#   ROWS       an expression of which a row's name is one (default: all)
+#   CACHE      of both servers: `never` (default), `auto` or `always`; 9p has none
+#   MEASURED   a file for what is measured: ROW CONTESTANT UNIT VALUE
+# shellcheck source=tests/guest/machine.sh
+source "$(dirname "$0")/../machine.sh"
+need fio
+[[ $SERVER == thrufs ]] || fail "the peer is there anyway"
+CACHE=${CACHE:-never}
+
+peer() { SERVER=virtiofsd PROGRAM=$PEER "$@"; }
+
+lower "$WORK/lower" 4G
+mkdir "$WORK/lower/served"
+contestants=(thrufs virtiofsd)
+share shared "cache=$CACHE,allow_mmap"
+peer share peer "cache=$CACHE,allow_mmap"
+share_beneath
+if [[ $GUEST == qemu ]]; then
+    contestants+=(9p)
+    QEMU_MORE=(-fsdev "local,id=nine,path=$WORK/lower/served,security_model=passthrough"
+        -device virtio-9p-pci,fsdev=nine,mount_tag=nine)
+fi
+boot guest shared peer beneath
+asks guest 'mkdir /guests && mkdir /guests/{thrufs,virtiofsd} && mount --move /shared /guests/thrufs &&
+    mkdir -p /shared && mount -t virtiofs peer /guests/virtiofsd'
+[[ $GUEST != qemu ]] ||
+    asks guest 'mkdir /guests/9p && mount -t 9p -o trans=virtio,version=9p2000.L,cache=none nine /guests/9p'
+for contestant in "${contestants[@]}"; do
+    # Through none of them, so that nothing remembers it.
+    mkdir "$WORK/lower/served/$contestant"
+    for ((job = 0; job < 4; job++)); do
+        head -c 32M /dev/urandom >"$WORK/lower/served/$contestant/row.$job.0"
+    done
+done
+
+# one ROW UNIT COMMAND: in turns, so that what else the machine does meets all of them. In COMMAND, PLACE
+# stands for the directory. What cannot be done is said and has no value.
+one() {
+    local row=$1 unit=$2 command=$3 round contestant
+    local -A missing=()
+    [[ $row =~ ^(${ROWS:-.*})$ ]] || return 0
+    for ((round = 1; round <= ROUNDS; round++)); do
+        for contestant in "${contestants[@]}"; do
+            [[ -z ${missing[$contestant]:-} ]] || continue
+            if ask guest "${command//PLACE//guests/$contestant/$contestant}"; then
+                echo "$row $contestant $unit $ANSWER" | tee -a "$MEASURED"
+            else
+                missing[$contestant]=yes
+                say "$row: not with $contestant: $(head -n 1 <<<"$ANSWER")"
+            fi
+        done
+    done
+}
+
+names() { one "$1" /s "thrufs-guest-tests measure $1 PLACE $SECONDS_EACH"; }
+
+# fio ROW UNIT FIELD ARGUMENT...: the field is that of fio's terse form, version 3.
+by_fio() {
+    local row=$1 unit=$2 field=$3
+    shift 3
+    one "$row" "$unit" "fio --name=row --directory=PLACE --size=32m --time_based \
+        --runtime=$SECONDS_EACH --group_reporting --thread --fallocate=none --output-format=terse \
+        --terse-version=3 $* >/tmp/fio 2>&1 && grep '^3;' /tmp/fio | cut -d';' -f$field | grep -v '^0\$' ||
+        { cat /tmp/fio; exit 1; }"
+}
+
+if [[ $GUEST == uml ]]; then
+    for row in stat open-close create-unlink readdir-10000; do names "$row"; done
+    by_fio read-4k-random /s 8 --rw=randread --bs=4k --ioengine=psync
+    by_fio write-4k-random /s 49 --rw=randwrite --bs=4k --ioengine=psync
+    for size in 128k 1m; do
+        by_fio "read-$size" KiB/s 7 --rw=read --bs=$size --ioengine=psync
+        by_fio "write-$size" KiB/s 48 --rw=write --bs=$size --ioengine=psync
+    done
+else
+    # Blocks, engines and jobs of the comparisons that were published with virtio-fs.
+    for jobs in 1 4; do
+        for engine in psync mmap libaio; do
+            direct=0
+            [[ $engine != libaio ]] || direct=1
+            for way in read randread write randwrite; do
+                field=8
+                [[ $way != *write ]] || field=49
+                by_fio "$way-$engine-$jobs" /s $field \
+                    --rw=$way --bs=4k --ioengine=$engine --direct=$direct --numjobs=$jobs
+            done
+        done
+    done
+fi
+asks guest 'umount /guests/* && mount -t virtiofs shared /shared'
+dismiss guest
+ended shared
+ended beneath
+peer ended peer

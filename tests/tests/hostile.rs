@@ -1,0 +1,354 @@
+//! A hostile time: front ends and guests that do what none should, at random and several at once,
+//! against a real `thrufs share`, while others use it.
+//!
+//! `THRUFS_HOSTILE_SECONDS` is how long (a few unless said; `cargo xtask hostile SECONDS`), and
+//! `THRUFS_HOSTILE_SEED` the number that all begins with. What must hold all the time:
+//!
+//! * no worker dies, by whatever;
+//! * a client that is connected meanwhile goes on, and its data are right;
+//! * one that comes afterwards is served;
+//! * memory and descriptors of the supervisor, and of a worker whose guest misbehaves without leaving,
+//!   stay below the bounds named here;
+//! * nothing beside the directory is touched.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use thrufs::Errno;
+use thrufs_abi::NodeId;
+use thrufs_client::misbehave::storm::{Random, Session, episode};
+use thrufs_client::{Client, FrontEnd, FrontEndConfig};
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::mounted::must_skip;
+use thrufs_tests::relayed::Share;
+
+/// How long it is hostile where nothing else is said.
+const SECONDS_DEFAULT: u64 = 6;
+
+/// Those who misbehave at once.
+const HOSTILE: usize = 3;
+
+/// Descriptors that the supervisor may have beside those it has with nobody connected: for each
+/// machine a channel, the ends of two processes, a socket to ask by; what tells of 32 threads of its
+/// front end; and what is kept of it: memory, three for each queue, locks.
+const SUPERVISOR_DESCRIPTORS_MAX: usize = 8 * (16 + 2 * 32 + 48);
+
+/// Private memory of the supervisor, in KiB.
+const SUPERVISOR_KIB_MAX: u64 = 64 << 10;
+
+/// Private memory of a worker whose guest misbehaves, in KiB: requests in hand, and tables.
+const WORKER_KIB_MAX: u64 = 512 << 10;
+
+/// Descriptors of a worker that has begun a session anew, however many its guest had opened.
+const WORKER_DESCRIPTORS_MAX: usize = 64;
+
+/// Episodes that are told of when a worker dies.
+const RECENT_MAX: usize = 20;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
+}
+
+fn status(pid: u32, field: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let value = line.and_then(|line| line.trim_matches([':', '\t', ' ']).split(' ').next());
+    value.and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+fn connect(share: &Share) -> Client<FrontEnd> {
+    let config = FrontEndConfig {
+        // More than the server lets wait for locks: otherwise a machine that has all its buffers wait
+        // could not say that it reboots.
+        requests_max: 512,
+        time_limit: Some(PATIENCE),
+        ..FrontEndConfig::default()
+    };
+    // Others may have taken all places for a moment: it waits for its turn.
+    Client::mount(FrontEnd::connect(share.socket(), &config).unwrap()).unwrap()
+}
+
+/// What a client does that means no harm: true when there was room for it.
+fn use_it(client: &Client<FrontEnd>, directory: NodeId, round: u64) -> bool {
+    const READ_WRITE: i32 = 2;
+    let root = client.root();
+    let name = format!("file-{round}");
+    let (entry, open) = match root.create(directory, name.as_bytes(), READ_WRITE, 0o600) {
+        Ok(made) => made,
+        Err(Errno::ENOSPC) => return false,
+        Err(errno) => panic!("create: {errno}"),
+    };
+    let node = NodeId(entry.nodeid);
+    let bytes: Vec<u8> = (0..10_000_u64).map(|at| (at * 7 + round) as u8).collect();
+    let written = root.write(node, open.fh, 0, &bytes, 0);
+    let whole = match written {
+        Ok(count) => count as usize == bytes.len(),
+        Err(Errno::ENOSPC) => false,
+        Err(errno) => panic!("write: {errno}"),
+    };
+    if whole {
+        let read = root.read(node, open.fh, 0, 20_000).unwrap();
+        assert!(read == bytes, "what was written is read, round {round}");
+        assert_eq!(root.getattr(node).unwrap().attr.size, 10_000);
+    }
+    root.release(node, open.fh).unwrap();
+    root.unlink(directory, name.as_bytes()).unwrap();
+    root.forget(node, 1);
+    whole
+}
+
+/// A place of their own for those who mean no harm, under a name that nobody else uses.
+fn own_place(client: &Client<FrontEnd>, name: &str) -> NodeId {
+    let made = client.root().mkdir(NodeId::ROOT, name.as_bytes(), 0o700);
+    NodeId(made.unwrap().nodeid)
+}
+
+/// Everything under a directory with its content, to see that it stays.
+fn picture(directory: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let entries = fs::read_dir(directory).unwrap().flatten();
+    let one = |entry: fs::DirEntry| {
+        let mode = entry.metadata().unwrap().mode();
+        let content = fs::read(entry.path()).unwrap_or_default();
+        (entry.file_name().into_string().unwrap(), (mode, content))
+    };
+    entries.map(one).collect()
+}
+
+/// Removes what the hostile have made, and gives the directory the mode that it had.
+fn clean(source: &Path) {
+    let _ = fs::set_permissions(source, fs::Permissions::from_mode(0o755));
+    for entry in fs::read_dir(source).unwrap().flatten() {
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with("well-meaning") {
+            continue;
+        }
+        let path = entry.path();
+        let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+    }
+}
+
+struct Hour<'a> {
+    share: &'a Share,
+    source: &'a Path,
+    ends: AtomicBool,
+    episodes: AtomicU64,
+    counts: Mutex<BTreeMap<&'static str, u64>>,
+    /// The last episodes, and what they began with.
+    recent: Mutex<VecDeque<String>>,
+    rounds: AtomicU64,
+    bursts: AtomicU64,
+    answered: AtomicU64,
+    succeeded: AtomicU64,
+}
+
+/// Has all the others end, also when one of them panics.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Hour<'_> {
+    fn goes_on(&self) -> bool {
+        !self.ends.load(Ordering::Relaxed)
+    }
+
+    /// Connections that do harm, one after the other.
+    fn misbehave(&self, seed: u64) {
+        let _ends = Ends(&self.ends);
+        let mut random = Random(seed);
+        while self.goes_on() {
+            let before = random.clone();
+            let name = episode(self.share.socket(), &mut random);
+            self.episodes.fetch_add(1, Ordering::Relaxed);
+            *self.counts.lock().unwrap().entry(name).or_default() += 1;
+            let mut recent = self.recent.lock().unwrap();
+            if recent.len() == RECENT_MAX {
+                recent.pop_front();
+            }
+            recent.push_back(format!("{name} from {before:?}"));
+        }
+    }
+
+    /// One connection that does harm and never leaves, of a machine that is rebooted now and then.
+    fn stay(&self, seed: u64) {
+        let _ends = Ends(&self.ends);
+        let mut random = Random(seed);
+        let mut client = connect(self.share);
+        let worker = worker_of(self.share, &client);
+        while self.goes_on() {
+            let mut session = Session::new();
+            for _ in 0..100 {
+                let goes_on = session.burst(client.carrier(), &mut random);
+                self.bursts.fetch_add(1, Ordering::Relaxed);
+                let memory = status(worker, "RssAnon");
+                assert!(memory < WORKER_KIB_MAX, "a worker has {memory} KiB");
+                if goes_on.is_none() || session.has_ended || !self.goes_on() {
+                    break;
+                }
+            }
+            self.answered.fetch_add(session.answered, Ordering::Relaxed);
+            self.succeeded
+                .fetch_add(session.succeeded, Ordering::Relaxed);
+            // As at a reboot: the front end stays, and what was known ends.
+            client = match Client::mount(client.unmount()) {
+                Ok(client) => client,
+                Err(error) => panic!("a session after a hostile one: {error}"),
+            };
+            // Some are closed by threads that nobody waits for.
+            within("a worker to close what its guest had open", || {
+                descriptors(worker) < WORKER_DESCRIPTORS_MAX
+            });
+        }
+    }
+
+    /// Somebody who means no harm, all the while.
+    fn use_it(&self) {
+        let _ends = Ends(&self.ends);
+        let client = connect(self.share);
+        let place = own_place(&client, "well-meaning");
+        while self.goes_on() {
+            let round = self.rounds.fetch_add(1, Ordering::Relaxed);
+            use_it(&client, place, round);
+        }
+    }
+
+    /// Looks at it from outside.
+    fn watch(&self, seconds: u64, usual: usize) {
+        let _ends = Ends(&self.ends);
+        let deadline = Instant::now() + Duration::from_secs(seconds);
+        let pid = self.share.pid();
+        let mut read = 0;
+        while Instant::now() < deadline && self.goes_on() {
+            std::thread::sleep(Duration::from_millis(500));
+            clean(self.source);
+            let log = self.share.log_text();
+            let news = &log[read..];
+            let recent = || self.recent.lock().unwrap().clone();
+            assert!(!has_failed(news), "after {:#?}:\n{news}", recent());
+            // A line may be in the making.
+            read = log.rfind('\n').map_or(read, |at| at + 1);
+            let (memory, count) = (status(pid, "RssAnon"), descriptors(pid));
+            assert!(
+                memory < SUPERVISOR_KIB_MAX,
+                "the supervisor has {memory} KiB"
+            );
+            let most = usual + SUPERVISOR_DESCRIPTORS_MAX;
+            assert!(count < most, "the supervisor has {count} descriptors");
+        }
+    }
+}
+
+/// The worker of a client that has just connected: the one that has its connection says so by its
+/// memory, which it maps.
+fn worker_of(share: &Share, client: &Client<FrontEnd>) -> u32 {
+    // The only one there is, but for the one that waits.
+    let _ = client.greeting();
+    let maps = |pid: &u32| {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        maps.contains("memfd:thrufs-client")
+    };
+    let workers: Vec<u32> = share.workers().into_iter().filter(maps).collect();
+    *workers
+        .first()
+        .expect("a worker that has the memory of a guest")
+}
+
+#[test]
+fn a_hostile_time() {
+    if must_skip("a_hostile_time") {
+        return;
+    }
+    let seconds = number("THRUFS_HOSTILE_SECONDS", SECONDS_DEFAULT);
+    let seed = number("THRUFS_HOSTILE_SEED", 1);
+    let ground = Ground::prepare(Lower::Tmpfs).unwrap();
+    fs::write(ground.outside().join("a"), "not theirs").unwrap();
+    fs::create_dir(ground.outside().join("dir")).unwrap();
+    let outside = picture(ground.outside());
+    let share = Share::start(ground.source(), ground.base(), "locks=shared").unwrap();
+    within("a worker that waits", || share.workers().len() == 1);
+    let usual = descriptors(share.pid());
+    let hour = Hour {
+        share: &share,
+        source: ground.source(),
+        ends: AtomicBool::new(false),
+        episodes: AtomicU64::new(0),
+        counts: Mutex::default(),
+        recent: Mutex::default(),
+        rounds: AtomicU64::new(0),
+        bursts: AtomicU64::new(0),
+        answered: AtomicU64::new(0),
+        succeeded: AtomicU64::new(0),
+    };
+    let hour = &hour;
+    std::thread::scope(|scope| {
+        let stayer = scope.spawn(move || hour.stay(seed));
+        // So that it finds its worker.
+        within("the first", || {
+            hour.bursts.load(Ordering::Relaxed) > 0 || stayer.is_finished()
+        });
+        scope.spawn(|| hour.use_it());
+        for number in 0..HOSTILE as u64 {
+            scope.spawn(move || hour.misbehave(seed + 1000 * (number + 1)));
+        }
+        hour.watch(seconds, usual);
+    });
+    let (rounds, bursts) = (&hour.rounds, &hour.bursts);
+    let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    println!(
+        "{} episodes {:?}, {bursts:?} bursts with {} answers, {} of them good, {rounds:?} rounds of \
+         good use",
+        of(&hour.episodes),
+        hour.counts.lock().unwrap(),
+        of(&hour.answered),
+        of(&hour.succeeded),
+    );
+    // Otherwise it would be nothing but noise at the door.
+    assert!(of(&hour.succeeded) * 20 > of(&hour.answered));
+    assert!(
+        rounds.load(Ordering::Relaxed) > seconds,
+        "hardly anything else went on"
+    );
+    // Afterwards, all is as before.
+    within("all workers but one to end", || share.workers().len() == 1);
+    within("the descriptors to be as before", || {
+        descriptors(share.pid()) <= usual
+    });
+    clean(ground.source());
+    let client = connect(&share);
+    let place = own_place(&client, "well-meaning-afterwards");
+    assert!(use_it(&client, place, 0), "there is room");
+    client.unmount();
+    assert_eq!(picture(ground.outside()), outside);
+    let log = share.log_text();
+    assert!(!has_failed(&log), "{log}");
+}
+
+/// Whether a log tells of a worker that died, or of a request that made the file system panic.
+fn has_failed(log: &str) -> bool {
+    log.contains("died") || log.contains("panicked")
+}
+
+fn within(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

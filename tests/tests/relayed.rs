@@ -1,0 +1,399 @@
+//! Shares that are mounted here through the queues of a virtio-fs device: random operations against a
+//! native twin in every cache mode, and what goes wrong beneath and between.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::mounted::{is_mounted, must_skip};
+use thrufs_tests::property;
+use thrufs_tests::relayed::{Queues, Relay, Relayed, Share};
+
+fn run_cases(test: &str, options: &str, queues: Queues) {
+    if must_skip(test) {
+        return;
+    }
+    let relayed = Relayed::start_on(Lower::Default, options, queues).unwrap();
+    let what = format!("share with \"{options}\"{}", queues.name());
+    property::run_cases(&relayed, &what, test);
+    relayed.relay().stop().unwrap();
+}
+
+#[test]
+fn operations_are_the_same_by_default() {
+    let test = "operations_are_the_same_by_default";
+    run_cases(test, "", Queues::USUAL);
+}
+
+#[test]
+fn operations_are_the_same_with_cache_never() {
+    let test = "operations_are_the_same_with_cache_never";
+    run_cases(test, "cache=never", Queues::USUAL);
+}
+
+#[test]
+fn operations_are_the_same_with_cache_metadata() {
+    let test = "operations_are_the_same_with_cache_metadata";
+    run_cases(test, "cache=metadata", Queues::USUAL);
+}
+
+#[test]
+fn operations_are_the_same_with_cache_always() {
+    let test = "operations_are_the_same_with_cache_always";
+    run_cases(test, "cache=always", Queues::USUAL);
+}
+
+#[test]
+fn operations_are_the_same_with_writeback() {
+    let test = "operations_are_the_same_with_writeback";
+    run_cases(test, "writeback", Queues::USUAL);
+}
+
+#[test]
+fn operations_are_the_same_over_two_queues() {
+    let queues = Queues {
+        count: 2,
+        ..Queues::USUAL
+    };
+    run_cases("operations_are_the_same_over_two_queues", "", queues);
+}
+
+#[test]
+fn operations_are_the_same_over_a_short_queue() {
+    let queues = Queues {
+        size: 8,
+        indirect: false,
+        ..Queues::USUAL
+    };
+    run_cases("operations_are_the_same_over_a_short_queue", "", queues);
+}
+
+fn start(options: &str) -> Relayed {
+    Relayed::start_on(Lower::Tmpfs, options, Queues::USUAL).unwrap()
+}
+
+fn errno<T>(result: io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+fn within(patience: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + patience;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The worker that has the connection of a front end: the one with threads of queues.
+fn serving_workers(share: &Share) -> Vec<u32> {
+    let serves = |pid: &u32| {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+            return false;
+        };
+        let names = tasks.flatten().map(|task| task.path().join("comm"));
+        names
+            .filter_map(|name| fs::read_to_string(name).ok())
+            .any(|name| name.starts_with("thrufs-queue"))
+    };
+    share.workers().into_iter().filter(serves).collect()
+}
+
+#[test]
+fn many_files_at_once_come_back_whole() {
+    if must_skip("many_files_at_once_come_back_whole") {
+        return;
+    }
+    const THREADS: usize = 8;
+    let queues = Queues {
+        count: 2,
+        ..Queues::USUAL
+    };
+    let relayed = Relayed::start_on(Lower::Tmpfs, "", queues).unwrap();
+    let mnt = relayed.relay().mnt();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for number in 0..20_usize {
+                    let path = mnt.join(format!("{thread}-{number}"));
+                    let byte = (thread * 31 + number) as u8;
+                    let content = vec![byte; 1000 + number * 77_777];
+                    fs::write(&path, &content).unwrap();
+                    assert!(fs::read(&path).unwrap() == content, "{}", path.display());
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_dir(mnt).unwrap().count(), THREADS * 20);
+    for entry in fs::read_dir(relayed.ground().source()).unwrap() {
+        fs::remove_file(mnt.join(entry.unwrap().file_name())).unwrap();
+    }
+    assert_eq!(fs::read_dir(mnt).unwrap().count(), 0);
+    relayed.relay().stop().unwrap();
+}
+
+#[test]
+fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
+    if must_skip("a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs") {
+        return;
+    }
+    let relayed = start("cache=never");
+    let (mnt, share) = (relayed.relay().mnt(), relayed.share());
+    let lock_path = mnt.join("locked");
+    fs::write(&lock_path, "").unwrap();
+    let open = File::create(mnt.join("file")).unwrap();
+    let workers = serving_workers(share);
+    assert_eq!(workers.len(), 1);
+    std::thread::scope(|scope| {
+        // Calls that are under way all the time.
+        let busy = scope.spawn(move || {
+            let deadline = Instant::now() + PATIENCE;
+            while Instant::now() < deadline {
+                if let Err(error) = fs::metadata(mnt.join("file")) {
+                    return error.raw_os_error();
+                }
+            }
+            None
+        });
+        let pid = Pid::from_raw(workers[0].try_into().unwrap()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        let seen = busy.join().unwrap();
+        // ENOENT once the mount is gone and the directory beneath shows.
+        let known = [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ENOENT];
+        assert!(seen.is_some_and(|errno| known.contains(&errno)), "{seen:?}");
+    });
+    let status = relayed.relay().ended().expect("the relay ends");
+    assert!(!status.success());
+    assert!(relayed.relay().log_text().contains("the server is gone"));
+    assert!(!is_mounted(mnt));
+    let written = errno(open.write_at(b"x", 0));
+    assert!(
+        matches!(
+            written,
+            Some(libc::ENOTCONN | libc::ECONNABORTED | libc::EIO)
+        ),
+        "{written:?}"
+    );
+    // And the next one is served.
+    let again = Relay::start(share.socket(), mnt, Queues::USUAL).unwrap();
+    assert!(lock_path.exists());
+    again.stop().unwrap();
+}
+
+#[test]
+fn a_full_disk_is_said_and_got_over() {
+    if must_skip("a_full_disk_is_said_and_got_over") {
+        return;
+    }
+    for options in ["", "cache=never", "writeback"] {
+        let relayed = start(options);
+        let path = relayed.relay().mnt().join("file");
+        let mut file = File::create(&path).unwrap();
+        let piece = vec![7; 1 << 20];
+        // The file system beneath has room for 512 MiB.
+        let full = (0..600).find_map(|_| errno(file.write_all(&piece)));
+        let full = full.or_else(|| errno(file.sync_all()));
+        assert_eq!(full, Some(libc::ENOSPC), "{options}");
+        drop(file);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, &piece).unwrap();
+        assert!(fs::read(&path).unwrap() == piece, "{options}");
+        relayed.relay().stop().unwrap();
+    }
+}
+
+#[test]
+fn a_source_that_is_removed_is_an_empty_directory() {
+    if must_skip("a_source_that_is_removed_is_an_empty_directory") {
+        return;
+    }
+    let relayed = start("cache=never");
+    let (mnt, source) = (relayed.relay().mnt(), relayed.ground().source());
+    fs::create_dir(source.join("dir")).unwrap();
+    fs::write(source.join("dir/file"), "content").unwrap();
+    let mut open = File::open(mnt.join("dir/file")).unwrap();
+    fs::remove_dir_all(source).unwrap();
+    assert_eq!(
+        errno(fs::metadata(mnt.join("dir/file"))),
+        Some(libc::ENOENT)
+    );
+    let made = errno(fs::write(mnt.join("new"), ""));
+    assert!(
+        matches!(made, Some(libc::ENOENT | libc::ESTALE)),
+        "{made:?}"
+    );
+    assert_eq!(fs::read_dir(mnt).unwrap().count(), 0);
+    let content = io::read_to_string(&mut open).unwrap();
+    assert_eq!(content, "content", "what is open stays");
+    drop(open);
+    relayed.relay().stop().unwrap();
+}
+
+#[test]
+fn a_directory_that_becomes_a_link_leads_nowhere_outside() {
+    if must_skip("a_directory_that_becomes_a_link_leads_nowhere_outside") {
+        return;
+    }
+    for options in ["", "cache=never", "cache=always"] {
+        let relayed = start(options);
+        let (mnt, ground) = (relayed.relay().mnt(), relayed.ground());
+        let (source, outside) = (ground.source(), ground.outside());
+        fs::create_dir(source.join("dir")).unwrap();
+        fs::write(source.join("dir/file"), "inside").unwrap();
+        fs::write(outside.join("file"), "secret").unwrap();
+        fs::write(outside.join("other"), "secret").unwrap();
+        let held = rustix::fs::open(
+            mnt.join("dir"),
+            rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY,
+            rustix::fs::Mode::empty(),
+        )
+        .unwrap();
+        fs::read(mnt.join("dir/file")).unwrap();
+        fs::rename(source.join("dir"), source.join("moved")).unwrap();
+        symlink(outside, source.join("dir")).unwrap();
+        // By the directory that the client holds, never what the link leads to.
+        let flags = rustix::fs::OFlags::RDONLY;
+        let other = rustix::fs::openat(&held, "other", flags, rustix::fs::Mode::empty());
+        assert_eq!(other.err(), Some(rustix::io::Errno::NOENT), "{options}");
+        if let Ok(file) = rustix::fs::openat(&held, "file", flags, rustix::fs::Mode::empty()) {
+            let content = io::read_to_string(File::from(file)).unwrap();
+            assert_eq!(content, "inside", "{options}");
+        }
+        let made = rustix::fs::mkdirat(&held, "made", rustix::fs::Mode::RWXU);
+        assert!(!outside.join("made").exists(), "{options}: {made:?}");
+        drop(held);
+        relayed.relay().stop().unwrap();
+    }
+}
+
+#[test]
+fn a_share_with_few_descriptors_serves_many_files() {
+    if must_skip("a_share_with_few_descriptors_serves_many_files") {
+        return;
+    }
+    let ground = Ground::prepare(Lower::Tmpfs).unwrap();
+    let share = Share::start_limited(ground.source(), ground.base(), "", Some(128)).unwrap();
+    let relay = Relay::start(share.socket(), ground.mnt(), Queues::USUAL).unwrap();
+    let mnt = relay.mnt();
+    for number in 0..1000 {
+        fs::write(mnt.join(number.to_string()), number.to_string()).unwrap();
+    }
+    for number in 0..1000 {
+        let content = fs::read_to_string(mnt.join(number.to_string())).unwrap();
+        assert_eq!(content, number.to_string());
+    }
+    // More files open than the server may have: some are refused, in so many words.
+    let mut open = Vec::new();
+    let refused = (0..300).find_map(|number| match File::open(mnt.join(number.to_string())) {
+        Ok(file) => {
+            open.push(file);
+            None
+        }
+        Err(error) => error.raw_os_error(),
+    });
+    assert!(
+        matches!(refused, None | Some(libc::EMFILE | libc::ENFILE)),
+        "{refused:?}"
+    );
+    drop(open);
+    fs::write(mnt.join("after"), "well").unwrap();
+    relay.stop().unwrap();
+}
+
+/// Tries to lock without waiting.
+fn is_free(file: &File) -> bool {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => true,
+        Err(errno) => {
+            assert_eq!(errno, rustix::io::Errno::WOULDBLOCK);
+            false
+        }
+    }
+}
+
+fn open_to_lock(dir: &Path) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true);
+    options.open(dir.join("lock")).unwrap()
+}
+
+#[test]
+fn several_clients_of_one_share_see_each_other() {
+    if must_skip("several_clients_of_one_share_see_each_other") {
+        return;
+    }
+    let ground = Ground::prepare(Lower::Tmpfs).unwrap();
+    let options = "cache=never,locks=shared";
+    let share = Share::start(ground.source(), ground.base(), options).unwrap();
+    let mounts = ["a", "b", "c"].map(|name| {
+        let mnt = ground.base().join(name);
+        fs::create_dir(&mnt).unwrap();
+        Relay::start(share.socket(), &mnt, Queues::USUAL).unwrap()
+    });
+    assert_eq!(serving_workers(&share).len(), 3, "a worker for each");
+    let [a, b, c] = &mounts;
+    fs::write(a.mnt().join("file"), "by a").unwrap();
+    assert_eq!(fs::read_to_string(b.mnt().join("file")).unwrap(), "by a");
+    let files = [a.mnt(), b.mnt(), c.mnt()].map(open_to_lock);
+    assert!(is_free(&files[0]));
+    assert!(!is_free(&files[1]));
+    assert!(!is_free(&files[2]));
+    assert!(!is_free(&open_to_lock(ground.source())), "nor beneath");
+    // Who waits gets it when the holder goes, by force: its locks go with its worker.
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| flock(&files[1], FlockOperation::LockExclusive));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!waiter.is_finished());
+        let relay = Pid::from_raw(a.pid().try_into().unwrap()).unwrap();
+        kill_process(relay, Signal::KILL).unwrap();
+        within(PATIENCE, "the lock", || waiter.is_finished());
+        waiter.join().unwrap().unwrap();
+    });
+    assert!(!is_free(&files[2]));
+    drop(files);
+    fs::write(c.mnt().join("file"), "by c").unwrap();
+    assert_eq!(fs::read_to_string(b.mnt().join("file")).unwrap(), "by c");
+    b.stop().unwrap();
+    c.stop().unwrap();
+    within(PATIENCE, "the workers' end", || {
+        serving_workers(&share).is_empty()
+    });
+}
+
+#[test]
+fn a_wait_for_a_lock_is_interrupted_through_the_queues() {
+    if must_skip("a_wait_for_a_lock_is_interrupted_through_the_queues") {
+        return;
+    }
+    let relayed = start("cache=never,locks=shared");
+    let holder = open_to_lock(relayed.ground().source());
+    assert!(is_free(&holder));
+    let mut waiter = std::process::Command::new("flock")
+        .arg(relayed.relay().mnt().join("lock"))
+        .arg("true")
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(waiter.try_wait().unwrap().is_none(), "it waits");
+    let pid = Pid::from_child(&waiter);
+    kill_process(pid, Signal::TERM).unwrap();
+    let mut ended = false;
+    within(PATIENCE, "the end of the waiter", || {
+        ended = waiter.try_wait().unwrap().is_some();
+        ended
+    });
+    drop(holder);
+    let now = open_to_lock(relayed.relay().mnt());
+    within(PATIENCE, "the lock", || is_free(&now));
+    drop(now);
+    relayed.relay().stop().unwrap();
+}

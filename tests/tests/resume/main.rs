@@ -1,0 +1,153 @@
+//! A worker that is killed again and again under load: whoever asks gets an answer to everything, each
+//! of them true, and nothing is done twice.
+//!
+//! This program is its own worker: it is started again with the connection as standard input and the
+//! journal as standard output. What it serves ([`lower`]) knows nothing that is not on the disk, so that
+//! it is the device that is on trial; and it dawdles after each change, where a worker that dies leaves
+//! most in doubt.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+mod load;
+mod lower;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use lower::Plain;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tempfile::TempDir;
+use thrufs_client::{Client, FrontEnd, FrontEndConfig};
+use thrufs_virtio::{Company, Device, DeviceConfig, Journal, Keeper};
+
+const WORKER: &str = "THRUFS_RESUME_WORKER";
+
+fn main() -> ExitCode {
+    if let Some(directory) = std::env::var_os(WORKER) {
+        return work(directory.into());
+    }
+    let trials = [
+        ("killed_under_load", load::killed_under_load as fn()),
+        ("killed_while_idle", load::killed_while_idle),
+        ("killed_twice_in_a_row", load::killed_twice_in_a_row),
+        ("killed_in_the_handshake", load::killed_in_the_handshake),
+        ("a_guest_that_begins_anew", load::a_guest_that_begins_anew),
+    ];
+    let trials = trials.into_iter().map(|(name, trial)| {
+        Trial::test(name, move || {
+            std::panic::catch_unwind(trial).map_err(|_| Failed::without_message())
+        })
+    });
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+fn descriptor(of: impl AsFd) -> OwnedFd {
+    of.as_fd().try_clone_to_owned().unwrap()
+}
+
+fn work(directory: PathBuf) -> ExitCode {
+    let stream = UnixStream::from(descriptor(io::stdin()));
+    let journal = Journal::from_memory(descriptor(io::stdout())).unwrap();
+    let config = DeviceConfig {
+        request_queues: load::QUEUES.try_into().unwrap(),
+        ..DeviceConfig::default()
+    };
+    let make = move || Ok(Arc::new(Plain::new(&directory)));
+    let device = Device::new(make, config).unwrap();
+    let company = Company {
+        journal: Some(journal),
+        ..Company::default()
+    };
+    match device.serve_with(stream, company) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("worker: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a supervisor has: the connection, and the worker of the moment.
+struct Ground {
+    place: TempDir,
+    keeper: Keeper,
+    journal: Journal,
+    worker: Mutex<Option<Child>>,
+}
+
+impl Ground {
+    /// With a worker, and the front end's end of the connection.
+    fn new() -> (Ground, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let journal = Journal::new().unwrap();
+        let ground = Ground {
+            place: TempDir::with_prefix("thrufs-resume-").unwrap(),
+            keeper: Keeper::start(ours, journal.clone()).unwrap(),
+            journal,
+            worker: Mutex::default(),
+        };
+        ground.start();
+        (ground, theirs)
+    }
+
+    fn directory(&self) -> &Path {
+        self.place.path()
+    }
+
+    fn worker(&self) -> MutexGuard<'_, Option<Child>> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .env(WORKER, self.directory())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::from(descriptor(&self.journal)))
+            .spawn()
+            .unwrap();
+        *self.worker() = Some(child);
+        self.keeper.attach(ours);
+    }
+
+    /// Kills the worker, and waits for its end.
+    fn kill(&self) {
+        if let Some(mut child) = self.worker().take() {
+            child.kill().unwrap();
+            let status = child.wait().unwrap();
+            assert_eq!(status.code(), None, "it had ended by itself: {status}");
+            self.journal.count_death();
+        }
+    }
+
+    /// Has another worker follow.
+    fn replace(&self) {
+        self.kill();
+        self.start();
+    }
+
+    fn mount(stream: UnixStream) -> Client<FrontEnd> {
+        let config = FrontEndConfig {
+            request_queues: load::QUEUES,
+            time_limit: Some(Duration::from_secs(60)),
+            ..FrontEndConfig::default()
+        };
+        Client::mount(FrontEnd::over(stream, &config).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.worker().take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
