@@ -142,11 +142,46 @@ fn many_files_at_once_come_back_whole() {
 }
 
 #[test]
+fn programs_do_not_notice_that_a_worker_dies() {
+    if must_skip("programs_do_not_notice_that_a_worker_dies") {
+        return;
+    }
+    let relayed = start("cache=never");
+    let (mnt, share) = (relayed.relay().mnt(), relayed.share());
+    let open = File::create(mnt.join("open")).unwrap();
+    // Fewer deaths than there may be in a minute.
+    for round in 0..8_u64 {
+        let workers = serving_workers(share);
+        let pid = Pid::from_raw(workers[0].try_into().unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            let busy = scope.spawn(move || {
+                for number in 0..200 {
+                    let path = mnt.join(format!("file-{round}-{number}"));
+                    fs::write(&path, [round as u8; 5000]).unwrap();
+                    assert_eq!(fs::read(&path).unwrap(), [round as u8; 5000]);
+                    let other = mnt.join(format!("moved-{round}-{number}"));
+                    fs::rename(&path, &other).unwrap();
+                    fs::remove_file(&other).unwrap();
+                }
+            });
+            std::thread::sleep(Duration::from_millis(10 + 7 * round));
+            kill_process(pid, Signal::KILL).unwrap();
+            busy.join().unwrap();
+        });
+        open.write_all_at(&[round as u8; 10], 10 * round).unwrap();
+    }
+    let content = fs::read(relayed.ground().source().join("open")).unwrap();
+    let expected: Vec<u8> = (0..8).flat_map(|round| [round; 10]).collect();
+    assert_eq!(content, expected);
+    assert_eq!(fs::read_dir(mnt).unwrap().count(), 1);
+}
+
+#[test]
 fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
     if must_skip("a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs") {
         return;
     }
-    let relayed = start("cache=never");
+    let relayed = start("cache=never,resume=0");
     let (mnt, share) = (relayed.relay().mnt(), relayed.share());
     let lock_path = mnt.join("locked");
     fs::write(&lock_path, "").unwrap();

@@ -86,8 +86,12 @@ impl Keeper {
     /// Gives the connection to another worker, to which `stream` leads. Its predecessor must have
     /// ended: what that still did would come after what this one does.
     pub fn attach(&self, stream: UnixStream) {
-        *self.shared.next() = Some(stream);
-        ring(self.shared.bell.as_fd());
+        let mut next = self.shared.next();
+        // Else it is closed at once: nobody would ever read from it, and the worker wait for ever.
+        if self.shared.connected.load(Ordering::SeqCst) {
+            *next = Some(stream);
+            ring(self.shared.bell.as_fd());
+        }
     }
 
     /// Whether the front end is there.
@@ -135,7 +139,10 @@ struct Ready {
 impl Keeping {
     fn run(mut self) {
         while self.turn().is_ok() {}
+        let mut next = self.shared.next();
         self.shared.connected.store(false, Ordering::SeqCst);
+        *next = None;
+        drop(next);
         let _ = self.front_end.shutdown(Shutdown::Both);
     }
 

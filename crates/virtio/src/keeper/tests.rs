@@ -250,3 +250,20 @@ proptest::proptest! {
         let _ = io::Read::read(&mut &second, &mut bytes);
     }
 }
+
+#[test]
+fn a_worker_that_comes_when_the_front_end_has_gone_hears_so() {
+    let play = Play::new();
+    let start = std::time::Instant::now();
+    play.front_end.shutdown(Shutdown::Both).unwrap();
+    while play.keeper.shared.connected.load(Ordering::SeqCst) {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut worker = play.worker();
+    worker
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let heard = io::Read::read(&mut worker, &mut [0; 1]);
+    assert_eq!(heard.unwrap(), 0, "its end, and nothing to wait for");
+}
