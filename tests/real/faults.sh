@@ -135,8 +135,10 @@ killed_server() { # killed_server worker|supervisor|both
             kill -KILL "${pids[@]}"
             # Clients get errors and go.
             wait "$writer" "$big" || true
-            # With nobody left to do it, `thrufs unmount` takes the dead mount away.
-            "$THRUFS" unmount "$bare/mnt" || fail "unmounting after both processes were killed"
+            # With nobody left to do it, `thrufs unmount` takes the dead mount away; unless the one has
+            # done so in its last moment, having seen the end of the other.
+            ! mounted "$bare/mnt" || "$THRUFS" unmount "$bare/mnt" ||
+                fail "unmounting after both processes were killed"
             ;;
     esac
     # Within two seconds the bare directory must be back, and until then errors come at once.
