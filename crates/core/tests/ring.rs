@@ -3,7 +3,9 @@
 
 mod ground;
 
-use ground::{Mount, Stage, can_mount, eventually, is_mounted, plain, undisturbed_once};
+use ground::{
+    Mount, Stage, can_mount, eventually, is_mounted, plain, sleeps_aside, undisturbed_once,
+};
 use rustix::fs::FlockOperation;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::File;
@@ -70,24 +72,11 @@ fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
 fn what_says_that_it_sleeps_leaves_its_queue_at_once() {
     stay_on_one_cpu();
     undisturbed_once(|| {
-        let stage = Stage::with(b"content");
-        let Some(mount) = Mount::new(&stage, plain()) else {
-            return true;
-        };
-        let snapshot = std::thread::scope(|scope| {
-            let held = scope.spawn(|| std::fs::read(mount.path("held")).unwrap());
-            stage.gate.wait_for(1);
+        sleeps_aside(plain(), |mount| {
             for number in 0..100 {
-                ask(&mount, number);
+                ask(mount, number);
             }
-            let snapshot = mount.metrics();
-            stage.gate.open();
-            assert_eq!(held.join().unwrap(), b"content");
-            snapshot
-        });
-        assert_eq!(snapshot.deferred, 1, "{snapshot}");
-        eventually("it is back", || mount.metrics().blocked == 0);
-        (snapshot.blocked, snapshot.displaced) == (1, 0)
+        })
     });
 }
 

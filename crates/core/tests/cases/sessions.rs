@@ -2,7 +2,7 @@
 
 use crate::ground::{
     Mount, Shared, Stage, can_mount, eventually, is_mounted, node_of, one_reader, plain,
-    undisturbed_once,
+    sleeps_aside, undisturbed_once,
 };
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
@@ -246,22 +246,9 @@ fn a_reader_that_gets_stuck_is_replaced() {
 #[test]
 fn requests_that_sleep_leave_the_reader_at_once() {
     undisturbed_once(|| {
-        let stage = Stage::with(b"content");
-        let Some(mount) = Mount::new(&stage, one_reader()) else {
-            return true;
-        };
-        let snapshot = std::thread::scope(|scope| {
-            let held = scope.spawn(|| std::fs::read(mount.path("held")).unwrap());
-            stage.gate.wait_for(1);
+        sleeps_aside(one_reader(), |mount| {
             assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
-            let snapshot = mount.metrics();
-            stage.gate.open();
-            assert_eq!(held.join().unwrap(), b"content");
-            snapshot
-        });
-        assert_eq!(snapshot.deferred, 1, "{snapshot}");
-        eventually("it is back", || mount.metrics().blocked == 0);
-        (snapshot.blocked, snapshot.displaced) == (1, 0)
+        })
     });
 }
 
