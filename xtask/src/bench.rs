@@ -1,4 +1,4 @@
-//! The benchmark: a program of its own in `bench/`, so that it is always built optimised.
+//! The benchmark: the command, built optimised, with the peers that it is compared with.
 
 use crate::project;
 use crate::step::{Failure, Step};
@@ -22,23 +22,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     {
         return shares(&server, arguments);
     }
-    let built = project::target().join("bench");
-    Step::cargo()
-        .args([
-            "build",
-            "--release",
-            "--manifest-path",
-            "bench/Cargo.toml",
-            "--target-dir",
-        ])
-        .args([&built])
-        .run()?;
     // Whoever has built them elsewhere says so.
     let peers = std::env::var_os("PEERS").map(PathBuf::from);
     let peers = peers.unwrap_or_else(|| project::target().join("peers"));
-    Step::new(built.join("release/thrufs-bench"))
+    Step::new(&server)
+        .args(["--bench"])
         .args(arguments)
-        .env("THRUFS", server)
+        .env("THRUFS", &server)
         .env("PEERS", peers)
         .env("PROJECT", project::root())
         .run()

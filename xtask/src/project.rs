@@ -27,7 +27,7 @@ pub(crate) fn tools() -> PathBuf {
 
 /// Manifests of the crates outside the workspace that are there.
 pub(crate) fn outside_manifests() -> Vec<PathBuf> {
-    ["fuzz/Cargo.toml", "bench/Cargo.toml"]
+    ["fuzz/Cargo.toml"]
         .iter()
         .map(|path| root().join(path))
         .filter(|path| path.exists())

@@ -76,6 +76,16 @@ fn main() -> ExitCode {
         Some(Role::ShareWorker) => return share::worker::main(),
         None => {}
     }
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == thrufs_bench::ROLE)
+    {
+        let words = arguments.iter().skip(2);
+        let words: Vec<String> = words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        return thrufs_bench::main(&words);
+    }
     if let Some(arguments) = virtiofsd::arguments(&arguments) {
         return finish(virtiofsd::run(arguments));
     }

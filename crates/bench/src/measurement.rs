@@ -7,14 +7,14 @@
 
 use crate::Outcome;
 use crate::contestant::Contestant;
+use crate::errand::Errand;
 use crate::figures::Sample;
 use crate::row::{self, Row, Work};
-use crate::workload::Place;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 /// What came of a measurement.
 pub(crate) enum Measured {
@@ -36,6 +36,9 @@ pub(crate) struct Amount {
     /// Work of each process, in hundredths of the usual.
     pub(crate) percent: usize,
 }
+
+/// No loop takes longer.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a process says when it has what it needs.
 const READY: &str = "ready";
@@ -126,6 +129,7 @@ impl Job {
         let seen = contestant.seen_at(job).join(&directory);
         let processor = contestant.processor(job);
         let mut process = Command::new(std::env::current_exe()?)
+            .arg(crate::ROLE)
             .args(["row", row.name])
             .arg(&beneath)
             .arg(&seen)
@@ -205,16 +209,6 @@ fn together(spans: &[Span]) -> Option<Sample> {
     })
 }
 
-/// What one of the processes is told besides its row.
-struct Errand {
-    /// A directory to be made.
-    beneath: PathBuf,
-    /// Where it will be seen.
-    seen: PathBuf,
-    percent: usize,
-    once: bool,
-}
-
 /// `row NAME BENEATH SEEN PERCENT PROCESSOR ONCE`: what one of the processes does.
 pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
     let [name, beneath, seen, percent, processor, once] = arguments else {
@@ -225,7 +219,9 @@ pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
         beneath: PathBuf::from(beneath),
         seen: PathBuf::from(seen),
         percent: percent.map_err(|_| "PERCENT is a number".to_owned())?,
+        limit: LIMIT,
         once: once == ONCE,
+        each: false,
     };
     let row = row::named(name)?;
     if processor != ANY {
@@ -246,45 +242,11 @@ pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
 }
 
 fn in_step(row: &Row, errand: &Errand) -> io::Result<()> {
-    let (beneath, seen, percent) = (&errand.beneath, &errand.seen, errand.percent);
-    std::fs::create_dir(beneath)?;
-    match &row.work {
-        Work::Loop { prepare, run } => {
-            let operations = row.scaled(percent);
-            let place = |name: &str, operations: usize| {
-                Place::new(beneath.join(name), seen.join(name), operations)
-            };
-            let warm_up = place("warm-up", operations / 10 + 1)?;
-            let real = place("measured", operations)?;
-            prepare(&warm_up)?;
-            prepare(&real)?;
-            if row.cold {
-                drop_caches()?;
-            }
-            run(&warm_up)?;
-            await_start()?;
-            let start = now();
-            run(&real)?;
-            let end = now();
-            println!("{operations} {start} {end}");
-        }
-        // Who takes the time: the program itself.
-        Work::Fio(job) => {
-            job.prepare(beneath, percent)?;
-            await_start()?;
-            let start = now();
-            let done = job.run(seen, percent, errand.once)?;
-            let operations = done.bytes / job.block_bytes;
-            println!("{operations} {start} {}", start + done.nanoseconds);
-        }
-        Work::Build(project) => {
-            project.prepare(beneath)?;
-            await_start()?;
-            let start = now();
-            let nanoseconds = project.run(seen, percent < 100)?;
-            println!("1 {start} {}", start + nanoseconds);
-        }
-    }
+    std::fs::create_dir(&errand.beneath)?;
+    let prepared = row.prepare(errand)?;
+    await_start()?;
+    let done = row.run(errand, &prepared)?;
+    println!("{} {} {}", done.operations, done.start, done.end);
     Ok(())
 }
 
@@ -294,11 +256,6 @@ fn await_start() -> io::Result<()> {
     io::stdout().flush()?;
     io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
-}
-
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Keeps this process on one processor.
@@ -312,7 +269,7 @@ pub(crate) fn stay_on(processor: &str) -> Outcome<()> {
 }
 
 /// Writes back and drops pages, names and inodes.
-fn drop_caches() -> io::Result<()> {
+pub(crate) fn drop_caches() -> io::Result<()> {
     let synced = Command::new("sync").status()?;
     if !synced.success() {
         return Err(io::Error::other("sync failed"));

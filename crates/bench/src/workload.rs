@@ -1,6 +1,7 @@
 //! What the rows do. A `prepare` makes files beneath the mount, so that nothing is cached by it; a
 //! `run` is the timed loop, at the place where the contestant shows them.
 
+use crate::clock::Clock;
 use crate::fence::Mapped;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -86,52 +87,64 @@ pub(crate) fn many_files(place: &Place) -> io::Result<()> {
 /// The files, each looked up once where the contestant shows it.
 pub(crate) fn many_files_seen(place: &Place) -> io::Result<()> {
     many_files(place)?;
-    stat_each(place)
+    for name in place.names(&place.seen) {
+        rustix::fs::lstat(&name)?;
+    }
+    Ok(())
 }
 
-pub(crate) fn random_read_4k(place: &Place) -> io::Result<()> {
+pub(crate) fn random_read_4k(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let file = File::open(place.seen.join("file"))?;
     let mut buffer = vec![0; BLOCK];
     for offset in offsets(place) {
+        if !clock.more() {
+            break;
+        }
         file.read_exact_at(&mut buffer, offset)?;
     }
     Ok(())
 }
 
-pub(crate) fn random_write_4k(place: &Place) -> io::Result<()> {
+pub(crate) fn random_write_4k(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let file = OpenOptions::new()
         .write(true)
         .open(place.seen.join("file"))?;
     let buffer = vec![9; BLOCK];
     for offset in offsets(place) {
+        if !clock.more() {
+            break;
+        }
         file.write_all_at(&buffer, offset)?;
     }
     Ok(())
 }
 
-pub(crate) fn append_4k(place: &Place) -> io::Result<()> {
-    write_pieces(place, BLOCK)
+pub(crate) fn append_4k(place: &Place, clock: &mut Clock) -> io::Result<()> {
+    write_pieces(place, clock, BLOCK)
 }
 
-pub(crate) fn write_1m(place: &Place) -> io::Result<()> {
-    write_pieces(place, BIG)
+pub(crate) fn write_1m(place: &Place, clock: &mut Clock) -> io::Result<()> {
+    write_pieces(place, clock, BIG)
 }
 
-pub(crate) fn read_128k(place: &Place) -> io::Result<()> {
-    read_through(place, &mut vec![0; PIECE])
+pub(crate) fn read_128k(place: &Place, clock: &mut Clock) -> io::Result<()> {
+    read_through(place, clock, &mut vec![0; PIECE])
 }
 
-pub(crate) fn read_1m(place: &Place) -> io::Result<()> {
-    read_through(place, &mut vec![0; BIG])
+pub(crate) fn read_1m(place: &Place, clock: &mut Clock) -> io::Result<()> {
+    read_through(place, clock, &mut vec![0; BIG])
 }
 
 /// Past the cache above. The buffer begins with a page, as file systems on disks want it.
-pub(crate) fn read_1m_direct(place: &Place) -> io::Result<()> {
+pub(crate) fn read_1m_direct(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let mut file = open_direct(&place.seen.join("file"))?;
     let mut memory = vec![0; BIG + BLOCK];
     let start = memory.as_ptr().align_offset(BLOCK);
     let buffer = &mut memory[start..start + BIG];
     for _ in 0..place.operations {
+        if !clock.more() {
+            break;
+        }
         file.read_exact(buffer)?;
     }
     Ok(())
@@ -139,36 +152,48 @@ pub(crate) fn read_1m_direct(place: &Place) -> io::Result<()> {
 
 /// One byte of each page of a mapping. The kernel is told that the order is random, as `fio` tells
 /// it: it would read 128 KiB around each page, and most pages would be there before their turn.
-pub(crate) fn mmap_read_4k(place: &Place) -> io::Result<()> {
+pub(crate) fn mmap_read_4k(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let mapped = Mapped::new(&File::open(place.seen.join("file"))?)?;
     for offset in offsets(place) {
+        if !clock.more() {
+            break;
+        }
         std::hint::black_box(mapped.byte(offset as usize));
     }
     Ok(())
 }
 
-pub(crate) fn open_close(place: &Place) -> io::Result<()> {
+pub(crate) fn open_close(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let name = place.seen.join("file");
     for _ in 0..place.operations {
+        if !clock.more() {
+            break;
+        }
         drop(File::open(&name)?);
     }
     Ok(())
 }
 
 /// To read and write, as programs do that do not know whether the file is there.
-pub(crate) fn open_close_write(place: &Place) -> io::Result<()> {
+pub(crate) fn open_close_write(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let name = place.seen.join("file");
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     for _ in 0..place.operations {
+        if !clock.more() {
+            break;
+        }
         drop(options.open(&name)?);
     }
     Ok(())
 }
 
-pub(crate) fn stat_one(place: &Place) -> io::Result<()> {
+pub(crate) fn stat_one(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let name = place.seen.join("file");
     for _ in 0..place.operations {
+        if !clock.more() {
+            break;
+        }
         rustix::fs::lstat(&name)?;
     }
     Ok(())
@@ -176,23 +201,32 @@ pub(crate) fn stat_one(place: &Place) -> io::Result<()> {
 
 /// By `lstat(2)`, as most programs do. The standard library asks for the time of birth as well, which
 /// costs a request more where a server has it: see [`stat_each_birth`].
-pub(crate) fn stat_each(place: &Place) -> io::Result<()> {
+pub(crate) fn stat_each(place: &Place, clock: &mut Clock) -> io::Result<()> {
     for name in place.names(&place.seen) {
+        if !clock.more() {
+            break;
+        }
         rustix::fs::lstat(&name)?;
     }
     Ok(())
 }
 
 /// By `statx(2)`, with the time of birth. A server that does not know it is not asked again.
-pub(crate) fn stat_each_birth(place: &Place) -> io::Result<()> {
+pub(crate) fn stat_each_birth(place: &Place, clock: &mut Clock) -> io::Result<()> {
     for name in place.names(&place.seen) {
+        if !clock.more() {
+            break;
+        }
         fs::symlink_metadata(name)?;
     }
     Ok(())
 }
 
-pub(crate) fn stat_missing(place: &Place) -> io::Result<()> {
+pub(crate) fn stat_missing(place: &Place, clock: &mut Clock) -> io::Result<()> {
     for name in place.new_names() {
+        if !clock.more() {
+            break;
+        }
         match rustix::fs::lstat(&name) {
             Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
@@ -202,9 +236,12 @@ pub(crate) fn stat_missing(place: &Place) -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn list(place: &Place) -> io::Result<()> {
+pub(crate) fn list(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let mut found = 0;
     for entry in fs::read_dir(&place.seen)? {
+        if !clock.more() {
+            return Ok(());
+        }
         entry?.file_type()?;
         found += 1;
     }
@@ -215,45 +252,63 @@ pub(crate) fn list(place: &Place) -> io::Result<()> {
     }
 }
 
-pub(crate) fn read_each(place: &Place) -> io::Result<()> {
+pub(crate) fn read_each(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let mut buffer = vec![0; BLOCK];
     for name in place.names(&place.seen) {
+        if !clock.more() {
+            break;
+        }
         File::open(name)?.read_exact(&mut buffer)?;
     }
     Ok(())
 }
 
-pub(crate) fn create(place: &Place) -> io::Result<()> {
+pub(crate) fn create(place: &Place, clock: &mut Clock) -> io::Result<()> {
     for name in place.new_names() {
+        if !clock.more() {
+            break;
+        }
         File::create_new(name)?;
     }
     Ok(())
 }
 
-pub(crate) fn create_write_4k(place: &Place) -> io::Result<()> {
+pub(crate) fn create_write_4k(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let buffer = vec![3; BLOCK];
     for name in place.new_names() {
+        if !clock.more() {
+            break;
+        }
         File::create_new(name)?.write_all(&buffer)?;
     }
     Ok(())
 }
 
-pub(crate) fn mkdir(place: &Place) -> io::Result<()> {
+pub(crate) fn mkdir(place: &Place, clock: &mut Clock) -> io::Result<()> {
     for name in place.new_names() {
+        if !clock.more() {
+            break;
+        }
         fs::create_dir(name)?;
     }
     Ok(())
 }
 
-pub(crate) fn rename(place: &Place) -> io::Result<()> {
+pub(crate) fn rename(place: &Place, clock: &mut Clock) -> io::Result<()> {
     for name in place.names(&place.seen) {
+        if !clock.more() {
+            break;
+        }
         fs::rename(&name, name.with_extension("renamed"))?;
     }
     Ok(())
 }
 
-pub(crate) fn unlink(place: &Place) -> io::Result<()> {
+pub(crate) fn unlink(place: &Place, clock: &mut Clock) -> io::Result<()> {
     for name in place.names(&place.seen) {
+        if !clock.more() {
+            break;
+        }
         fs::remove_file(name)?;
     }
     Ok(())
@@ -272,18 +327,24 @@ fn open_direct(path: &Path) -> io::Result<File> {
     }
 }
 
-fn read_through(place: &Place, buffer: &mut [u8]) -> io::Result<()> {
+fn read_through(place: &Place, clock: &mut Clock, buffer: &mut [u8]) -> io::Result<()> {
     let mut file = File::open(place.seen.join("file"))?;
     for _ in 0..place.operations {
+        if !clock.more() {
+            break;
+        }
         file.read_exact(buffer)?;
     }
     Ok(())
 }
 
-fn write_pieces(place: &Place, size: usize) -> io::Result<()> {
+fn write_pieces(place: &Place, clock: &mut Clock, size: usize) -> io::Result<()> {
     let mut file = File::create_new(place.seen.join("new"))?;
     let buffer = vec![5; size];
     for _ in 0..place.operations {
+        if !clock.more() {
+            break;
+        }
         file.write_all(&buffer)?;
     }
     Ok(())

@@ -1,9 +1,14 @@
-//! Thrufs against native and its peers, in interleaved rounds. See README.md.
+//! How fast a directory is: Thrufs against the file system beneath it and against other servers, in
+//! interleaved rounds. `thrufs bench` is this.
+#![deny(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod archive;
 mod build;
+mod clock;
 mod contest;
 mod contestant;
+mod errand;
 mod fence;
 mod figures;
 mod fio;
@@ -14,6 +19,7 @@ mod measurement;
 mod peers;
 mod plan;
 mod report;
+pub mod results;
 mod ring_parameter;
 mod row;
 mod server;
@@ -30,14 +36,18 @@ use std::process::{Command, ExitCode};
 /// Whatever stops a run, as a text for people.
 type Outcome<T> = Result<T, String>;
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+/// The first argument of processes that a run starts.
+pub const ROLE: &str = "--bench";
+
+/// Carries out what the arguments after [`ROLE`] say.
+#[must_use]
+pub fn main(arguments: &[String]) -> ExitCode {
     let outcome = match arguments.first().map(String::as_str) {
         Some("row") => measure_here(&arguments[1..]),
         Some("floor") => floor::serve_here(&arguments[1..]),
         Some("serve") => server::serve_here(&arguments[1..]),
         Some("inside") => plan::parse(&arguments[1..]).and_then(|plan| run(&plan)),
-        _ => plan::parse(&arguments).and_then(|plan| go_inside(&plan, &arguments)),
+        _ => plan::parse(arguments).and_then(|plan| go_inside(&plan, arguments)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,7 +76,7 @@ fn go_inside(plan: &Plan, arguments: &[String]) -> Outcome<()> {
         ])
         .arg("--mount-proc")
         .arg(own)
-        .arg("inside")
+        .args([ROLE, "inside"])
         .args(arguments)
         .exec();
     Err(format!("cannot run unshare: {error}"))

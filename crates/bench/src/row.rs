@@ -6,7 +6,10 @@ mod through;
 
 use crate::Outcome;
 use crate::build::Project;
+use crate::clock::{Clock, now};
+use crate::errand::{Done, Errand};
 use crate::fio::Job;
+use crate::measurement::drop_caches;
 use crate::workload::{self, Place};
 use std::io;
 
@@ -31,7 +34,7 @@ pub(crate) enum Work {
         /// Makes what the row needs, out of the time.
         prepare: fn(&Place) -> io::Result<()>,
         /// What is timed.
-        run: fn(&Place) -> io::Result<()>,
+        run: fn(&Place, &mut Clock) -> io::Result<()>,
     },
     Fio(Job),
     Build(Project),
@@ -43,7 +46,7 @@ const fn row(
     bytes: u64,
     cold: bool,
     prepare: fn(&Place) -> io::Result<()>,
-    run: fn(&Place) -> io::Result<()>,
+    run: fn(&Place, &mut Clock) -> io::Result<()>,
 ) -> Row {
     Row {
         name,
@@ -282,6 +285,92 @@ const GROUPS: &[(&str, &[&str])] = &[
 
 /// Rows that a comparison measures by several processes as well when nobody says how many.
 const WITH_MORE_JOBS: &[&str] = &["open-close", "open-close-write"];
+
+/// What [`Row::prepare`] hands to [`Row::run`].
+pub(crate) struct Prepared {
+    place: Option<Place>,
+}
+
+impl Row {
+    /// Makes what the row needs in `errand.beneath`, which is there and empty, and warms up on something
+    /// else: loops of our own are in memory, and so is what the server needs for them.
+    ///
+    /// # Errors
+    ///
+    /// As of the calls made; [`io::ErrorKind::Unsupported`] where the contestant does not have what the
+    /// row is about.
+    pub(crate) fn prepare(&self, errand: &Errand) -> io::Result<Prepared> {
+        let (beneath, percent) = (&errand.beneath, errand.percent);
+        let place = match &self.work {
+            Work::Loop { prepare, run } => {
+                let operations = self.scaled(percent);
+                let place = |name: &str, operations: usize| {
+                    Place::new(beneath.join(name), errand.seen.join(name), operations)
+                };
+                let warm_up = place("warm-up", operations / 10 + 1)?;
+                let real = place("measured", operations)?;
+                prepare(&warm_up)?;
+                prepare(&real)?;
+                if self.cold {
+                    drop_caches()?;
+                }
+                run(&warm_up, &mut Clock::start(errand.limit))?;
+                Some(real)
+            }
+            Work::Fio(job) => {
+                job.prepare(beneath, percent)?;
+                None
+            }
+            Work::Build(project) => {
+                project.prepare(beneath)?;
+                None
+            }
+        };
+        Ok(Prepared { place })
+    }
+
+    /// Does the work.
+    ///
+    /// # Errors
+    ///
+    /// As of [`prepare`](Self::prepare).
+    pub(crate) fn run(&self, errand: &Errand, prepared: &Prepared) -> io::Result<Done> {
+        let start = now();
+        // Who takes the time: the program itself.
+        let took = |operations, nanoseconds| Done {
+            operations,
+            start,
+            end: start + nanoseconds,
+            each: Vec::new(),
+        };
+        match (&self.work, &prepared.place) {
+            (Work::Loop { run, .. }, Some(place)) => {
+                let mut clock = if errand.each {
+                    Clock::start_for_each(errand.limit)
+                } else {
+                    Clock::start(errand.limit)
+                };
+                run(place, &mut clock)?;
+                clock.stop();
+                let (start, end) = clock.span();
+                Ok(Done {
+                    operations: clock.operations(),
+                    start,
+                    end,
+                    each: clock.each(),
+                })
+            }
+            (Work::Loop { .. }, None) => Err(io::Error::other("not prepared")),
+            (Work::Fio(job), _) => {
+                let done = job.run(&errand.seen, errand.percent, errand.once)?;
+                Ok(took(done.bytes / job.block_bytes, done.nanoseconds))
+            }
+            (Work::Build(project), _) => {
+                Ok(took(1, project.run(&errand.seen, errand.percent < 100)?))
+            }
+        }
+    }
+}
 
 impl Row {
     /// Whether the row is measured by so many processes at once when nobody has said how many.

@@ -146,7 +146,7 @@ impl Contestant {
         let own =
             std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
         let mut command = Command::new(own);
-        command.args(["serve", name]);
+        command.args([crate::ROLE, "serve", name]);
         Contestant::start(name, command, beneath, work)?.whose_data_go(data)
     }
 
@@ -194,7 +194,7 @@ impl Contestant {
         contestant.is_floor = true;
         for job in 0..jobs {
             let mut command = Command::new(&own);
-            command.args(["floor", word, &processor(job).to_string()]);
+            command.args([crate::ROLE, "floor", word, &processor(job).to_string()]);
             contestant.mount(command, work)?;
         }
         contestant.which_is_over(transport)

@@ -1,0 +1,127 @@
+//! The clock of a measurement: says when an operation may begin, counts, and stops the loop when its time
+//! is over.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// How many operations begin between two looks at the time: looking costs some 25 ns.
+const LOOK_EVERY: u64 = 16;
+
+/// Counts the operations of one timed loop.
+pub(crate) struct Clock {
+    start: u64,
+    end: u64,
+    deadline: u64,
+    begun: u64,
+    /// When the operation before began, and how long each has taken: only where that is the question.
+    each: Option<(u64, Vec<u64>)>,
+}
+
+impl Clock {
+    /// Starts now, for at most `limit`.
+    pub(crate) fn start(limit: Duration) -> Clock {
+        let start = now();
+        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        Clock {
+            start,
+            end: start,
+            deadline: start.saturating_add(limit),
+            begun: 0,
+            each: None,
+        }
+    }
+
+    /// The same, and measures every operation by itself.
+    pub(crate) fn start_for_each(limit: Duration) -> Clock {
+        let mut clock = Clock::start(limit);
+        clock.each = Some((clock.start, Vec::new()));
+        clock
+    }
+
+    /// Whether another operation is to begin. To be asked right before each; the one before has ended.
+    pub(crate) fn more(&mut self) -> bool {
+        if self.each.is_some() || self.begun.is_multiple_of(LOOK_EVERY) {
+            let time = now();
+            self.note(time);
+            if time >= self.deadline {
+                self.end = time;
+                return false;
+            }
+        }
+        self.begun += 1;
+        true
+    }
+
+    /// To be called when the loop has ended by itself: there was nothing left to do.
+    pub(crate) fn stop(&mut self) {
+        if self.end == self.start {
+            let time = now();
+            self.note(time);
+            self.end = time;
+        }
+    }
+
+    fn note(&mut self, time: u64) {
+        if let Some((before, each)) = &mut self.each {
+            if self.begun > each.len() as u64 {
+                each.push(time - *before);
+            }
+            *before = time;
+        }
+    }
+
+    /// Operations that were done.
+    pub(crate) fn operations(&self) -> u64 {
+        self.begun
+    }
+
+    /// From when to when, in nanoseconds of the monotonic clock, which all processes share.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.start, self.end)
+    }
+
+    /// Nanoseconds of each operation, in their order; of none, where that was not the question.
+    pub(crate) fn each(self) -> Vec<u64> {
+        self.each.map(|(_, each)| each).unwrap_or_default()
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Clock;
+    use std::time::Duration;
+
+    #[test]
+    fn a_loop_ends_when_its_time_is_over() {
+        let mut clock = Clock::start(Duration::from_millis(5));
+        while clock.more() {
+            std::hint::spin_loop();
+        }
+        clock.stop();
+        let (start, end) = clock.span();
+        assert!(end - start >= 5_000_000);
+        assert!(clock.operations() > 0);
+    }
+
+    #[test]
+    fn every_operation_has_a_time_of_its_own() {
+        let mut clock = Clock::start_for_each(Duration::from_secs(600));
+        for pause in [0, 20, 0] {
+            assert!(clock.more());
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+        clock.stop();
+        assert_eq!(clock.operations(), 3);
+        let (start, end) = clock.span();
+        let each = clock.each();
+        assert_eq!(each.len(), 3);
+        assert!(each[1] >= 20_000_000);
+        assert!(each.iter().sum::<u64>() <= end - start);
+    }
+}
