@@ -3,7 +3,8 @@
 //! It sleeps in one system call, for the guest's kick and for what others leave ([`Post`]), both by the
 //! edge, so that neither has to be read. All that is available is carried out in a row; replies are seen
 //! by a guest that looks, and told to one that sleeps once nothing is left to do, after some, or at once
-//! when they have much data.
+//! when they have much data. With more to do than one thread should do alone, it serves together with
+//! others for a while ([`crate::crew`]).
 
 mod again;
 mod together;
