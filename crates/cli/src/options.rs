@@ -86,6 +86,7 @@ pub(crate) enum OptionId {
     Tag,
     Queues,
     QueueSize,
+    QueueThreads,
     Machines,
     Resume,
     AllowMmap,

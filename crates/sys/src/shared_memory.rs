@@ -357,28 +357,24 @@ fn page_size_of(file: BorrowedFd<'_>) -> Result<u64> {
     Ok(huge.max(page))
 }
 
-/// The vectors of spans, on the stack.
-struct Vectors {
-    vectors: [MaybeUninit<libc::iovec>; SPANS_MAX],
-    count: usize,
-}
+/// Room for the vectors of a system call. It is 16 KiB, so it stays where it was made: moving it would
+/// cost more than most calls do.
+type Vectors = [MaybeUninit<libc::iovec>; SPANS_MAX];
 
-impl Vectors {
-    /// Of the first [`SPANS_MAX`] spans; the others are left out.
-    fn of<'a>(spans: impl IntoIterator<Item = Span<'a>>) -> Vectors {
-        let mut vectors = [const { MaybeUninit::uninit() }; SPANS_MAX];
-        let mut count = 0;
-        for (place, span) in vectors.iter_mut().zip(spans) {
-            place.write(span.vector);
-            count += 1;
-        }
-        Vectors { vectors, count }
-    }
+const NO_VECTORS: Vectors = [const { MaybeUninit::uninit() }; SPANS_MAX];
 
-    fn parts(&self) -> (*const libc::iovec, libc::c_int) {
-        // At most 1024.
-        (self.vectors.as_ptr().cast(), self.count as libc::c_int)
+/// Writes the vectors of the first [`SPANS_MAX`] spans to `vectors`; the others are left out. Returns how
+/// many that were.
+fn put_spans<'a>(
+    vectors: &mut Vectors,
+    spans: impl IntoIterator<Item = Span<'a>>,
+) -> (*const libc::iovec, libc::c_int) {
+    let mut count = 0;
+    for (place, span) in vectors.iter_mut().zip(spans) {
+        place.write(span.vector);
+        count += 1;
     }
+    (vectors.as_ptr().cast(), count)
 }
 
 fn signed(offset: u64) -> Result<i64> {
@@ -395,8 +391,8 @@ pub fn read_at<'a>(
     offset: u64,
     no_wait: bool,
 ) -> Result<usize> {
-    let vectors = Vectors::of(spans);
-    let (start, count) = vectors.parts();
+    let mut vectors = NO_VECTORS;
+    let (start, count) = put_spans(&mut vectors, spans);
     let flags = if no_wait { libc::RWF_NOWAIT } else { 0 };
     let offset = signed(offset)?;
     // SAFETY: `count` vectors were written, and each describes bytes of a mapping that is borrowed by
@@ -414,8 +410,8 @@ pub fn write_at<'a>(
     spans: impl IntoIterator<Item = Span<'a>>,
     offset: u64,
 ) -> Result<usize> {
-    let vectors = Vectors::of(spans);
-    let (start, count) = vectors.parts();
+    let mut vectors = NO_VECTORS;
+    let (start, count) = put_spans(&mut vectors, spans);
     let offset = signed(offset)?;
     // SAFETY: as for `read_at`; the kernel reads the bytes once, whatever they are.
     let answer = unsafe { libc::pwritev2(file.as_raw_fd(), start, count, offset, 0) };

@@ -30,6 +30,9 @@ pub struct DeviceConfig {
     /// How long the thread of a queue that had several requests at once looks out for more before it
     /// falls asleep, as long as that is of use. Zero for never.
     pub spin: Duration,
+    /// Most threads that a queue has besides its own, while it has several requests at once; never more
+    /// than 3. `None` for as many as there are CPUs for, of which half are left to the guest.
+    pub crew_max: Option<usize>,
 }
 
 impl Default for DeviceConfig {
@@ -42,6 +45,7 @@ impl Default for DeviceConfig {
             lock_waiters_max: 128,
             drain_timeout: Duration::from_secs(5),
             spin: Duration::from_micros(50),
+            crew_max: None,
         }
     }
 }

@@ -195,6 +195,7 @@ impl<M: MakeFileSystem> Device<M> {
             )),
             watch,
             spin: self.config.spin,
+            crew_max: self.config.crew_max,
             metrics: Arc::clone(metrics),
             line: Arc::clone(line),
             nobody,

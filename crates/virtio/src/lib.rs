@@ -45,6 +45,8 @@
 mod callers;
 mod config;
 mod control;
+mod crew;
+mod desk;
 mod device;
 pub mod device_state;
 mod error;

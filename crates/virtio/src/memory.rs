@@ -185,7 +185,8 @@ impl Regions {
         })
     }
 
-    /// Adds to `extents` where `length` bytes at the guest's `address` lie.
+    /// Adds to `extents` where `length` bytes at the guest's `address` lie. What follows on the last of
+    /// them is made part of it: pages of one folio come one by one.
     pub(crate) fn locate_all(
         &self,
         mut address: u64,
@@ -197,7 +198,10 @@ impl Regions {
             let extent = self.locate(address, length)?;
             address += extent.length as u64;
             length -= extent.length;
-            extents.push(extent);
+            match extents.last_mut() {
+                Some(last) if last.is_followed_by(&extent) => last.length += extent.length,
+                _ => extents.push(extent),
+            }
         }
         Ok(())
     }

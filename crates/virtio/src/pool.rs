@@ -12,7 +12,7 @@ use crate::steward::Watch;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use thrufs::{FileReply, FileSystem, Metrics, Wait};
+use thrufs::{FileReply, FileSystem, Metrics, Outcome, Wait};
 
 /// How long a thread without work stays.
 const KEEP_THREAD: Duration = Duration::from_secs(10);
@@ -49,6 +49,47 @@ impl<F: FileSystem> Job<F> {
             length,
         }
     }
+}
+
+/// What has become of a request.
+pub(crate) enum Carried<F: FileSystem> {
+    /// It was carried out.
+    Out(Returned),
+    /// It would sleep.
+    Asleep(Job<F>),
+}
+
+/// Carries out a request that was read, unless it would sleep.
+pub(crate) fn carry_out<F: FileSystem>(
+    session: &Arc<GuestSession<F>>,
+    post: &Arc<Post>,
+    metrics: &Metrics,
+    mut slot: Slot,
+) -> Carried<F> {
+    let dispatcher = session.dispatcher();
+    slot.begin(dispatcher);
+    let (wait, file_reply) = match slot.dispatch(dispatcher, false) {
+        Outcome::Reply(length) => {
+            let length = slot.send(dispatcher, length);
+            return Carried::Out(Returned { slot, length });
+        }
+        Outcome::Silent => return Carried::Out(Returned { slot, length: 0 }),
+        Outcome::Defer(wait) => (wait, None),
+        Outcome::File(file_reply) => match slot.send_file(dispatcher, &file_reply, false) {
+            Ok(length) => return Carried::Out(Returned { slot, length }),
+            Err(_) => {
+                metrics.count_deferred();
+                (Wait::Io, Some(file_reply))
+            }
+        },
+    };
+    Carried::Asleep(Job {
+        slot,
+        wait,
+        session: Arc::clone(session),
+        post: Arc::clone(post),
+        file_reply,
+    })
 }
 
 /// How many may sleep.

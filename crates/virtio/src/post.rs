@@ -5,6 +5,7 @@
 //! the front end was told is done (a region of memory, for instance) is in force for every request that
 //! the guest makes afterwards. Only when the flag is set is the mail, and its lock, looked at.
 
+use crate::frame::Kind;
 use crate::memory::Regions;
 use crate::queue::RingLog;
 use crate::slot::Slot;
@@ -45,6 +46,8 @@ pub(crate) struct Returned {
 pub(crate) struct Mail {
     pub(crate) wiring: Option<Wiring>,
     pub(crate) returned: Vec<Returned>,
+    /// Requests that were taken elsewhere and that only the thread of the queue may carry out.
+    pub(crate) undone: Vec<(Slot, Kind)>,
     pub(crate) stops: bool,
 }
 
@@ -87,6 +90,11 @@ impl Post {
         self.leave(|mail| mail.returned.push(returned));
     }
 
+    /// Hands a request over that was taken and not begun.
+    pub(crate) fn hand_over(&self, slot: Slot, kind: Kind) {
+        self.leave(|mail| mail.undone.push((slot, kind)));
+    }
+
     /// Has the thread look at what has changed elsewhere.
     pub(crate) fn alert(&self) {
         self.leave(|_| {});
@@ -118,6 +126,7 @@ impl Post {
         Some(Mail {
             wiring: mail.wiring.take(),
             returned: std::mem::take(&mut mail.returned),
+            undone: std::mem::take(&mut mail.undone),
             stops: mail.stops,
         })
     }

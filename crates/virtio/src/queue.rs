@@ -14,9 +14,12 @@
 
 mod chain;
 mod ring;
+mod table;
 
 pub use chain::{Chain, ChainFault};
+pub(crate) use ring::Lookout;
 pub use ring::{Broken, Layout, Ring, RingFeatures, RingLog};
+pub(crate) use table::ChainTable;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -3,19 +3,23 @@
 //! It sleeps in one system call, for the guest's kick and for what others leave ([`Post`]), both by the
 //! edge, so that neither has to be read. All that is available is carried out in a row; replies are seen
 //! by a guest that looks, and told to one that sleeps once nothing is left to do, after some, or at once
-//! when they have much data.
+//! when they have much data. With more to do than one thread should do alone, it serves together with
+//! others for a while ([`crate::crew`]).
 
 mod again;
+mod together;
 
 pub(crate) use again::in_order;
 
+use crate::crew::{Crew, TELL_EVERY};
+use crate::desk::{Away, Desk, LARGE_BYTES};
 use crate::frame::Kind;
 use crate::journal::{Again, Journal, Tracker};
 use crate::line::{CutOnPanic, Line};
 use crate::memory::Regions;
-use crate::pool::{Job, Pool};
+use crate::pool::{Carried, Job, Pool, carry_out};
 use crate::post::{Mail, Post, Returned, Wiring, ring};
-use crate::queue::{Broken, Ring};
+use crate::queue::Broken;
 use crate::session::{GuestSession, MakeFileSystem, Nobody, Sessions};
 use crate::slot::Slot;
 use crate::steward::{Row, Watch};
@@ -25,22 +29,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs::serving::Patience;
-use thrufs::{Dispatcher, Errno, Metrics, Outcome, Wait};
-
-/// Requests and replies of so many bytes are told of at once.
-const LARGE_BYTES: usize = 32 << 10;
-
-/// After so many requests the guest is told, though there are more: it has work while we have.
-const TELL_EVERY: u64 = 4;
+use thrufs::{Dispatcher, Errno, Metrics, Wait};
 
 /// The queue for FORGETs, which nobody waits for.
 const HIGH_PRIORITY: usize = 0;
 
 /// How long they are let gather. To be told of each would cost the guest more than the FORGETs do.
 const FORGET_INTERVAL: Duration = Duration::from_millis(1);
-
-/// Slots that a queue keeps for further requests.
-const SLOTS_KEPT: usize = 16;
 
 /// How long memory stays that a long reply needed.
 const KEEP_MEMORY: Timespec = Timespec {
@@ -59,28 +54,10 @@ pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) drain_timeout: Duration,
     pub(crate) watch: Arc<Watch>,
     pub(crate) spin: Duration,
+    /// How many threads a queue has besides its own when it has much to do, if that was said.
+    pub(crate) crew_max: Option<usize>,
     /// For who comes after this process, if anybody does.
     pub(crate) journal: Option<Journal>,
-}
-
-/// A request that is carried out elsewhere.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Away {
-    head: u16,
-    wait: Wait,
-    /// The run of the queue in which it was taken.
-    run: u64,
-}
-
-impl Away {
-    pub(crate) fn head(&self) -> u16 {
-        self.head
-    }
-
-    /// Whether it waits for a lock, and may wait for it again.
-    pub(crate) fn waits_for_lock(&self) -> bool {
-        self.wait == Wait::Lock
-    }
 }
 
 /// How the thread of a queue has ended.
@@ -102,9 +79,8 @@ pub(crate) struct Start {
     pub(crate) run: u64,
     pub(crate) post: Arc<Post>,
     pub(crate) wiring: Wiring,
-    pub(crate) ring: Ring,
-    /// What was under way when the queue was stopped.
-    pub(crate) away: Vec<Away>,
+    /// With the list of what was under way when the queue was stopped.
+    pub(crate) desk: Desk,
     /// What was taken before, here or elsewhere, and has to be carried out again.
     pub(crate) again: Vec<u16>,
     /// Another process has served it before.
@@ -122,13 +98,9 @@ pub(crate) struct Serving<M: MakeFileSystem> {
     epoll: OwnedFd,
     session: Option<Arc<GuestSession<M::FileSystem>>>,
     generation: u64,
-    free: Vec<Slot>,
     patience: Patience,
-    /// Memory waits to be given back.
-    is_large: bool,
-    /// Nothing of the queue makes sense any more.
-    is_broken: bool,
     stops: bool,
+    crew: Arc<Crew<M>>,
 }
 
 impl<M: MakeFileSystem> Serving<M> {
@@ -143,7 +115,14 @@ impl<M: MakeFileSystem> Serving<M> {
         let data = epoll::EventData::new_u64(0);
         epoll::add(&epoll, start.post.bell(), data, flags)?;
         epoll::add(&epoll, &start.wiring.kick, data, flags)?;
-        start.ring.set_log(start.wiring.log.clone());
+        // Nobody waits for what comes on the queue for FORGETs.
+        let is_for_requests = start.number != HIGH_PRIORITY;
+        let crew_size = if is_for_requests {
+            shared.crew_max
+        } else {
+            Some(0)
+        };
+        start.desk.ring.set_log(start.wiring.log.clone());
         if start.left.is_empty() {
             adopt(&mut start);
         }
@@ -157,12 +136,10 @@ impl<M: MakeFileSystem> Serving<M> {
             generation: shared.sessions.generation(),
             session: shared.sessions.current(),
             patience: Patience::new(shared.spin),
+            crew: Arc::new(Crew::new(&shared, &start.post, crew_size)),
             shared,
             start,
             epoll,
-            free: Vec::with_capacity(SLOTS_KEPT),
-            is_large: false,
-            is_broken: false,
             stops: false,
         })
     }
@@ -179,16 +156,17 @@ impl<M: MakeFileSystem> Serving<M> {
                 false
             });
             if !more && !self.stops {
-                let keep = self.is_large.then_some(KEEP_MEMORY);
+                let keep = self.start.desk.is_large.then_some(KEEP_MEMORY);
                 self.sleep(keep.as_ref());
             }
         }
         shared.watch.end_queue(self.start.number);
         self.wind_down();
+        shared.watch.set_awake(self.start.number, false);
         drop(cut);
         Finished {
-            next_available: self.start.ring.next_available(),
-            away: std::mem::take(&mut self.start.away),
+            next_available: self.start.desk.ring.next_available(),
+            away: std::mem::take(&mut self.start.desk.away),
             again: std::mem::take(&mut self.start.again),
         }
     }
@@ -196,25 +174,39 @@ impl<M: MakeFileSystem> Serving<M> {
     /// Does all there is to do. True when there may be more already.
     fn turn(&mut self) -> Result<bool, Broken> {
         self.read_mail()?;
-        if self.stops || self.is_broken || !self.start.wiring.enabled {
+        if self.stops || self.start.desk.is_broken || !self.start.wiring.enabled {
             return Ok(false);
         }
-        self.start.ring.look_by_ourselves()?;
+        self.start.desk.ring.look_by_ourselves()?;
         self.carry_out_left()?;
         self.carry_out_again()?;
         let mut row = Row::default();
-        while self.start.ring.has_available()? {
+        // Whether there is anybody to serve together with is asked once, and looked out once.
+        let (mut may_lend, mut has_looked_out) = (true, false);
+        while self.start.desk.ring.has_available()? {
             // Looked at after the guest's index: see `post`.
             if self.start.post.has_news() {
                 self.tell()?;
                 return Ok(true);
             }
-            let Some(head) = self.start.ring.take()? else {
+            let Some(head) = self.start.desk.ring.take()? else {
                 break;
             };
-            let large = self.carry_out(head)?;
-            row.requests += 1;
-            row.large += u64::from(large);
+            let number = self.start.desk.ring.tracker().number();
+            let Some((slot, kind)) = self.read(head, number)? else {
+                continue;
+            };
+            row.count(&slot);
+            has_looked_out = false;
+            if may_lend && self.has_enough_for_more(&slot) {
+                may_lend = self.crew.has_anybody();
+                if may_lend {
+                    self.serve_together(slot, kind, &mut row)?;
+                    has_looked_out = true;
+                    continue;
+                }
+            }
+            let large = self.carry_out_slot(slot, kind)?;
             if large || row.requests.is_multiple_of(TELL_EVERY) {
                 self.tell()?;
             }
@@ -224,24 +216,25 @@ impl<M: MakeFileSystem> Serving<M> {
             std::thread::sleep(FORGET_INTERVAL);
             return Ok(true);
         }
-        Ok(self.looks_out(row)? || self.start.ring.ask_to_be_told()?)
+        let found = self.looks_out(row, has_looked_out)?;
+        Ok(found || self.start.desk.ring.ask_to_be_told()?)
     }
 
-    /// Looks out for more after `row`. True when there is something.
-    fn looks_out(&mut self, row: Row) -> Result<bool, Broken> {
+    /// Looks out for more after `row`, if nobody has. True when there is something.
+    fn looks_out(&mut self, row: Row, has_looked_out: bool) -> Result<bool, Broken> {
         if row.requests == 0 {
             return Ok(false);
         }
         self.shared.watch.note(self.start.number, row);
         // Who asks one thing at a time and waits has to be woken, which takes longer.
-        if row.requests == 1 {
+        if row.requests == 1 || has_looked_out {
             return Ok(false);
         }
         self.patience.note_request();
         if !self.patience.is_worth_it() {
             return Ok(false);
         }
-        let (post, ring) = (&self.start.post, &mut self.start.ring);
+        let (post, ring) = (&self.start.post, &mut self.start.desk.ring);
         let found = self
             .patience
             .look_out(|| post.has_news() || ring.has_available() != Ok(false));
@@ -261,7 +254,7 @@ impl<M: MakeFileSystem> Serving<M> {
 
     /// Carries out what begins with the descriptor `head`. True when it moved much data.
     fn carry_out(&mut self, head: u16) -> Result<bool, Broken> {
-        let number = self.start.ring.tracker().number();
+        let number = self.start.desk.ring.tracker().number();
         match self.read(head, number)? {
             Some((slot, kind)) => self.carry_out_slot(slot, kind),
             None => Ok(false),
@@ -271,22 +264,20 @@ impl<M: MakeFileSystem> Serving<M> {
     /// Reads what begins with the descriptor `head`; none when it was given back, because it makes no
     /// sense or there is no memory for it.
     fn read(&mut self, head: u16, number: u64) -> Result<Option<(Slot, Kind)>, Broken> {
-        let regions = self.start.ring.regions();
-        let Some(mut slot) = self.free.pop().or_else(|| new_slot(regions)) else {
-            self.start.ring.complete(head, 0)?;
+        let run = self.start.run;
+        let Some(mut slot) = self.start.desk.slot(run, number) else {
+            self.start.desk.ring.complete(head, 0)?;
             return Ok(None);
         };
-        let chain = slot.prepare(self.start.run, regions);
-        let read = self.start.ring.read_chain(head, chain);
-        slot.note_by(self.start.ring.tracker(), number);
-        if let Err(fault) = read {
-            tracing::debug!(%fault, queue = self.start.number, "a guest's request is malformed");
-            self.shared.metrics.count_malformed();
-            self.finish(slot, 0)?;
-            return Ok(None);
+        match slot.read(head, &self.start.desk.ring.chains()) {
+            Ok(kind) => Ok(Some((slot, kind))),
+            Err(fault) => {
+                tracing::debug!(%fault, queue = self.start.number, "a guest's request is malformed");
+                self.shared.metrics.count_malformed();
+                self.finish(slot, 0)?;
+                Ok(None)
+            }
         }
-        let kind = slot.fetch();
-        Ok(Some((slot, kind)))
     }
 
     fn carry_out_slot(&mut self, mut slot: Slot, kind: Kind) -> Result<bool, Broken> {
@@ -320,85 +311,50 @@ impl<M: MakeFileSystem> Serving<M> {
     fn dispatch_to(
         &mut self,
         session: &Arc<GuestSession<M::FileSystem>>,
-        mut slot: Slot,
+        slot: Slot,
     ) -> Result<(), Broken> {
-        let dispatcher = session.dispatcher();
-        slot.begin(dispatcher);
-        let (wait, file_reply) = match slot.dispatch(dispatcher, false) {
-            Outcome::Reply(length) => {
-                let length = slot.send(dispatcher, length);
-                return self.finish(slot, length);
-            }
-            Outcome::Silent => return self.finish(slot, 0),
-            Outcome::Defer(wait) => (wait, None),
-            Outcome::File(file_reply) => match slot.send_file(dispatcher, &file_reply, false) {
-                Ok(length) => return self.finish(slot, length),
-                Err(_) => {
-                    self.shared.metrics.count_deferred();
-                    (Wait::Io, Some(file_reply))
-                }
-            },
+        let job = match carry_out(session, &self.start.post, &self.shared.metrics, slot) {
+            Carried::Out(returned) => return self.start.desk.finish(returned),
+            Carried::Asleep(job) => job,
         };
         let away = Away {
-            head: slot.head(),
-            wait,
+            head: job.slot.head(),
+            wait: job.wait,
             run: self.start.run,
-        };
-        let job = Job {
-            slot,
-            wait,
-            session: Arc::clone(session),
-            post: Arc::clone(&self.start.post),
-            file_reply,
         };
         match self.shared.pool.take(job) {
             Ok(()) => {
-                self.start.away.push(away);
+                self.start.desk.away.push(away);
                 Ok(())
             }
-            Err(job) => self.carry_out_here(*job),
+            Err(job) => {
+                let returned = self.carry_out_here(*job);
+                self.start.desk.finish(returned)
+            }
         }
     }
 
     /// Carries out what nobody else can.
-    fn carry_out_here(&mut self, mut job: Job<M::FileSystem>) -> Result<(), Broken> {
+    fn carry_out_here(&self, mut job: Job<M::FileSystem>) -> Returned {
         let metrics = &self.shared.metrics;
         if job.wait == Wait::Lock {
             // A queue must not wait for a lock, whose holder may need it to let go.
             metrics.count_lock_refused();
             let length = job.slot.refuse(job.session.dispatcher(), Errno::ENOLCK);
-            return self.finish(job.slot, length);
+            let slot = job.slot;
+            return Returned { slot, length };
         }
         metrics.count_blocked_inline();
-        let Returned { slot, length } = job.run();
-        self.finish(slot, length)
+        job.run()
     }
 
     /// Gives a request back to the guest, of whose reply `length` bytes were written.
     fn finish(&mut self, slot: Slot, length: u32) -> Result<(), Broken> {
-        self.note_written(&slot);
-        slot.answered(length);
-        let completed = self.start.ring.complete(slot.head(), length);
-        self.keep(slot);
-        completed
-    }
-
-    /// Notes what was written for a request, whoever carried it out.
-    fn note_written(&self, slot: &Slot) {
-        if let Some(log) = self.start.ring.log() {
-            slot.mark_written(log);
-        }
-    }
-
-    fn keep(&mut self, slot: Slot) {
-        if self.free.len() < SLOTS_KEPT {
-            self.is_large |= slot.is_large;
-            self.free.push(slot);
-        }
+        self.start.desk.finish(Returned { slot, length })
     }
 
     fn tell(&mut self) -> Result<(), Broken> {
-        if self.start.ring.must_tell()?
+        if self.start.desk.ring.must_tell()?
             && let Some(call) = &self.start.wiring.call
         {
             ring(call.as_fd());
@@ -453,6 +409,7 @@ impl<M: MakeFileSystem> Serving<M> {
         let Mail {
             wiring,
             returned,
+            undone,
             stops,
         } = mail;
         self.stops = stops;
@@ -462,33 +419,33 @@ impl<M: MakeFileSystem> Serving<M> {
         // All are taken off the books, whatever becomes of the first.
         let mut result = wiring.map_or(Ok(()), |wiring| self.rewire(wiring));
         for returned in returned {
-            let taken = self.take_back(returned);
+            let taken = self.start.desk.take_back(returned);
             result = result.and(taken);
+        }
+        for (slot, kind) in undone {
+            let done = self.carry_out_undone(slot, kind);
+            result = result.and(done);
         }
         result?;
         self.tell()
     }
 
-    fn take_back(&mut self, returned: Returned) -> Result<(), Broken> {
-        let Returned { slot, length } = returned;
-        self.note_written(&slot);
-        let is_it = |away: &Away| away.head == slot.head() && away.run == slot.run;
-        let position = self.start.away.iter().position(is_it);
-        let Some(position) = position else {
-            // Of a guest that has begun anew since, or to be carried out again.
-            self.keep(slot);
-            return Ok(());
-        };
-        self.start.away.swap_remove(position);
-        if self.is_broken {
+    /// Carries out what was taken elsewhere and not begun.
+    fn carry_out_undone(&mut self, slot: Slot, kind: Kind) -> Result<(), Broken> {
+        let is_back = self.start.desk.is_back(&slot);
+        if !is_back || self.start.desk.is_broken {
             return Ok(());
         }
-        self.finish(slot, length)
+        if self.stops {
+            self.start.again.push(slot.head());
+            return Ok(());
+        }
+        self.carry_out_slot(slot, kind).map(drop)
     }
 
     fn rewire(&mut self, wiring: Wiring) -> Result<(), Broken> {
         let before = std::mem::replace(&mut self.start.wiring, wiring);
-        self.start.ring.set_log(self.start.wiring.log.clone());
+        self.start.desk.ring.set_log(self.start.wiring.log.clone());
         // No request is in progress on this thread, and those on others are noted by it.
         self.start.wiring.in_force = None;
         let after = &self.start.wiring;
@@ -501,21 +458,30 @@ impl<M: MakeFileSystem> Serving<M> {
                 tracing::warn!(%error, queue = self.start.number, "a kick that cannot be waited for");
             }
         }
+        if let Some(call) = &after.call
+            && before
+                .call
+                .as_ref()
+                .is_none_or(|before| !Arc::ptr_eq(before, call))
+        {
+            // Somebody may have told the guest meanwhile by the one before, to which nobody listens any more.
+            ring(call.as_fd());
+        }
         if !Arc::ptr_eq(&before.regions, &after.regions) {
             // Slots in hand keep the memory of the guest that they were read with; others must not.
-            self.free.clear();
+            self.start.desk.free.clear();
             let regions: Arc<Regions> = Arc::clone(&after.regions);
-            self.start.ring.set_regions(regions)?;
+            self.start.desk.ring.set_regions(regions)?;
         }
         Ok(())
     }
 
     /// Stops taking requests, for good: the queue makes no sense.
     fn give_up(&mut self, broken: Broken) {
-        if self.is_broken {
+        if self.start.desk.is_broken {
             return;
         }
-        self.is_broken = true;
+        self.start.desk.is_broken = true;
         self.shared.metrics.count_malformed();
         tracing::warn!(error = %broken, queue = self.start.number, "a guest's queue is broken");
         if let Some(error) = &self.start.wiring.error {
@@ -526,7 +492,7 @@ impl<M: MakeFileSystem> Serving<M> {
     /// Waits for requests that are away and will come back by themselves.
     fn wind_down(&mut self) {
         let deadline = Instant::now() + self.shared.drain_timeout;
-        while self.start.away.iter().any(|away| away.wait == Wait::Io) {
+        while self.start.desk.waits_for_others() {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(timeout) = Timespec::try_from(left) else {
                 break;
@@ -542,39 +508,47 @@ impl<M: MakeFileSystem> Serving<M> {
         if let Err(broken) = self.tell() {
             self.give_up(broken);
         }
+        self.crew.end(deadline);
     }
 
     /// Sleeps until there is a kick or news. Memory that nobody needed meanwhile is given back.
     fn sleep(&mut self, timeout: Option<&Timespec>) {
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 2];
+        let (watch, number) = (&self.shared.watch, self.start.number);
+        watch.set_awake(number, false);
         let waited = epoll::wait(&self.epoll, &mut events, timeout);
+        watch.set_awake(number, true);
         let timed_out = waited.is_ok_and(|(events, _)| events.is_empty());
-        if timed_out && self.is_large {
-            self.is_large = false;
-            self.free.iter_mut().for_each(Slot::release_memory);
+        if timed_out && self.start.desk.is_large {
+            self.start.desk.is_large = false;
+            self.start
+                .desk
+                .free
+                .iter_mut()
+                .for_each(Slot::release_memory);
         }
     }
 }
 
-/// A slot, if there is memory.
-fn new_slot(regions: &Arc<Regions>) -> Option<Slot> {
-    let slot = Slot::new(regions);
-    slot.inspect_err(|error| tracing::warn!(%error, "no memory for a guest's request"))
-        .ok()
+impl<M: MakeFileSystem> Drop for Serving<M> {
+    fn drop(&mut self) {
+        // After a panic, nobody else tells them.
+        self.crew.begin_to_end();
+    }
 }
 
 /// Makes what was under way when the queue was stopped part of it again, if it is the same queue: a
 /// guest that has begun anew has another used index than that which was left.
 fn adopt(start: &mut Start) {
-    let ring = &mut start.ring;
+    let Desk { ring, away, .. } = &mut start.desk;
     let missing = ring.next_available().wrapping_sub(ring.next_used());
-    let same = usize::from(missing) == start.away.len() + start.again.len();
-    let heads = start.away.iter().map(|away| away.head);
+    let same = usize::from(missing) == away.len() + start.again.len();
+    let heads = away.iter().map(|away| away.head);
     let mut heads: Vec<u16> = heads.chain(start.again.iter().copied()).collect();
     let adopted = same && heads.iter().all(|head| ring.mark(*head).is_ok());
     if !adopted {
         ring.unmark_all();
-        start.away.clear();
+        away.clear();
         start.again.clear();
         heads.clear();
     }

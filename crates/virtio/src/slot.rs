@@ -10,7 +10,7 @@
 use crate::frame::{HEADER_BYTES, Kind, opcode_of};
 use crate::journal::{Intent, Tracker};
 use crate::memory::{DirtyLog, Regions};
-use crate::queue::Chain;
+use crate::queue::{Chain, ChainFault, ChainTable};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -81,18 +81,33 @@ impl Slot {
         })
     }
 
-    /// Makes it one for a chain that is read with `regions`.
-    pub(crate) fn prepare(&mut self, run: u64, regions: &Arc<Regions>) -> &mut Chain {
+    /// Makes it one for a chain that is to be read with `regions`.
+    pub(crate) fn prepare(&mut self, run: u64, regions: &Arc<Regions>) {
         self.run = run;
         // The count is this queue's own, but even so it need not be touched for each request.
-        if !Arc::ptr_eq(&self.regions, regions) {
+        if !self.is_of(regions) {
             self.regions = Arc::clone(regions);
         }
-        &mut self.chain
+    }
+
+    /// Whether it was prepared for these regions.
+    pub(crate) fn is_of(&self, regions: &Arc<Regions>) -> bool {
+        Arc::ptr_eq(&self.regions, regions)
+    }
+
+    /// Reads the chain of `head`, of a queue in the regions that it was prepared for; and copies the
+    /// request.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the chain.
+    pub(crate) fn read(&mut self, head: u16, chains: &ChainTable) -> Result<Kind, ChainFault> {
+        chains.read(&self.regions, head, &mut self.chain)?;
+        Ok(self.fetch())
     }
 
     /// Copies the request, once its chain was read.
-    pub(crate) fn fetch(&mut self) -> Kind {
+    fn fetch(&mut self) -> Kind {
         let header = self.chain.readable(&self.regions, 0);
         let first = header.copy_to(&mut self.request[..HEADER_BYTES]);
         self.kind = match Kind::of(&self.request[..first]) {

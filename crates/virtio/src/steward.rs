@@ -9,8 +9,10 @@
 //! once; when that comes soon, something else may have kept it from its work, and it rests.
 
 use crate::callers::{Busy, Caller, Callers};
+use crate::desk::LARGE_BYTES;
+use crate::slot::Slot;
 use rustix::thread::CpuSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -34,6 +36,8 @@ pub(crate) struct Pulse {
     together: AtomicU64,
     /// Of them, with much data.
     large: AtomicU64,
+    /// Whether its thread is awake.
+    awake: AtomicBool,
     /// While there is one. It does not end while this is locked.
     thread: Mutex<Option<ThreadId>>,
 }
@@ -56,6 +60,14 @@ pub(crate) struct Row {
     pub(crate) large: u64,
 }
 
+impl Row {
+    /// Counts one more.
+    pub(crate) fn count(&mut self, slot: &Slot) {
+        self.requests += 1;
+        self.large += u64::from(slot.bytes() >= LARGE_BYTES);
+    }
+}
+
 /// What stewards and the threads of queues share.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -63,6 +75,8 @@ pub(crate) struct Watch {
     pulses: Vec<Pulse>,
     armed: AtomicBool,
     ending: AtomicBool,
+    /// Threads of crews that are awake.
+    mates: AtomicUsize,
     /// There is one where threads can be paired.
     steward: OnceLock<Thread>,
 }
@@ -75,6 +89,7 @@ impl Watch {
             pulses: (0..queues).map(|_| Pulse::default()).collect(),
             armed: AtomicBool::new(false),
             ending: AtomicBool::new(false),
+            mates: AtomicUsize::new(0),
             steward: OnceLock::new(),
         }
     }
@@ -91,6 +106,7 @@ impl Watch {
         if let Some(pulse) = self.pulses.get(number) {
             *pulse.thread() = Some(current_thread_id());
         }
+        self.set_awake(number, true);
     }
 
     /// The calling thread serves this queue no longer.
@@ -98,7 +114,35 @@ impl Watch {
         if let Some(pulse) = self.pulses.get(number) {
             *pulse.thread() = None;
         }
+        self.set_awake(number, false);
         self.begin_thread();
+    }
+
+    /// Says whether the thread of this queue is awake.
+    pub(crate) fn set_awake(&self, number: usize, awake: bool) {
+        if let Some(pulse) = self.pulses.get(number) {
+            pulse.awake.store(awake, Ordering::Relaxed);
+        }
+    }
+
+    /// A thread of a crew is awake from now on, until what is returned is dropped.
+    pub(crate) fn wake_mate(&self) -> AwakeMate<'_> {
+        self.mates.fetch_add(1, Ordering::Relaxed);
+        AwakeMate(self)
+    }
+
+    /// Whether one more thread may be awake: half of the CPUs are for those who ask.
+    pub(crate) fn has_room(&self) -> bool {
+        let is_awake = |pulse: &&Pulse| pulse.awake.load(Ordering::Relaxed);
+        // That for FORGETs has little to do, and is awake meanwhile.
+        let requests = self.pulses.iter().skip(1);
+        let awake = requests.filter(is_awake).count();
+        awake + self.mates.load(Ordering::Relaxed) < self.room_max()
+    }
+
+    /// Most threads that are to be awake, if one can help it.
+    pub(crate) fn room_max(&self) -> usize {
+        self.allowed.count() as usize / 2
     }
 
     /// The thread of this queue has served some requests, one after the other.
@@ -117,6 +161,16 @@ impl Watch {
         if !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::SeqCst) {
             steward.unpark();
         }
+    }
+}
+
+/// A thread of a crew that is awake.
+#[derive(Debug)]
+pub(crate) struct AwakeMate<'a>(&'a Watch);
+
+impl Drop for AwakeMate<'_> {
+    fn drop(&mut self) {
+        self.0.mates.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -367,6 +421,23 @@ mod tests {
         assert!(!is_wanted(&[1; 20]), "from the start");
         assert!(is_wanted(&[1; 20]));
         assert_eq!(watch.pulses[0].counts(), [0; 3]);
+    }
+
+    #[test]
+    fn half_of_the_cpus_are_left_to_the_guest() {
+        let watch = Watch::new(3);
+        let mates: Vec<_> = (0..watch.room_max()).map(|_| watch.wake_mate()).collect();
+        assert!(!watch.has_room());
+        drop(mates);
+        assert_eq!(watch.has_room(), watch.room_max() > 0);
+        // That for FORGETs does not count.
+        watch.set_awake(0, true);
+        assert_eq!(watch.has_room(), watch.room_max() > 0);
+        watch.set_awake(1, true);
+        watch.set_awake(2, true);
+        assert_eq!(watch.has_room(), watch.room_max() > 2);
+        watch.set_awake(2, false);
+        assert_eq!(watch.has_room(), watch.room_max() > 1);
     }
 
     #[test]

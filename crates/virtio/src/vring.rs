@@ -1,11 +1,12 @@
 //! One queue as the front end sets it up, message by message; and its thread, from the kick that starts it
 //! to the message that stops it.
 
+use crate::desk::{Away, Desk};
 use crate::journal::{Inflight, Tracker};
 use crate::memory::{DirtyLog, Regions};
 use crate::post::{Post, Wiring};
 use crate::queue::{Broken, Layout, Ring, RingFeatures, RingLog};
-use crate::serving::{Away, Finished, Serving, Shared, Start, in_order};
+use crate::serving::{Finished, Serving, Shared, Start, in_order};
 use crate::session::MakeFileSystem;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -180,8 +181,7 @@ impl Vring {
             run: self.runs,
             post: Arc::clone(&self.post),
             wiring,
-            ring,
-            away: std::mem::take(&mut self.away),
+            desk: Desk::new(ring, std::mem::take(&mut self.away)),
             again: std::mem::take(&mut self.again),
             succeeds: self.runs == 1 && journal.is_some_and(|journal| journal.deaths() > 0),
             tracker,

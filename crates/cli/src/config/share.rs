@@ -60,6 +60,8 @@ pub(crate) struct ShareConfig {
     pub(crate) tag: Option<Tag>,
     pub(crate) request_queues: NonZeroU16,
     pub(crate) queue_size_max: u16,
+    /// Most threads that a queue has besides its own; as there are CPUs for, if it is not given.
+    pub(crate) crew_max: Option<usize>,
     /// Most front ends at once.
     pub(crate) machines_max: usize,
     /// How many workers of one connection may die within a minute, before it is given up.
@@ -112,6 +114,7 @@ impl ShareConfig {
             tag: None,
             request_queues: queues_of_this_machine(),
             queue_size_max: device.queue_size_max,
+            crew_max: device.crew_max,
             machines_max: MACHINES_MAX,
             deaths_max: DEATHS_MAX,
             sandbox: Sandbox::Best,
@@ -171,6 +174,7 @@ impl ShareConfig {
             tag: self.tag.clone(),
             request_queues: self.request_queues,
             queue_size_max: self.queue_size_max,
+            crew_max: self.crew_max,
             drain_timeout: self.server.stop_timeout,
             ..DeviceConfig::default()
         }
@@ -209,6 +213,10 @@ impl ShareConfig {
                 let size = size.filter(|size| size.is_power_of_two());
                 let problem = || bad("it must be a power of two".to_owned());
                 self.queue_size_max = size.ok_or_else(problem)?;
+            }
+            OptionId::QueueThreads => {
+                let threads = usize::try_from(count()?).unwrap_or(usize::MAX);
+                self.crew_max = Some(threads.saturating_sub(1));
             }
             OptionId::Machines => {
                 let machines = usize::try_from(count()?);
@@ -334,6 +342,7 @@ mod tests {
         assert!(config.server.foreground);
         assert_eq!(config.tag, None);
         assert_eq!(config.queue_size_max, 1024);
+        assert_eq!(config.device().crew_max, None);
         assert_eq!(config.deaths_max, 10);
         assert_eq!(
             (config.sandbox, config.filter),
@@ -344,7 +353,7 @@ mod tests {
     #[test]
     fn everything_said() {
         let config = resolved(
-            "ro,tag=home,queues=3,queue_size=256,cache=metadata,allow_mmap,allow_direct_io,\
+            "ro,tag=home,queues=3,queue_size=256,queue_threads=4,cache=metadata,allow_mmap,allow_direct_io,\
              no_readdirplus,no_announce_submounts,security_label,no_killpriv_v2,locks=shared,\
              xattrmap=:map::user.v.:,translate_uid=map:0:1000:10,translate_uid=host:5:6:1,\
              translate_gid=squash-guest:0:7:9,sandbox=chroot,seccomp=trap,\
@@ -391,6 +400,7 @@ mod tests {
             (device.request_queues.get(), device.queue_size_max),
             (3, 256)
         );
+        assert_eq!(device.crew_max, Some(3));
         assert_eq!(device.drain_timeout, Duration::from_secs(3));
     }
 

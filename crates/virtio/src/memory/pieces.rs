@@ -7,11 +7,17 @@ use thrufs::DataApart;
 use thrufs_sys::shared_memory::{Span, read_at, write_at};
 
 /// A place in a guest's memory. It belongs to the table that gave it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     pub(super) region: u16,
     pub(crate) offset: usize,
     pub(crate) length: usize,
+}
+
+impl Extent {
+    pub(super) fn is_followed_by(&self, other: &Extent) -> bool {
+        self.region == other.region && self.offset + self.length == other.offset
+    }
 }
 
 /// A sequence of bytes of a guest, part of which may be skipped at its start.

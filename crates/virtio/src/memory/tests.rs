@@ -62,6 +62,25 @@ fn a_range_may_span_regions_that_touch() {
 }
 
 #[test]
+fn what_follows_on_the_last_is_part_of_it() {
+    let regions = Regions::new(vec![region(0x1000, 0x4000), region(0x5000, 0x1000)]).unwrap();
+    let located = |ranges: &[(u64, usize)]| {
+        let mut extents = Vec::new();
+        for &(address, length) in ranges {
+            regions.locate_all(address, length, &mut extents).unwrap();
+        }
+        let lengths = extents.iter().map(|extent| extent.length);
+        lengths.collect::<Vec<_>>()
+    };
+    assert_eq!(located(&[(0x1000, 0x1000), (0x2000, 0x800)]), [0x1800]);
+    let backwards = located(&[(0x2000, 0x1000), (0x1000, 0x1000)]);
+    assert_eq!(backwards, [0x1000, 0x1000]);
+    assert_eq!(located(&[(0x1000, 16), (0x1011, 16)]), [16, 16]);
+    assert_eq!(located(&[(0x1000, 16), (0x1008, 16)]), [16, 16]);
+    assert_eq!(located(&[(0x4000, 0x1000), (0x5000, 0x10)]), [0x1000, 0x10]);
+}
+
+#[test]
 fn a_region_is_taken_away_by_its_exact_place() {
     let regions = Regions::new(vec![region(0x1000, 0x1000), region(0x2000, 0x1000)]).unwrap();
     assert!(regions.without(0x1000, 0x7000_1000, 0x800).is_err());

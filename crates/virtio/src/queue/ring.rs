@@ -9,7 +9,8 @@
 //! **What is under way** is kept per descriptor: a head that is taken again before it was given back
 //! would have two requests share one place of the used ring's accounts, so the ring is broken then.
 
-use super::chain::{Chain, ChainFault, DESCRIPTOR_BYTES, Descriptor, INDIRECT_MAX};
+use super::chain::{Chain, ChainFault, DESCRIPTOR_BYTES};
+use super::table::ChainTable;
 use crate::journal::{Again, Tracker};
 use crate::memory::{DirtyLog, Extent, Outside, Regions};
 use std::sync::Arc;
@@ -121,6 +122,24 @@ impl Places {
     }
 }
 
+/// Looks at the guest's index, which anybody may do.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookout {
+    regions: Arc<Regions>,
+    available: Extent,
+}
+
+impl Lookout {
+    /// Whether more was made available than up to the index `next`. What there is has to be
+    /// [asked](Ring::has_available) again.
+    pub(crate) fn sees_more_than(&self, next: u16) -> bool {
+        let mapping = self.regions.mapping(&self.available);
+        let index =
+            mapping.map(|mapping| mapping.load_u16(self.available.offset + 2, Ordering::Relaxed));
+        matches!(index, Ok(Ok(index)) if u16::from_le(index) != next)
+    }
+}
+
 /// A queue that is being served.
 #[derive(Debug)]
 pub struct Ring {
@@ -175,6 +194,28 @@ impl Ring {
         ring.next_used = ring.load_used(2, Ordering::Relaxed)?;
         ring.told_used = ring.next_used;
         Ok(ring)
+    }
+
+    /// None: a ring that has no memory and nothing in it. It stands where one was taken away.
+    pub(crate) fn absent() -> Ring {
+        let nowhere = Extent::default();
+        Ring {
+            regions: Arc::default(),
+            layout: Layout::default(),
+            features: RingFeatures::default(),
+            places: Places {
+                descriptors: nowhere,
+                available: nowhere,
+                used: nowhere,
+            },
+            next_available: 0,
+            seen_available: 0,
+            next_used: 0,
+            told_used: 0,
+            in_use: Box::default(),
+            log: None,
+            tracker: Tracker::default(),
+        }
     }
 
     /// The guest's memory as it is now.
@@ -323,46 +364,36 @@ impl Ring {
         self.in_use.fill(0);
     }
 
+    /// With what chains are read, until [other regions](Self::set_regions) are put in place.
+    pub(crate) fn chains(&self) -> ChainTable {
+        ChainTable {
+            descriptors: self.places.descriptors,
+            size: self.layout.size,
+            indirect: self.features.indirect,
+        }
+    }
+
     /// Reads the chain of `head` into `chain`.
     ///
     /// # Errors
     ///
     /// What is wrong with it.
     pub fn read_chain(&self, head: u16, chain: &mut Chain) -> Result<(), ChainFault> {
-        chain.clear(head);
-        let regions = &*self.regions;
-        let read = |index: usize| {
-            let mut bytes = [0; DESCRIPTOR_BYTES];
-            let offset = self.places.descriptors.offset + index * DESCRIPTOR_BYTES;
-            let mapping = regions.mapping(&self.places.descriptors)?;
-            mapping
-                .copy_out(offset, &mut bytes)
-                .map_err(|_| ChainFault::Outside)?;
-            Ok(Descriptor::from_bytes(bytes))
-        };
-        let size = usize::from(self.layout.size);
-        chain.follow(head, size, regions, read, |chain, address, count| {
-            self.read_table(chain, address, count)
-        })
+        self.chains().read(&self.regions, head, chain)
     }
 
-    /// Reads a chain that has a table of its own, of `count` descriptors.
-    fn read_table(&self, chain: &mut Chain, table: u64, count: usize) -> Result<(), ChainFault> {
-        debug_assert!(count <= INDIRECT_MAX);
-        if !self.features.indirect {
-            return Err(ChainFault::BadTable);
+    /// How many are known to be waiting to be taken. More may have come since the guest's index was
+    /// [looked at](Self::has_available).
+    pub(crate) fn waiting(&self) -> u16 {
+        self.seen_available.wrapping_sub(self.next_available)
+    }
+
+    /// With what to look out for more without the ring.
+    pub(crate) fn lookout(&self) -> Lookout {
+        Lookout {
+            regions: Arc::clone(&self.regions),
+            available: self.places.available,
         }
-        let regions = &*self.regions;
-        let read = |index: usize| {
-            let mut bytes = [0; DESCRIPTOR_BYTES];
-            let address = table
-                .checked_add((index * DESCRIPTOR_BYTES) as u64)
-                .ok_or(ChainFault::Outside)?;
-            regions.copy_out(address, &mut bytes)?;
-            Ok(Descriptor::from_bytes(bytes))
-        };
-        let within = |_: &mut Chain, _, _| Err(ChainFault::BadTable);
-        chain.follow(0, count, regions, read, within)
     }
 
     /// Gives `head` back: `length` bytes were written for it. The guest can see it at once;

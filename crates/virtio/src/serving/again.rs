@@ -41,7 +41,7 @@ impl<M: MakeFileSystem> Serving<M> {
             phase,
         } = again;
         if let Phase::Answered(length) = phase {
-            return self.start.ring.complete(head, length);
+            return self.start.desk.ring.complete(head, length);
         }
         let Some((mut slot, kind)) = self.read(head, number)? else {
             return Ok(());

@@ -1,6 +1,6 @@
 //! A file system in memory that counts what is done to it, and sleeps when it is asked to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub struct Journal {
     pub forgotten: AtomicUsize,
     pub lookups: AtomicUsize,
     pub offered: Mutex<InitFlags>,
+    /// The names of the threads that have read.
+    pub readers: Mutex<BTreeSet<String>>,
     /// Whoever reads `slow` waits for this.
     pub gate: Gate,
 }
@@ -219,6 +221,13 @@ impl FileSystem for Memory {
         if args.handle == FileHandle(99) {
             context.require_blocking()?;
             self.journal.gate.wait();
+        }
+        let thread = std::thread::current();
+        if let Some(name) = thread.name() {
+            let mut readers = self.journal.readers.lock().unwrap();
+            if !readers.contains(name) {
+                readers.insert(name.to_owned());
+            }
         }
         if let Some(lower) = &self.lower {
             return Ok(reply.file(Arc::clone(lower), args.offset));

@@ -45,6 +45,15 @@ pub(super) const ROWS: &[MountOption] = &[
             "A queue of 128 limits single transfers to less than 512 KiB.",
         )
     },
+    share_row(
+        OptionId::QueueThreads,
+        "queue_threads",
+        Value::Count(1, 4),
+        Group::Device,
+        "most threads that serve one queue while it has many requests at once",
+        "With 1, the queue's own thread alone. Unless given, as many as there are processors for, half \
+         of which are left to the machine; none where there are two.",
+    ),
     MountOption {
         default: "8",
         ..share_row(

@@ -1,0 +1,188 @@
+//! One thread of a crew: asleep until it is called, then at work until there is nothing to do.
+
+use super::{Crew, Found, Next, Terms};
+use crate::frame::Kind;
+use crate::line::CutOnPanic;
+use crate::pool::{Carried, carry_out};
+use crate::post::Returned;
+use crate::session::MakeFileSystem;
+use crate::slot::Slot;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+use std::time::Instant;
+use thrufs::Wait;
+use thrufs::serving::Patience;
+
+/// The place of one thread.
+#[derive(Debug, Default)]
+pub(super) struct Berth {
+    is_taken: AtomicBool,
+    thread: Mutex<Option<Thread>>,
+    asleep: AtomicBool,
+}
+
+impl Berth {
+    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &*self.thread() {
+            thread.unpark();
+        }
+    }
+}
+
+impl<M: MakeFileSystem> Crew<M> {
+    /// Has one more thread work, if there is another.
+    pub(crate) fn call(self: &Arc<Self>) {
+        // One that is about to fall asleep is missed; the next request calls again.
+        let idle = |(_, berth): &(usize, &Berth)| {
+            !berth.is_taken.load(Ordering::Relaxed) || berth.asleep.load(Ordering::Relaxed)
+        };
+        let Some((number, berth)) = self.berths.iter().enumerate().find(idle) else {
+            return;
+        };
+        if !self.has_room() {
+            return;
+        }
+        if !berth.is_taken.swap(true, Ordering::Relaxed) {
+            self.start(number);
+        } else if berth.asleep.swap(false, Ordering::SeqCst) {
+            berth.wake();
+        }
+    }
+
+    fn start(self: &Arc<Self>, number: usize) {
+        let crew = Arc::clone(self);
+        *self.threads() += 1;
+        let started = std::thread::Builder::new()
+            .name("thrufs-mate".to_owned())
+            .spawn(move || {
+                thrufs::begin_serving_thread();
+                crew.shared.watch.begin_thread();
+                let leaving = Leaving(&crew);
+                let cut = CutOnPanic(&crew.shared.line);
+                crew.live(&crew.berths[number]);
+                drop((cut, leaving));
+            });
+        if let Err(error) = started {
+            tracing::debug!(%error, "no further thread for a queue");
+            *self.threads() -= 1;
+        }
+    }
+
+    fn threads(&self) -> MutexGuard<'_, usize> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::SeqCst)
+    }
+
+    fn live(self: &Arc<Self>, berth: &Berth) {
+        *berth.thread() = Some(std::thread::current());
+        let mut patience = Patience::new(self.shared.spin);
+        while !self.is_ending() {
+            let awake = self.shared.watch.wake_mate();
+            self.awake.fetch_add(1, Ordering::Relaxed);
+            self.work(&mut patience);
+            self.awake.fetch_sub(1, Ordering::Relaxed);
+            drop(awake);
+            berth.asleep.store(true, Ordering::SeqCst);
+            while berth.asleep.load(Ordering::SeqCst) && !self.is_ending() {
+                std::thread::park();
+            }
+        }
+    }
+
+    /// Works as long as there is something to do.
+    fn work(self: &Arc<Self>, patience: &mut Patience) {
+        while let Some(terms) = self.join() {
+            // Whoever calls may have taken the next itself, and there is another soon.
+            patience.note_request();
+            let mut finished = None;
+            let unreturned = loop {
+                match self.exchange(&terms, finished.take()) {
+                    Next::Request(taken) => match self.read(&terms, taken) {
+                        Found::Request(slot, kind) => {
+                            patience.note_request();
+                            finished = self.carry_out(&terms, slot, kind);
+                        }
+                        Found::Malformed(returned) => finished = Some(returned),
+                    },
+                    Next::Nothing if self.looks_out(&terms, patience) => {}
+                    Next::Nothing => return,
+                    Next::Closed(unreturned) => break unreturned,
+                }
+            };
+            // Whoever hears of the result may wait for the session to go.
+            drop(terms);
+            if let Some(returned) = unreturned {
+                self.post.give_back(returned);
+            }
+        }
+    }
+
+    fn join(&self) -> Option<Terms<M::FileSystem>> {
+        self.counter().terms.clone()
+    }
+
+    /// Looks out for more. False when there is none for long.
+    fn looks_out(&self, terms: &Terms<M::FileSystem>, patience: &mut Patience) -> bool {
+        if !patience.is_worth_it() {
+            return false;
+        }
+        patience.look_out(|| {
+            self.opening.load(Ordering::Relaxed) != terms.opening
+                || self.sees_more(terms) && !self.post.has_news()
+        })
+    }
+
+    /// Carries a request out, to its end, and returns what has to be given back here.
+    fn carry_out(&self, terms: &Terms<M::FileSystem>, slot: Slot, kind: Kind) -> Option<Returned> {
+        if matches!(kind, Kind::Init | Kind::Destroy) {
+            self.post.hand_over(slot, kind);
+            return None;
+        }
+        match carry_out(&terms.session, &self.post, &self.shared.metrics, slot) {
+            Carried::Out(returned) => Some(returned),
+            Carried::Asleep(job) if job.wait == Wait::Lock => {
+                self.post.hand_over(job.slot, kind);
+                None
+            }
+            Carried::Asleep(job) => Some(job.run()),
+        }
+    }
+
+    /// Ends the threads. Those that have not ended by `deadline` do when their requests have.
+    pub(crate) fn end(&self, deadline: Instant) {
+        self.begin_to_end();
+        let mut threads = self.threads();
+        while *threads > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.left.wait_timeout(threads, left);
+            threads = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Has the threads end.
+    pub(crate) fn begin_to_end(&self) {
+        self.ending.store(true, Ordering::SeqCst);
+        self.berths.iter().for_each(Berth::wake);
+    }
+}
+
+/// Takes a thread off the count, however it ends.
+struct Leaving<'a, M: MakeFileSystem>(&'a Crew<M>);
+
+impl<M: MakeFileSystem> Drop for Leaving<'_, M> {
+    fn drop(&mut self) {
+        *self.0.threads() -= 1;
+        self.0.left.notify_all();
+    }
+}

@@ -1,0 +1,67 @@
+//! Reading chains out of a guest's tables of descriptors.
+
+use super::chain::{Chain, ChainFault, DESCRIPTOR_BYTES, Descriptor, INDIRECT_MAX};
+use crate::memory::{Extent, Regions};
+
+/// With what the chains of a queue are read. It is of one table of regions, as an [`Extent`] is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChainTable {
+    pub(super) descriptors: Extent,
+    /// How many there are.
+    pub(super) size: u16,
+    /// Whether one may stand for a table.
+    pub(super) indirect: bool,
+}
+
+impl ChainTable {
+    /// Reads the chain of `head` into `chain`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(crate) fn read(
+        &self,
+        regions: &Regions,
+        head: u16,
+        chain: &mut Chain,
+    ) -> Result<(), ChainFault> {
+        chain.clear(head);
+        let read = |index: usize| {
+            let mut bytes = [0; DESCRIPTOR_BYTES];
+            let offset = self.descriptors.offset + index * DESCRIPTOR_BYTES;
+            let mapping = regions.mapping(&self.descriptors)?;
+            mapping
+                .copy_out(offset, &mut bytes)
+                .map_err(|_| ChainFault::Outside)?;
+            Ok(Descriptor::from_bytes(bytes))
+        };
+        let size = usize::from(self.size);
+        chain.follow(head, size, regions, read, |chain, address, count| {
+            self.read_apart(regions, chain, address, count)
+        })
+    }
+
+    /// Reads a chain that has a table of its own, of `count` descriptors.
+    fn read_apart(
+        &self,
+        regions: &Regions,
+        chain: &mut Chain,
+        table: u64,
+        count: usize,
+    ) -> Result<(), ChainFault> {
+        debug_assert!(count <= INDIRECT_MAX);
+        if !self.indirect {
+            return Err(ChainFault::BadTable);
+        }
+        let read = |index: usize| {
+            let mut bytes = [0; DESCRIPTOR_BYTES];
+            let address = table
+                .checked_add((index * DESCRIPTOR_BYTES) as u64)
+                .ok_or(ChainFault::Outside)?;
+            regions.copy_out(address, &mut bytes)?;
+            Ok(Descriptor::from_bytes(bytes))
+        };
+        let within = |_: &mut Chain, _, _| Err(ChainFault::BadTable);
+        chain.follow(0, count, regions, read, within)
+    }
+}
