@@ -8,6 +8,7 @@ mod build;
 mod clock;
 mod contest;
 mod contestant;
+mod counting;
 mod errand;
 mod fence;
 mod figures;
