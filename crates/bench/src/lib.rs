@@ -17,6 +17,8 @@ mod floor;
 mod lower;
 mod machine;
 mod measurement;
+#[cfg(test)]
+mod mounted;
 mod peers;
 mod plan;
 mod report;
