@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(random[1..4], ["4.09 GB/s", "0.11 ±7 %", "0.14 ±7 %"]);
         assert_eq!(random[4], "*0.98 ±3 %");
         assert_eq!(line("create × 2")[1], "769 k/s");
-        assert_eq!(line("build-c")[1], "9.00 s");
+        assert_eq!(line("build-c")[1], "9.00 ms");
         assert!(text.contains("failed"), "{text}");
         assert!(text.contains("build-c on libfuse: failed: make ended: exit status 2"));
         assert!(text.contains("1 / 4"), "{text}");

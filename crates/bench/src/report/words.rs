@@ -27,10 +27,6 @@ pub(crate) fn headline(results: &Results) -> String {
     let native = count(&verdicts, |verdict| {
         matches!(verdict, Verdict::Faster | Verdict::Alike)
     });
-    let mut text = format!(
-        "Thrufs is at native speed in {native} of {}",
-        rows(verdicts.len())
-    );
     let (mut ahead, mut behind, mut compared) = (0, 0, 0);
     for line in &lines {
         let sides = line
@@ -45,10 +41,16 @@ pub(crate) fn headline(results: &Results) -> String {
             _ => {}
         }
     }
-    if compared > 0 {
-        text += &format!(", ahead of the others in {ahead} of {compared} and behind in {behind}");
+    let at_native = format!("at native speed in {native} of {}", rows(verdicts.len()));
+    let ahead = match behind {
+        0 => format!("ahead of the others in {ahead} of {compared} and never behind"),
+        _ => format!("ahead of the others in {ahead} of {compared} and behind in {behind}"),
+    };
+    match (native, compared) {
+        (_, 0) => format!("Thrufs is {at_native}"),
+        (0, _) => format!("Thrufs is {}", ahead.replacen(" and", " rows and", 1)),
+        _ => format!("Thrufs is {at_native}, {ahead}"),
     }
-    text
 }
 
 fn names_of_contestants(results: &Results) -> String {
@@ -78,19 +80,13 @@ pub(crate) fn reading(results: &Results) -> Vec<String> {
         } else {
             String::new()
         };
-        let of_section = [
-            fastest(section),
-            native_speed(section),
-            slowest(section),
-            too_noisy(section),
-            too_few(section),
-        ];
-        said.extend(
-            of_section
-                .into_iter()
-                .flatten()
-                .map(|text| on.clone() + &text),
-        );
+        let of_section = fastest(section)
+            .into_iter()
+            .chain(native_speed(section))
+            .chain(slowest(section))
+            .chain(too_noisy(section))
+            .chain(too_few(section));
+        said.extend(of_section.map(|text| on.clone() + &text));
     }
     said.extend(goals(&sections));
     let findings = standing_out(results);
@@ -179,7 +175,7 @@ fn labels(section: &Section<'_>, wanted: impl Fn(Verdict) -> bool) -> Vec<String
         .collect()
 }
 
-fn slowest(section: &Section<'_>) -> Option<String> {
+fn slowest(section: &Section<'_>) -> Vec<String> {
     let entries = section.lines.iter().filter_map(|line| {
         let entry = subject(line)?;
         let ratio = entry.ratio?;
@@ -188,24 +184,16 @@ fn slowest(section: &Section<'_>) -> Option<String> {
     });
     let mut entries: Vec<(f64, &Line<'_>, &Entry<'_>)> = entries.collect();
     entries.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let told: Vec<String> = entries
+    entries
         .iter()
         .take(SLOWEST_MAX)
         .map(|(ratio, line, entry)| {
             let (label, name) = (line.label(), &entry.contestant.name);
             let why = why(line, entry);
-            format!(
-                "{label} at {} of native's rate on {name}{why}",
-                times(*ratio)
-            )
+            let ratio = times(*ratio);
+            format!("Slow: {label}, at {ratio} of native's rate in the best mode, {name}{why}.")
         })
-        .collect();
-    (!told.is_empty()).then(|| {
-        format!(
-            "Slowest, each by the best of its modes: {}.",
-            told.join("; ")
-        )
-    })
+        .collect()
 }
 
 /// What an operation costs more than natively, and what it consists of.
@@ -303,7 +291,7 @@ mod tests {
     fn the_headline_counts_rows() {
         assert_eq!(
             headline(&sample::usual()),
-            "Thrufs is at native speed in 2 of 5 rows, ahead of the others in 4 of 4 and behind in 0"
+            "Thrufs is at native speed in 2 of 5 rows, ahead of the others in 4 of 4 and never behind"
         );
     }
 
@@ -315,7 +303,7 @@ mod tests {
         for part in [
             "was stopped",
             "As fast as without a mount: random-read-4k and stat-warm.",
-            "create × 2 at 0.13 of native's rate on ring",
+            "Slow: create × 2, at 0.13 of native's rate in the best mode, ring",
             "3 requests: CREATE, LOOKUP, RELEASE; 4.1 system calls of the server",
             "Of the project's goals for these rows,",
         ] {
