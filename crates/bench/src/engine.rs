@@ -146,10 +146,9 @@ impl<'a> Run<'a> {
             }
             round += 1;
             let results = self.record.results();
-            self.progress
-                .table(round, self.schedule.rounds(), &|| {
-                    report::so_far(results, Screen::standard_error())
-                });
+            self.progress.table(round, self.schedule.rounds(), &|| {
+                report::so_far(results, Screen::standard_error())
+            });
         }
         for question in [Question::Counts, Question::Latency] {
             if self.pass(question)? == Then::Stop {

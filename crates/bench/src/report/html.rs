@@ -92,7 +92,7 @@ fn head(results: &Results, sections: &[Section<'_>]) -> String {
         add!(
             text,
             "<figure>\n{picture}<figcaption>In each row, the best mode of Thrufs and the best of the \
-             others, {} beneath; the line at 1 is the file system without any mount, and further to the \
+             others, {} beneath, as times the rate of the file system without any mount, which is the line at 1: further to the \
              right is faster.{part}</figcaption>\n</figure>\n",
             Plain(one.lower)
         );
@@ -175,7 +175,7 @@ fn latency(results: &Results, sections: &[Section<'_>]) -> String {
 
 fn costs(results: &Results, sections: &[Section<'_>]) -> String {
     let intro = "Requests from the kernel to the server (thick bar, first figure) and system calls of the \
-                 server (thin bar, second figure), for each operation. They were counted in a pass of \
+                 server (thin bar, second figure), for each operation; bars end at 10. They were counted in a pass of \
                  their own.";
     each(sections, intro, |one| costs::all(results, one))
 }

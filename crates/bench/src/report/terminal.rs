@@ -46,7 +46,9 @@ pub fn terminal(results: &Results, screen: Screen) -> String {
 #[must_use]
 pub fn so_far(results: &Results, screen: Screen) -> String {
     let sections = sections(results);
-    let tables = sections.iter().map(|section| ratios(results, section, screen));
+    let tables = sections
+        .iter()
+        .map(|section| ratios(results, section, screen));
     tables.collect::<Vec<_>>().join("\n")
 }
 

@@ -8,8 +8,8 @@ use crate::report::figure::each;
 use crate::report::table::{Entry, Line, Section};
 use crate::results::{Counts, Results};
 
-/// The axis ends here, whatever the counts: what does more is beyond comparison.
-const AXIS_MAX: f64 = 40.0;
+/// The axis ends here, whatever the counts: longer bars are cut off, so that short ones can be seen.
+const AXIS_MAX: f64 = 10.0;
 
 /// All rows of a section in which something was counted.
 pub(super) fn all(results: &Results, section: &Section<'_>) -> String {

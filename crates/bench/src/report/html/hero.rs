@@ -3,7 +3,7 @@
 use super::lanes::{Axis, lane};
 use super::marks;
 use super::page::{Plain, add};
-use super::ratios::{label, mark, named, said};
+use super::ratios::{mark, named, said};
 use crate::report::figure;
 use crate::report::table::{self, Entry, Line, Section};
 use crate::results::{Group, Kind, Results};
@@ -44,7 +44,7 @@ pub(super) fn picture(results: &Results, section: &Section<'_>) -> Option<(Strin
     };
     let mut text = marks::key(results, &names);
     text += "<div class=\"lanes hero\">\n";
-    text += &axis.lane("times native");
+    text += &axis.lane("native");
     for (line, pair) in &entries {
         text += &row(results, line, pair, &axis);
     }
@@ -113,6 +113,18 @@ fn row(results: &Results, line: &Line<'_>, pair: &[&Entry<'_>], axis: &Axis) -> 
         )
     });
     lane(&label(line), &about, HEIGHT, &strip, &figures)
+}
+
+/// The row's name, and native's rate.
+fn label(line: &Line<'_>) -> String {
+    let rate = line.native.and_then(table::rate);
+    let rate = rate.map_or(String::new(), |rate| figure::rate(line.row, rate.median));
+    format!(
+        "<span class=\"row\" title=\"{}\">{}</span><span class=\"rate\">{}</span>",
+        Plain(&line.row.about),
+        Plain(&line.label()),
+        Plain(&rate)
+    )
 }
 
 /// Everybody in a line: the geometric mean of the ratios in each group.

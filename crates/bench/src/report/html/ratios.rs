@@ -69,7 +69,7 @@ fn best(entry: &Entry<'_>) -> &'static str {
 }
 
 /// The row's name, and what native does in it.
-pub(super) fn label(line: &Line<'_>) -> String {
+fn label(line: &Line<'_>) -> String {
     let mut text = format!(
         "<span class=\"row\" title=\"{}\">{}</span>",
         Plain(&line.row.about),
