@@ -9,10 +9,12 @@
 //! | `words` | what can be said in sentences |
 //! | `figure` | figures as people read them |
 //! | `terminal`, `html`, `csv` | the forms |
+//! | `document` | the tables of documents |
 
 mod again;
 mod csv;
 mod derived;
+mod document;
 mod figure;
 mod grid;
 mod html;
@@ -26,6 +28,7 @@ mod words;
 
 pub(crate) use again::again;
 pub use csv::csv;
+pub(crate) use document::document;
 pub use html::html;
 pub use screen::Screen;
 pub use standing_out::{Finding, Measure, standing_out};

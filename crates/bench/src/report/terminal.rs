@@ -295,6 +295,7 @@ pub(super) fn column_title(against: Against, subject: &str) -> String {
         Against::Native => format!("{subject} / native"),
         Against::NativeTime => format!("time of {subject} / native"),
         Against::Dev => format!("{subject} / {}", subject.replacen("ring", "dev", 1)),
+        Against::Without => format!("{subject} / no-{subject}"),
         Against::Libfuse => format!("{subject} / libfuse's best"),
         Against::Floor => format!("time of {subject} / (floor + native)"),
     }

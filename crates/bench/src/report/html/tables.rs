@@ -44,14 +44,14 @@ fn comparison(label: &str, one: &Comparison<'_>) -> String {
          <td>{}</td><td class=\"text {class}\">{verdict}</td></tr>\n",
         Plain(label),
         Plain(&one.title()),
-        figure::times(one.times.median),
+        figure::precise(&one.times)[0],
         interval(&one.times),
         Plain(&goal),
     )
 }
 
 fn interval(middle: &Middle) -> String {
-    let [least, greatest] = [middle.least, middle.greatest].map(figure::times);
+    let [_, least, greatest] = figure::precise(middle);
     format!("{least} to {greatest}")
 }
 
