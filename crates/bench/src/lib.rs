@@ -21,6 +21,7 @@ mod measurement;
 mod mounted;
 mod peers;
 mod plan;
+pub mod published;
 mod report;
 pub mod results;
 mod ring_parameter;
