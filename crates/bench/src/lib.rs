@@ -34,6 +34,7 @@ mod mounted;
 mod peers;
 mod plan;
 mod progress;
+pub mod published;
 mod report;
 mod request;
 pub mod results;
