@@ -24,7 +24,7 @@ impl Source {
     /// Where it lies unpacked in `place`, by an apt of its own there, so that neither the machine's
     /// sources nor its lists change.
     pub(crate) fn unpacked(&self, place: &Path) -> Outcome<PathBuf> {
-        if let Ok(found) = self.directory(place) {
+        if let Ok(found) = self.found(place) {
             return Ok(found);
         }
         install(&["dpkg-dev"])?;
@@ -64,10 +64,11 @@ impl Source {
         };
         configured(&["-qq", "update"])?;
         configured(&["-qq", "source", "--only-source", self.package])?;
-        self.directory(place)
+        self.found(place)
     }
 
-    fn directory(&self, place: &Path) -> Outcome<PathBuf> {
+    /// The same if it is there, without fetching anything.
+    pub(crate) fn found(&self, place: &Path) -> Outcome<PathBuf> {
         let (package, version, release) = (self.package, self.version, self.release);
         let entries = std::fs::read_dir(place).map_err(|error| error.to_string())?;
         let mut others = Vec::new();

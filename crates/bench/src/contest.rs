@@ -1,10 +1,9 @@
 //! Who takes part: the sets of contestants.
 
 use crate::Outcome;
-use crate::build::Project;
 use crate::contestant::{self, Contestant, Data, Transport};
-use crate::row::{Row, Work};
-use crate::{fio, peers, ring_parameter, server};
+use crate::row::Row;
+use crate::{peers, ring_parameter, server};
 use std::path::Path;
 
 /// A set of contestants.
@@ -63,19 +62,7 @@ impl Contest {
         if self.needs_ring() {
             ring_parameter::switch_on()?;
         }
-        if rows.iter().any(|row| matches!(row.work, Work::Fio(_))) {
-            fio::install()?;
-        }
-        let builds = |wanted: Project| {
-            let project =
-                |row: &&Row| matches!(row.work, Work::Build(project) if project == wanted);
-            rows.iter().any(project)
-        };
-        for project in [Project::C, Project::Cargo] {
-            if builds(project) {
-                project.fetch()?;
-            }
-        }
+        rows.iter().try_for_each(|row| row.fetch())?;
         Ok(())
     }
 

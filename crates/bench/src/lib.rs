@@ -13,6 +13,9 @@ mod fence;
 mod figures;
 mod fio;
 mod floor;
+mod git;
+mod job;
+mod kept;
 mod lower;
 mod machine;
 mod measurement;
@@ -44,6 +47,7 @@ pub const ROLE: &str = "--bench";
 pub fn main(arguments: &[String]) -> ExitCode {
     let outcome = match arguments.first().map(String::as_str) {
         Some("row") => measure_here(&arguments[1..]),
+        Some("rows") => row::list::print(&arguments[1..]),
         Some("floor") => floor::serve_here(&arguments[1..]),
         Some("serve") => server::serve_here(&arguments[1..]),
         Some("inside") => plan::parse(&arguments[1..]).and_then(|plan| run(&plan)),

@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::contestant::Contestant;
 use crate::errand::Errand;
 use crate::figures::Sample;
-use crate::row::{self, Row, Work};
+use crate::row::{self, Row};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::path::PathBuf;
@@ -232,7 +232,7 @@ pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
             println!("{NOT_THERE} {error}");
             Ok(())
         }
-        Err(error) if !matches!(row.work, Work::Loop { .. }) => {
+        Err(error) if row.is_by_another_program() => {
             let why = error.to_string().replace('\n', "; ");
             println!("{FAILED} {why}");
             Ok(())

@@ -87,20 +87,20 @@ mod tests {
 
     #[test]
     fn ours_is_held_against_the_goal_of_the_row() {
-        let seen = cells("fio-read-4k", false);
+        let seen = cells("read-4k", false);
         assert_eq!(seen[0], "0.95");
         assert_eq!(seen[1], "0.920 [0.920 to 0.920] **under**");
         // Who hands nothing to the kernel has no goal.
         assert_eq!(seen[2], "0.460 [0.460 to 0.460]");
         assert_eq!(seen[4..], ["1.00", "–"]);
-        let seen = cells("fio-aio16-read-4k", false);
+        let seen = cells("aio16-read-4k", false);
         assert_eq!(seen[..2], ["0.90", "0.920 [0.920 to 0.920]"]);
         assert_eq!(cells("open-close", false)[0], "–");
     }
 
     #[test]
     fn what_failed_once_has_no_figure() {
-        let seen = cells("fio-read-4k", true);
+        let seen = cells("read-4k", true);
         assert_eq!(seen[1], "**failed**");
         assert_eq!(seen[4], "–");
     }
