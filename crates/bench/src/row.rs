@@ -9,7 +9,7 @@ use crate::build::Project;
 use crate::clock::{Clock, now};
 use crate::errand::{Done, Errand};
 use crate::fio::Job;
-use crate::measurement::drop_caches;
+use crate::results;
 use crate::workload::{self, Place};
 use std::io;
 
@@ -234,6 +234,23 @@ pub(crate) const ROWS: &[Row] = &[
     ),
 ];
 
+/// The headline rows.
+const QUICK: &[&str] = &[
+    "read-128k-cold",
+    "random-read-4k-cold",
+    "random-write-4k",
+    "write-1m",
+    "mmap-read-4k-cold",
+    "open-close",
+    "stat-warm",
+    "stat-cold",
+    "list-cold",
+    "small-file-read-cold",
+    "create-write-4k",
+    "rename",
+    "unlink",
+];
+
 /// Those of the usual table.
 pub(crate) const USUAL: &[&str] = &[
     "random-read-4k-cold",
@@ -276,6 +293,8 @@ const TRANSPORTS: &[&str] = &[
 
 /// Names of several rows, for `--rows`.
 const GROUPS: &[(&str, &[&str])] = &[
+    ("quick", QUICK),
+    ("full", USUAL),
     ("usual", USUAL),
     ("transports", TRANSPORTS),
     ("passthrough", through::GROUP),
@@ -311,9 +330,6 @@ impl Row {
                 let real = place("measured", operations)?;
                 prepare(&warm_up)?;
                 prepare(&real)?;
-                if self.cold {
-                    drop_caches()?;
-                }
                 run(&warm_up, &mut Clock::start(errand.limit))?;
                 Some(real)
             }
@@ -378,10 +394,39 @@ impl Row {
         jobs == 1 || WITH_MORE_JOBS.contains(&self.name)
     }
 
+    /// What a report says of it.
+    pub(crate) fn info(&self) -> results::Row {
+        let group = match (&self.work, self.bytes) {
+            (Work::Build(_), _) => results::Group::Programs,
+            (_, 0) => results::Group::Metadata,
+            _ => results::Group::Data,
+        };
+        results::Row {
+            name: self.name.to_owned(),
+            title: self.name.replace('-', " "),
+            about: String::new(),
+            group,
+            operation_bytes: self.bytes,
+            in_seconds: group == results::Group::Programs,
+            cold: self.cold,
+            engine: "loop".to_owned(),
+            goal: self.goal,
+        }
+    }
+
     /// Operations of a measurement at this share of the usual work.
     pub(crate) fn scaled(&self, percent: usize) -> usize {
         (self.operations * percent / 100).max(16)
     }
+}
+
+/// All rows and groups, for people.
+pub(crate) fn list() -> String {
+    let mut text = String::new();
+    for (name, members) in GROUPS {
+        text.push_str(&format!("{name}: {}\n", members.join(" ")));
+    }
+    text
 }
 
 fn all() -> impl Iterator<Item = &'static Row> {
