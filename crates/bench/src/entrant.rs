@@ -1,7 +1,7 @@
 //! Who is to take part: what a contestant is started by, and what must come of it.
 
-use crate::Outcome;
 use crate::results::{self, Kind};
+use crate::{Outcome, peers};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -50,6 +50,8 @@ pub(crate) enum Entrant {
     LibfuseThrough,
     /// A server that answers from constants.
     Floor(String),
+    /// A server that a script of `bench/peers` starts, as it is by itself.
+    Peer(String),
     /// Whatever is mounted there.
     Against { name: String, point: PathBuf },
 }
@@ -154,6 +156,7 @@ impl Entrant {
             Entrant::Ours { name, .. }
             | Entrant::Library { name, .. }
             | Entrant::Floor(name)
+            | Entrant::Peer(name)
             | Entrant::Against { name, .. } => name,
             Entrant::Libfuse => "libfuse",
             Entrant::LibfuseRing => "libfuse-uring",
@@ -197,6 +200,15 @@ impl Entrant {
                 Kind::Floor,
                 String::new(),
             ),
+            Entrant::Peer(name) => {
+                let version =
+                    peers::version(name).map_or_else(String::new, |text| format!(" {text}"));
+                (
+                    format!("{}{version}", peers::title(name)),
+                    Kind::Other,
+                    format!("as bench/peers/{name} starts it"),
+                )
+            }
             Entrant::Against { name, point } => (
                 name.clone(),
                 Kind::Other,

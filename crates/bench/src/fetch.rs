@@ -13,6 +13,11 @@ use crate::{Outcome, fio, peers};
 ///
 /// What could not be fetched.
 pub(crate) fn fetch(plan: &Plan) -> Outcome<()> {
+    for entrant in &plan.entrants {
+        if let Entrant::Peer(name) = entrant {
+            peers::install(name)?;
+        }
+    }
     if std::env::var_os("PEERS").is_none() {
         return Ok(());
     }

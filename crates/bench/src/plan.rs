@@ -6,7 +6,7 @@ use crate::lower::Lower;
 use crate::request::Request;
 use crate::row::{self, Row, Work};
 use crate::suite::{self, Suite};
-use crate::{Outcome, machine, server};
+use crate::{Outcome, machine, peers, server};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -246,6 +246,10 @@ fn entrants(request: &Request, suite: &Suite) -> Outcome<Vec<Entrant>> {
             name: format!("{}:{}", server::SLOW, request.inject.join(",")),
             data: Data::Any,
         });
+    }
+    if !request.peers.is_empty() {
+        let names = peers::listed(&request.peers)?.into_iter();
+        all.extend(names.map(|name| Entrant::Peer(name.to_owned())));
     }
     for (name, point) in &request.against {
         let good = |c: char| c.is_ascii_alphanumeric() || "-_+.:".contains(c);

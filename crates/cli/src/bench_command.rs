@@ -46,7 +46,7 @@ pub(crate) fn command() -> Command {
 }
 
 /// Who takes part.
-fn whom() -> [Arg; 5] {
+fn whom() -> [Arg; 6] {
     [
         Arg::new("DIR")
             .value_parser(value_parser!(PathBuf))
@@ -61,6 +61,12 @@ fn whom() -> [Arg; 5] {
             .long_help(
                 "A mounted file system to compare with, and what to call it. Where it shows the same tree \
                  as DIR, files are prepared beneath it; otherwise in it.",
+            ),
+        list("peers", "LIST", "Other servers, started by the project's own scripts (bench/peers), or all")
+            .long_help(
+                "Other servers to compare with, by name, or all: passthrough, passthrough_ll, passthrough_hp, \
+                 bindfs, mergerfs, go-fuse. The project's scripts (bench/peers) install and start them, so this \
+                 is for cargo xtask bench; elsewhere, start one by hand and name its mount with --against.",
             ),
         list("modes", "LIST", "How thrufs is to serve: dev, ring, dev+pt, ring+pt, or none [default: all]")
             .value_parser(PossibleValuesParser::new(MODES))
@@ -171,6 +177,7 @@ impl BenchArguments {
             directory_given: directory.is_some(),
             directory: directory.unwrap_or_else(|| PathBuf::from(".")),
             against: all(&mut matches, "against"),
+            peers: all(&mut matches, "peers"),
             modes: all(&mut matches, "modes"),
             cache: all(&mut matches, "cache"),
             suite: matches.remove_one("suite").unwrap_or_default(),
