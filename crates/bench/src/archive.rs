@@ -27,4 +27,17 @@ impl Source {
         let asked = [self.package, self.version, self.release];
         peers::script_says("debian-source", &asked, place).map(PathBuf::from)
     }
+
+    /// The same if it is there, without fetching anything.
+    pub(crate) fn found(&self, place: &Path) -> Outcome<PathBuf> {
+        let start = format!("{}-{}", self.package, self.version);
+        let entries = std::fs::read_dir(place);
+        let mut entries = entries.into_iter().flatten().flatten();
+        let is_it = |path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(&start)) && path.is_dir()
+        };
+        let found = entries.find_map(|entry| Some(entry.path()).filter(|path| is_it(path)));
+        found.ok_or_else(|| format!("{} is not in {}", self.package, place.display()))
+    }
 }

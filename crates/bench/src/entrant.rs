@@ -1,7 +1,8 @@
 //! Who is to take part: what a contestant is started by, and what must come of it.
 
+use crate::Outcome;
+use crate::peers;
 use crate::results::{self, Kind};
-use crate::{Outcome, peers};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -50,7 +51,7 @@ pub(crate) enum Entrant {
     LibfuseThrough,
     /// A server that answers from constants.
     Floor(String),
-    /// A server that a script of `bench/peers` starts, as it is by itself.
+    /// One of [`peers`](crate::peers), with its own defaults.
     Peer(String),
     /// Whatever is mounted there.
     Against { name: String, point: PathBuf },
@@ -206,7 +207,7 @@ impl Entrant {
                 (
                     format!("{}{version}", peers::title(name)),
                     Kind::Other,
-                    format!("as bench/peers/{name} starts it"),
+                    format!("bench/peers/{name} start"),
                 )
             }
             Entrant::Against { name, point } => (

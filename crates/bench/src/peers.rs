@@ -22,23 +22,23 @@ pub(crate) fn directory() -> Outcome<PathBuf> {
     Ok(peers)
 }
 
-/// Those of these names; `all` is all of them.
+/// The names of a list, parted by commas; `all` is all of them.
 ///
 /// # Errors
 /// As a text that lists them, for a name that is none.
-pub(crate) fn listed(names: &[String]) -> Outcome<Vec<&'static str>> {
+pub(crate) fn listed(list: &str) -> Outcome<Vec<&'static str>> {
     let known = || PEERS.iter().map(|(name, _)| *name);
-    if names == ["all"] {
+    if list == "all" {
         return Ok(known().collect());
     }
-    let one = |name: &String| {
-        let found = known().find(|known| known == name);
+    let one = |name: &str| {
+        let found = known().find(|known| *known == name);
         found.ok_or_else(|| {
             let names: Vec<_> = known().collect();
             format!("there is no peer {name}; there are: {}", names.join(" "))
         })
     };
-    names.iter().map(one).collect()
+    list.split(',').map(one).collect()
 }
 
 /// What it is, for people.
@@ -127,13 +127,11 @@ mod tests {
 
     #[test]
     fn lists_name_peers_that_there_are() {
-        let listed = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            listed(&names)
-        };
-        let two = ["bindfs", "passthrough"];
-        assert_eq!(listed(&two).unwrap(), two);
-        assert_eq!(listed(&["all"]).unwrap().len(), PEERS.len());
-        assert!(listed(&["bindfs", "none"]).is_err_and(|why| why.contains("mergerfs")));
+        assert_eq!(
+            listed("bindfs,passthrough"),
+            Ok(vec!["bindfs", "passthrough"])
+        );
+        assert_eq!(listed("all").map(|all| all.len()), Ok(PEERS.len()));
+        assert!(listed("bindfs,none").is_err_and(|why| why.contains("mergerfs")));
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Suite {
     pub(crate) lowers: &'static [&'static str],
     /// Rounds; as many as there is time for, where there is none.
     pub(crate) rounds: Option<u32>,
+    /// Work of a measurement, in hundredths of the usual.
+    pub(crate) percent: u32,
     /// The time that it may take.
     pub(crate) seconds: Option<u32>,
     /// Whether FUSE over io_uring is turned on in the kernel for the run.
@@ -35,6 +37,7 @@ const COMPARISON: Suite = Suite {
     jobs: &[1],
     lowers: BOTH,
     rounds: Some(5),
+    percent: 100,
     seconds: None,
     turns_ring_on: true,
     entrants: None,
@@ -48,6 +51,7 @@ const SUITES: &[Suite] = &[
         jobs: &[1, 2],
         lowers: &[],
         rounds: None,
+        percent: 50,
         seconds: Some(120),
         turns_ring_on: false,
         ..COMPARISON
