@@ -39,7 +39,7 @@ mod peers;
 mod plan;
 mod progress;
 pub mod published;
-mod report;
+pub mod report;
 mod request;
 pub mod results;
 mod ring_parameter;
@@ -96,6 +96,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
         "inside" => engine::run_inside(rest),
         "row" => done(measurement::measure_here(rest)),
         "floor" => done(floor::serve_here(rest)),
+        "report" => done(report::again(rest)),
         "serve" => done(server::serve_here(rest)),
         _ => Err(format!(
             "{role}: no part of a benchmark; see `thrufs bench --help`"
