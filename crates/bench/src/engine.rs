@@ -236,7 +236,8 @@ impl<'a> Run<'a> {
         if self.stop.is_wanted() {
             return Ok(Then::Stop);
         }
-        if self.record.is_without(task, &name, lower) {
+        if !self.plan.asks(task, contestant.entrant()) || self.record.is_without(task, &name, lower)
+        {
             return Ok(Then::GoOn);
         }
         let what = match question {
