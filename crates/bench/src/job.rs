@@ -94,13 +94,7 @@ impl Job {
     /// The same with other blocks, and passes enough that it takes some tenths of a second on a file system in
     /// memory.
     pub(crate) const fn blocks(self, block_bytes: u64) -> Job {
-        let passes = if block_bytes >= MIB {
-            8
-        } else if block_bytes > 4 * KIB {
-            6
-        } else {
-            2
-        };
+        let passes = if block_bytes > 4 * KIB { 5 } else { 2 };
         Job {
             block_bytes,
             passes,
@@ -286,9 +280,6 @@ fn amount(bytes: u64) -> String {
         _ => format!("{bytes} bytes"),
     }
 }
-
-#[cfg(test)]
-mod agreement;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod agreement;
 mod archive;
 mod build;
 mod clock;
@@ -48,6 +49,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
     let outcome = match arguments.first().map(String::as_str) {
         Some("row") => measure_here(&arguments[1..]),
         Some("rows") => row::list::print(&arguments[1..]),
+        Some("agreement") => agreement::measure(&arguments[1..]),
         Some("floor") => floor::serve_here(&arguments[1..]),
         Some("serve") => server::serve_here(&arguments[1..]),
         Some("inside") => plan::parse(&arguments[1..]).and_then(|plan| run(&plan)),

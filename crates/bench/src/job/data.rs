@@ -99,7 +99,10 @@ fn read(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel drop what it has cached of a file, which must be clean; a file system in memory keeps it.
+/// Has the kernel drop what it has cached of a file; a file system in memory keeps it.
 fn forget(path: &Path) -> io::Result<()> {
-    Ok(fadvise(File::open(path)?, 0, None, Advice::DontNeed)?)
+    let file = File::open(path)?;
+    // Only what is clean is dropped.
+    file.sync_data()?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
