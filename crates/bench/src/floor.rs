@@ -30,7 +30,8 @@ pub(crate) fn serve_here(arguments: &[String]) -> Outcome<()> {
         return Err("floor TRANSPORT PROCESSOR SOURCE MOUNTPOINT".to_owned());
     };
     // Before there is another thread: all of them stay there.
-    stay_on(processor)?;
+    let number = processor.parse();
+    stay_on(number.map_err(|_| "PROCESSOR is a number".to_owned())?)?;
     match transport.as_str() {
         "dev" => dev::serve(Path::new(point)),
         "uring" => uring::serve(Path::new(point), TaskRun::Deferred),

@@ -127,6 +127,12 @@ impl Job {
         (whole * percent as u64 / 100 / MIB).max(1) * MIB
     }
 
+    /// What the file is called where it is kept: jobs of which this is the same have the same file.
+    pub(crate) fn kept(&self, percent: usize) -> String {
+        let stem = if self.attribute { "xattr-data" } else { "data" };
+        format!("{stem}-{}", self.file_bytes(percent))
+    }
+
     /// How often the file is gone through; see [`Errand::once`](crate::errand::Errand::once).
     pub(crate) fn passes(&self, once: bool) -> u32 {
         if once { 1 } else { self.passes }

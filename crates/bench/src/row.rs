@@ -24,6 +24,7 @@ use crate::results::Group;
 use crate::workload::Place;
 use std::io;
 
+pub(crate) use info::info;
 pub(crate) use sets::{listed, named, names};
 
 /// One row.
@@ -145,16 +146,6 @@ impl Row {
                 let claim = claim.ok_or_else(|| io::Error::other("not prepared"))?;
                 timed(errand, |clock| git.run(errand, claim, clock))
             }
-        }
-    }
-
-    /// Whether another program does the work: what it cannot do is its failure, and nothing is wrong with the
-    /// measurement.
-    pub(crate) fn is_by_another_program(&self) -> bool {
-        match &self.work {
-            Work::Loop(_) => false,
-            Work::Data(job) => job.is_for_fio(),
-            Work::Build(_) | Work::Git(_) => true,
         }
     }
 

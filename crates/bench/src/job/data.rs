@@ -28,8 +28,7 @@ pub(crate) fn prepare(
     let seen = errand.seen.join(directory);
     fs::create_dir_all(&beneath)?;
     let kept = errand.kept_beneath()?;
-    let stem = if job.attribute { "xattr-data" } else { "data" };
-    let claim = Claim::take(&kept, &format!("{stem}-{bytes}"), |path| {
+    let claim = Claim::take(&kept, &job.kept(percent), |path| {
         make(path, bytes, job.attribute)
     })?;
     let source = kept.join(&claim.name);

@@ -9,20 +9,16 @@ use crate::row;
 /// The share of the usual work that is spoken of.
 const PERCENT: usize = 100;
 
-/// `rows [NAMES]`: a line for each row and set; of the rows in a list of names, all that there is to say.
+/// A line for each row and set; of the rows in a list of names, all that there is to say.
 ///
 /// # Errors
 ///
 /// A name that is no row's and no set's.
-pub(crate) fn print(arguments: &[String]) -> Outcome<()> {
-    if arguments.is_empty() {
-        print!("{}", everything());
-        return Ok(());
+pub(crate) fn text(names: Option<&str>) -> Outcome<String> {
+    match names {
+        None => Ok(everything()),
+        Some(names) => Ok(row::listed(names)?.into_iter().map(all_about).collect()),
     }
-    for row in row::listed(&arguments.join(","))? {
-        print!("{}", all_about(row));
-    }
-    Ok(())
 }
 
 fn everything() -> String {
