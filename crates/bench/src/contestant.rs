@@ -162,6 +162,11 @@ impl Contestant {
         !self.mounts.is_empty()
     }
 
+    /// What it was started for.
+    pub(crate) fn entrant(&self) -> &Entrant {
+        &self.entrant
+    }
+
     /// Whether it is the file system beneath.
     pub(crate) fn is_native(&self) -> bool {
         self.entrant == Entrant::Native
@@ -296,6 +301,7 @@ fn command(entrant: &Entrant, job: usize) -> Outcome<Command> {
             }
             return Ok(command);
         }
+        Entrant::Peer(name) => return peers::start(name),
         Entrant::Native | Entrant::Against { .. } => {
             return Err(format!("{} has no server", entrant.name()));
         }
@@ -309,7 +315,9 @@ fn wanted_data(entrant: &Entrant) -> Data {
         Entrant::Ours { data, .. } | Entrant::Library { data, .. } => *data,
         Entrant::Libfuse | Entrant::LibfuseRing => Data::Served,
         Entrant::LibfuseThrough => Data::Through,
-        Entrant::Native | Entrant::Floor(_) | Entrant::Against { .. } => Data::Any,
+        Entrant::Native | Entrant::Floor(_) | Entrant::Peer(_) | Entrant::Against { .. } => {
+            Data::Any
+        }
     }
 }
 

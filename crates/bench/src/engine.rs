@@ -19,7 +19,8 @@ use crate::stop::Stop;
 use crate::{Outcome, splice, suite};
 use noise::Noise;
 use record::Record;
-use schedule::Schedule;
+use schedule::{Schedule, Spent};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -66,6 +67,8 @@ struct Run<'a> {
     schedule: Schedule,
     noise: Noise,
     progress: Progress,
+    /// How long processes have taken to be ready in the row that is measured.
+    preparing: Duration,
 }
 
 /// Whether to go on.
@@ -112,6 +115,9 @@ impl<'a> Run<'a> {
                 record.reasons().join("\n")
             ));
         }
+        for remark in plan.missing_rows() {
+            record.remark(remark);
+        }
         for remark in ground.remarks(&plan.place()) {
             record.remark(remark);
         }
@@ -129,6 +135,7 @@ impl<'a> Run<'a> {
             record,
             noise,
             progress,
+            preparing: Duration::ZERO,
         })
     }
 
@@ -140,7 +147,12 @@ impl<'a> Run<'a> {
                 self.record.interrupted();
                 return Ok(());
             }
-            for remark in self.schedule.round_is_over(round) {
+            let mut gone = Vec::new();
+            let remarks = self.schedule.round_is_over(round, &mut gone);
+            for task in gone {
+                self.record.forget(task);
+            }
+            for remark in remarks {
                 self.progress.line(&remark);
                 self.record.remark(remark);
             }
@@ -162,6 +174,7 @@ impl<'a> Run<'a> {
     fn round(&mut self, round: u32) -> Outcome<Then> {
         for task in self.schedule.tasks().to_vec() {
             let start = Instant::now();
+            self.preparing = Duration::ZERO;
             for arena in 0..self.arenas.len() {
                 let count = self.arenas[arena].contestants.len();
                 for turn in 0..count {
@@ -173,7 +186,11 @@ impl<'a> Run<'a> {
                     }
                 }
             }
-            if !self.schedule.task_is_over(task, round, start.elapsed()) {
+            let spent = Spent {
+                all: start.elapsed(),
+                preparing: self.preparing,
+            };
+            if !self.schedule.task_is_over(task, round, spent) {
                 break;
             }
         }
@@ -219,7 +236,8 @@ impl<'a> Run<'a> {
         if self.stop.is_wanted() {
             return Ok(Then::Stop);
         }
-        if self.record.is_without(task, &name, lower) {
+        if !self.plan.asks(task, contestant.entrant()) || self.record.is_without(task, &name, lower)
+        {
             return Ok(Then::GoOn);
         }
         let what = match question {
@@ -246,7 +264,14 @@ impl<'a> Run<'a> {
             limit: self.schedule.limit(),
             patience: self.schedule.patience(),
         };
-        let measured = measure(task.row, contestant, amount, self.ground, &self.stop);
+        let measured = measure(
+            task.row,
+            contestant,
+            amount,
+            self.ground,
+            &self.stop,
+            &mut self.preparing,
+        );
         let measured = measured.unwrap_or_else(|error| {
             Measured::Absent(Absence {
                 failed: true,
@@ -330,6 +355,17 @@ fn write(results: &Results, plan: &Plan) -> Outcome<()> {
     for (name, text) in report::files(results)? {
         let path = unfinished.join(name);
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    // What fio was given, for whoever wants to repeat it by hand.
+    let jobs = plan.tasks()?.into_iter();
+    let jobs = jobs.filter_map(|task| Some((task.row.name, task.row.job_file(plan.percent)?)));
+    let jobs: BTreeMap<&str, String> = jobs.collect();
+    if !jobs.is_empty() {
+        let folder = directory(unfinished.join("fio"))?;
+        for (name, text) in jobs {
+            let path = folder.join(format!("{name}.fio"));
+            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
     }
     let flags = rustix::fs::RenameFlags::NOREPLACE;
     let cwd = rustix::fs::CWD;

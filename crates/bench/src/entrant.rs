@@ -1,6 +1,7 @@
 //! Who is to take part: what a contestant is started by, and what must come of it.
 
 use crate::Outcome;
+use crate::peers;
 use crate::results::{self, Kind};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -50,6 +51,8 @@ pub(crate) enum Entrant {
     LibfuseThrough,
     /// A server that answers from constants.
     Floor(String),
+    /// One of [`peers`](crate::peers), with its own defaults.
+    Peer(String),
     /// Whatever is mounted there.
     Against { name: String, point: PathBuf },
 }
@@ -154,6 +157,7 @@ impl Entrant {
             Entrant::Ours { name, .. }
             | Entrant::Library { name, .. }
             | Entrant::Floor(name)
+            | Entrant::Peer(name)
             | Entrant::Against { name, .. } => name,
             Entrant::Libfuse => "libfuse",
             Entrant::LibfuseRing => "libfuse-uring",
@@ -197,6 +201,15 @@ impl Entrant {
                 Kind::Floor,
                 String::new(),
             ),
+            Entrant::Peer(name) => {
+                let version =
+                    peers::version(name).map_or_else(String::new, |text| format!(" {text}"));
+                (
+                    format!("{}{version}", peers::title(name)),
+                    Kind::Other,
+                    format!("bench/peers/{name} start"),
+                )
+            }
             Entrant::Against { name, point } => (
                 name.clone(),
                 Kind::Other,

@@ -8,11 +8,14 @@
 //! | `engine` | rounds, and what is found in them |
 //! | `contestant`, `lower`, `peers`, `floor`, `server` | who takes part, and what lies beneath |
 //! | `measurement`, `counting` | one measurement |
-//! | `row`, `errand`, `clock`, `workload`, `fio`, `build` | what is measured |
+//! | `row`, `errand`, `clock`, `kept` | what is measured |
+//! | `workload`, `job`, `fio`, `build`, `git` | who does it: our own loops, and programs |
+//! | `agreement` | how far fio and our own loops agree |
 //! | `results`, `report` | what was found, and how it is shown |
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod agreement;
 mod archive;
 mod build;
 mod clock;
@@ -25,7 +28,10 @@ mod fence;
 mod fetch;
 mod fio;
 mod floor;
+mod git;
 mod ground;
+mod job;
+mod kept;
 mod lower;
 mod machine;
 mod measurement;
@@ -34,6 +40,7 @@ mod mounted;
 mod peers;
 mod plan;
 mod progress;
+pub mod published;
 pub mod report;
 mod request;
 pub mod results;
@@ -68,10 +75,13 @@ pub fn run(request: &Request) -> Result<ExitCode, String> {
     ground::front::run(&plan)
 }
 
-/// Every row and group of rows, for people who choose some.
-#[must_use]
-pub fn list() -> String {
-    row::list()
+/// Every row and set of rows, for people who choose some; or all that there is to say of those in a list.
+///
+/// # Errors
+///
+/// A name that is no row's and no set's.
+pub fn list(rows: Option<&str>) -> Result<String, String> {
+    row::list::text(rows)
 }
 
 /// Carries out what the arguments after [`ROLE`] say: the part of one of the processes of a run.
@@ -87,6 +97,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
         "gate" => ground::gate::run(rest),
         "inside" => engine::run_inside(rest),
         "row" => done(measurement::measure_here(rest)),
+        "agreement" => done(agreement::measure(rest)),
         "floor" => done(floor::serve_here(rest)),
         "report" => done(report::again(rest)),
         "document" => done(report::document(rest)),

@@ -63,7 +63,7 @@ pub(crate) struct Amount {
     pub(crate) patience: Duration,
 }
 
-/// Measures a row where `contestant` shows it.
+/// Measures a row where `contestant` shows it; the time until it could start is added to `preparing`.
 ///
 /// # Errors
 ///
@@ -74,6 +74,7 @@ pub(crate) fn measure(
     amount: Amount,
     ground: Ground,
     stop: &Stop,
+    preparing: &mut Duration,
 ) -> io::Result<Measured> {
     if let Some(why) = contestant.cannot_run(row) {
         return Ok(absent(false, why));
@@ -84,6 +85,7 @@ pub(crate) fn measure(
             "only root can drop what this mount has cached",
         ));
     }
+    let began = Instant::now();
     let (waiting, start) = io::pipe()?;
     let mut jobs = Vec::new();
     for job in 0..amount.jobs {
@@ -99,6 +101,7 @@ pub(crate) fn measure(
     let measured = run.get_ready().and_then(|early| match early {
         Some(early) => Ok(early),
         None => {
+            *preparing += began.elapsed();
             if row.cold {
                 make_cold(contestant, ground)?;
             }

@@ -6,8 +6,9 @@ use crate::lower::Lower;
 use crate::request::Request;
 use crate::row::{self, Row, Work};
 use crate::suite::{self, Suite};
-use crate::{Outcome, machine, server};
+use crate::{Outcome, machine, peers, server};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A run.
@@ -97,7 +98,7 @@ impl Plan {
             jobs_given: !request.jobs.is_empty(),
             rounds: rounds(request, suite),
             seconds: request.seconds.or(suite.seconds),
-            percent: request.percent.map_or(100, |percent| percent as usize),
+            percent: request.percent.unwrap_or(suite.percent) as usize,
             entrants,
             out: out(request)?,
             turns_ring_on: suite.turns_ring_on,
@@ -127,36 +128,71 @@ impl Plan {
         self.out.with_file_name(&self.scratch)
     }
 
-    /// What is measured in a round, in the order in which it is to be shown.
+    /// What is measured in a round, in the order in which it is to be shown: the rows that can be measured
+    /// on this machine.
     pub(crate) fn tasks(&self) -> Outcome<Vec<Task>> {
         let mut tasks = Vec::new();
         for name in &self.rows {
             let row = row::named(name)?;
+            if row.missing().is_some() {
+                continue;
+            }
             let jobs = self.jobs.iter().copied();
-            let jobs = jobs.filter(|&jobs| self.jobs_given || row.is_usual_for(jobs as usize));
+            let jobs = jobs.filter(|&jobs| self.is_usual(row, jobs));
             tasks.extend(jobs.map(|jobs| Task { row, jobs }));
         }
         Ok(tasks)
     }
 
-    /// What it takes: contestants have their files one after the other.
+    /// Whether a row is measured by so many processes.
+    fn is_usual(&self, row: &Row, jobs: u32) -> bool {
+        let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
+        match asks {
+            _ if self.jobs_given => true,
+            Some(asks) => asks(row.name, Entrant::Native.name(), jobs),
+            None => row.is_usual_for(jobs as usize),
+        }
+    }
+
+    /// Whether it is measured at one of those who take part: suites may have no question there. Whoever was
+    /// named on the command line is always asked.
+    pub(crate) fn asks(&self, task: Task, entrant: &Entrant) -> bool {
+        let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
+        let named = matches!(entrant, Entrant::Against { .. } | Entrant::Peer(_));
+        let is_asked =
+            |asks: fn(&str, &str, u32) -> bool| asks(task.row.name, entrant.name(), task.jobs);
+        self.jobs_given || named || asks.is_none_or(is_asked)
+    }
+
+    /// The rows that cannot, each with the reason.
+    pub(crate) fn missing_rows(&self) -> Vec<String> {
+        let rows = self.rows.iter().filter_map(|name| row::named(name).ok());
+        rows.filter_map(|row| Some(format!("not measured: {}: {}", row.name, row.missing()?)))
+            .collect()
+    }
+
+    /// What it takes. Every contestant keeps what its rows do not use up: a file for those that read and
+    /// write the same, a tree for each of the others.
     pub(crate) fn needs(&self) -> Outcome<Needs> {
-        let mut needs = Needs {
-            bytes: 0,
-            inodes: 0,
-        };
+        let mut files: BTreeMap<String, u64> = BTreeMap::new();
+        let (mut others, mut inodes) = (0, 0);
         for task in self.tasks()? {
             let jobs = u64::from(task.jobs);
-            let scaled = task.row.scaled(self.percent) as u64;
-            let each = match task.row.work {
-                Work::Loop { .. } => scaled * task.row.bytes.max(4096) * 2,
-                Work::Fio(_) => (2 << 30) * self.percent as u64 / 100,
-                Work::Build(_) => 2 << 30,
-            };
-            needs.bytes = needs.bytes.max(jobs * each);
-            needs.inodes = needs.inodes.max(jobs * scaled * 2);
+            let bytes = jobs * task.row.bytes_needed(self.percent);
+            match &task.row.work {
+                Work::Data(job) => {
+                    let file = files.entry(job.kept(self.percent)).or_default();
+                    *file = bytes.max(*file);
+                }
+                _ => others += bytes,
+            }
+            inodes += jobs * task.row.inodes_needed(self.percent);
         }
-        Ok(needs)
+        let contestants = self.entrants.len() as u64;
+        Ok(Needs {
+            bytes: contestants * (files.values().sum::<u64>() + others),
+            inodes: contestants * inodes,
+        })
     }
 
     /// Mounts of others.
@@ -181,10 +217,10 @@ impl Plan {
         if self.entrants.len() < 2 {
             return Err("there is nobody to compare with: name a mode or a mount".to_owned());
         }
-        let is_loop = |row: &&'static Row| matches!(row.work, Work::Loop { .. });
         for name in &self.rows {
             let row = row::named(name)?;
-            if self.jobs_given && self.jobs != [1] && !is_loop(&row) {
+            let is_alone = matches!(row.work, Work::Build(_) | Work::Git(_));
+            if self.jobs_given && self.jobs != [1] && is_alone {
                 return Err(format!("{name} is measured by one process"));
             }
         }
@@ -246,6 +282,10 @@ fn entrants(request: &Request, suite: &Suite) -> Outcome<Vec<Entrant>> {
             name: format!("{}:{}", server::SLOW, request.inject.join(",")),
             data: Data::Any,
         });
+    }
+    if let Some(names) = &request.peers {
+        let names = peers::listed(names)?;
+        all.extend(names.into_iter().map(|name| Entrant::Peer(name.to_owned())));
     }
     for (name, point) in &request.against {
         let good = |c: char| c.is_ascii_alphanumeric() || "-_+.:".contains(c);

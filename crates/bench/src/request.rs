@@ -12,6 +12,8 @@ pub struct Request {
     pub directory_given: bool,
     /// Mounts of others to be compared with: a name, and where they are mounted.
     pub against: Vec<(String, PathBuf)>,
+    /// Servers of others that the project's sources can start, by name, parted by commas; or `all`.
+    pub peers: Option<String>,
     /// Names of modes of ours; all there are, when it is empty.
     pub modes: Vec<String>,
     /// Values of `cache=` for each of them; the default mount alone, when it is empty.

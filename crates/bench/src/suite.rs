@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::contestant::FLOORS;
 use crate::entrant::{Data, Entrant, Mode, Transport};
-use crate::server;
+use crate::{published, server};
 
 /// A set of rows and contestants that belong together.
 pub(crate) struct Suite {
@@ -17,12 +17,17 @@ pub(crate) struct Suite {
     pub(crate) lowers: &'static [&'static str],
     /// Rounds; as many as there is time for, where there is none.
     pub(crate) rounds: Option<u32>,
+    /// Work of a measurement, in hundredths of the usual.
+    pub(crate) percent: u32,
     /// The time that it may take.
     pub(crate) seconds: Option<u32>,
     /// Whether FUSE over io_uring is turned on in the kernel for the run.
     pub(crate) turns_ring_on: bool,
     /// Who takes part besides native; none where the command line says it.
     pub(crate) entrants: Option<fn() -> Vec<Entrant>>,
+    /// Whether a row, by its name, is measured at one of them, by so many processes; where there is none, every
+    /// row is at everybody.
+    pub(crate) asks: Option<fn(&str, &str, u32) -> bool>,
 }
 
 const BOTH: &[&str] = &["tmpfs", "ext4"];
@@ -35,9 +40,11 @@ const COMPARISON: Suite = Suite {
     jobs: &[1],
     lowers: BOTH,
     rounds: Some(5),
+    percent: 100,
     seconds: None,
     turns_ring_on: true,
     entrants: None,
+    asks: None,
 };
 
 const SUITES: &[Suite] = &[
@@ -48,6 +55,7 @@ const SUITES: &[Suite] = &[
         jobs: &[1, 2],
         lowers: &[],
         rounds: None,
+        percent: 50,
         seconds: Some(120),
         turns_ring_on: false,
         ..COMPARISON
@@ -117,6 +125,17 @@ const SUITES: &[Suite] = &[
         ..COMPARISON
     },
     Suite {
+        name: published::SUITE,
+        about: "published measurements again, each beside the original's figures",
+        rows: published::SUITE,
+        jobs: &[1, 2, 4, 8],
+        lowers: &["tmpfs"],
+        rounds: Some(10),
+        entrants: Some(published_entrants),
+        asks: Some(published::asks),
+        ..COMPARISON
+    },
+    Suite {
         name: SPLICE,
         about: "copying and splicing, in a server that does nothing else",
         turns_ring_on: false,
@@ -127,6 +146,16 @@ const SUITES: &[Suite] = &[
 
 /// A comparison of its own, without rows and contestants.
 pub(crate) const SPLICE: &str = "splice";
+
+/// What the originals compare, as far as a directory is enough for it.
+fn published_entrants() -> Vec<Entrant> {
+    let mut all: Vec<Entrant> = Mode::ALL
+        .iter()
+        .map(|mode| mode.entrant(Some("always"), false))
+        .collect();
+    all.extend(killpriv().into_iter().take(2));
+    all
+}
 
 /// The suite of that name.
 pub(crate) fn named(name: &str) -> Outcome<&'static Suite> {

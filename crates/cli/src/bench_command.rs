@@ -4,6 +4,7 @@ use crate::error::CommandError;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use thrufs_bench::Request;
@@ -11,8 +12,8 @@ use thrufs_bench::Request;
 /// What was asked for.
 #[derive(Debug)]
 pub(crate) enum BenchArguments {
-    /// The rows and suites that there are.
-    List,
+    /// The rows and suites that there are; of these rows, if some are named.
+    List(Option<String>),
     Run(Box<Request>),
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn command() -> Command {
 }
 
 /// Who takes part.
-fn whom() -> [Arg; 5] {
+fn whom() -> [Arg; 6] {
     [
         Arg::new("DIR")
             .value_parser(value_parser!(PathBuf))
@@ -62,6 +63,11 @@ fn whom() -> [Arg; 5] {
                 "A mounted file system to compare with, and what to call it. Where it shows the same tree \
                  as DIR, files are prepared beneath it; otherwise in it.",
             ),
+        Arg::new("peers")
+            .long("peers")
+            .value_name("LIST")
+            .hide(true)
+            .help("Servers of others that the project's sources start, or all"),
         list("modes", "LIST", "How thrufs is to serve: dev, ring, dev+pt, ring+pt, or none [default: all]")
             .value_parser(PossibleValuesParser::new(MODES))
             .long_help(
@@ -87,11 +93,11 @@ fn what() -> [Arg; 6] {
         Arg::new("rows")
             .long("rows")
             .value_name("LIST")
-            .help("Rows, or groups of them, instead of the suite's; see --list"),
+            .help("Rows, or sets of them, instead of the suite's; see --list"),
         Arg::new("list")
             .long("list")
             .action(ArgAction::SetTrue)
-            .help("Print the suites, rows and groups, and what they mean"),
+            .help("Print the suites and rows there are; with --rows, all there is to say of those"),
         list(
             "jobs",
             "LIST",
@@ -157,7 +163,7 @@ impl BenchArguments {
     /// What clap has found; `words` are the whole command line.
     pub(crate) fn of(mut matches: ArgMatches, words: &[OsString]) -> BenchArguments {
         if matches.get_flag("list") {
-            return BenchArguments::List;
+            return BenchArguments::List(matches.remove_one("rows"));
         }
         fn all<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> Vec<T> {
             matches.remove_many(name).into_iter().flatten().collect()
@@ -171,6 +177,7 @@ impl BenchArguments {
             directory_given: directory.is_some(),
             directory: directory.unwrap_or_else(|| PathBuf::from(".")),
             against: all(&mut matches, "against"),
+            peers: matches.remove_one("peers"),
             modes: all(&mut matches, "modes"),
             cache: all(&mut matches, "cache"),
             suite: matches.remove_one("suite").unwrap_or_default(),
@@ -194,14 +201,18 @@ impl BenchArguments {
 /// What makes no sense on this machine, in words.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<ExitCode, CommandError> {
     match arguments {
-        BenchArguments::List => {
-            let mut text = String::from("suites:\n");
-            for (name, about) in thrufs_bench::suites() {
-                text.push_str(&format!("  {name:18} {about}\n"));
+        BenchArguments::List(rows) => {
+            let mut text = String::new();
+            if rows.is_none() {
+                text.push_str("Suites:\n");
+                for (name, about) in thrufs_bench::suites() {
+                    text.push_str(&format!("  {name:18} {about}\n"));
+                }
+                text.push_str("\nRows, and sets of them:\n");
             }
-            text.push_str(&thrufs_bench::list());
+            text.push_str(&thrufs_bench::list(rows.as_deref()).map_err(CommandError::Bench)?);
             // A reader that has enough (`| head`) is no failure.
-            let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+            let _ = std::io::stdout().write_all(text.as_bytes());
             Ok(ExitCode::SUCCESS)
         }
         BenchArguments::Run(request) => thrufs_bench::run(request).map_err(CommandError::Bench),

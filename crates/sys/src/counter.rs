@@ -175,7 +175,7 @@ mod tests {
         let filter = format!("id == {}", libc::SYS_getppid);
         let filter = std::ffi::CString::new(filter).unwrap();
         counter.set_filter(&filter).unwrap();
-        let ask = |times: usize| (0..times).for_each(|_| drop(rustix::process::getppid()));
+        let ask = |times: usize| (0..times).for_each(|_| _ = rustix::process::getppid());
         ask(5);
         assert_eq!(counter.count(), Ok(0), "not enabled");
         counter.enable().unwrap();

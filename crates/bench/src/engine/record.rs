@@ -4,7 +4,7 @@ use crate::machine;
 use crate::measurement::Measured;
 use crate::plan::{Plan, Task};
 use crate::results::{Cell, Ending, FORMAT, Results};
-use crate::row::Row;
+use crate::row::info;
 use std::time::Instant;
 
 /// Results that grow.
@@ -92,7 +92,7 @@ impl Record {
     fn cell(&mut self, task: Task, contestant: &str, lower: &str) -> &mut Cell {
         let Task { row, jobs } = task;
         if !self.results.rows.iter().any(|known| known.name == row.name) {
-            self.results.rows.push(described(row));
+            self.results.rows.push(info(row));
         }
         let cells = &mut self.results.cells;
         let is_it = |cell: &Cell| {
@@ -115,6 +115,15 @@ impl Record {
         &mut cells[place]
     }
 
+    /// A row was given up: what it has is too little to stay.
+    pub(super) fn forget(&mut self, task: Task) {
+        let is_it = |cell: &Cell| (cell.row.as_str(), cell.jobs) == (task.row.name, task.jobs);
+        self.results.cells.retain(|cell| !is_it(cell));
+        let cells = &self.results.cells;
+        let rows = &mut self.results.rows;
+        rows.retain(|row| cells.iter().any(|cell| cell.row == row.name));
+    }
+
     /// What a server held in memory at the end.
     pub(super) fn resident(&mut self, name: &str, kib: Option<u64>) {
         let mut all = self.results.contestants.iter_mut();
@@ -133,8 +142,4 @@ impl Record {
         self.results.seconds = self.start.elapsed().as_secs_f64();
         self.results.clone()
     }
-}
-
-fn described(row: &Row) -> crate::results::Row {
-    row.info()
 }

@@ -16,6 +16,10 @@ const ROUNDS_MAX: u32 = 11;
 const PASSES: f64 = 1.5;
 /// A row is far dearer than others when it takes so many times what the one in the middle does.
 const DEAR: u32 = 3;
+/// No more of the time may go into the first round.
+const FIRST_ROUND_MAX: f64 = 0.4;
+/// No row that was measured takes less.
+const TICK: Duration = Duration::from_millis(1);
 /// The part of a measurement's time that is not timed: processes, files, dropping caches.
 const AROUND: f64 = 0.5;
 
@@ -36,11 +40,20 @@ pub(super) struct Schedule {
     limit: Duration,
 }
 
-/// A row, and what its dearest round has cost.
+/// A row, and what its last round has cost.
 #[derive(Clone, Copy)]
 struct Cost {
     task: Task,
     time: Duration,
+}
+
+/// What a round has cost in a row: in the first one, what is kept for the others was made.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Spent {
+    /// Everything.
+    pub(super) all: Duration,
+    /// Until processes were ready.
+    pub(super) preparing: Duration,
 }
 
 impl Schedule {
@@ -108,38 +121,45 @@ impl Schedule {
 
     /// A row was measured everywhere. False when the first round takes too long for what comes after it:
     /// then the rest of the rows is given up.
-    pub(super) fn task_is_over(&mut self, task: Task, round: u32, time: Duration) -> bool {
+    pub(super) fn task_is_over(&mut self, task: Task, round: u32, spent: Spent) -> bool {
         if let Some(cost) = self.tasks.iter_mut().find(|cost| cost.task == task) {
-            cost.time = cost.time.max(time);
+            // What has to be prepared for every round is known after the second.
+            cost.time = match round {
+                0 => spent.all.saturating_sub(spent.preparing).max(TICK),
+                _ => spent.all,
+            };
         }
         let Some(budget) = self.budget else {
             return true;
         };
-        let share = f64::from(self.rounds_given.unwrap_or(ROUNDS_MIN)) + PASSES;
-        round > 0 || self.started.elapsed() < budget.mul_f64(1.0 / share)
+        round > 0 || self.started.elapsed() < budget.mul_f64(FIRST_ROUND_MAX)
     }
 
-    /// Says how it goes on, as sentences for the report.
-    pub(super) fn round_is_over(&mut self, round: u32) -> Vec<String> {
+    /// Says how it goes on, as sentences for the report; rows that are left out from now on are added to
+    /// `gone`.
+    pub(super) fn round_is_over(&mut self, round: u32, gone: &mut Vec<Task>) -> Vec<String> {
         let Some(budget) = self.budget else {
             return Vec::new();
         };
         let mut remarks = Vec::new();
         let left = budget.saturating_sub(self.started.elapsed());
+        let done = round + 1;
         if round == 0 {
-            remarks.extend(self.give_up(|cost| cost.time.is_zero()));
-            let wanted = self.rounds_given;
+            remarks.extend(self.give_up(gone, |cost| cost.time.is_zero()));
+        }
+        if round <= 1 {
+            let wanted = self.rounds_given.unwrap_or(ROUNDS_WANTED);
+            let least = self.rounds_given.unwrap_or(ROUNDS_MIN);
             let median = self.median();
-            while self.tasks.len() > 1 && self.fitting(left) + 1 < wanted.unwrap_or(ROUNDS_WANTED) {
+            while self.tasks.len() > 1 && self.fitting(left) + done < wanted {
                 let dearest = self.dearest();
                 let is_dear = dearest > median * DEAR;
-                if !is_dear && self.fitting(left) + 1 >= wanted.unwrap_or(ROUNDS_MIN) {
+                if !is_dear && self.fitting(left) + done >= least {
                     break;
                 }
-                remarks.extend(self.give_up(|cost| cost.time == dearest));
+                remarks.extend(self.give_up(gone, |cost| cost.time == dearest));
             }
         }
-        let done = round + 1;
         let fitting = self.fitting(left) + done;
         let least = self.rounds_given.unwrap_or(ROUNDS_MIN).min(ROUNDS_MIN);
         let most = self.rounds_given.unwrap_or(ROUNDS_MAX);
@@ -169,12 +189,21 @@ impl Schedule {
         times.get(times.len() / 2).copied().unwrap_or_default()
     }
 
-    fn give_up(&mut self, which: impl Fn(&Cost) -> bool) -> Option<String> {
-        let (gone, stay): (Vec<Cost>, Vec<Cost>) = self.tasks.iter().partition(|cost| which(cost));
-        if gone.is_empty() || stay.is_empty() {
+    fn give_up(&mut self, gone: &mut Vec<Task>, which: impl Fn(&Cost) -> bool) -> Option<String> {
+        let (go, mut stay): (Vec<Cost>, Vec<Cost>) =
+            self.tasks.iter().partition(|cost| which(cost));
+        if stay.is_empty() {
+            stay = go.first().copied().into_iter().collect();
+        }
+        let go: Vec<Cost> = go
+            .into_iter()
+            .filter(|cost| stay.iter().all(|other| other.task != cost.task))
+            .collect();
+        self.tasks = stay;
+        if go.is_empty() {
             return None;
         }
-        self.tasks = stay;
+        gone.extend(go.iter().map(|cost| cost.task));
         let named = |cost: &Cost| {
             let name = cost.task.row.name;
             match (cost.task.jobs, cost.time.is_zero()) {
@@ -189,7 +218,7 @@ impl Schedule {
                 }
             }
         };
-        let names: Vec<String> = gone.iter().map(named).collect();
+        let names: Vec<String> = go.iter().map(named).collect();
         Some(format!(
             "left out for want of time: {}; a longer --time has them",
             names.join(", ")

@@ -74,7 +74,7 @@ fn several_processes_open_and_close_unless_somebody_says_how_many() {
         tasks.map(|task| task.row.name).collect()
     };
     let plan = Plan::of(&request("passthrough")).unwrap();
-    assert!(tasks(&plan, 1).contains(&"fio-read-4k"));
+    assert!(tasks(&plan, 1).contains(&"read-4k"));
     assert_eq!(tasks(&plan, 2), ["open-close", "open-close-write"]);
     let mut other = request("passthrough");
     other.rows = Some("create-write-4k".to_owned());

@@ -7,6 +7,7 @@ use super::grid::{Grid, Text, Weight, paint, wrapped};
 use super::screen::Screen;
 use super::table::{self, Entry, Line, Section, Verdict, is_rough, sections};
 use super::words;
+use crate::published;
 use crate::results::statistics::Middle;
 use crate::results::{Cell, Ending, Results};
 
@@ -44,6 +45,7 @@ pub fn terminal(results: &Results, screen: Screen) -> String {
             screen,
         );
     }
+    text += &published::terminal(&published::of(results));
     text += &remarks(results, screen);
     text
 }
