@@ -125,7 +125,7 @@ impl Plan {
 
     /// Where the report is written before it gets its name.
     pub(crate) fn unfinished_out(&self) -> PathBuf {
-        self.out.with_file_name(&self.scratch)
+        self.out.with_file_name(format!("{}-report", self.scratch))
     }
 
     /// What is measured in a round, in the order in which it is to be shown: the rows that can be measured
