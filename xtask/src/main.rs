@@ -43,6 +43,7 @@ cargo xtask CHORE
                    front ends and guests that misbehave, against a share that others use (default 60)
   ci               check, test, fuzz and hostile
   bench [ARG...]   the interleaved benchmark against native and libfuse (see bench/)
+  bench --document makes the tables of docs/performance.md anew from bench/results
   tools            list what setup installs";
 
 fn main() -> ExitCode {
