@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::errand::Errand;
 use crate::fio;
 use crate::job::{Calls, Job, data, own};
+use crate::mounted::skipped;
 use crate::row::{self, Work};
 use std::fs;
 use std::path::Path;
@@ -149,7 +150,7 @@ fn traced(job: &Job, errand: &Errand) -> Option<u64> {
 #[test]
 fn operations_and_bytes_are_the_same() {
     if fio::version().is_none() {
-        return;
+        return skipped("there is no fio");
     }
     for (name, by_fio, by_us) in pairs() {
         let directory = directory();
@@ -183,7 +184,7 @@ fn operations_and_bytes_are_the_same() {
 #[test]
 fn the_file_is_gone_through_once_where_the_second_time_is_cheaper() {
     if fio::version().is_none() {
-        return;
+        return skipped("there is no fio");
     }
     for (name, by_fio, by_us) in pairs().into_iter().take(2) {
         let directory = directory();
@@ -203,7 +204,7 @@ fn the_file_is_gone_through_once_where_the_second_time_is_cheaper() {
 #[test]
 fn blocks_and_their_order_are_the_same() {
     if fio::version().is_none() {
-        return;
+        return skipped("there is no fio");
     }
     for (name, by_fio, by_us) in pairs() {
         let directory = directory();
