@@ -162,6 +162,11 @@ impl Contestant {
         !self.mounts.is_empty()
     }
 
+    /// What it was started for.
+    pub(crate) fn entrant(&self) -> &Entrant {
+        &self.entrant
+    }
+
     /// Whether it is the file system beneath.
     pub(crate) fn is_native(&self) -> bool {
         self.entrant == Entrant::Native

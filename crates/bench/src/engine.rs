@@ -13,7 +13,7 @@ use crate::ground::{self, Ground};
 use crate::measurement::{Amount, Measured, Question, measure};
 use crate::plan::{Plan, Task};
 use crate::progress::Progress;
-use crate::report;
+use crate::report::{self, Screen};
 use crate::results::{Absence, Ending, Results};
 use crate::stop::Stop;
 use crate::{Outcome, splice, suite};
@@ -158,10 +158,9 @@ impl<'a> Run<'a> {
             }
             round += 1;
             let results = self.record.results();
-            self.progress
-                .table(round, self.schedule.rounds(), &|width| {
-                    report::terminal(results, width)
-                });
+            self.progress.table(round, self.schedule.rounds(), &|| {
+                report::so_far(results, Screen::standard_error())
+            });
         }
         for question in [Question::Counts, Question::Latency] {
             if self.pass(question)? == Then::Stop {
@@ -237,7 +236,8 @@ impl<'a> Run<'a> {
         if self.stop.is_wanted() {
             return Ok(Then::Stop);
         }
-        if self.record.is_without(task, &name, lower) {
+        if !self.plan.asks(task, contestant.entrant()) || self.record.is_without(task, &name, lower)
+        {
             return Ok(Then::GoOn);
         }
         let what = match question {
@@ -325,7 +325,7 @@ impl<'a> Run<'a> {
         };
         let failed = results.cells.iter().filter(failed).count();
         self.progress
-            .result(&|width| report::terminal(&results, width));
+            .result(&|| report::terminal(&results, Screen::standard_output()));
         self.progress
             .line(&format!("report: {}", self.plan.out.display()));
         if failed > 0 {

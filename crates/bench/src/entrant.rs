@@ -201,11 +201,15 @@ impl Entrant {
                 Kind::Floor,
                 String::new(),
             ),
-            Entrant::Peer(name) => (
-                peers::title(name).to_owned(),
-                Kind::Other,
-                format!("bench/peers/{name} start"),
-            ),
+            Entrant::Peer(name) => {
+                let version =
+                    peers::version(name).map_or_else(String::new, |text| format!(" {text}"));
+                (
+                    format!("{}{version}", peers::title(name)),
+                    Kind::Other,
+                    format!("bench/peers/{name} start"),
+                )
+            }
             Entrant::Against { name, point } => (
                 name.clone(),
                 Kind::Other,

@@ -41,7 +41,7 @@ mod peers;
 mod plan;
 mod progress;
 pub mod published;
-mod report;
+pub mod report;
 mod request;
 pub mod results;
 mod ring_parameter;
@@ -99,6 +99,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
         "row" => done(measurement::measure_here(rest)),
         "agreement" => done(agreement::measure(rest)),
         "floor" => done(floor::serve_here(rest)),
+        "report" => done(report::again(rest)),
         "serve" => done(server::serve_here(rest)),
         _ => Err(format!(
             "{role}: no part of a benchmark; see `thrufs bench --help`"

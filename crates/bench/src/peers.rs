@@ -47,14 +47,20 @@ pub(crate) fn title(name: &str) -> &str {
     found.map_or(name, |(_, title)| title)
 }
 
-/// Installs it if it is not there, which may take minutes, and says its version.
+/// Its version, if it is installed.
+pub(crate) fn version(name: &str) -> Option<String> {
+    let script = script(name).ok()?;
+    run(Command::new(script).arg("version").stderr(Stdio::null())).ok()
+}
+
+/// Installs it if it is not there, which may take minutes.
 ///
 /// # Errors
 /// As a text: no sources of the project at hand, no root, no archive, a build that failed.
-pub(crate) fn install(name: &str) -> Outcome<String> {
-    let script = script(name)?;
-    run(Command::new(&script).arg("install"))?;
-    run(Command::new(&script).arg("version"))
+pub(crate) fn install(name: &str) -> Outcome<()> {
+    let mut install = Command::new(script(name)?);
+    // What it does, and which version it finds, is for people.
+    run(install.arg("install").stderr(Stdio::inherit())).map(drop)
 }
 
 /// A command that becomes the server, in the foreground, when the directory and the mount point are added,
@@ -77,7 +83,8 @@ pub(crate) fn passthrough_hp() -> Outcome<PathBuf> {
 
 /// What a script of `bench/peers` prints.
 pub(crate) fn script_says(name: &str, arguments: &[&str], place: &Path) -> Outcome<String> {
-    run(Command::new(script(name)?).args(arguments).arg(place))
+    let mut command = Command::new(script(name)?);
+    run(command.args(arguments).arg(place).stderr(Stdio::inherit()))
 }
 
 fn script(name: &str) -> Outcome<PathBuf> {
@@ -90,11 +97,10 @@ fn script(name: &str) -> Outcome<PathBuf> {
     Ok(Path::new(&project).join("bench/peers").join(name))
 }
 
-/// Its standard output; what it says besides is for people.
+/// Its standard output.
 fn run(command: &mut Command) -> Outcome<String> {
     let output = command
         .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {

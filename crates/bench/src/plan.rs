@@ -125,7 +125,7 @@ impl Plan {
 
     /// Where the report is written before it gets its name.
     pub(crate) fn unfinished_out(&self) -> PathBuf {
-        self.out.with_file_name(&self.scratch)
+        self.out.with_file_name(format!("{}-report", self.scratch))
     }
 
     /// What is measured in a round, in the order in which it is to be shown: the rows that can be measured
@@ -138,10 +138,30 @@ impl Plan {
                 continue;
             }
             let jobs = self.jobs.iter().copied();
-            let jobs = jobs.filter(|&jobs| self.jobs_given || row.is_usual_for(jobs as usize));
+            let jobs = jobs.filter(|&jobs| self.is_usual(row, jobs));
             tasks.extend(jobs.map(|jobs| Task { row, jobs }));
         }
         Ok(tasks)
+    }
+
+    /// Whether a row is measured by so many processes.
+    fn is_usual(&self, row: &Row, jobs: u32) -> bool {
+        let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
+        match asks {
+            _ if self.jobs_given => true,
+            Some(asks) => asks(row.name, Entrant::Native.name(), jobs),
+            None => row.is_usual_for(jobs as usize),
+        }
+    }
+
+    /// Whether it is measured at one of those who take part: suites may have no question there. Whoever was
+    /// named on the command line is always asked.
+    pub(crate) fn asks(&self, task: Task, entrant: &Entrant) -> bool {
+        let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
+        let named = matches!(entrant, Entrant::Against { .. } | Entrant::Peer(_));
+        let is_asked =
+            |asks: fn(&str, &str, u32) -> bool| asks(task.row.name, entrant.name(), task.jobs);
+        self.jobs_given || named || asks.is_none_or(is_asked)
     }
 
     /// The rows that cannot, each with the reason.

@@ -11,8 +11,8 @@ const PLAIN_EVERY: Duration = Duration::from_secs(10);
 /// The width of what is no terminal.
 const WIDTH: usize = 100;
 
-/// How a table is drawn in so many columns.
-type Drawn<'a> = &'a dyn Fn(usize) -> String;
+/// How a table is drawn.
+type Drawn<'a> = &'a dyn Fn() -> String;
 
 pub(crate) struct Progress {
     is_terminal: bool,
@@ -65,7 +65,7 @@ impl Progress {
             return;
         }
         let size = tcgetwinsize(std::io::stderr()).map(|size| size.ws_row);
-        let text = drawn(width());
+        let text = drawn();
         let lines = text.lines().count();
         if lines + 2 > usize::from(size.unwrap_or_default()) {
             return;
@@ -78,11 +78,7 @@ impl Progress {
     /// The table at the end, on standard output.
     pub(crate) fn result(&mut self, drawn: Drawn<'_>) {
         self.erase();
-        let text = drawn(if std::io::stdout().is_terminal() {
-            width()
-        } else {
-            WIDTH
-        });
+        let text = drawn();
         let mut output = std::io::stdout();
         let _ = writeln!(output, "{text}");
         let _ = output.flush();

@@ -156,6 +156,16 @@ fn also(original: &Original, contestant: &str) -> bool {
     }
 }
 
+/// What a report shows: all comparisons, with what the run has found, if it was about them.
+#[must_use]
+pub fn of(results: &Results) -> Vec<Published> {
+    if results.suite == SUITE {
+        beside(results)
+    } else {
+        Vec::new()
+    }
+}
+
 /// All comparisons, with what a run has found for them.
 #[must_use]
 pub fn beside(results: &Results) -> Vec<Published> {

@@ -1,43 +1,50 @@
-//! The report, made from results alone.
+//! The reports of a run, all made from its [`Results`]: a table for the terminal, a page for the browser,
+//! lines for other programs, tables for documents.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `table` | rows, ratios and verdicts: what all of them show |
+//! | `derived` | comparisons of several contestants, and goals |
+//! | [`standing_out()`] | what is slow beyond what its requests explain |
+//! | `words` | what can be said in sentences |
+//! | `figure` | figures as people read them |
+//! | `terminal`, `html`, `csv` | the forms |
+
+mod again;
+mod csv;
+mod derived;
+mod figure;
+mod grid;
+mod html;
+#[cfg(test)]
+pub(crate) mod sample;
+mod screen;
+mod standing_out;
+mod table;
+mod terminal;
+mod words;
+
+pub(crate) use again::again;
+pub use csv::csv;
+pub use html::html;
+pub use screen::Screen;
+pub use standing_out::{Finding, Measure, standing_out};
+pub use terminal::{so_far, terminal};
 
 use crate::Outcome;
 use crate::results::Results;
-use crate::results::statistics::{rate, ratio};
-use std::fmt::Write;
 
 /// The files of a report: names and texts.
-pub(crate) fn files(results: &Results) -> Outcome<Vec<(&'static str, String)>> {
-    let json = serde_json::to_string_pretty(results).map_err(|error| error.to_string())?;
+///
+/// # Errors
+///
+/// None that is known of: see [`Results::to_json`].
+pub fn files(results: &Results) -> Outcome<Vec<(&'static str, String)>> {
+    let json = results.to_json().map_err(|error| error.to_string())?;
     Ok(vec![
-        ("results.json", json + "\n"),
-        ("report.txt", terminal(results, 100)),
+        ("results.json", json),
+        ("results.csv", csv(results)),
+        ("report.txt", terminal(results, Screen::file())),
+        ("report.html", html(results)),
     ])
-}
-
-/// A table that fits a terminal.
-pub(crate) fn terminal(results: &Results, _width: usize) -> String {
-    let mut text = String::new();
-    for row in &results.rows {
-        for cell in results.cells.iter().filter(|cell| cell.row == row.name) {
-            let native = results.cell(&cell.row, "native", &cell.lower, cell.jobs);
-            let ratio = native.and_then(|native| ratio(cell, native));
-            let shown = match (ratio, rate(cell), &cell.absence) {
-                (_, Some(rate), _) if cell.contestant == "native" => {
-                    format!("{:.0}/s", rate.median)
-                }
-                (Some(ratio), _, _) => format!(
-                    "{:.3} [{:.3} to {:.3}] n={}",
-                    ratio.median, ratio.least, ratio.greatest, ratio.count
-                ),
-                (_, _, Some(absence)) => absence.why.clone(),
-                _ => "-".to_owned(),
-            };
-            let (row, lower, jobs, who) = (&cell.row, &cell.lower, cell.jobs, &cell.contestant);
-            let _ = writeln!(text, "{row:24} {lower:6} {jobs} {who:14} {shown}");
-        }
-    }
-    for remark in &results.remarks {
-        let _ = writeln!(text, "- {remark}");
-    }
-    text
 }

@@ -5,7 +5,10 @@
 //! counts is the ratio of two samples of one round, never a rate by itself: see [`statistics`].
 
 pub mod published;
+mod reading;
 pub mod statistics;
+
+pub use reading::ReadError;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ pub(crate) mod list;
 mod metadata;
 mod programs;
 mod sets;
+mod without_rseq;
 
 use crate::Outcome;
 use crate::build::Project;

@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::contestant::FLOORS;
 use crate::entrant::{Data, Entrant, Mode, Transport};
-use crate::server;
+use crate::{published, server};
 
 /// A set of rows and contestants that belong together.
 pub(crate) struct Suite {
@@ -25,6 +25,9 @@ pub(crate) struct Suite {
     pub(crate) turns_ring_on: bool,
     /// Who takes part besides native; none where the command line says it.
     pub(crate) entrants: Option<fn() -> Vec<Entrant>>,
+    /// Whether a row, by its name, is measured at one of them, by so many processes; where there is none, every
+    /// row is at everybody.
+    pub(crate) asks: Option<fn(&str, &str, u32) -> bool>,
 }
 
 const BOTH: &[&str] = &["tmpfs", "ext4"];
@@ -41,6 +44,7 @@ const COMPARISON: Suite = Suite {
     seconds: None,
     turns_ring_on: true,
     entrants: None,
+    asks: None,
 };
 
 const SUITES: &[Suite] = &[
@@ -121,6 +125,17 @@ const SUITES: &[Suite] = &[
         ..COMPARISON
     },
     Suite {
+        name: published::SUITE,
+        about: "published measurements again, each beside the original's figures",
+        rows: published::SUITE,
+        jobs: &[1, 2, 4, 8],
+        lowers: &["tmpfs"],
+        rounds: Some(10),
+        entrants: Some(published_entrants),
+        asks: Some(published::asks),
+        ..COMPARISON
+    },
+    Suite {
         name: SPLICE,
         about: "copying and splicing, in a server that does nothing else",
         turns_ring_on: false,
@@ -131,6 +146,16 @@ const SUITES: &[Suite] = &[
 
 /// A comparison of its own, without rows and contestants.
 pub(crate) const SPLICE: &str = "splice";
+
+/// What the originals compare, as far as a directory is enough for it.
+fn published_entrants() -> Vec<Entrant> {
+    let mut all: Vec<Entrant> = Mode::ALL
+        .iter()
+        .map(|mode| mode.entrant(Some("always"), false))
+        .collect();
+    all.extend(killpriv().into_iter().take(2));
+    all
+}
 
 /// The suite of that name.
 pub(crate) fn named(name: &str) -> Outcome<&'static Suite> {

@@ -15,6 +15,7 @@ const PROSE: usize = 80;
 pub fn terminal(published: &[Published]) -> String {
     let mut text = String::new();
     for comparison in published {
+        text.push('\n');
         write_one(&mut text, comparison);
     }
     text
@@ -61,7 +62,6 @@ fn write_one(text: &mut String, comparison: &Published) {
     for sentence in comparison.differences.iter().chain(&comparison.missing) {
         prose(text, sentence);
     }
-    let _ = writeln!(text);
 }
 
 fn row<T: AsRef<str>>(text: &mut String, head: &str, cells: impl Iterator<Item = T>) {

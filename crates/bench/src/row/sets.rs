@@ -1,6 +1,6 @@
 //! All rows, by name, and names of several at once.
 
-use super::{Row, data, metadata, programs};
+use super::{Row, data, metadata, programs, without_rseq};
 use crate::Outcome;
 
 /// The rows that say most in the least time: none takes longer than some tenths of a second natively. Those of
@@ -205,6 +205,23 @@ const AGREEMENT: &[&str] = &[
     "direct-read-1m-loop",
 ];
 
+/// Those that stand for published measurements: [`published`](crate::published) says of which.
+const PUBLISHED: &[&str] = &[
+    "read-4k",
+    "write-4k-fsync",
+    "random-read-4k",
+    "random-write-4k-fsync",
+    "build-c",
+    "read-128k",
+    "read-1m",
+    "direct-read-1m",
+    "mmap-read-4k",
+    "create",
+    "aio64-buffered-random-write-4k-xattr",
+    "open-close",
+    "open-close-no-rseq",
+];
+
 /// Names of several rows.
 pub(crate) const SETS: &[(&str, &[&str])] = &[
     ("quick", QUICK),
@@ -215,6 +232,7 @@ pub(crate) const SETS: &[(&str, &[&str])] = &[
     ("builds", &["build-c", "build-cargo"]),
     ("killpriv", KILLPRIV),
     ("agreement", AGREEMENT),
+    ("published", PUBLISHED),
 ];
 
 /// Rows that are measured by several processes as well when nobody says how many.
@@ -238,7 +256,8 @@ impl Row {
 
 fn all() -> impl Iterator<Item = &'static Row> {
     let tables = data::ROWS.into_iter().chain(metadata::ROWS);
-    tables.flatten().chain(&programs::ROWS)
+    let programs = programs::ROWS.iter().chain(&without_rseq::ROWS);
+    tables.flatten().chain(programs)
 }
 
 /// The names of all rows.
