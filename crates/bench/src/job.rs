@@ -94,13 +94,7 @@ impl Job {
     /// The same with other blocks, and passes enough that it takes some tenths of a second on a file system in
     /// memory.
     pub(crate) const fn blocks(self, block_bytes: u64) -> Job {
-        let passes = if block_bytes >= MIB {
-            8
-        } else if block_bytes > 4 * KIB {
-            6
-        } else {
-            2
-        };
+        let passes = if block_bytes > 4 * KIB { 5 } else { 2 };
         Job {
             block_bytes,
             passes,
@@ -131,6 +125,12 @@ impl Job {
             FILE_BYTES
         };
         (whole * percent as u64 / 100 / MIB).max(1) * MIB
+    }
+
+    /// What the file is called where it is kept: jobs of which this is the same have the same file.
+    pub(crate) fn kept(&self, percent: usize) -> String {
+        let stem = if self.attribute { "xattr-data" } else { "data" };
+        format!("{stem}-{}", self.file_bytes(percent))
     }
 
     /// How often the file is gone through; see [`Errand::once`](crate::errand::Errand::once).
@@ -286,9 +286,6 @@ fn amount(bytes: u64) -> String {
         _ => format!("{bytes} bytes"),
     }
 }
-
-#[cfg(test)]
-mod agreement;
 
 #[cfg(test)]
 mod tests {

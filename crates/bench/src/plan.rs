@@ -8,6 +8,7 @@ use crate::row::{self, Row, Work};
 use crate::suite::{self, Suite};
 use crate::{Outcome, machine, peers, server};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A run.
@@ -170,23 +171,26 @@ impl Plan {
             .collect()
     }
 
-    /// What it takes. Every contestant keeps what its rows do not use up: one file for those that read and
-    /// write, a tree for each of the others.
+    /// What it takes. Every contestant keeps what its rows do not use up: a file for those that read and
+    /// write the same, a tree for each of the others.
     pub(crate) fn needs(&self) -> Outcome<Needs> {
-        let (mut file, mut others) = (0, 0);
-        let mut inodes = 0;
+        let mut files: BTreeMap<String, u64> = BTreeMap::new();
+        let (mut others, mut inodes) = (0, 0);
         for task in self.tasks()? {
             let jobs = u64::from(task.jobs);
             let bytes = jobs * task.row.bytes_needed(self.percent);
-            match task.row.work {
-                Work::Data(_) => file = bytes.max(file),
+            match &task.row.work {
+                Work::Data(job) => {
+                    let file = files.entry(job.kept(self.percent)).or_default();
+                    *file = bytes.max(*file);
+                }
                 _ => others += bytes,
             }
             inodes += jobs * task.row.inodes_needed(self.percent);
         }
         let contestants = self.entrants.len() as u64;
         Ok(Needs {
-            bytes: contestants * (file + others),
+            bytes: contestants * (files.values().sum::<u64>() + others),
             inodes: contestants * inodes,
         })
     }

@@ -28,8 +28,7 @@ pub(crate) fn prepare(
     let seen = errand.seen.join(directory);
     fs::create_dir_all(&beneath)?;
     let kept = errand.kept_beneath()?;
-    let stem = if job.attribute { "xattr-data" } else { "data" };
-    let claim = Claim::take(&kept, &format!("{stem}-{bytes}"), |path| {
+    let claim = Claim::take(&kept, &job.kept(percent), |path| {
         make(path, bytes, job.attribute)
     })?;
     let source = kept.join(&claim.name);
@@ -99,7 +98,10 @@ fn read(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel drop what it has cached of a file, which must be clean; a file system in memory keeps it.
+/// Has the kernel drop what it has cached of a file; a file system in memory keeps it.
 fn forget(path: &Path) -> io::Result<()> {
-    Ok(fadvise(File::open(path)?, 0, None, Advice::DontNeed)?)
+    let file = File::open(path)?;
+    // Only what is clean is dropped.
+    file.sync_data()?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }

@@ -1,10 +1,10 @@
 //! fio and our own loops do the same: as many operations, of as many bytes, on the same blocks, by as many system
 //! calls. How fast they are is not asked here.
 
-use super::{Calls, Job, data, own};
 use crate::clock::Clock;
 use crate::errand::Errand;
 use crate::fio;
+use crate::job::{Calls, Job, data, own};
 use crate::row::{self, Work};
 use std::fs;
 use std::path::Path;
