@@ -278,8 +278,10 @@ fn entrants(request: &Request, suite: &Suite) -> Outcome<Vec<Entrant>> {
         }
     }
     if !request.inject.is_empty() {
+        let inject = request.inject.join(",");
+        server::Delays::parse(&inject).map_err(|why| format!("--inject {why}"))?;
         all.push(Entrant::Library {
-            name: format!("{}:{}", server::SLOW, request.inject.join(",")),
+            name: format!("{}:{inject}", server::SLOW),
             data: Data::Any,
         });
     }
