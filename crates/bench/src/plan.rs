@@ -125,7 +125,7 @@ impl Plan {
 
     /// Where the report is written before it gets its name.
     pub(crate) fn unfinished_out(&self) -> PathBuf {
-        self.out.with_file_name(&self.scratch)
+        self.out.with_file_name(format!("{}-report", self.scratch))
     }
 
     /// What is measured in a round, in the order in which it is to be shown: the rows that can be measured
@@ -278,8 +278,10 @@ fn entrants(request: &Request, suite: &Suite) -> Outcome<Vec<Entrant>> {
         }
     }
     if !request.inject.is_empty() {
+        let inject = request.inject.join(",");
+        server::Delays::parse(&inject).map_err(|why| format!("--inject {why}"))?;
         all.push(Entrant::Library {
-            name: format!("{}:{}", server::SLOW, request.inject.join(",")),
+            name: format!("{}:{inject}", server::SLOW),
             data: Data::Any,
         });
     }

@@ -37,7 +37,7 @@ pub(super) const ORIGINAL: Original = Original {
         column("with rseq", ""),
         column("without rseq", WITHOUT_RSEQ),
         Place {
-            original: "patched, with rseq or without",
+            original: "patched",
             here: "",
             variant: "",
         },

@@ -1,11 +1,11 @@
-//! Published comparisons for the page: sections with a table each. The page has the style; a bar shows the
+//! Published comparisons for the page: parts with a table each. The page has the style; a bar shows the
 //! ratio to the first column, published and here.
 
 use super::terminal::cell;
 use crate::results::published::{Pair, Published};
 use std::fmt::Write;
 
-/// Sections, for a page that has [`STYLE`] in its head. Everything is escaped.
+/// Parts, for a page that has [`STYLE`] in its head. Everything is escaped.
 #[must_use]
 pub fn html(published: &[Published]) -> String {
     let mut page = String::new();
@@ -15,15 +15,18 @@ pub fn html(published: &[Published]) -> String {
     page
 }
 
-/// What the sections need of a style sheet: colours are those of the text around.
+/// What the parts need of a style sheet: colours are those of the text around.
 pub const STYLE: &str = "\
-.published{overflow-x:auto}.published table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
-.published th,.published td{padding:.25em .75em;text-align:right;white-space:nowrap}\
-.published th[scope=row]{text-align:left;font-weight:normal}\
-.published thead th{border-bottom:1px solid currentColor}\
-.published tbody.line tr:first-child>*{border-top:1px solid color-mix(in srgb,currentColor 20%,transparent)}\
+.published{margin-bottom:3em}\
+.published .wide{overflow-x:auto;margin:1em 0}\
+.published table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
+.published th,.published td{padding:.15em .75em;text-align:right;white-space:nowrap;border:0}\
+.published td:first-child,.published th[scope=rowgroup]{text-align:left;padding-left:0}\
+.published th[scope=rowgroup]{font-weight:normal;padding-top:.5em}\
+.published thead th{border-bottom:1px solid currentColor;vertical-align:bottom}\
 .published .here{font-weight:bold}\
-.published svg{vertical-align:middle;margin-left:.5em}";
+.published svg{vertical-align:middle;margin-left:.5em}\
+@media(max-width:40em){.published svg{display:none}.published th,.published td{padding:.15em .5em}}\n";
 
 /// Units of the bar that are a ratio of one.
 const BAR: f64 = 24.0;
@@ -35,7 +38,7 @@ fn write_one(page: &mut String, comparison: &Published) {
     let name = escaped(&comparison.name);
     let _ = writeln!(
         page,
-        "<section class=\"published\" id=\"published-{name}\"><h3>{}, published and here</h3>",
+        "<div class=\"published\" id=\"published-{name}\"><h3>{}, published and here</h3>",
         escaped(&comparison.title)
     );
     for source in &comparison.sources {
@@ -55,13 +58,13 @@ fn write_one(page: &mut String, comparison: &Published) {
         escaped(&comparison.original)
     );
     for sentence in comparison.differences.iter().chain(&comparison.missing) {
-        let _ = writeln!(page, "<li>{}</li>", escaped(sentence));
+        let _ = writeln!(page, "<li>{}</li>", prose(sentence));
     }
-    page.push_str("</ul></section>\n");
+    page.push_str("</ul></div>\n");
 }
 
 fn write_table(page: &mut String, comparison: &Published) {
-    page.push_str("<table><thead><tr><th scope=\"col\">row</th><th></th>");
+    page.push_str("<div class=\"wide\"><table><thead><tr><td></td>");
     for column in &comparison.columns {
         let here = column.here.as_deref().map_or_else(String::new, |here| {
             format!("<br><span class=\"here\">{}</span>", escaped(here))
@@ -80,18 +83,19 @@ fn write_table(page: &mut String, comparison: &Published) {
         };
         let _ = write!(
             page,
-            "<tbody class=\"line\"><tr><th scope=\"row\" rowspan=\"2\">{}{jobs}, {}</th><td>published</td>",
+            "<tbody><tr><th scope=\"rowgroup\" colspan=\"{}\">{}{jobs}, {}</th></tr>\n<tr><td>published</td>",
+            comparison.columns.len() + 1,
             escaped(&line.what),
             line.unit.symbol()
         );
         write_cells(page, &line.pairs, |pair| {
             (pair.original, pair.original_ratio)
         });
-        page.push_str("</tr><tr class=\"here\"><td>here</td>");
+        page.push_str("</tr>\n<tr class=\"here\"><td>here</td>");
         write_cells(page, &line.pairs, |pair| (pair.here, pair.here_ratio));
         page.push_str("</tr></tbody>\n");
     }
-    page.push_str("</table>\n");
+    page.push_str("</table></div>\n");
 }
 
 fn write_cells(page: &mut String, pairs: &[Pair], of: fn(&Pair) -> (Option<f64>, Option<f64>)) {
@@ -110,6 +114,18 @@ fn bar(ratio: f64) -> String {
         "<svg aria-hidden=\"true\" width=\"{BAR_MAX}\" height=\"8\"><rect width=\"{length:.1}\" height=\"8\" \
          fill=\"currentColor\" opacity=\".45\"/><path d=\"M{BAR} 0v8\" stroke=\"currentColor\"/></svg>"
     )
+}
+
+/// With names of contestants, which stand between backticks, as code.
+fn prose(text: &str) -> String {
+    let mut parts = escaped(text);
+    while let Some((before, rest)) = parts.split_once('`') {
+        let Some((name, after)) = rest.split_once('`') else {
+            break;
+        };
+        parts = format!("{before}<code>{name}</code>{after}");
+    }
+    parts
 }
 
 fn escaped(text: &str) -> String {

@@ -21,8 +21,8 @@ pub(super) const ORIGINAL: Original = Original {
         },
     ],
     setting: "virtio-fs in a guest, virtiofsd with cache=auto and extended attributes; fio, libaio, 4 KiB at random, \
-              depth 64, a file of 4 GiB, direct=1, which that server took for buffered writes; figures are \
-              the messages' round numbers, the first of a patch without KILLPRIV_V2 (the flag alone), the \
+              depth 64, a file of 4 GiB, direct=1, though the writes took the kernel's cached path, as the message \
+              says; figures are the messages' round numbers, the first of a patch without KILLPRIV_V2 (the flag alone), the \
               second of the series that was merged.",
     differences: &[
         "FUSE on the host, over /dev/fuse, instead of virtio-fs in a guest: a request costs far less.",

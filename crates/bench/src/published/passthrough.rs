@@ -23,13 +23,13 @@ pub(super) const ORIGINAL: Original = Original {
         "fio's engine is psync, the same calls with an offset. Reads are not followed by an fsync.",
         "Rounds are interleaved, without pauses.",
         "The server is Thrufs: over /dev/fuse, its data by the server (`dev`) and past it (`dev+pt`). It asks for \
-         KILLPRIV_V2, which no kernel had for passthrough then.",
+         KILLPRIV_V2; whether the original's did is not said.",
         "What is built is a C project of many small files, not Linux.",
     ],
     columns: &[
         place("native", "native"),
         place("FUSE", "dev"),
-        place("FUSE passthrough", "dev+pt"),
+        place("passthrough", "dev+pt"),
     ],
     lines: &[
         told(

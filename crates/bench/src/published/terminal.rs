@@ -1,6 +1,6 @@
 //! Published comparisons for the terminal: of each line what was published and, below it, what was found here.
 
-use crate::results::published::{Pair, Published};
+use crate::results::published::{Line, Pair, Published};
 use std::fmt::Write;
 
 /// Characters for one column's figure with its ratio.
@@ -38,30 +38,43 @@ fn write_one(text: &mut String, comparison: &Published) {
     let names = comparison.columns.iter();
     let names = names.map(|column| column.here.as_deref().unwrap_or("-"));
     row(text, "here", names);
-    for line in &comparison.lines {
-        let jobs = match line.jobs {
-            1 => String::new(),
-            jobs => format!(", {jobs} at once"),
-        };
-        let _ = writeln!(text, "{}{jobs}, {}", line.what, line.unit.symbol());
-        let cells = |of: fn(&Pair) -> (Option<f64>, Option<f64>)| {
-            line.pairs.iter().enumerate().map(move |(at, pair)| {
-                let (figure, ratio) = of(pair);
-                cell(figure, ratio.filter(|_| at > 0))
-            })
-        };
-        row(
+    let is_here = |line: &&Line| line.pairs.iter().any(|pair| pair.here.is_some());
+    let shown: Vec<&Line> = comparison.lines.iter().filter(is_here).collect();
+    for line in &shown {
+        write_line(text, line);
+    }
+    let others = comparison.lines.len() - shown.len();
+    if others > 0 {
+        let _ = writeln!(
             text,
-            "published",
-            cells(|pair| (pair.original, pair.original_ratio)),
+            "({others} more lines were published and not measured here)"
         );
-        row(text, "here", cells(|pair| (pair.here, pair.here_ratio)));
     }
     let _ = writeln!(text);
     prose(text, &format!("Published with: {}", comparison.original));
     for sentence in comparison.differences.iter().chain(&comparison.missing) {
         prose(text, sentence);
     }
+}
+
+fn write_line(text: &mut String, line: &Line) {
+    let jobs = match line.jobs {
+        1 => String::new(),
+        jobs => format!(", {jobs} at once"),
+    };
+    let _ = writeln!(text, "{}{jobs}, {}", line.what, line.unit.symbol());
+    let cells = |of: fn(&Pair) -> (Option<f64>, Option<f64>)| {
+        line.pairs.iter().enumerate().map(move |(at, pair)| {
+            let (figure, ratio) = of(pair);
+            cell(figure, ratio.filter(|_| at > 0))
+        })
+    };
+    row(
+        text,
+        "published",
+        cells(|pair| (pair.original, pair.original_ratio)),
+    );
+    row(text, "here", cells(|pair| (pair.here, pair.here_ratio)));
 }
 
 fn row<T: AsRef<str>>(text: &mut String, head: &str, cells: impl Iterator<Item = T>) {
