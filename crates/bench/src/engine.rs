@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
         let mut round = 0;
         while self.schedule.has_round(round) {
             if self.round(round)? == Then::Stop {
-                self.record.interrupted();
+                self.is_stopped();
                 return Ok(());
             }
             let mut gone = Vec::new();
@@ -129,11 +129,16 @@ impl<'a> Run<'a> {
         }
         for question in [Question::Counts, Question::Latency] {
             if self.pass(question)? == Then::Stop {
-                self.record.interrupted();
+                self.is_stopped();
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    fn is_stopped(&mut self) {
+        self.record.interrupted();
+        self.progress.leave_table();
     }
 
     fn round(&mut self, round: u32) -> Outcome<Then> {
@@ -215,9 +220,8 @@ impl<'a> Run<'a> {
             1 => String::new(),
             jobs => format!(" by {jobs}"),
         };
-        self.progress
-            .say(&format!("{what} · {row}{jobs} · {name} on {lower}"));
-        self.progress.left(self.schedule.left(round));
+        let text = format!("{what} · {row}{jobs} · {name} on {lower}");
+        self.progress.say(&text, self.schedule.left(round));
         let amount = Amount {
             question,
             jobs: task.jobs,

@@ -41,7 +41,7 @@ pub(super) fn set_up(
         };
         let mut contestants = Vec::new();
         for entrant in &plan.entrants {
-            progress.say(&format!("starting {} on {lower}", entrant.name()));
+            progress.say(&format!("starting {} on {lower}", entrant.name()), None);
             match Contestant::start(entrant, &place) {
                 Ok(contestant) => contestants.push(contestant),
                 Err(why) if *entrant == Entrant::Native => return Err(why),
