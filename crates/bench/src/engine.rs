@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::report::{self, Screen};
 use crate::results::{Absence, Ending, Results};
 use crate::stop::Stop;
-use crate::{Outcome, splice, suite};
+use crate::{Outcome, counting, splice, suite};
 use arena::Arena;
 use noise::Noise;
 use record::Record;
@@ -39,6 +39,7 @@ pub(crate) fn run_inside(arguments: &[String]) -> Outcome<ExitCode> {
     if let Err(error) = ground::gate::settle(ground) {
         return ground::gate::refused(ground, &error);
     }
+    counting::outside::connect();
     if plan.suite == suite::SPLICE {
         splice::run(
             plan.rounds.unwrap_or(5) as usize,
@@ -260,7 +261,12 @@ impl<'a> Run<'a> {
         match measured {
             Measured::Stopped => return Ok(Then::Stop),
             // What is asked besides may be without an answer.
-            Measured::Absent(_) if question != Question::Rate => {}
+            Measured::Absent(absence) if question == Question::Counts => {
+                let why = absence.why;
+                self.record
+                    .remark(format!("requests and system calls were not counted: {why}"));
+            }
+            Measured::Absent(_) if question == Question::Latency => {}
             other => self.record.add(task, &name, lower, other),
         }
         Ok(Then::GoOn)
