@@ -13,10 +13,9 @@
 //! Counters have no buffers: they are exact, however busy the machine is. What else uses the mount in the
 //! meantime is counted as well.
 
+pub(crate) mod outside;
 mod servers;
 mod tracepoints;
-
-pub(crate) use servers::servers_of;
 
 use crate::Outcome;
 use crate::results::Counts;
@@ -62,6 +61,43 @@ pub(crate) struct Counting {
     before: Tally,
 }
 
+/// A count that runs, wherever it does.
+pub(crate) enum Running {
+    Here(Counting),
+    /// See [`outside`].
+    Outside,
+}
+
+impl Running {
+    /// Begins to count the requests of what is mounted at `mount`, and the system calls of `servers`, their
+    /// threads and children. Where none are given, those that serve the mount are looked for, here and in the
+    /// namespace that the run has left; where none are found, no system calls are counted.
+    ///
+    /// # Errors
+    /// As a text: why counting cannot be had here. It is so for all mounts of a run, then.
+    pub(crate) fn start(mount: &Path, servers: &[Pid]) -> Outcome<Running> {
+        if !servers.is_empty() {
+            return Counting::start(mount, servers).map(Running::Here);
+        }
+        if outside::start(mount)? {
+            return Ok(Running::Outside);
+        }
+        let servers = servers::of_connection(Connection::of(mount)?);
+        Counting::start(mount, &servers).map(Running::Here)
+    }
+
+    /// Ends, and says what `operations` operations have cost.
+    ///
+    /// # Errors
+    /// Whoever counts outside has gone.
+    pub(crate) fn stop(self, operations: u64) -> Outcome<Counts> {
+        match self {
+            Running::Here(counting) => counting.stop(operations),
+            Running::Outside => outside::stop(operations),
+        }
+    }
+}
+
 /// The counters of requests.
 struct Requests {
     /// Of every opcode: one on each processor.
@@ -80,19 +116,25 @@ struct Tally {
 
 impl Counting {
     /// Begins to count the requests of what is mounted at `mount`, and the system calls of `servers`, their
-    /// threads and children. Of a mount whose servers are not known, see [`servers_of`]; without any, no
-    /// system calls are counted.
+    /// threads and children; without any, no system calls are counted.
     ///
     /// # Errors
     /// As a text: why counting cannot be had here. It is so for all mounts of a run, then.
-    pub(crate) fn start(mount: &Path, servers: &[Pid]) -> Outcome<Counting> {
-        let connection = Connection::of(mount)?;
+    fn start(mount: &Path, servers: &[Pid]) -> Outcome<Counting> {
+        Counting::of(Connection::of(mount)?, servers)
+    }
+
+    fn of(connection: Connection, servers: &[Pid]) -> Outcome<Counting> {
         let tracepoints = Tracepoints::find()?;
-        allow_many_descriptors();
+        let limit = allow_many_descriptors();
+        // Before those that may take all the descriptors that there are.
+        let system_calls = system_calls(servers, &tracepoints);
+        let requests = Requests::of(connection, &tracepoints);
+        // Whoever is started from now on has the limit that he would have had.
+        let _ = setrlimit(Resource::Nofile, limit);
         let mut counting = Counting {
-            // Before those that may take all the descriptors that there are.
-            system_calls: system_calls(servers, &tracepoints)?,
-            requests: Requests::of(connection, &tracepoints)?,
+            system_calls: system_calls?,
+            requests: requests?,
             before: Tally::default(),
         };
         for counter in counting.counters() {
@@ -108,7 +150,7 @@ impl Counting {
     ///
     /// # Errors
     /// None is known.
-    pub(crate) fn stop(self, operations: u64) -> Outcome<Counts> {
+    fn stop(self, operations: u64) -> Outcome<Counts> {
         let (before, after) = (&self.before, self.settled()?);
         let names = self.requests.by_opcode.iter();
         let names = names.map(|(opcode, _)| opcode.name.as_str());
@@ -243,8 +285,8 @@ fn numbers(list: &str) -> Option<Vec<u32>> {
     Some(all)
 }
 
-/// A counter is a descriptor, and there is one for each opcode and processor.
-fn allow_many_descriptors() {
+/// A counter is a descriptor, and there is one for each opcode and processor. Gives the limit that there was.
+fn allow_many_descriptors() -> Rlimit {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -252,6 +294,7 @@ fn allow_many_descriptors() {
     };
     // Without it there are fewer opcodes by name.
     let _ = setrlimit(Resource::Nofile, raised);
+    limit
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod noise;
 mod record;
 mod schedule;
 
+use crate::contestant::Contestant;
 use crate::ground::{self, Ground};
 use crate::measurement::{Amount, Measured, Question, measure};
 use crate::plan::{Plan, Task};
@@ -15,7 +16,7 @@ use crate::progress::Progress;
 use crate::report::{self, Screen};
 use crate::results::{Absence, Ending, Results};
 use crate::stop::Stop;
-use crate::{Outcome, splice, suite};
+use crate::{Outcome, counting, splice, suite};
 use arena::Arena;
 use noise::Noise;
 use record::Record;
@@ -38,6 +39,7 @@ pub(crate) fn run_inside(arguments: &[String]) -> Outcome<ExitCode> {
     if let Err(error) = ground::gate::settle(ground) {
         return ground::gate::refused(ground, &error);
     }
+    counting::outside::connect();
     if plan.suite == suite::SPLICE {
         splice::run(
             plan.rounds.unwrap_or(5) as usize,
@@ -259,7 +261,12 @@ impl<'a> Run<'a> {
         match measured {
             Measured::Stopped => return Ok(Then::Stop),
             // What is asked besides may be without an answer.
-            Measured::Absent(_) if question != Question::Rate => {}
+            Measured::Absent(absence) if question == Question::Counts => {
+                let why = absence.why;
+                self.record
+                    .remark(format!("requests and system calls were not counted: {why}"));
+            }
+            Measured::Absent(_) if question == Question::Latency => {}
             other => self.record.add(task, &name, lower, other),
         }
         Ok(Then::GoOn)
@@ -267,6 +274,11 @@ impl<'a> Run<'a> {
 
     /// Takes everything down, writes the report and shows the table.
     fn finish(mut self) -> Outcome<ExitCode> {
+        let contestants = self.arenas.iter().flat_map(|arena| &arena.contestants);
+        let servers: Vec<u32> = contestants.flat_map(Contestant::servers).collect();
+        for remark in self.noise.remarks(self.record.results(), &servers) {
+            self.record.remark(remark);
+        }
         for arena in self.arenas.drain(..) {
             for contestant in arena.contestants {
                 self.record
@@ -277,10 +289,6 @@ impl<'a> Run<'a> {
                     self.record.remark(format!("taking a mount down: {why}"));
                 }
             }
-        }
-        let machine_noise = self.noise.remarks(self.record.results());
-        for remark in machine_noise {
-            self.record.remark(remark);
         }
         self.progress.clear();
         let results = self.record.finished();

@@ -9,8 +9,9 @@ mod job;
 mod latency;
 mod order;
 
+use crate::Outcome;
 use crate::contestant::Contestant;
-use crate::counting::{Counting, servers_of};
+use crate::counting::Running;
 use crate::ground::Ground;
 use crate::results::{Absence, Counts, Latency, Sample};
 use crate::row::Row;
@@ -107,7 +108,9 @@ pub(crate) fn measure(
             }
             let servers = contestant.servers();
             let counting = match amount.question {
-                Question::Counts => start_counting(contestant, &servers),
+                Question::Counts if !contestant.is_native() => {
+                    Some(start_counting(contestant, &servers))
+                }
                 _ => None,
             };
             drop(start);
@@ -239,25 +242,22 @@ fn make_cold(contestant: &mut Contestant, ground: Ground) -> io::Result<()> {
     Ok(())
 }
 
-fn start_counting(contestant: &Contestant, servers: &[u32]) -> Option<Counting> {
-    if contestant.is_native() {
-        return None;
-    }
+fn start_counting(contestant: &Contestant, servers: &[u32]) -> Outcome<Running> {
     let numbers = servers
         .iter()
         .filter_map(|&server| i32::try_from(server).ok());
-    let mut servers: Vec<Pid> = numbers.filter_map(Pid::from_raw).collect();
-    if servers.is_empty() {
-        servers = servers_of(contestant.seen_at(0)).unwrap_or_default();
-    }
-    Counting::start(contestant.seen_at(0), &servers).ok()
+    let servers: Vec<Pid> = numbers.filter_map(Pid::from_raw).collect();
+    Running::start(contestant.seen_at(0), &servers)
 }
 
-fn with_counts(measured: Measured, counting: Option<Counting>) -> Measured {
+/// What was counted; or why nothing was, which is so for the whole run.
+fn with_counts(measured: Measured, counting: Option<Outcome<Running>>) -> Measured {
     match (measured, counting) {
         (Measured::Counts(counts), Some(counting)) => {
-            // Without an answer, the operations alone are known, which is nothing.
-            Measured::Counts(counting.stop(counts.operations).unwrap_or(counts))
+            match counting.and_then(|counting| counting.stop(counts.operations)) {
+                Ok(counts) => Measured::Counts(counts),
+                Err(why) => absent(false, &why),
+            }
         }
         (measured, _) => measured,
     }

@@ -1,16 +1,14 @@
 //! The processes that serve a mount.
 
 use super::Connection;
-use crate::Outcome;
 use rustix::process::Pid;
 use std::path::Path;
 
-/// Who serves what is mounted at `mount`: whoever has its connection open, as far as we may look and it is
-/// in our namespace of processes. None where nobody is found.
-pub(crate) fn servers_of(mount: &Path) -> Outcome<Vec<Pid>> {
-    let connection = Connection::of(mount)?;
+/// Who serves a mount: whoever has its connection open, as far as we may look and it is in our namespace of
+/// processes.
+pub(super) fn of_connection(connection: Connection) -> Vec<Pid> {
     let serves = |process: &Pid| holds(*process, connection);
-    Ok(numbers_in(Path::new("/proc")).filter(serves).collect())
+    numbers_in(Path::new("/proc")).filter(serves).collect()
 }
 
 /// Whether it holds a descriptor of `/dev/fuse` with that connection (`proc_pid_fdinfo(5)`).

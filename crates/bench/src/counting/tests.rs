@@ -1,4 +1,4 @@
-use super::{Counting, numbers, servers_of};
+use super::{Connection, Counting, numbers, servers};
 use crate::mounted::{Mounted, each, lstat, skipped};
 use crate::results::Counts;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
@@ -100,7 +100,7 @@ fn others_requests_are_not_counted_and_their_servers_are_found() {
     ) else {
         return;
     };
-    let servers = servers_of(&mine.point()).unwrap();
+    let servers = servers::of_connection(Connection::of(&mine.point()).unwrap());
     // The test program has not opened it.
     assert_eq!(servers, [mine.server()]);
     let Some(counts) = count(&mine, 1, each(&other, 10, lstat)) else {
@@ -121,8 +121,9 @@ fn others_requests_are_not_counted_and_their_servers_are_found() {
 #[test]
 fn what_is_not_served_here_has_no_servers() {
     let directory = tempfile::tempdir().unwrap();
-    assert_eq!(servers_of(directory.path()), Ok(Vec::new()));
-    assert!(servers_of(&directory.path().join("none")).is_err());
+    let connection = Connection::of(directory.path()).unwrap();
+    assert_eq!(servers::of_connection(connection), []);
+    assert!(Connection::of(&directory.path().join("none")).is_err());
 }
 
 #[test]

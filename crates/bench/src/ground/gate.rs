@@ -3,11 +3,12 @@
 use super::janitor::NO_GROUND;
 use super::{Ground, front};
 use crate::Outcome;
+use crate::counting::outside::Offer;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use std::ffi::CStr;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use thrufs_sys::cred;
 
 const SIGKILL: i32 = 9;
@@ -27,10 +28,27 @@ pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
     if ground == Ground::Plain {
         return Err(format!("cannot start again: {}", inside.exec()));
     }
+    // Before there are namespaces, for a thread that stays outside; a user namespace is for processes of one
+    // thread, and does not count.
+    if ground == Ground::Root
+        && let Ok(offer) = Offer::make()
+        && offer.give(&mut inside).is_ok()
+    {
+        return go_in(ground, inside, Some(offer));
+    }
+    go_in(ground, inside, None)
+}
+
+/// Starts the run in its namespaces, and waits for it.
+fn go_in(ground: Ground, mut inside: Command, offer: Option<Offer>) -> Outcome<ExitCode> {
     if let Err(error) = namespaces(ground) {
         return refused(ground, &error);
     }
-    let status = inside.status();
+    let status = inside.spawn().and_then(|mut child| {
+        // From now on the run has it alone.
+        drop(offer);
+        child.wait()
+    });
     let status = status.map_err(|error| format!("cannot start again: {error}"))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
