@@ -4,9 +4,13 @@ use crate::project;
 use crate::step::{Failure, Step};
 use crate::tools;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Builds the command and the benchmark, and runs the benchmark with `arguments`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    if arguments == ["--document"] {
+        return document();
+    }
     if !tools::is_root()? {
         return Err(Failure::new(
             "the benchmark needs root: it mounts and drops caches",
@@ -25,13 +29,53 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     // Whoever has built them elsewhere says so.
     let peers = std::env::var_os("PEERS").map(PathBuf::from);
     let peers = peers.unwrap_or_else(|| project::target().join("peers"));
-    Step::new(&server)
-        .args(["--bench"])
+    let reports = project::target().join("bench");
+    make_directory(&reports)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let number = now.map_or(0, |time| time.as_secs());
+    let report = reports.join(number.to_string());
+    let outcome = Step::new(&server)
+        .args(["bench"])
         .args(arguments)
-        .env("THRUFS", &server)
+        .args([Path::new("--out"), &report])
         .env("PEERS", peers)
         .env("PROJECT", project::root())
+        .run();
+    keep(&report, number)?;
+    outcome
+}
+
+/// Makes the tables of the document anew from the committed results.
+fn document() -> Result<(), Failure> {
+    Step::cargo()
+        .args(["build", "--locked", "--bin", "thrufs"])
+        .run()?;
+    let root = project::root();
+    Step::new(project::target().join("debug/thrufs"))
+        .args(["--bench", "document"])
+        .args([root.join("docs/performance.md"), root.join("bench/results")])
         .run()
+}
+
+/// Puts what was found beside other results, to be committed; a list of rows, or a run that was refused,
+/// has found nothing.
+fn keep(report: &Path, number: u64) -> Result<(), Failure> {
+    let found = report.join("results.json");
+    if !found.exists() {
+        return Ok(());
+    }
+    let results = project::root().join("bench/results");
+    make_directory(&results)?;
+    let kept = results.join(format!("{number}.json"));
+    std::fs::copy(&found, &kept)
+        .map_err(|error| Failure::new(format!("{}: {error}", kept.display())))?;
+    println!("xtask: {}", kept.display());
+    Ok(())
+}
+
+fn make_directory(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
 /// Shares for virtual machines, beside virtiofsd.

@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::lower::run;
+use crate::peers;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,87 +22,22 @@ pub(crate) fn install(packages: &[&str]) -> Outcome<()> {
 }
 
 impl Source {
-    /// Where it lies unpacked in `place`, by an apt of its own there, so that neither the machine's
-    /// sources nor its lists change.
+    /// Where it lies unpacked in `place`: fetched by `bench/peers/debian-source` if it is not there.
     pub(crate) fn unpacked(&self, place: &Path) -> Outcome<PathBuf> {
-        if let Ok(found) = self.directory(place) {
-            return Ok(found);
-        }
-        install(&["dpkg-dev"])?;
-        let apt = place.join("apt").join(self.release);
-        for part in ["lists/partial", "cache/archives/partial"] {
-            let part = apt.join(part);
-            std::fs::create_dir_all(&part)
-                .map_err(|error| format!("{}: {error}", part.display()))?;
-        }
-        let write = |name: &str, text: String| {
-            std::fs::write(apt.join(name), text).map_err(|error| format!("{name}: {error}"))
-        };
-        let (mirror, release) = (mirror()?, self.release);
-        write(
-            "sources.list",
-            format!(
-                "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
-                 {mirror} {release} main\n"
-            ),
-        )?;
-        let top = apt.display();
-        write(
-            "apt.conf",
-            format!(
-                "Dir::Etc::sourcelist \"{top}/sources.list\";\nDir::Etc::sourceparts \"/dev/null\";\n\
-                 Dir::State::lists \"{top}/lists\";\nDir::Cache \"{top}/cache\";\n\
-                 APT::Sandbox::User \"root\";\n"
-            ),
-        )?;
-        let configured = |words: &[&str]| {
-            let mut command = Command::new("apt-get");
-            command
-                .args(words)
-                .current_dir(place)
-                .env("APT_CONFIG", apt.join("apt.conf"));
-            run(&mut command)
-        };
-        configured(&["-qq", "update"])?;
-        configured(&["-qq", "source", "--only-source", self.package])?;
-        self.directory(place)
+        let asked = [self.package, self.version, self.release];
+        peers::script_says("debian-source", &asked, place).map(PathBuf::from)
     }
 
-    fn directory(&self, place: &Path) -> Outcome<PathBuf> {
-        let (package, version, release) = (self.package, self.version, self.release);
-        let entries = std::fs::read_dir(place).map_err(|error| error.to_string())?;
-        let mut others = Vec::new();
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with(&format!("{package}-{version}.")) && entry.path().is_dir() {
-                return Ok(entry.path());
-            }
-            if name.starts_with(&format!("{package}-")) {
-                others.push(name);
-            }
-        }
-        Err(format!(
-            "Debian {release} no longer has {package} {version} (found: {}): change the version in \
-             the benchmark",
-            others.join(" ")
-        ))
+    /// The same if it is there, without fetching anything.
+    pub(crate) fn found(&self, place: &Path) -> Outcome<PathBuf> {
+        let start = format!("{}-{}", self.package, self.version);
+        let entries = std::fs::read_dir(place);
+        let mut entries = entries.into_iter().flatten().flatten();
+        let is_it = |path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(&start)) && path.is_dir()
+        };
+        let found = entries.find_map(|entry| Some(entry.path()).filter(|path| is_it(path)));
+        found.ok_or_else(|| format!("{} is not in {}", self.package, place.display()))
     }
-}
-
-/// The archive that the machine takes its packages from.
-fn mirror() -> Outcome<String> {
-    let output = Command::new("apt-get")
-        .args([
-            "indextargets",
-            "--format",
-            "$(REPO_URI)",
-            "Created-By: Packages",
-        ])
-        .output()
-        .map_err(|error| format!("apt-get: {error}"))?;
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .find(|line| !line.contains("security"))
-        .map(str::to_owned)
-        .ok_or_else(|| "apt-get knows no archive of packages".to_owned())
 }

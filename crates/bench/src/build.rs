@@ -2,6 +2,8 @@
 //! compilers and what cargo has fetched do not. Every build is one of a new copy, with as many jobs
 //! as there are processors.
 
+mod small;
+
 use crate::Outcome;
 use crate::archive::{self, Source};
 use crate::lower::run;
@@ -15,12 +17,14 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// A project.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Project {
     /// The C library musl, configured and made: small files, so that opening them is much of it.
     C,
     /// This one, by `cargo build`, with what it depends on.
     Cargo,
+    /// One that is made up on the spot: no network is needed, only a C compiler.
+    Small,
 }
 
 const MUSL: Source = Source {
@@ -44,61 +48,93 @@ impl Project {
             Project::Cargo => run(cargo()
                 .args(["fetch", "--locked", "--quiet"])
                 .current_dir(this_project())),
+            Project::Small => Ok(()),
+        }
+    }
+
+    /// Why it cannot be built here, if it cannot.
+    pub(crate) fn missing(self) -> Option<String> {
+        let sources = match self {
+            Project::C => peers::directory()
+                .and_then(|peers| MUSL.found(&peers))
+                .map(drop),
+            Project::Cargo if this_project().join("crates/bench").is_dir() => Ok(()),
+            Project::Cargo => Err("PROJECT does not name the sources of Thrufs".to_owned()),
+            Project::Small => Ok(()),
+        };
+        match sources {
+            Err(why) => Some(why),
+            Ok(()) if self == Project::Cargo => None,
+            Ok(()) => small::missing_compiler(),
         }
     }
 
     /// Copies the sources into the new directory `place`, and has the compilers in memory.
-    pub(crate) fn prepare(self, place: &Path) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::Unsupported`] where sources or compilers are missing.
+    pub(crate) fn prepare(self, place: &Path, percent: usize) -> io::Result<()> {
+        if let Some(why) = self.missing() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
         let project = place.join("project");
         let warm_up = place.join("warm-up");
         fs::create_dir(&project)?;
         fs::create_dir(&warm_up)?;
         match self {
             Project::C => {
-                let source = peers::directory().and_then(|peers| MUSL.unpacked(&peers));
+                let source = peers::directory().and_then(|peers| MUSL.found(&peers));
                 let source = source.map_err(io::Error::other)?.join(".");
                 done(Command::new("cp").arg("-a").arg(source).arg(&project))?;
-                fs::write(warm_up.join("main.c"), "int main(void) { return 0; }\n")?;
-                done(Command::new("cc").arg("main.c").current_dir(&warm_up)).map(drop)
             }
             Project::Cargo => {
                 copy_this_project(&project)?;
                 fs::write(warm_up.join("main.rs"), "fn main() {}\n")?;
-                done(Command::new("rustc").arg("main.rs").current_dir(&warm_up)).map(drop)
+                return done(Command::new("rustc").arg("main.rs").current_dir(&warm_up)).map(drop);
             }
+            Project::Small => small::write(&project, percent)?,
         }
+        fs::write(warm_up.join("main.c"), "int main(void) { return 0; }\n")?;
+        done(Command::new("cc").arg("main.c").current_dir(&warm_up)).map(drop)
     }
 
-    /// Builds what lies in `seen`, or a part of it when it has to be quick, and tells how long that
+    /// Builds what lies in `seen`, or a part of it when there is less work than usual, and tells how long that
     /// took, in nanoseconds.
-    pub(crate) fn run(self, seen: &Path, quick: bool) -> io::Result<u64> {
+    pub(crate) fn run(self, seen: &Path, percent: usize) -> io::Result<u64> {
         let project = seen.join("project");
         let jobs = std::thread::available_parallelism()?;
-        let mut command = match self {
-            Project::C => {
-                let part = if quick {
-                    "$(ls src/string/*.c | sed 's/.*/obj\\/&/; s/c$/o/')"
-                } else {
-                    ""
-                };
-                let mut command = Command::new("sh");
-                command.arg("-c");
-                command.arg(format!("./configure && make -j{jobs} {part}"));
-                command
-            }
-            Project::Cargo => {
-                let mut command = cargo();
-                command.args(["build", "--offline", "--locked", "--quiet"]);
-                command.args(quick.then_some("--package=thrufs-abi"));
-                command.env("CARGO_TARGET_DIR", project.join("target"));
-                command
-            }
-        };
         let start = Instant::now();
-        done(command.current_dir(&project))?;
+        if self == Project::Small {
+            small::build(&project, jobs.get(), percent)?;
+        } else {
+            done(&mut self.command(&project, jobs.get(), percent < 100))?;
+        }
         let time = start.elapsed();
-        self.must_be_built(&project, quick)?;
+        self.must_be_built(&project, percent < 100)?;
         Ok(time.as_nanos() as u64)
+    }
+
+    fn command(self, project: &Path, jobs: usize, quick: bool) -> Command {
+        let mut command = if self == Project::Cargo {
+            let mut command = cargo();
+            command.args(["build", "--offline", "--locked", "--quiet"]);
+            command.args(quick.then_some("--package=thrufs-abi"));
+            command.env("CARGO_TARGET_DIR", project.join("target"));
+            command
+        } else {
+            let part = if quick {
+                "$(ls src/string/*.c | sed 's/.*/obj\\/&/; s/c$/o/')"
+            } else {
+                ""
+            };
+            let mut command = Command::new("sh");
+            command.arg("-c");
+            command.arg(format!("./configure && make -j{jobs} {part}"));
+            command
+        };
+        command.current_dir(project);
+        command
     }
 
     fn must_be_built(self, project: &Path, quick: bool) -> io::Result<()> {
@@ -106,6 +142,7 @@ impl Project {
             Project::C if quick => (objects(&project.join("obj"))?, OBJECTS_MIN_QUICK),
             Project::C => (objects(&project.join("obj"))?, OBJECTS_MIN),
             Project::Cargo => (fs::read_dir(project.join("target/debug"))?.count(), 1),
+            Project::Small => (usize::from(project.join(small::PROGRAM).is_file()), 1),
         };
         if made >= least {
             Ok(())
@@ -113,6 +150,60 @@ impl Project {
             Err(io::Error::other(format!(
                 "only {made} of at least {least} files were made"
             )))
+        }
+    }
+}
+
+/// What a report says, and how much place is needed.
+impl Project {
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Project::C => "build musl",
+            Project::Cargo => "build Thrufs",
+            Project::Small => "build a small C project",
+        }
+    }
+
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Project::C => {
+                "One operation is ./configure && make of the C library musl: 1,316 C files, most of them small. \
+                 Sources and everything made lie in the directory that is measured."
+            }
+            Project::Cargo => {
+                "One operation is cargo build of Thrufs and what it depends on, without the network. Sources and \
+                 everything made lie in the directory that is measured."
+            }
+            Project::Small => {
+                "One operation is compiling and linking 160 short C files with 80 headers, by as many compilers at \
+                 once as there are processors. Sources and everything made lie in the directory that is measured."
+            }
+        }
+    }
+
+    pub(crate) fn engine(self) -> &'static str {
+        match self {
+            Project::C => "make",
+            Project::Cargo => "cargo",
+            Project::Small => "cc",
+        }
+    }
+
+    /// As measured on ext4, with half as much again.
+    pub(crate) fn bytes_needed(self) -> u64 {
+        const MIB: u64 = 1 << 20;
+        match self {
+            Project::C => 96 * MIB,
+            Project::Cargo => 1536 * MIB,
+            Project::Small => 8 * MIB,
+        }
+    }
+
+    pub(crate) fn inodes_needed(self) -> u64 {
+        match self {
+            Project::C => 9000,
+            Project::Cargo => 15_000,
+            Project::Small => 600,
         }
     }
 }
@@ -176,7 +267,7 @@ fn cargo() -> Command {
 }
 
 /// What it says, when it succeeds; what it has said last is part of the error.
-fn done(command: &mut Command) -> io::Result<Vec<u8>> {
+pub(crate) fn done(command: &mut Command) -> io::Result<Vec<u8>> {
     let output = command.stdin(Stdio::null()).output();
     let program = command.get_program().to_string_lossy();
     let output = output.map_err(|error| io::Error::other(format!("{program}: {error}")))?;

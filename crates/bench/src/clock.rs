@@ -7,8 +7,11 @@ use std::time::Duration;
 /// How many operations begin between two looks at the time: looking costs some 25 ns.
 const LOOK_EVERY: u64 = 16;
 
-/// Counts the operations of one timed loop.
+/// Counts the operations of one timed loop. It runs from the first operation on: what a loop needs before (names,
+/// buffers, an open file) is not in its time.
 pub(crate) struct Clock {
+    /// In nanoseconds.
+    limit: u64,
     start: u64,
     end: u64,
     deadline: u64,
@@ -18,14 +21,13 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Starts now, for at most `limit`.
+    /// For a loop that takes at most `limit`.
     pub(crate) fn start(limit: Duration) -> Clock {
-        let start = now();
-        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         Clock {
-            start,
-            end: start,
-            deadline: start.saturating_add(limit),
+            limit: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
+            start: 0,
+            end: 0,
+            deadline: 0,
             begun: 0,
             each: None,
         }
@@ -34,13 +36,17 @@ impl Clock {
     /// The same, and measures every operation by itself.
     pub(crate) fn start_for_each(limit: Duration) -> Clock {
         let mut clock = Clock::start(limit);
-        clock.each = Some((clock.start, Vec::new()));
+        clock.each = Some((0, Vec::new()));
         clock
     }
 
     /// Whether another operation is to begin. To be asked right before each; the one before has ended.
     pub(crate) fn more(&mut self) -> bool {
-        if self.each.is_some() || self.begun.is_multiple_of(LOOK_EVERY) {
+        if self.start == 0 {
+            self.begin();
+        } else if self.is_over() {
+            return false;
+        } else if self.each.is_some() || self.begun.is_multiple_of(LOOK_EVERY) {
             let time = now();
             self.note(time);
             if time >= self.deadline {
@@ -52,9 +58,40 @@ impl Clock {
         true
     }
 
+    fn begin(&mut self) {
+        self.start = now();
+        self.deadline = self.start.saturating_add(self.limit);
+        if let Some((before, _)) = &mut self.each {
+            *before = self.start;
+        }
+    }
+
+    /// To be called when what was begun last was none after all: there was nothing left to do.
+    pub(crate) fn take_back(&mut self) {
+        if !self.is_over() {
+            self.begun = self.begun.saturating_sub(1);
+        }
+    }
+
+    /// Whether the loop has ended: nothing more is counted.
+    pub(crate) fn is_over(&self) -> bool {
+        self.end != 0
+    }
+
+    /// To be called when what must follow the operations (a write to disk) has ended: it is part of the time,
+    /// even when that is over.
+    pub(crate) fn prolong(&mut self) {
+        if self.is_over() {
+            self.end = now();
+        }
+    }
+
     /// To be called when the loop has ended by itself: there was nothing left to do.
     pub(crate) fn stop(&mut self) {
-        if self.end == self.start {
+        if self.start == 0 {
+            self.begin();
+        }
+        if !self.is_over() {
             let time = now();
             self.note(time);
             self.end = time;
@@ -107,6 +144,20 @@ mod tests {
         let (start, end) = clock.span();
         assert!(end - start >= 5_000_000);
         assert!(clock.operations() > 0);
+    }
+
+    #[test]
+    fn what_comes_before_the_first_operation_does_not_count_and_what_is_prolonged_does() {
+        let mut clock = Clock::start(Duration::ZERO);
+        let before = super::now();
+        assert!(clock.more());
+        assert!(clock.span().0 >= before);
+        while clock.more() {}
+        let end = clock.span().1;
+        clock.prolong();
+        clock.stop();
+        assert!(clock.span().1 > end);
+        assert!(!clock.more());
     }
 
     #[test]

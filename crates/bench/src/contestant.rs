@@ -1,19 +1,19 @@
 //! Who is measured: the file system beneath itself, and servers that show it at a mount point.
 
+mod check;
 mod process;
 
-use crate::Outcome;
-use crate::floor;
-use crate::lower::run;
-use crate::peers;
+use crate::entrant::{Data, Entrant};
+use crate::ground::{Ground, kind, same_tree};
 use crate::row::Row;
-use process::{family, has_ring, resident_kib};
+use crate::{Outcome, floor, peers};
+use process::{family, resident_kib};
+use rustix::mount::{UnmountFlags, unmount};
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The floors, by transport and flags of the ring.
 pub(crate) const FLOORS: [&str; 5] = [
@@ -24,280 +24,152 @@ pub(crate) const FLOORS: [&str; 5] = [
     "floor-uring-plain",
 ];
 
+/// How long a server may take to mount.
+const MOUNTING_MAX: Duration = Duration::from_secs(20);
+
+/// Where contestants have what they need.
+pub(crate) struct Place {
+    pub(crate) ground: Ground,
+    /// The directory with a tree for each.
+    pub(crate) beneath: PathBuf,
+    /// The directory for mount points and logs.
+    pub(crate) mounts: PathBuf,
+    /// The scratch folder's name, on mounts of others.
+    pub(crate) scratch: String,
+    /// Most clients at once.
+    pub(crate) jobs: usize,
+}
+
 /// One that takes part in every round.
 pub(crate) struct Contestant {
-    name: &'static str,
+    entrant: Entrant,
+    ground: Ground,
     source: PathBuf,
-    /// None for native; of a floor, one for each job.
+    /// None for native, and for mounts of others; of a floor, one for each job.
     mounts: Vec<Mount>,
-    is_floor: bool,
+    /// Where a mount of others shows the source.
+    shown: Option<PathBuf>,
     caches_above: bool,
 }
 
 /// A server, and where it shows the source.
 struct Mount {
     point: PathBuf,
+    log: PathBuf,
     server: Child,
 }
 
-/// How requests come to a server.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Transport {
-    Dev,
-    Uring,
-}
-
-/// One of ours: its name, what `thrufs mount` is told with `-o`, and what must come of it.
-struct Ours {
-    name: &'static str,
-    options: &'static str,
-    over: Option<Transport>,
-    data: Data,
-}
-
-/// By which way the data of files go.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Data {
-    /// Not looked at.
-    Any,
-    /// The kernel uses the files beneath by itself.
-    Through,
-    /// By the server, and kept above as long as libfuse's example keeps them.
-    Served,
-}
-
 impl Contestant {
-    /// No FUSE at all.
-    pub(crate) fn native(beneath: &Path) -> Outcome<Self> {
-        Contestant::without_server("native", beneath)
-    }
-
-    /// Ours, over the transport that it chooses itself.
-    pub(crate) fn thrufs(beneath: &Path, work: &Path) -> Outcome<Self> {
-        let ours = Ours {
-            name: "thrufs",
-            options: "cache=always",
-            over: None,
-            data: Data::Any,
-        };
-        ours.start(beneath, work)
-    }
-
-    /// Ours, over one transport, with all data going by the server.
-    pub(crate) fn thrufs_over(transport: Transport, beneath: &Path, work: &Path) -> Outcome<Self> {
-        let (name, options) = match transport {
-            Transport::Dev => ("thrufs-dev", "cache=always,transport=dev,nopassthrough"),
-            Transport::Uring => ("thrufs-uring", "cache=always,transport=uring,nopassthrough"),
-        };
-        let ours = Ours {
-            name,
-            options,
-            over: Some(transport),
-            data: Data::Served,
-        };
-        ours.start(beneath, work)
-    }
-
-    /// Ours, over one transport, with data going past the server.
-    pub(crate) fn thrufs_through(
-        transport: Transport,
-        beneath: &Path,
-        work: &Path,
-    ) -> Outcome<Self> {
-        let (name, options) = match transport {
-            Transport::Dev => ("thrufs-dev+pt", "cache=always,transport=dev"),
-            Transport::Uring => ("thrufs-uring+pt", "cache=always,transport=uring"),
-        };
-        let ours = Ours {
-            name,
-            options,
-            over: Some(transport),
-            data: Data::Through,
-        };
-        ours.start(beneath, work)
-    }
-
-    /// Ours over one transport, as it is when nothing else is said.
-    pub(crate) fn thrufs_by_default(
-        transport: Transport,
-        beneath: &Path,
-        work: &Path,
-    ) -> Outcome<Self> {
-        let (name, options) = match transport {
-            Transport::Dev => ("thrufs-dev", "transport=dev"),
-            Transport::Uring => ("thrufs-uring", "transport=uring"),
-        };
-        let ours = Ours {
-            name,
-            options,
-            over: Some(transport),
-            data: Data::Through,
-        };
-        ours.start(beneath, work)
-    }
-
-    /// Our library in a server of the benchmark's own.
-    pub(crate) fn served_here(
-        name: &'static str,
-        data: Data,
-        beneath: &Path,
-        work: &Path,
-    ) -> Outcome<Self> {
-        let own =
-            std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
-        let mut command = Command::new(own);
-        command.args([crate::ROLE, "serve", name]);
-        Contestant::start(name, command, beneath, work)?.whose_data_go(data)
-    }
-
-    /// libfuse's `passthrough_hp`, which caches for a day unless told otherwise.
-    pub(crate) fn libfuse(beneath: &Path, work: &Path) -> Outcome<Self> {
-        let mut command = libfuse_command()?;
-        command.arg("--nopassthrough");
-        let libfuse = Contestant::start("libfuse", command, beneath, work)?;
-        libfuse
-            .which_is_over(Transport::Dev)?
-            .whose_data_go(Data::Served)
-    }
-
-    /// The same over io_uring, with as many requests for each queue as it likes.
-    pub(crate) fn libfuse_uring(beneath: &Path, work: &Path) -> Outcome<Self> {
-        let mut command = libfuse_command()?;
-        command.args(["--nopassthrough", "-o", "io_uring"]);
-        let libfuse = Contestant::start("libfuse-uring", command, beneath, work)?;
-        libfuse
-            .which_is_over(Transport::Uring)?
-            .whose_data_go(Data::Served)
-    }
-
-    /// The same without io_uring, with reads and writes handed to the kernel.
-    pub(crate) fn libfuse_passthrough(beneath: &Path, work: &Path) -> Outcome<Self> {
-        let libfuse = Contestant::start("libfuse+pt", libfuse_command()?, beneath, work)?;
-        libfuse.whose_data_go(Data::Through)
-    }
-
-    /// The floor: for each of `jobs` clients one, on the client's processor.
-    pub(crate) fn floor(
-        name: &'static str,
-        jobs: usize,
-        beneath: &Path,
-        work: &Path,
-    ) -> Outcome<Self> {
-        let word = name.trim_start_matches("floor-");
-        let transport = match word {
-            "dev" => Transport::Dev,
-            _ => Transport::Uring,
-        };
-        let own =
-            std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
-        let mut contestant = Contestant::without_server(name, beneath)?;
-        contestant.is_floor = true;
-        for job in 0..jobs {
-            let mut command = Command::new(&own);
-            command.args([crate::ROLE, "floor", word, &processor(job).to_string()]);
-            contestant.mount(command, work)?;
-        }
-        contestant.which_is_over(transport)
-    }
-
-    fn without_server(name: &'static str, beneath: &Path) -> Outcome<Self> {
-        Ok(Contestant {
-            name,
-            source: directory(beneath.join(name))?,
+    /// Starts what there is to start, and makes sure that it is what it claims to be.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot take part.
+    pub(crate) fn start(entrant: &Entrant, place: &Place) -> Outcome<Contestant> {
+        let mut contestant = Contestant {
+            source: directory(place.beneath.join(entrant.name()))?,
+            entrant: entrant.clone(),
+            ground: place.ground,
             mounts: Vec::new(),
-            is_floor: false,
+            shown: None,
             caches_above: false,
-        })
-    }
-
-    fn start(name: &'static str, command: Command, beneath: &Path, work: &Path) -> Outcome<Self> {
-        let mut contestant = Contestant::without_server(name, beneath)?;
-        contestant.mount(command, work)?;
+        };
+        match entrant {
+            Entrant::Native => {}
+            Entrant::Against { point, .. } => contestant.find(point, place)?,
+            Entrant::Floor(_) => {
+                for job in 0..place.jobs {
+                    contestant.mount(job, place)?;
+                }
+            }
+            _ => contestant.mount(0, place)?,
+        }
+        contestant.check()?;
         Ok(contestant)
     }
 
+    /// A mount that is there already.
+    fn find(&mut self, point: &Path, place: &Place) -> Outcome<()> {
+        let probe = "probe";
+        let failed = |error: std::io::Error| format!("{}: {error}", self.name());
+        let content = crate::machine::random_name()?;
+        std::fs::write(self.source.join(probe), content).map_err(failed)?;
+        let shown = same_tree(point, &self.source, probe);
+        std::fs::remove_file(self.source.join(probe)).map_err(failed)?;
+        let is_fuse = kind(point).is_some_and(|kind| kind.starts_with("fuse"));
+        if let Some(shown) = shown {
+            self.shown = Some(shown);
+            self.caches_above = true;
+            return Ok(());
+        }
+        self.source = directory(point.join(&place.scratch).join(self.name()))?;
+        self.caches_above = is_fuse;
+        Ok(())
+    }
+
     /// Starts a server and waits until its mount is there.
-    fn mount(&mut self, mut command: Command, work: &Path) -> Outcome<()> {
-        let name = self.name;
-        let beneath = self.source.parent().and_then(Path::file_name);
-        let kind = beneath.unwrap_or_default().to_string_lossy();
-        let number = self.mounts.len();
-        let point = directory(work.join(format!("mount-{kind}-{name}-{number}")))?;
+    fn mount(&mut self, job: usize, place: &Place) -> Outcome<()> {
+        let name = self.name().to_owned();
+        let point = directory(place.mounts.join(format!("{name}-{job}")))?;
+        let log = place.mounts.join(format!("{name}-{job}.log"));
+        let mount = self.serve(point, log, job)?;
+        self.mounts.push(mount);
+        Ok(())
+    }
+
+    fn serve(&self, point: PathBuf, log: PathBuf, job: usize) -> Outcome<Mount> {
+        let name = self.name();
+        let failed = |error: std::io::Error| format!("cannot start {name}: {error}");
         let before = device(&point)?;
-        let server = command
+        let said = File::create(&log).map_err(failed)?;
+        let server = command(&self.entrant, job)?
             .arg(&self.source)
             .arg(&point)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(said.try_clone().map_err(failed)?)
+            .stderr(said)
             .spawn()
-            .map_err(|error| format!("cannot start {name}: {error}"))?;
-        let mut mount = Mount { point, server };
-        for _ in 0..200 {
-            std::thread::sleep(Duration::from_millis(50));
+            .map_err(failed)?;
+        let mut mount = Mount { point, log, server };
+        let start = Instant::now();
+        while start.elapsed() < MOUNTING_MAX {
             if device(&mount.point)? != before {
-                self.mounts.push(mount);
-                return Ok(());
+                return Ok(mount);
             }
             if let Ok(Some(status)) = mount.server.try_wait() {
-                return Err(format!("{name} ended before it mounted: {status}"));
+                let said = mount.last_words();
+                return Err(format!("it ended before it mounted ({status}){said}"));
             }
+            std::thread::sleep(Duration::from_millis(5));
         }
-        Err(format!("{name}: no mount within 10 s"))
+        let seconds = MOUNTING_MAX.as_secs();
+        Err(format!("no mount within {seconds} s{}", mount.last_words()))
     }
 
-    /// Makes sure of the transport: servers fall back to `/dev/fuse` without a word.
-    fn which_is_over(self, transport: Transport) -> Outcome<Self> {
-        let has_ring = |mount: &Mount| family(mount.server.id()).into_iter().any(has_ring);
-        let right = |mount: &Mount| has_ring(mount) == (transport == Transport::Uring);
-        if self.mounts.iter().all(right) {
-            return Ok(self);
+    /// Mounts anew, so that nothing is cached above: what an ordinary user can do for a cold start.
+    pub(crate) fn mount_anew(&mut self) -> Outcome<()> {
+        for (job, mount) in std::mem::take(&mut self.mounts).into_iter().enumerate() {
+            let (point, log) = (mount.point.clone(), mount.log.clone());
+            mount.end(self.ground, UnmountFlags::DETACH)?;
+            let mount = self.serve(point, log, job)?;
+            self.mounts.push(mount);
         }
-        Err(match transport {
-            Transport::Dev => format!("{} has an io_uring and should not", self.name),
-            Transport::Uring => format!(
-                "{} was told to use io_uring and does not; it may have said why above",
-                self.name
-            ),
-        })
+        Ok(())
     }
 
-    /// Makes sure by which way data go: servers fall back to their own without a word. A file is
-    /// changed beneath while it is open and cached above, and read again.
-    fn whose_data_go(mut self, data: Data) -> Outcome<Self> {
-        let before = b"before";
-        let after = b"behind";
-        let mut through = false;
-        let mut look = || -> io::Result<()> {
-            let beneath = self.source.join("which-way");
-            let seen = self.seen_at(0).join("which-way");
-            std::fs::write(&beneath, before)?;
-            let file = File::open(&seen)?;
-            let mut read = [0; 6];
-            file.read_exact_at(&mut read, 0)?;
-            File::options()
-                .write(true)
-                .open(&beneath)?
-                .write_all_at(after, 0)?;
-            file.read_exact_at(&mut read, 0)?;
-            through = read == *after;
-            std::fs::remove_file(&seen)
-        };
-        look().map_err(|error| format!("{}: {error}", self.name))?;
-        match data {
-            Data::Through if !through => Err(format!(
-                "{} does not have the kernel use files by itself and should; it may have said why \
-                 above",
-                self.name
-            )),
-            Data::Served if through => Err(format!(
-                "{} has the kernel use files by itself and should not",
-                self.name
-            )),
-            _ => {
-                self.caches_above = !through;
-                Ok(self)
-            }
-        }
+    /// Whether it has a server that can be started anew.
+    pub(crate) fn can_mount_anew(&self) -> bool {
+        !self.mounts.is_empty()
+    }
+
+    /// What it was started for.
+    pub(crate) fn entrant(&self) -> &Entrant {
+        &self.entrant
+    }
+
+    /// Whether it is the file system beneath.
+    pub(crate) fn is_native(&self) -> bool {
+        self.entrant == Entrant::Native
     }
 
     /// Whether data that were read once are cheaper the second time, because they lie above.
@@ -305,16 +177,16 @@ impl Contestant {
         self.caches_above
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
+    /// The word by which it is known.
+    pub(crate) fn name(&self) -> &str {
+        self.entrant.name()
     }
 
     /// Why a row is not for this contestant, if it is not.
     pub(crate) fn cannot_run(&self, row: &Row) -> Option<&'static str> {
-        if self.is_floor {
-            floor::cannot_run(row)
-        } else {
-            None
+        match self.entrant {
+            Entrant::Floor(_) => floor::cannot_run(row),
+            _ => None,
         }
     }
 
@@ -326,29 +198,74 @@ impl Contestant {
     /// The same tree, where this contestant shows it to a job.
     pub(crate) fn seen_at(&self, job: usize) -> &Path {
         let mount = self.mounts.get(job).or(self.mounts.first());
-        mount.map_or(&self.source, |mount| &mount.point)
+        let point = mount.map(|mount| mount.point.as_path());
+        point.or(self.shown.as_deref()).unwrap_or(&self.source)
     }
 
     /// The processor that a job has to stay on, if it matters.
     pub(crate) fn processor(&self, job: usize) -> Option<usize> {
-        self.is_floor.then(|| processor(job))
+        matches!(self.entrant, Entrant::Floor(_)).then(|| processor(job))
     }
 
-    /// Resident memory of the servers and their children, in KiB; nothing for native.
-    pub(crate) fn resident_kib(&self) -> Option<u64> {
+    /// The processes that serve it, as far as they are known.
+    pub(crate) fn servers(&self) -> Vec<u32> {
         let servers = self.mounts.iter().map(|mount| mount.server.id());
-        let sum = servers.flat_map(family).map(resident_kib).sum();
+        servers.flat_map(family).collect()
+    }
+
+    /// Resident memory of the servers and their children, in KiB; nothing where there are none.
+    pub(crate) fn resident_kib(&self) -> Option<u64> {
+        let sum = self.servers().into_iter().map(resident_kib).sum();
         (!self.mounts.is_empty()).then_some(sum)
     }
 
     /// Takes the mounts down and waits for the servers.
     pub(crate) fn unmount(self) -> Outcome<()> {
-        for mut mount in self.mounts {
-            run(Command::new("umount").arg(&mount.point))?;
-            let ended = mount.server.wait();
-            ended.map_err(|error| format!("{}: {error}", self.name))?;
+        for mount in self.mounts {
+            mount.end(self.ground, UnmountFlags::empty())?;
         }
         Ok(())
+    }
+}
+
+impl Mount {
+    /// Takes it down and waits for the server.
+    fn end(mut self, ground: Ground, flags: UnmountFlags) -> Outcome<()> {
+        let shown = self.point.display();
+        if ground == Ground::Plain {
+            let mut command = Command::new("fusermount3");
+            command.arg("-u");
+            if flags.contains(UnmountFlags::DETACH) {
+                command.arg("-z");
+            }
+            crate::lower::run(command.arg(&self.point))?;
+        } else {
+            let start = Instant::now();
+            while let Err(error) = unmount(&self.point, flags) {
+                // Somebody who was killed may not have let go yet.
+                if error != rustix::io::Errno::BUSY || start.elapsed() > Duration::from_secs(5) {
+                    return Err(format!("cannot unmount {shown}: {error}"));
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        if flags.contains(UnmountFlags::DETACH) {
+            // Its users may keep it; it is not to live for them.
+            let _ = self.server.kill();
+        }
+        let ended = self.server.wait();
+        ended.map(drop).map_err(|error| format!("{shown}: {error}"))
+    }
+
+    /// What the server has said last, to be put behind an error.
+    fn last_words(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(3).collect();
+        let lines: Vec<&str> = lines.into_iter().rev().collect();
+        if lines.is_empty() {
+            return String::new();
+        }
+        format!("; it said: {}", lines.join("; "))
     }
 }
 
@@ -359,23 +276,49 @@ impl Drop for Mount {
     }
 }
 
-impl Ours {
-    fn start(&self, beneath: &Path, work: &Path) -> Outcome<Contestant> {
-        let program = std::env::var_os("THRUFS").ok_or("THRUFS must name the command")?;
-        let mut command = Command::new(program);
-        command.args(["mount", "-f", "-o", self.options]);
-        let mut contestant = Contestant::start(self.name, command, beneath, work)?;
-        if let Some(transport) = self.over {
-            contestant = contestant.which_is_over(transport)?;
+/// What starts a server, but for source and mount point.
+fn command(entrant: &Entrant, job: usize) -> Outcome<Command> {
+    let mut own = Command::new("/proc/self/exe");
+    match entrant {
+        Entrant::Ours { options, .. } => {
+            own.args(["mount", "-f", "-o", options]);
         }
-        contestant.whose_data_go(self.data)
+        Entrant::Library { name, .. } => {
+            own.args([crate::ROLE, "serve", name]);
+        }
+        Entrant::Floor(name) => {
+            let word = name.trim_start_matches("floor-");
+            own.args([crate::ROLE, "floor", word, &processor(job).to_string()]);
+        }
+        Entrant::Libfuse | Entrant::LibfuseRing | Entrant::LibfuseThrough => {
+            let mut command = Command::new(peers::passthrough_hp()?);
+            command.args(["--foreground", "--nosplice"]);
+            if *entrant != Entrant::LibfuseThrough {
+                command.arg("--nopassthrough");
+            }
+            if *entrant == Entrant::LibfuseRing {
+                command.args(["-o", "io_uring"]);
+            }
+            return Ok(command);
+        }
+        Entrant::Peer(name) => return peers::start(name),
+        Entrant::Native | Entrant::Against { .. } => {
+            return Err(format!("{} has no server", entrant.name()));
+        }
     }
+    Ok(own)
 }
 
-fn libfuse_command() -> Outcome<Command> {
-    let mut command = Command::new(peers::passthrough_hp()?);
-    command.args(["--foreground", "--nosplice"]);
-    Ok(command)
+/// By which way its data have to go, where that was asked for.
+fn wanted_data(entrant: &Entrant) -> Data {
+    match entrant {
+        Entrant::Ours { data, .. } | Entrant::Library { data, .. } => *data,
+        Entrant::Libfuse | Entrant::LibfuseRing => Data::Served,
+        Entrant::LibfuseThrough => Data::Through,
+        Entrant::Native | Entrant::Floor(_) | Entrant::Peer(_) | Entrant::Against { .. } => {
+            Data::Any
+        }
+    }
 }
 
 /// The first for the first job, and so on; where there are fewer, they are shared.

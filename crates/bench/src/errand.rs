@@ -1,5 +1,6 @@
 //! What a process of a measurement is sent to do, and what it has done.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,4 +29,32 @@ pub(crate) struct Done {
     pub(crate) end: u64,
     /// Nanoseconds of each operation, if that was asked for and the row can.
     pub(crate) each: Vec<u64>,
+}
+
+/// Next to the directory of a measurement, beneath and where it is seen: what outlives the measurement
+/// ([`kept`](crate::kept)).
+const KEPT: &str = "kept";
+
+impl Errand {
+    /// The directory beneath in which rows keep what the next measurement need not make again. It goes with
+    /// the source at the end of the run.
+    ///
+    /// # Errors
+    ///
+    /// As of mkdir(2); there is none beside the root.
+    pub(crate) fn kept_beneath(&self) -> io::Result<PathBuf> {
+        let source = self.beneath.parent();
+        let kept = source
+            .ok_or_else(|| io::Error::other("a measurement in the root directory"))?
+            .join(KEPT);
+        match std::fs::create_dir(&kept) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(kept),
+        }
+    }
+
+    /// Where the contestant shows [`kept_beneath`](Self::kept_beneath).
+    pub(crate) fn kept_seen(&self) -> PathBuf {
+        self.seen.with_file_name(KEPT)
+    }
 }

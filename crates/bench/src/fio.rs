@@ -1,217 +1,238 @@
-//! Rows that `fio` runs: it is what others publish figures by, and has asynchronous I/O. What counts
-//! is fio's own time from the first block to the last, and to the end of the fsync where there is one;
-//! its start does not count.
+//! Jobs that [`fio`](https://fio.readthedocs.io) does: it is what others publish figures by, and it has
+//! asynchronous I/O. What counts is fio's own time from the first block to the last, and to the end of the fsync
+//! where there is one; its start does not count.
 //!
-//! All contestants use one file of random bytes, under a name of its own for each measurement. What
-//! is buffered finds it in the cache beneath, and not in that above: how fast the disk is, is not the
-//! question. `O_DIRECT` finds it in neither.
+//! fio is given a job file, which people can repeat by hand ([`job_file`]), and says what it has done in JSON
+//! ([`said`]).
+
+mod said;
 
 use crate::Outcome;
 use crate::archive;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::errand::Errand;
+use crate::job::{Calls, Job, data};
+use std::io;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
-/// What fio is told.
-#[derive(Clone, Copy)]
-pub(crate) struct Job {
-    pub(crate) engine: &'static str,
-    pub(crate) pattern: &'static str,
-    pub(crate) block_bytes: u64,
-    pub(crate) depth: u32,
-    pub(crate) direct: bool,
-    pub(crate) fsync_on_close: bool,
-    /// How often the file is gone through, so that it takes about a second natively. fio opens it
-    /// anew each time.
-    pub(crate) passes: u64,
-}
-
-/// Size of the file, before `--quick`.
-const FILE_BYTES: u64 = 1 << 30;
-const MIB: u64 = 1 << 20;
-/// No measurement takes longer, not counting an fsync at the end.
-const SECONDS_MAX: u32 = 2;
-/// The same for contestants that cache above. They are slower, and their second pass would be
-/// another matter than their first, so they have one.
-const SECONDS_MAX_ONCE: u32 = 1;
-
-/// Fields of version 3 of the terse output, from 0; kilobytes are KiB.
-const ERROR: usize = 4;
-const READ_KIB: usize = 5;
-const READ_MILLISECONDS: usize = 8;
-const WRITTEN_KIB: usize = 46;
-const WRITE_MILLISECONDS: usize = 49;
+/// Older ones are taken for missing: their JSON has other fields.
+pub(crate) const MAJOR_MIN: u32 = 3;
+/// The job file, beneath.
+const JOB_FILE: &str = "row.fio";
+/// How fio calls the file of latencies: `PREFIX_lat.1.log`.
+const LATENCIES: &str = "latency";
 
 /// What fio has done.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Done {
-    pub(crate) bytes: u64,
+    pub(crate) operations: u64,
     pub(crate) nanoseconds: u64,
+    /// Of each operation, where that was asked for.
+    pub(crate) each: Vec<u64>,
+}
+
+/// The version, if there is a fio that is new enough: `3.33`.
+pub(crate) fn version() -> Option<&'static str> {
+    static FOUND: OnceLock<Option<String>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let output = Command::new("fio").arg("--version").output().ok()?;
+        usable(&String::from_utf8_lossy(&output.stdout))
+    });
+    found.as_deref()
+}
+
+/// Of what `fio --version` says: `fio-3.33`, `fio-3.33-dirty`.
+fn usable(said: &str) -> Option<String> {
+    let version = said.trim().strip_prefix("fio-")?;
+    let major: u32 = version.split('.').next()?.parse().ok()?;
+    (major >= MAJOR_MIN).then(|| version.to_owned())
 }
 
 /// Installs it where it is missing.
 pub(crate) fn install() -> Outcome<()> {
-    match Command::new("fio").arg("--version").output() {
-        Ok(_) => Ok(()),
-        Err(_) => archive::install(&["fio"]),
+    match version() {
+        Some(_) => Ok(()),
+        None => archive::install(&["fio"]),
     }
 }
 
-/// The file of this size in `lower`, made if it is not there.
-fn data(lower: &Path, bytes: u64) -> io::Result<PathBuf> {
-    let path = lower.join("fio-data");
-    if fs::metadata(&path).is_ok_and(|data| data.len() == bytes) {
-        return Ok(path);
-    }
-    let mut file = File::create(&path)?;
-    // Not zeros, which a file system may keep for nothing. The same megabyte is as good as another.
-    let piece = random(MIB as usize)?;
-    for _ in 0..bytes / MIB {
-        file.write_all(&piece)?;
-    }
-    file.sync_all()?;
-    Ok(path)
-}
-
-fn random(bytes: usize) -> io::Result<Vec<u8>> {
-    let mut piece = vec![0; bytes];
-    io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut piece)?;
-    Ok(piece)
-}
-
-impl Job {
-    /// Puts the file into the new directory `place` of a source, and into the cache.
-    pub(crate) fn prepare(&self, place: &Path, percent: usize) -> io::Result<()> {
-        let lower = place.ancestors().nth(2);
-        let lower = lower.ok_or_else(|| io::Error::other("a directory of a source"))?;
-        let path = data(lower, size(percent))?;
-        fs::hard_link(&path, place.join("file"))?;
-        if !self.direct {
-            io::copy(&mut File::open(&path)?, &mut io::sink())?;
-        }
-        Ok(())
-    }
-
-    /// Runs fio on the file where it is seen; `once` for contestants that cache above.
-    pub(crate) fn run(&self, seen: &Path, percent: usize, once: bool) -> io::Result<Done> {
-        let output = self.command(seen, percent, once).output();
-        let output = output.map_err(|error| io::Error::other(format!("fio: {error}")))?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        let failed = |why: &str| {
-            let complaint = complaint.trim().replace('\n', "; ");
-            Err(io::Error::other(format!("fio: {why}: {complaint}")))
-        };
-        if !output.status.success() {
-            return failed(&output.status.to_string());
-        }
-        match parse(&said) {
-            Ok(done) => Ok(done),
-            Err(why) => failed(why),
-        }
-    }
-
-    fn command(&self, seen: &Path, percent: usize, once: bool) -> Command {
-        let bytes = size(percent);
-        let (passes, seconds) = if once {
-            (1, SECONDS_MAX_ONCE)
-        } else {
-            (self.passes, SECONDS_MAX)
-        };
-        let mut command = Command::new("fio");
-        command
-            // Whatever else it writes goes with the directory.
-            .current_dir(std::env::temp_dir())
-            .args(["--name=row", "--thread=1", "--allow_file_create=0"])
-            // It would drop what is cached beneath natively, and above through a mount.
-            .arg("--invalidate=0")
-            // No clock is read for each block, nor a map of blocks kept: fio's own time dilutes.
-            .args(["--gtod_reduce=1", "--random_generator=lfsr"])
-            .args(["--output-format=terse", "--terse-version=3", "--eta=never"])
-            .arg(format!("--filename={}", seen.join("file").display()))
-            .arg(format!("--ioengine={}", self.engine))
-            .arg(format!("--rw={}", self.pattern))
-            .arg(format!("--bs={}", self.block_bytes))
-            .arg(format!("--iodepth={}", self.depth))
-            .arg(format!("--direct={}", u8::from(self.direct)))
-            .arg(format!(
-                "--fsync_on_close={}",
-                u8::from(self.fsync_on_close)
-            ))
-            .arg(format!("--size={bytes}"))
-            .arg(format!("--io_size={}", bytes * passes))
-            .arg(format!("--runtime={seconds}"));
-        command
-    }
-}
-
-/// Whole megabytes, at least one.
-fn size(percent: usize) -> u64 {
-    (FILE_BYTES * percent as u64 / 100 / MIB).max(1) * MIB
-}
-
-fn parse(said: &str) -> Result<Done, &'static str> {
-    let line = said.lines().find(|line| line.starts_with("3;"));
-    let fields: Vec<&str> = line.ok_or("no figures")?.split(';').collect();
-    let number = |at: usize| -> Result<u64, &'static str> {
-        let field = fields.get(at).ok_or("figures are missing")?;
-        field.parse().map_err(|_| "figures that are none")
+/// What fio is given for a job, to be run in a directory that has a `file` of so many bytes (`file_bytes`).
+/// It stops after `limit_ms` milliseconds, done or not. With `each` it writes down the time of every operation.
+pub(crate) fn job_file(
+    job: &Job,
+    file_bytes: u64,
+    once: bool,
+    limit_ms: u128,
+    each: bool,
+) -> String {
+    let read_or_write = if job.write { "write" } else { "read" };
+    let pattern = if job.random {
+        format!("rand{read_or_write}")
+    } else {
+        read_or_write.to_owned()
     };
-    if number(ERROR)? != 0 {
-        return Err("an error among the figures");
+    let io_bytes = file_bytes * u64::from(job.passes(once));
+    let flag = |is: bool| u8::from(is);
+    let mut text = format!(
+        "; {}\n[row]\nfilename={}\nioengine={}\nrw={pattern}\nbs={}\niodepth={}\n",
+        job.title(),
+        data::NAME,
+        job.calls.name(),
+        job.block_bytes,
+        job.depth
+    );
+    text.push_str(&format!(
+        "direct={}\nfsync_on_close={}\nsize={file_bytes}\nio_size={io_bytes}\nruntime={limit_ms}ms\n",
+        flag(job.direct),
+        flag(job.fsync)
+    ));
+    text.push_str(
+        "; In the process that is there, on the file that is there.\n\
+         thread=1\nallow_file_create=0\n\
+         ; Or it would drop what is cached beneath natively, and above through a mount.\n\
+         invalidate=0\n\
+         ; Every block once before any comes again, without keeping a map of blocks.\n\
+         random_generator=lfsr\n",
+    );
+    text.push_str(&if each {
+        format!("write_lat_log={LATENCIES}\nlog_avg_msec=0\ndisable_clat=1\ndisable_slat=1\n")
+    } else {
+        "; No clock is read for each block: fio's own time dilutes.\ngtod_reduce=1\n".to_owned()
+    });
+    text
+}
+
+/// Does a job on the file where it is seen.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::Unsupported`] for what the kernel or the file system does not have; any other is a failure,
+/// with what fio has said.
+pub(crate) fn run(job: &Job, errand: &Errand) -> io::Result<Done> {
+    let bytes = job.file_bytes(errand.percent);
+    let limit_ms = errand.limit.as_millis().max(1);
+    let text = job_file(job, bytes, errand.once, limit_ms, errand.each);
+    let path = errand.beneath.join(JOB_FILE);
+    std::fs::write(&path, text)?;
+    let output = Command::new("fio")
+        .args(["--output-format=json", "--eta=never"])
+        .arg(&path)
+        // The job names the file without a directory: names have no meaning for fio then.
+        .current_dir(&errand.seen)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| io::Error::other(format!("fio: {error}")))?;
+    let mut done = read_output(job, &output)?;
+    if errand.each {
+        let log = errand.seen.join(format!("{LATENCIES}_lat.1.log"));
+        done.each = said::latencies(&std::fs::read_to_string(&log)?);
+        // The floor of what is measured next has no place for it.
+        std::fs::remove_file(log)?;
     }
-    let kib = number(READ_KIB)? + number(WRITTEN_KIB)?;
-    let milliseconds = number(READ_MILLISECONDS)? + number(WRITE_MILLISECONDS)?;
-    if kib == 0 || milliseconds == 0 {
-        return Err("nothing was read or written");
+    Ok(done)
+}
+
+fn read_output(job: &Job, output: &Output) -> io::Result<Done> {
+    let report = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    match said::done(&report) {
+        Ok(done) if output.status.success() => Ok(done),
+        outcome => {
+            let errno = outcome.as_ref().err().and_then(|problem| problem.errno);
+            let why = outcome.map_or_else(|problem| problem.why, |_| output.status.to_string());
+            // What comes before the JSON on standard output is part of the complaint.
+            let before = report.split('{').next().unwrap_or_default();
+            let said = format!("{} {}", complaint.trim(), before.trim());
+            if let Some(missing) = missing(job, errno, &said) {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, missing));
+            }
+            let said = said.trim().replace('\n', "; ");
+            Err(io::Error::other(format!("fio: {why}: {said}")))
+        }
     }
-    Ok(Done {
-        bytes: kib * 1024,
-        nanoseconds: milliseconds * 1_000_000,
-    })
+}
+
+/// What the kernel or the file system does not have, if that is why fio could not do it.
+fn missing(job: &Job, errno: Option<i32>, said: &str) -> Option<String> {
+    const EPERM: i32 = 1;
+    const EINVAL: i32 = 22;
+    const ENOSYS: i32 = 38;
+    let name = job.calls.name();
+    if said.contains("not loadable") {
+        return Some(format!("this fio has no {name}"));
+    }
+    if job.direct && said.contains("does not support direct=1") {
+        return Some("no direct I/O (O_DIRECT)".to_owned());
+    }
+    match errno {
+        Some(EINVAL) if job.direct => Some("no direct I/O (O_DIRECT)".to_owned()),
+        Some(ENOSYS | EPERM) if job.calls == Calls::IoUring => {
+            Some("the kernel does not let this process use io_uring".to_owned())
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Done, parse, size};
+    use super::{job_file, missing, usable};
+    use crate::job::{Calls, Job};
 
-    /// A line with these fields, and zeros elsewhere.
-    fn line(set: &[(usize, &str)]) -> String {
-        let mut fields = vec!["0"; 130];
-        fields[0] = "3";
-        for (at, text) in set {
-            fields[*at] = text;
+    #[test]
+    fn a_job_file_says_all_of_the_job() {
+        let job = Job {
+            calls: Calls::Libaio,
+            depth: 64,
+            direct: true,
+            fsync: true,
+            ..Job::PLAIN.random().write()
+        };
+        let text = job_file(&job, 1 << 20, false, 300, false);
+        for line in [
+            "filename=file",
+            "ioengine=libaio",
+            "rw=randwrite",
+            "bs=4096",
+            "iodepth=64",
+            "direct=1",
+            "fsync_on_close=1",
+            "size=1048576",
+            "io_size=2097152",
+            "runtime=300ms",
+            "gtod_reduce=1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
-        fields.join(";")
+        let once = job_file(&job, 1 << 20, true, 300, true);
+        assert!(once.contains("\nio_size=1048576\n"));
+        assert!(once.contains("write_lat_log") && !once.contains("gtod_reduce"));
     }
 
     #[test]
-    fn figures_of_reads_and_of_writes_are_found() {
-        let done = |bytes, nanoseconds| Ok(Done { bytes, nanoseconds });
-        assert_eq!(
-            parse(&line(&[(5, "65536"), (8, "30")])),
-            done(64 << 20, 30_000_000)
-        );
-        let notes = format!("a note\n{}\n", line(&[(46, "131072"), (49, "316")]));
-        assert_eq!(parse(&notes), done(128 << 20, 316_000_000));
+    fn an_old_fio_is_taken_for_none() {
+        assert_eq!(usable("fio-3.33\n").as_deref(), Some("3.33"));
+        assert_eq!(usable("fio-3.36-12-gabc").as_deref(), Some("3.36-12-gabc"));
+        assert_eq!(usable("fio-2.21"), None);
+        assert_eq!(usable("something else"), None);
+        assert_eq!(usable(""), None);
     }
 
     #[test]
-    fn what_fio_could_not_do_is_no_figure() {
-        assert!(parse("").is_err());
-        assert!(parse("3;fio").is_err());
-        assert!(parse(&line(&[])).is_err());
-        assert!(parse(&line(&[(5, "4"), (8, "0")])).is_err());
-        assert!(parse(&line(&[(5, "0"), (8, "30")])).is_err());
-        assert!(parse(&line(&[(4, "5"), (5, "65536"), (8, "30")])).is_err());
-        assert!(parse(&line(&[(5, "many"), (8, "30")])).is_err());
-    }
-
-    #[test]
-    fn a_file_is_whole_megabytes() {
-        assert_eq!(size(100), 1 << 30);
-        assert_eq!(size(10), 102 << 20);
-        assert_eq!(size(0), 1 << 20);
+    fn what_the_machine_does_not_have_is_no_failure() {
+        let direct = Job {
+            direct: true,
+            ..Job::PLAIN
+        };
+        let says = "fio: looks like your file system does not support direct=1/buffered=0";
+        assert!(missing(&direct, Some(22), says).is_some());
+        assert!(missing(&direct, Some(22), "").is_some());
+        assert!(missing(&Job::PLAIN, Some(22), "").is_none());
+        assert!(missing(&direct, Some(5), "Input/output error").is_none());
+        let ring = Job {
+            calls: Calls::IoUring,
+            ..Job::PLAIN
+        };
+        assert!(missing(&ring, Some(1), "").is_some());
+        assert!(missing(&ring, None, "fio: engine io_uring not loadable").is_some());
     }
 }

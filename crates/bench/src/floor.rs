@@ -14,17 +14,13 @@ mod uring;
 
 use crate::Outcome;
 use crate::measurement::stay_on;
-use crate::row::{Row, Work};
+use crate::row::Row;
 use std::path::Path;
 use thrufs_sys::fuse_ring::TaskRun;
 
 /// Why the floor cannot run a row, if it cannot.
 pub(crate) fn cannot_run(row: &Row) -> Option<&'static str> {
-    match row.work {
-        Work::Loop { .. } if row.name == "list-cold" => Some("its directories are empty"),
-        Work::Loop { .. } => None,
-        Work::Fio(_) | Work::Build(_) => Some("its files keep nothing"),
-    }
+    row.floor_cannot()
 }
 
 /// `floor TRANSPORT PROCESSOR SOURCE MOUNTPOINT`: serves until it is unmounted. `SOURCE` is not
@@ -34,7 +30,8 @@ pub(crate) fn serve_here(arguments: &[String]) -> Outcome<()> {
         return Err("floor TRANSPORT PROCESSOR SOURCE MOUNTPOINT".to_owned());
     };
     // Before there is another thread: all of them stay there.
-    stay_on(processor)?;
+    let number = processor.parse();
+    stay_on(number.map_err(|_| "PROCESSOR is a number".to_owned())?)?;
     match transport.as_str() {
         "dev" => dev::serve(Path::new(point)),
         "uring" => uring::serve(Path::new(point), TaskRun::Deferred),

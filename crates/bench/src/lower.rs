@@ -1,17 +1,19 @@
-//! The file systems beneath.
+//! The file systems beneath that are made for a run. They go with its mount namespace.
 
 use crate::Outcome;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Which kind lies beneath.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Lower {
     Tmpfs,
     Ext4,
 }
 
 impl Lower {
+    /// The one of that name.
     pub(crate) fn named(name: &str) -> Outcome<Self> {
         match name {
             "tmpfs" => Ok(Lower::Tmpfs),
@@ -20,6 +22,7 @@ impl Lower {
         }
     }
 
+    /// Its type.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Lower::Tmpfs => "tmpfs",
@@ -52,16 +55,6 @@ impl Lower {
             }
         }
         Ok(point)
-    }
-
-    /// Unmounts it, as far as there is something; the servers are gone by then, or will be with
-    /// the namespace.
-    pub(crate) fn take_down(self, work: &Path) {
-        let _ = Command::new("umount")
-            .args(["--lazy", "--recursive"])
-            .arg(work.join(self.name()))
-            .stderr(Stdio::null())
-            .status();
     }
 }
 

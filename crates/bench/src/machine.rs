@@ -1,50 +1,81 @@
 //! Where a result comes from.
 
 use crate::Outcome;
+use crate::results::Machine;
+use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What belongs beside every figure, as pairs of name and text.
-pub(crate) fn describe() -> Outcome<Vec<(&'static str, String)>> {
-    let kernel = read("/proc/sys/kernel/osrelease")?.trim().to_owned();
-    let processor = read("/proc/cpuinfo")?
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map(|rest| rest.trim_start_matches([' ', '\t', ':']).to_owned())
-        .unwrap_or_else(|| "unknown".to_owned());
-    let cores = std::thread::available_parallelism().map_err(|error| error.to_string())?;
-    let memory = read("/proc/meminfo")?
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))
-        .map(|rest| rest.trim().to_owned())
-        .unwrap_or_default();
-    let project = std::env::var("PROJECT").unwrap_or_else(|_| ".".to_owned());
-    let git = |words: &[&str]| {
-        let output = Command::new("git")
-            .args(["-c", "safe.directory=*", "-C", &project])
-            .args(words)
-            .output();
-        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+/// What belongs beside every figure.
+pub(crate) fn describe() -> Machine {
+    let kernel = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let about = read("/proc/cpuinfo").unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim_start_matches([' ', '\t', ':']).trim().to_owned())
     };
-    let mut commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_default();
-    if !git(&["status", "--porcelain", "--", "crates", "Cargo.lock"])
-        .unwrap_or_default()
-        .is_empty()
-    {
-        commit.push_str(" with changes");
+    let processor = field(&about, "model name").or_else(|| field(&about, "Model"));
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory = field(&read("/proc/meminfo").unwrap_or_default(), "MemTotal");
+    let memory_kib = memory.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    let load = read("/proc/loadavg").ok();
+    let load = load.and_then(|text| text.split(' ').next()?.parse().ok());
+    Machine {
+        kernel,
+        processor: processor.unwrap_or_else(|| "unknown".to_owned()),
+        processors: u32::try_from(processors).unwrap_or(u32::MAX),
+        memory_bytes: memory_kib.unwrap_or_default() * 1024,
+        load_before: load.unwrap_or_default(),
+        hypervisor: hypervisor(&about),
+        versions: versions(),
     }
-    let load = read("/proc/loadavg")?
-        .split(' ')
-        .next()
-        .unwrap_or_default()
-        .to_owned();
-    Ok(vec![
-        ("kernel", kernel),
-        ("processor", processor),
-        ("cores", cores.to_string()),
-        ("memory", memory),
-        ("commit", commit),
-        ("load before", load),
-    ])
+}
+
+/// Who it is that lends the machine, as far as that can be seen.
+fn hypervisor(about: &str) -> Option<String> {
+    let flags = about.lines().find(|line| line.starts_with("flags"));
+    let is_guest = flags.is_some_and(|line| line.split(' ').any(|flag| flag == "hypervisor"));
+    let kind = read("/sys/hypervisor/type").ok();
+    let maker = read("/sys/class/dmi/id/sys_vendor")
+        .ok()
+        .filter(|_| is_guest);
+    let name = kind.or(maker).map(|name| name.trim().to_owned());
+    let name = name.filter(|name| !name.is_empty());
+    name.or_else(|| is_guest.then(|| "unknown".to_owned()))
+}
+
+fn versions() -> BTreeMap<String, String> {
+    let mut versions = BTreeMap::new();
+    versions.insert("thrufs".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    let mut add = |name: &str, said: Option<String>| {
+        if let Some(said) = said.filter(|said| !said.is_empty()) {
+            versions.insert(name.to_owned(), said);
+        }
+    };
+    add("fio", said(Command::new("fio").arg("--version")));
+    // Of the project's own benchmark: which state of it.
+    if let Some(project) = std::env::var_os("PROJECT") {
+        let git = |words: &[&str]| {
+            let mut command = Command::new("git");
+            command.args(["-c", "safe.directory=*", "-C"]).arg(&project);
+            said(command.args(words))
+        };
+        let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+        let changed = git(&["status", "--porcelain", "--", "crates", "Cargo.lock"]);
+        let changed = changed.is_some_and(|text| !text.is_empty());
+        let ending = if changed { " with changes" } else { "" };
+        add("commit", commit.map(|commit| commit + ending));
+    }
+    versions
+}
+
+fn said(command: &mut Command) -> Option<String> {
+    let output = command.output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    output.status.success().then_some(text)
 }
 
 /// A name that nobody else has.
@@ -52,6 +83,55 @@ pub(crate) fn random_name() -> Outcome<String> {
     Ok(read("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }
 
+/// Seconds since 1970 (UTC).
+pub(crate) fn seconds_now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |time| time.as_secs())
+}
+
+/// The moment as part of a file's name, in UTC: `2026-11-22-071503`.
+pub(crate) fn date() -> String {
+    date_of(seconds_now())
+}
+
+fn date_of(seconds: u64) -> String {
+    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    let day = days + 1;
+    format!("{year}-{month:02}-{day:02}-{hour:02}{minute:02}{second:02}")
+}
+
 fn read(path: &str) -> Outcome<String> {
     std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date_of;
+
+    #[test]
+    fn dates() {
+        assert_eq!(date_of(0), "1970-01-01-000000");
+        assert_eq!(date_of(951_782_399), "2000-02-28-235959");
+        assert_eq!(date_of(951_782_400), "2000-02-29-000000");
+        assert_eq!(date_of(1_798_675_199), "2026-12-30-235959");
+        assert_eq!(date_of(1_798_761_599), "2026-12-31-235959");
+    }
 }

@@ -5,291 +5,296 @@
 //! and it ends. What counts is the time from the first start to the last end, on the clock that all
 //! processes share. Cleaning up comes when all have ended.
 
+mod job;
+mod latency;
+mod order;
+
 use crate::Outcome;
 use crate::contestant::Contestant;
-use crate::errand::Errand;
-use crate::figures::Sample;
-use crate::row::{self, Row, Work};
-use rustix::thread::{CpuSet, sched_setaffinity};
-use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use crate::counting::Running;
+use crate::ground::Ground;
+use crate::results::{Absence, Counts, Latency, Sample};
+use crate::row::Row;
+use crate::stop::Stop;
+use job::{Job, Said};
+use order::Span;
+use rustix::process::Pid;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+pub(crate) use order::{measure_here, stay_on};
+
+/// What a measurement is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// How long all operations take together.
+    Rate,
+    /// How long each of them takes.
+    Latency,
+    /// What they cost in requests and system calls.
+    Counts,
+}
 
 /// What came of a measurement.
 pub(crate) enum Measured {
     Sample(Sample),
-    /// What the row is about does not exist there, and why.
-    NotThere(String),
-    /// A program that others have written did not do it, and why. The others are measured all the
-    /// same.
-    Failed(String),
+    Latency(Latency),
+    Counts(Counts),
+    /// There is no figure, and why.
+    Absent(Absence),
+    /// Somebody wants to stop.
+    Stopped,
 }
 
 /// How often and how much is measured.
 #[derive(Clone, Copy)]
 pub(crate) struct Amount {
+    pub(crate) question: Question,
     /// Processes at once.
-    pub(crate) jobs: usize,
+    pub(crate) jobs: u32,
     /// Which round it is.
-    pub(crate) round: usize,
+    pub(crate) round: u32,
     /// Work of each process, in hundredths of the usual.
     pub(crate) percent: usize,
+    /// After this long, loops of our own end.
+    pub(crate) limit: Duration,
+    /// After this long, nobody waits any more for a process to be ready, or to be done.
+    pub(crate) patience: Duration,
 }
 
-/// No loop takes longer.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// What a process says when it has what it needs.
-const READY: &str = "ready";
-/// What it says instead when the row is not for this contestant, before the reason.
-const NOT_THERE: &str = "not there:";
-/// What it says instead when somebody else's program has failed, before the reason.
-const FAILED: &str = "failed:";
-/// In place of a processor's number: any.
-const ANY: &str = "any";
-/// Whether a file can be read a second time at the same price.
-const ONCE: &str = "once";
-const AGAIN: &str = "again";
-
-/// Measures a row where `contestant` shows it.
-pub(crate) fn measure(row: &Row, contestant: &Contestant, amount: Amount) -> Outcome<Measured> {
+/// Measures a row where `contestant` shows it; the time until it could start is added to `preparing`.
+///
+/// # Errors
+///
+/// Where nothing can be measured at all: no processes, no pipes.
+pub(crate) fn measure(
+    row: &Row,
+    contestant: &mut Contestant,
+    amount: Amount,
+    ground: Ground,
+    stop: &Stop,
+    preparing: &mut Duration,
+) -> io::Result<Measured> {
     if let Some(why) = contestant.cannot_run(row) {
-        return Ok(Measured::NotThere(why.to_owned()));
+        return Ok(absent(false, why));
     }
-    let failed = |error: io::Error| format!("{} on {}: {error}", row.name, contestant.name());
-    let (waiting, start) = io::pipe().map_err(failed)?;
+    if row.cold && !can_be_cold(contestant, ground) {
+        return Ok(absent(
+            false,
+            "only root can drop what this mount has cached",
+        ));
+    }
+    let began = Instant::now();
+    let (waiting, start) = io::pipe()?;
     let mut jobs = Vec::new();
     for job in 0..amount.jobs {
-        let waiting = waiting.try_clone().map_err(failed)?;
-        jobs.push(Job::spawn(row, contestant, amount, job, waiting).map_err(failed)?);
+        let waiting = waiting.try_clone()?;
+        jobs.push(Job::spawn(row, contestant, amount, job as usize, waiting)?);
     }
     drop(waiting);
-    let mut without = None;
-    for job in &mut jobs {
-        let line = job.line().map_err(failed)?;
-        if line != READY {
-            let why = reason(&line);
-            without = Some(why.ok_or_else(|| failed(io::Error::other("a measurement failed")))?);
+    let mut run = Run {
+        jobs,
+        stop,
+        until: Instant::now() + amount.patience,
+    };
+    let measured = run.get_ready().and_then(|early| match early {
+        Some(early) => Ok(early),
+        None => {
+            *preparing += began.elapsed();
+            if row.cold {
+                make_cold(contestant, ground)?;
+            }
+            let servers = contestant.servers();
+            let counting = match amount.question {
+                Question::Counts if !contestant.is_native() => {
+                    Some(start_counting(contestant, &servers))
+                }
+                _ => None,
+            };
+            drop(start);
+            run.until = Instant::now() + amount.patience;
+            let measured = run.finish(amount)?;
+            Ok(with_counts(measured, counting))
         }
+    });
+    if matches!(measured, Ok(Measured::Stopped)) {
+        // The scratch folder goes as a whole.
+        run.jobs.iter_mut().for_each(Job::kill);
+        return measured;
     }
-    if row.cold && without.is_none() {
-        drop_caches().map_err(failed)?;
+    let cleaned = run.clean_up();
+    let measured = measured?;
+    if let (Err(error), false) = (cleaned, matches!(measured, Measured::Absent(_))) {
+        return Ok(absent(true, &format!("cleaning up: {error}")));
     }
-    drop(start);
-    let mut spans = Vec::new();
-    for job in &mut jobs {
-        let line = job.line().map_err(failed)?;
-        job.end().map_err(failed)?;
-        without = without.or(reason(&line));
-        spans.extend(Span::parse(&line));
+    if ground.drops_caches() {
+        // Also by servers that keep a descriptor for whatever the kernel remembers.
+        forget_names()?;
     }
-    for job in &jobs {
-        job.clean_up().map_err(failed)?;
-    }
-    // Also by servers that keep a descriptor for whatever the kernel remembers.
-    drop_caches().map_err(failed)?;
-    if let Some(without) = without {
-        return Ok(without);
-    }
-    match together(&spans) {
-        Some(sample) if spans.len() == amount.jobs => Ok(Measured::Sample(sample)),
-        _ => Err(failed(io::Error::other("a measurement without figures"))),
-    }
+    Ok(measured)
 }
 
-/// What a process says that has no figures.
-fn reason(line: &str) -> Option<Measured> {
-    if let Some(why) = line.strip_prefix(NOT_THERE) {
-        return Some(Measured::NotThere(why.trim().to_owned()));
+fn absent(failed: bool, why: &str) -> Measured {
+    Measured::Absent(Absence {
+        failed,
+        why: why.to_owned(),
+    })
+}
+
+/// The processes of a measurement.
+struct Run<'a> {
+    jobs: Vec<Job>,
+    stop: &'a Stop,
+    until: Instant,
+}
+
+impl Run<'_> {
+    /// Waits until all are ready, and gives what came of it when one never will be.
+    fn get_ready(&mut self) -> io::Result<Option<Measured>> {
+        let mut without = None;
+        for job in &mut self.jobs {
+            match job.says(self.stop, self.until)? {
+                Said::Ready => {}
+                Said::Stopped => return Ok(Some(Measured::Stopped)),
+                Said::Absent(absence) => without = Some(Measured::Absent(absence)),
+                Said::Done(_) | Said::Nothing => without = Some(job.why_not()),
+            }
+        }
+        if without.is_some() {
+            self.end();
+        }
+        Ok(without)
     }
-    let why = line.strip_prefix(FAILED)?;
-    Some(Measured::Failed(why.trim().to_owned()))
-}
 
-/// One of the processes.
-struct Job {
-    process: Child,
-    says: BufReader<ChildStdout>,
-    beneath: PathBuf,
-    seen: PathBuf,
-}
-
-impl Job {
-    fn spawn(
-        row: &Row,
-        contestant: &Contestant,
-        amount: Amount,
-        job: usize,
-        waiting: PipeReader,
-    ) -> io::Result<Job> {
-        // A name that was never used: no cache may remember it as gone.
-        let directory = format!("{}-{}-{}-{job}", row.name, amount.jobs, amount.round);
-        let beneath = contestant.source().join(&directory);
-        let seen = contestant.seen_at(job).join(&directory);
-        let processor = contestant.processor(job);
-        let mut process = Command::new(std::env::current_exe()?)
-            .arg(crate::ROLE)
-            .args(["row", row.name])
-            .arg(&beneath)
-            .arg(&seen)
-            .arg(amount.percent.to_string())
-            .arg(processor.map_or(ANY.to_owned(), |number| number.to_string()))
-            .arg(if contestant.caches_above() {
-                ONCE
-            } else {
-                AGAIN
-            })
-            .stdin(waiting)
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let says = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Job {
-            process,
-            says: BufReader::new(says),
-            beneath,
-            seen,
+    /// Waits until all are done.
+    fn finish(&mut self, amount: Amount) -> io::Result<Measured> {
+        let mut spans = Vec::new();
+        let mut without = None;
+        for job in &mut self.jobs {
+            match job.says(self.stop, self.until)? {
+                Said::Done(span) => spans.push(span),
+                Said::Stopped => return Ok(Measured::Stopped),
+                Said::Absent(absence) => without = Some(Measured::Absent(absence)),
+                Said::Ready | Said::Nothing => without = Some(job.why_not()),
+            }
+        }
+        self.end();
+        if let Some(without) = without {
+            return Ok(without);
+        }
+        Ok(match (amount.question, together(&spans, amount.round)) {
+            (_, None) => absent(true, "a measurement without figures"),
+            (Question::Rate, Some(sample)) => Measured::Sample(sample),
+            (Question::Counts, Some(sample)) => Measured::Counts(Counts {
+                operations: sample.operations,
+                ..Counts::default()
+            }),
+            (Question::Latency, Some(_)) => {
+                let each = spans.into_iter().flat_map(|span| span.each).collect();
+                latency::of(each).map_or_else(
+                    || absent(false, "its operations are not timed one by one"),
+                    Measured::Latency,
+                )
+            }
         })
     }
 
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        self.says.read_line(&mut line)?;
-        Ok(line.trim().to_owned())
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        let status = self.process.wait()?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(io::Error::other(format!("a measurement ended: {status}")))
+    /// Ends those that run, and waits for all.
+    fn end(&mut self) {
+        for job in &mut self.jobs {
+            job.end();
         }
     }
 
-    /// Through the mount, so that no cache believes in what is gone. The floor shows files that are
-    /// not there, and removes none.
-    fn clean_up(&self) -> io::Result<()> {
-        std::fs::remove_dir_all(&self.seen)?;
-        if self.beneath.exists() {
-            std::fs::remove_dir_all(&self.beneath)?;
-        }
-        Ok(())
-    }
-}
-
-/// What one process has done, in nanoseconds of the monotonic clock.
-struct Span {
-    operations: u64,
-    start: u64,
-    end: u64,
-}
-
-impl Span {
-    fn parse(line: &str) -> Option<Span> {
-        let mut numbers = line.split_whitespace().map(str::parse);
-        let mut next = || numbers.next()?.ok();
-        Some(Span {
-            operations: next()?,
-            start: next()?,
-            end: next()?,
-        })
+    fn clean_up(&mut self) -> io::Result<()> {
+        self.end();
+        self.jobs.iter().try_for_each(Job::clean_up)
     }
 }
 
 /// All operations, in the time from the first start to the last end.
-fn together(spans: &[Span]) -> Option<Sample> {
+fn together(spans: &[Span], round: u32) -> Option<Sample> {
     let start = spans.iter().map(|span| span.start).min()?;
     let end = spans.iter().map(|span| span.end).max()?;
     let nanoseconds = end.checked_sub(start).filter(|&time| time > 0)?;
     let operations = spans.iter().map(|span| span.operations).sum();
-    Some(Sample {
+    (operations > 0).then_some(Sample {
+        round,
         operations,
         nanoseconds,
     })
 }
 
-/// `row NAME BENEATH SEEN PERCENT PROCESSOR ONCE`: what one of the processes does.
-pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
-    let [name, beneath, seen, percent, processor, once] = arguments else {
-        return Err("row NAME BENEATH SEEN PERCENT PROCESSOR ONCE".to_owned());
-    };
-    let percent = percent.parse();
-    let errand = Errand {
-        beneath: PathBuf::from(beneath),
-        seen: PathBuf::from(seen),
-        percent: percent.map_err(|_| "PERCENT is a number".to_owned())?,
-        limit: LIMIT,
-        once: once == ONCE,
-        each: false,
-    };
-    let row = row::named(name)?;
-    if processor != ANY {
-        stay_on(processor)?;
-    }
-    match in_step(row, &errand) {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            println!("{NOT_THERE} {error}");
-            Ok(())
-        }
-        Err(error) if !matches!(row.work, Work::Loop { .. }) => {
-            let why = error.to_string().replace('\n', "; ");
-            println!("{FAILED} {why}");
-            Ok(())
-        }
-        outcome => outcome.map_err(|error| format!("{name} at {seen}: {error}")),
-    }
+/// A cold row is cold above everywhere: what native has cached beneath, only root can drop.
+fn can_be_cold(contestant: &Contestant, ground: Ground) -> bool {
+    ground.drops_caches() || contestant.is_native() || contestant.can_mount_anew()
 }
 
-fn in_step(row: &Row, errand: &Errand) -> io::Result<()> {
-    std::fs::create_dir(&errand.beneath)?;
-    let prepared = row.prepare(errand)?;
-    await_start()?;
-    let done = row.run(errand, &prepared)?;
-    println!("{} {} {}", done.operations, done.start, done.end);
+fn make_cold(contestant: &mut Contestant, ground: Ground) -> io::Result<()> {
+    if ground.drops_caches() {
+        return drop_caches(contestant.source());
+    }
+    if contestant.can_mount_anew() {
+        return contestant.mount_anew().map_err(io::Error::other);
+    }
     Ok(())
 }
 
-/// Says that all is prepared, and waits for the others.
-fn await_start() -> io::Result<()> {
-    println!("{READY}");
-    io::stdout().flush()?;
-    io::stdin().read_to_end(&mut Vec::new())?;
-    Ok(())
+fn start_counting(contestant: &Contestant, servers: &[u32]) -> Outcome<Running> {
+    let numbers = servers
+        .iter()
+        .filter_map(|&server| i32::try_from(server).ok());
+    let servers: Vec<Pid> = numbers.filter_map(Pid::from_raw).collect();
+    Running::start(contestant.seen_at(0), &servers)
 }
 
-/// Keeps this process on one processor.
-pub(crate) fn stay_on(processor: &str) -> Outcome<()> {
-    let number: usize = processor
-        .parse()
-        .map_err(|_| "PROCESSOR is a number".to_owned())?;
-    let mut set = CpuSet::new();
-    set.set(number);
-    sched_setaffinity(None, &set).map_err(|error| format!("cannot stay on CPU {number}: {error}"))
-}
-
-/// Writes back and drops pages, names and inodes.
-pub(crate) fn drop_caches() -> io::Result<()> {
-    let synced = Command::new("sync").status()?;
-    if !synced.success() {
-        return Err(io::Error::other("sync failed"));
+/// What was counted; or why nothing was, which is so for the whole run.
+fn with_counts(measured: Measured, counting: Option<Outcome<Running>>) -> Measured {
+    match (measured, counting) {
+        (Measured::Counts(counts), Some(counting)) => {
+            match counting.and_then(|counting| counting.stop(counts.operations)) {
+                Ok(counts) => Measured::Counts(counts),
+                Err(why) => absent(false, &why),
+            }
+        }
+        (measured, _) => measured,
     }
+}
+
+/// Writes back what is dirty on the file system of `directory`, and drops pages, names and inodes of all.
+///
+/// # Errors
+///
+/// Of writing back; EACCES or EPERM for anybody but root.
+pub(crate) fn drop_caches(directory: &Path) -> io::Result<()> {
+    rustix::fs::syncfs(File::open(directory)?)?;
     std::fs::write("/proc/sys/vm/drop_caches", "3")
+}
+
+/// Drops names and inodes that nobody uses.
+fn forget_names() -> io::Result<()> {
+    std::fs::write("/proc/sys/vm/drop_caches", "2")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Span, together};
+    use super::order::Span;
+    use super::together;
 
     #[test]
     fn jobs_count_from_the_first_start_to_the_last_end() {
-        let spans: Vec<Span> = ["10 1000 3000", "10 1500 4500"]
-            .into_iter()
-            .filter_map(Span::parse)
-            .collect();
-        let sample = together(&spans).unwrap();
+        let span = |operations, start, end| Span {
+            operations,
+            start,
+            end,
+            each: Vec::new(),
+        };
+        let sample = together(&[span(10, 1000, 3000), span(10, 1500, 4500)], 7).unwrap();
         assert_eq!((sample.operations, sample.nanoseconds), (20, 3500));
-        assert!(together(&[]).is_none());
-        assert!(Span::parse("10 1000").is_none());
+        assert_eq!(sample.round, 7);
+        assert!(together(&[], 0).is_none());
+        assert!(together(&[span(0, 1, 2)], 0).is_none());
     }
 }

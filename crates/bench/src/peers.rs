@@ -1,77 +1,137 @@
-//! Peers that Debian does not ship as programs: libfuse's high-performance example, from the source
-//! package of Debian's testing release, with apt and meson, and with io_uring.
+//! Other servers: scripts in `bench/peers` install and start each in the same way, for us and by hand.
 
 use crate::Outcome;
-use crate::archive::{self, Source};
-use crate::lower::run;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// What is measured.
-const LIBFUSE: Source = Source {
-    package: "fuse3",
-    version: "3.18",
-    release: "forky",
-};
-/// Another name than the build without io_uring had, so that nobody takes that for this.
-const PROGRAM: &str = "passthrough_hp-uring";
+/// Those that show a directory at a mount point, with a title for people. virtiofsd and 9p are measured
+/// in guests.
+pub(crate) const PEERS: [(&str, &str); 6] = [
+    ("passthrough", "libfuse's passthrough (high-level)"),
+    ("passthrough_ll", "libfuse's passthrough_ll (low-level)"),
+    ("passthrough_hp", "libfuse's passthrough_hp"),
+    ("bindfs", "bindfs"),
+    ("mergerfs", "mergerfs, one branch"),
+    ("go-fuse", "go-fuse's loopback"),
+];
 
-/// Where peers, and whatever else the benchmark fetches, are kept.
+/// Where what the benchmark builds and fetches is kept.
 pub(crate) fn directory() -> Outcome<PathBuf> {
     let peers = PathBuf::from(std::env::var_os("PEERS").ok_or("PEERS must name a directory")?);
     std::fs::create_dir_all(&peers).map_err(|error| format!("{}: {error}", peers.display()))?;
     Ok(peers)
 }
 
-/// The program, built if it is not there yet.
-pub(crate) fn passthrough_hp() -> Outcome<PathBuf> {
-    let peers = directory()?;
-    let program = peers.join(PROGRAM);
-    if !program.exists() {
-        build(&peers)?;
+/// The names of a list, parted by commas; `all` is all of them.
+///
+/// # Errors
+/// As a text that lists them, for a name that is none.
+pub(crate) fn listed(list: &str) -> Outcome<Vec<&'static str>> {
+    let known = || PEERS.iter().map(|(name, _)| *name);
+    if list == "all" {
+        return Ok(known().collect());
     }
-    Ok(program)
+    let one = |name: &str| {
+        let found = known().find(|known| *known == name);
+        found.ok_or_else(|| {
+            let names: Vec<_> = known().collect();
+            format!("there is no peer {name}; there are: {}", names.join(" "))
+        })
+    };
+    list.split(',').map(one).collect()
 }
 
-fn build(peers: &Path) -> Outcome<()> {
-    println!("building libfuse's passthrough_hp in {}", peers.display());
-    archive::install(&[
-        "meson",
-        "ninja-build",
-        "pkg-config",
-        "g++",
-        "liburing-dev",
-        "libnuma-dev",
-    ])?;
-    let source = LIBFUSE.unpacked(peers)?;
-    let built = source.join("build-uring");
-    run(Command::new("meson")
-        .arg("setup")
-        .args(["-Dutils=false", "-Dtests=false", "-Dexamples=true"])
-        .args(["--buildtype=release", "-Ddefault_library=static"])
-        .arg("-Denable-io-uring=true")
-        .arg(&built)
-        .arg(&source))?;
-    run(Command::new("ninja")
-        .arg("-C")
-        .arg(&built)
-        .arg("example/passthrough_hp"))?;
-    must_have_uring(&built)?;
-    // The last step: whoever sees the program may rely on it.
-    let made = built.join("example/passthrough_hp");
-    let unfinished = peers.join(format!("{PROGRAM}.new"));
-    std::fs::copy(&made, &unfinished).map_err(|error| format!("{}: {error}", made.display()))?;
-    std::fs::rename(&unfinished, peers.join(PROGRAM)).map_err(|error| error.to_string())
+/// What it is, for people.
+pub(crate) fn title(name: &str) -> &str {
+    let found = PEERS.iter().find(|(known, _)| *known == name);
+    found.map_or(name, |(_, title)| title)
 }
 
-/// libfuse leaves io_uring out without a word when it finds no library for it.
-fn must_have_uring(built: &Path) -> Outcome<()> {
-    let config = built.join("fuse_config.h");
-    let text = std::fs::read_to_string(&config)
-        .map_err(|error| format!("{}: {error}", config.display()))?;
-    if text.contains("#define HAVE_URING") {
-        Ok(())
+/// Its version, if it is installed.
+pub(crate) fn version(name: &str) -> Option<String> {
+    let script = script(name).ok()?;
+    run(Command::new(script).arg("version").stderr(Stdio::null())).ok()
+}
+
+/// Installs it if it is not there, which may take minutes.
+///
+/// # Errors
+/// As a text: no sources of the project at hand, no root, no archive, a build that failed.
+pub(crate) fn install(name: &str) -> Outcome<()> {
+    let mut install = Command::new(script(name)?);
+    // What it does, and which version it finds, is for people.
+    run(install.arg("install").stderr(Stdio::inherit())).map(drop)
+}
+
+/// A command that becomes the server, in the foreground, when the directory and the mount point are added,
+/// and options after them.
+///
+/// # Errors
+/// As a text: no sources of the project at hand.
+pub(crate) fn start(name: &str) -> Outcome<Command> {
+    let mut command = Command::new(script(name)?);
+    command.arg("start");
+    Ok(command)
+}
+
+/// libfuse's `passthrough_hp`, installed if it is not there.
+pub(crate) fn passthrough_hp() -> Outcome<PathBuf> {
+    install("passthrough_hp")?;
+    let program = run(Command::new(script("passthrough_hp")?).arg("where"))?;
+    Ok(PathBuf::from(program))
+}
+
+/// What a script of `bench/peers` prints.
+pub(crate) fn script_says(name: &str, arguments: &[&str], place: &Path) -> Outcome<String> {
+    let mut command = Command::new(script(name)?);
+    run(command.args(arguments).arg(place).stderr(Stdio::inherit()))
+}
+
+fn script(name: &str) -> Outcome<PathBuf> {
+    let project = std::env::var_os("PROJECT").ok_or_else(|| {
+        format!(
+            "{name} is started by the project's sources (bench/peers), which are not at hand: start it by hand and \
+             name its mount with --against"
+        )
+    })?;
+    Ok(Path::new(&project).join("bench/peers").join(name))
+}
+
+/// Its standard output.
+fn run(command: &mut Command) -> Outcome<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     } else {
-        Err("libfuse was built without io_uring: are liburing-dev and libnuma-dev there?".into())
+        Err(format!("{command:?}: {}", output.status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PEERS, listed};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    #[test]
+    fn every_peer_has_its_script() {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/peers");
+        for (name, _) in PEERS {
+            let script = std::fs::metadata(scripts.join(name)).unwrap();
+            assert_eq!(script.permissions().mode() & 0o111, 0o111, "{name}");
+        }
+    }
+
+    #[test]
+    fn lists_name_peers_that_there_are() {
+        assert_eq!(
+            listed("bindfs,passthrough"),
+            Ok(vec!["bindfs", "passthrough"])
+        );
+        assert_eq!(listed("all").map(|all| all.len()), Ok(PEERS.len()));
+        assert!(listed("bindfs,none").is_err_and(|why| why.contains("mergerfs")));
     }
 }

@@ -1,206 +1,352 @@
-//! What the command line asks for.
+//! A request, checked and with everything in it that was left to the benchmark. It goes from process to
+//! process as JSON.
 
-use crate::Outcome;
-use crate::contest::Contest;
+use crate::entrant::{Data, Entrant, Mode};
+use crate::job::By;
 use crate::lower::Lower;
+use crate::request::Request;
 use crate::row::{self, Row, Work};
+use crate::suite::{self, Suite};
+use crate::{Outcome, fio, machine, peers, server};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// A run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
-    pub(crate) rounds: usize,
-    pub(crate) rows: Vec<&'static Row>,
-    /// How many processes measure at once: all rows for the first number, then for the next.
-    pub(crate) jobs: Vec<usize>,
-    /// Somebody has said how many.
-    jobs_given: bool,
+    pub(crate) suite: String,
+    /// The command line, word by word.
+    pub(crate) command: Vec<String>,
+    /// In which the scratch folder is made; absolute.
+    pub(crate) directory: PathBuf,
+    /// The scratch folder's name, in `directory` and on mounts of others.
+    pub(crate) scratch: String,
+    /// File systems that are made for the run; of none, it is about `directory`.
     pub(crate) lowers: Vec<Lower>,
-    pub(crate) contest: Contest,
-    /// The comparison of [`splice`](crate::splice) instead of the rows.
-    pub(crate) splice: bool,
-    /// Work per measurement, in hundredths of the usual.
+    pub(crate) rows: Vec<String>,
+    /// How many processes measure at once.
+    pub(crate) jobs: Vec<u32>,
+    /// Somebody has said how many: then it is for all rows.
+    pub(crate) jobs_given: bool,
+    pub(crate) rounds: Option<u32>,
+    pub(crate) seconds: Option<u32>,
+    /// Work of a measurement, in hundredths of the usual.
     pub(crate) percent: usize,
+    /// Native first.
+    pub(crate) entrants: Vec<Entrant>,
+    /// The folder of the report, which is not there yet; absolute.
+    pub(crate) out: PathBuf,
+    pub(crate) turns_ring_on: bool,
 }
 
-const USAGE: &str = "\
-[--transports | --ring-setups | --passthrough | --builds | --killpriv] [--quick] [--rounds N | --pairs N] \
-[--jobs 1,2] [--rows A,B] [--lower tmpfs,ext4] [--with-passthrough] [--through-only]
-or: --splice [--rounds N] [--lower tmpfs,ext4]";
-
-pub(crate) fn parse(arguments: &[String]) -> Outcome<Plan> {
-    let mut plan = Plan {
-        rounds: 5,
-        rows: Vec::new(),
-        jobs: Vec::new(),
-        jobs_given: false,
-        lowers: vec![Lower::Tmpfs, Lower::Ext4],
-        contest: Contest::Usual {
-            with_passthrough: false,
-        },
-        splice: false,
-        percent: 100,
-    };
-    let (mut rows, mut contests) = (None, Vec::new());
-    let (mut with_passthrough, mut through_only) = (false, false);
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} wants a value"));
-        match word.as_str() {
-            "--rounds" | "--pairs" => plan.rounds = number(word, value()?)?,
-            "--jobs" => {
-                let jobs = value()?.split(',').map(|jobs| number(word, jobs));
-                plan.jobs = jobs.collect::<Outcome<_>>()?;
-                plan.jobs_given = true;
-            }
-            "--rows" => rows = Some(row::listed(value()?)?),
-            "--lower" => {
-                let lowers = value()?.split(',').map(Lower::named);
-                plan.lowers = lowers.collect::<Outcome<_>>()?;
-            }
-            "--with-passthrough" => with_passthrough = true,
-            "--through-only" => through_only = true,
-            "--transports" => contests.push(Contest::Transports),
-            "--ring-setups" => contests.push(Contest::RingSetups),
-            "--passthrough" => contests.push(Contest::Passthrough {
-                through_only: false,
-            }),
-            "--builds" => contests.push(Contest::Builds {
-                with_passthrough: false,
-            }),
-            "--killpriv" => contests.push(Contest::KillPriv),
-            "--splice" => plan.splice = true,
-            "--quick" => {
-                plan.percent = 10;
-                plan.rounds = 3;
-            }
-            _ => {
-                let rows = row::names().join(" ");
-                return Err(format!("{word}? {USAGE}\nrows: {rows}"));
-            }
-        }
-    }
-    plan.contest = contest(&contests, with_passthrough, plan.splice)?;
-    if through_only {
-        plan.contest = plan.contest.through_only()?;
-    }
-    let (usual_rows, usual_jobs) = plan.contest.usual();
-    plan.rows = rows.map_or_else(|| row::listed(usual_rows), Ok)?;
-    if !plan.jobs_given {
-        plan.jobs = usual_jobs.to_vec();
-    }
-    plan.check()?;
-    Ok(plan)
+/// A row by so many processes.
+#[derive(Clone, Copy)]
+pub(crate) struct Task {
+    pub(crate) row: &'static Row,
+    pub(crate) jobs: u32,
 }
 
-/// The one that is asked for.
-fn contest(asked: &[Contest], with_passthrough: bool, splice: bool) -> Outcome<Contest> {
-    match asked {
-        [] => Ok(Contest::Usual { with_passthrough }),
-        [_, _, ..] => Err("one comparison at a time".to_owned()),
-        [_] if splice => Err("--splice is a comparison of its own".to_owned()),
-        [Contest::Builds { .. }] => Ok(Contest::Builds { with_passthrough }),
-        [_] if with_passthrough => {
-            Err("--with-passthrough goes with the usual comparison and with --builds".to_owned())
-        }
-        [contest] => Ok(*contest),
+impl PartialEq for Task {
+    fn eq(&self, other: &Task) -> bool {
+        (self.row.name, self.jobs) == (other.row.name, other.jobs)
     }
 }
+
+/// What a run takes at most, at any moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+}
+
+/// How the scratch folder's name begins.
+pub(crate) const SCRATCH: &str = ".thrufs-bench-";
 
 impl Plan {
-    /// The rows that so many processes measure.
-    pub(crate) fn rows_for(&self, jobs: usize) -> impl Iterator<Item = &'static Row> {
-        let rows = self.rows.iter().copied();
-        rows.filter(move |row| self.jobs_given || row.is_usual_for(jobs))
+    /// What a request means.
+    ///
+    /// # Errors
+    ///
+    /// What makes no sense, or is not there.
+    pub(crate) fn of(request: &Request) -> Outcome<Plan> {
+        let suite = suite::named(&request.suite)?;
+        let lowers = lowers(request, suite)?;
+        let entrants = entrants(request, suite)?;
+        let rows = match request.rows.as_deref().unwrap_or(suite.rows) {
+            "" => Vec::new(),
+            names => row::listed(names)?,
+        };
+        let directory = if lowers.is_empty() {
+            request.directory.clone()
+        } else {
+            std::env::temp_dir()
+        };
+        let random = machine::random_name()?;
+        let random = random.split('-').next().unwrap_or(&random);
+        let plan = Plan {
+            suite: suite.name.to_owned(),
+            command: request.command.clone(),
+            directory: absolute(&directory)?,
+            scratch: format!("{SCRATCH}{random}"),
+            lowers,
+            rows: rows.iter().map(|row| row.name.to_owned()).collect(),
+            jobs: if request.jobs.is_empty() {
+                suite.jobs.to_vec()
+            } else {
+                request.jobs.clone()
+            },
+            jobs_given: !request.jobs.is_empty(),
+            rounds: rounds(request, suite),
+            seconds: request.seconds.or(suite.seconds),
+            percent: request.percent.unwrap_or(suite.percent) as usize,
+            entrants,
+            out: out(request)?,
+            turns_ring_on: suite.turns_ring_on,
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// As another process has written it.
+    pub(crate) fn parse(text: &str) -> Outcome<Plan> {
+        serde_json::from_str(text).map_err(|error| format!("not a plan: {error}"))
+    }
+
+    /// For another process.
+    pub(crate) fn text(&self) -> Outcome<String> {
+        // Paths that are no text have no JSON.
+        serde_json::to_string(self).map_err(|error| format!("cannot write the plan: {error}"))
+    }
+
+    /// The scratch folder.
+    pub(crate) fn place(&self) -> PathBuf {
+        self.directory.join(&self.scratch)
+    }
+
+    /// Where the report is written before it gets its name.
+    pub(crate) fn unfinished_out(&self) -> PathBuf {
+        self.out.with_file_name(format!("{}-report", self.scratch))
+    }
+
+    /// What is measured in a round, in the order in which it is to be shown: the rows that can be measured
+    /// on this machine.
+    pub(crate) fn tasks(&self) -> Outcome<Vec<Task>> {
+        let mut tasks = Vec::new();
+        for name in &self.rows {
+            let row = row::named(name)?;
+            if row.missing().is_some() {
+                continue;
+            }
+            let jobs = self.jobs.iter().copied();
+            let jobs = jobs.filter(|&jobs| self.is_usual(row, jobs));
+            tasks.extend(jobs.map(|jobs| Task { row, jobs }));
+        }
+        Ok(tasks)
+    }
+
+    /// Whether a row is measured by so many processes.
+    fn is_usual(&self, row: &Row, jobs: u32) -> bool {
+        let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
+        match asks {
+            _ if self.jobs_given => true,
+            Some(asks) => asks(row.name, Entrant::Native.name(), jobs),
+            None => row.is_usual_for(jobs as usize),
+        }
+    }
+
+    /// Whether it is measured at one of those who take part: suites may have no question there. Whoever was
+    /// named on the command line is always asked.
+    pub(crate) fn asks(&self, task: Task, entrant: &Entrant) -> bool {
+        let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
+        let named = matches!(entrant, Entrant::Against { .. } | Entrant::Peer(_));
+        let is_asked =
+            |asks: fn(&str, &str, u32) -> bool| asks(task.row.name, entrant.name(), task.jobs);
+        self.jobs_given || named || asks.is_none_or(is_asked)
+    }
+
+    /// The rows that cannot, each with the reason, and those for which somebody else stands in.
+    pub(crate) fn missing_rows(&self) -> Vec<String> {
+        let rows: Vec<&Row> = self
+            .rows
+            .iter()
+            .filter_map(|name| row::named(name).ok())
+            .collect();
+        let missing = |row: &&Row| Some(format!("not measured: {}: {}", row.name, row.missing()?));
+        let mut said: Vec<String> = rows.iter().filter_map(missing).collect();
+        let for_fio = |row: &&Row| matches!(&row.work, Work::Data(job) if job.by == By::Fio);
+        if fio::version().is_none() && rows.iter().any(for_fio) {
+            said.push(format!(
+                "there is no fio {} or later here: loops of our own read and write in its place",
+                fio::MAJOR_MIN
+            ));
+        }
+        said
+    }
+
+    /// What it takes. Every contestant keeps what its rows do not use up: a file for those that read and
+    /// write the same, a tree for each of the others.
+    pub(crate) fn needs(&self) -> Outcome<Needs> {
+        let mut files: BTreeMap<String, u64> = BTreeMap::new();
+        let (mut others, mut inodes) = (0, 0);
+        for task in self.tasks()? {
+            let jobs = u64::from(task.jobs);
+            let bytes = jobs * task.row.bytes_needed(self.percent);
+            match &task.row.work {
+                Work::Data(job) => {
+                    let file = files.entry(job.kept(self.percent)).or_default();
+                    *file = bytes.max(*file);
+                }
+                _ => others += bytes,
+            }
+            inodes += jobs * task.row.inodes_needed(self.percent);
+        }
+        let contestants = self.entrants.len() as u64;
+        Ok(Needs {
+            bytes: contestants * (files.values().sum::<u64>() + others),
+            inodes: contestants * inodes,
+        })
+    }
+
+    /// Mounts of others.
+    pub(crate) fn mounts_of_others(&self) -> impl Iterator<Item = &Path> {
+        self.entrants.iter().filter_map(|entrant| match entrant {
+            Entrant::Against { point, .. } => Some(point.as_path()),
+            _ => None,
+        })
     }
 
     fn check(&self) -> Outcome<()> {
-        let is_loop = |row: &&&Row| matches!(row.work, Work::Loop { .. });
-        match self.rows.iter().find(|row| !is_loop(row)) {
-            Some(row) if self.jobs_given && self.jobs != [1] => {
-                Err(format!("{} is measured by one process", row.name))
-            }
-            _ => Ok(()),
+        let mut names: Vec<&str> = self.entrants.iter().map(Entrant::name).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("two contestants are called {}", pair[0]));
         }
+        if !self.lowers.is_empty() && !rustix::process::geteuid().is_root() {
+            return Err(
+                "only root can make file systems for the run: name a directory instead".to_owned(),
+            );
+        }
+        if self.entrants.len() < 2 {
+            return Err("there is nobody to compare with: name a mode or a mount".to_owned());
+        }
+        for name in &self.rows {
+            let row = row::named(name)?;
+            let is_alone = matches!(row.work, Work::Build(_) | Work::Git(_));
+            if self.jobs_given && self.jobs != [1] && is_alone {
+                return Err(format!("{name} is measured by one process"));
+            }
+        }
+        Ok(())
     }
 }
 
-fn number(option: &str, text: &str) -> Outcome<usize> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err(format!("{option} {text}: a number, at least 1")),
+/// Rounds that are asked for; as many as there is time for, where time is what is asked for.
+fn rounds(request: &Request, suite: &Suite) -> Option<u32> {
+    match request.seconds {
+        Some(_) => request.rounds,
+        None => request.rounds.or(suite.rounds),
+    }
+}
+
+fn lowers(request: &Request, suite: &Suite) -> Outcome<Vec<Lower>> {
+    let given = !request.lowers.is_empty();
+    if given && (request.directory_given || !request.against.is_empty()) {
+        return Err(
+            "--lower makes file systems for the run: it goes neither with a directory nor with \
+             --against"
+                .to_owned(),
+        );
+    }
+    let names: Vec<&str> = if given {
+        request.lowers.iter().map(String::as_str).collect()
+    } else if request.directory_given {
+        Vec::new()
+    } else {
+        suite.lowers.to_vec()
+    };
+    names.into_iter().map(Lower::named).collect()
+}
+
+fn entrants(request: &Request, suite: &Suite) -> Outcome<Vec<Entrant>> {
+    let mut all = vec![Entrant::Native];
+    match suite.entrants {
+        Some(_) if !(request.modes.is_empty() && request.cache.is_empty()) => {
+            let name = suite.name;
+            return Err(format!(
+                "the suite {name} says who takes part: it goes without --modes and --cache"
+            ));
+        }
+        Some(entrants) => all.extend(entrants()),
+        None if request.modes == ["none"] => {}
+        None => {
+            let modes = Mode::named(&request.modes)?;
+            for mode in modes {
+                if request.cache.is_empty() {
+                    all.push(mode.entrant(None, false));
+                }
+                let caches = request.cache.iter();
+                all.extend(caches.map(|cache| mode.entrant(Some(cache), true)));
+            }
+        }
+    }
+    if !request.inject.is_empty() {
+        let inject = request.inject.join(",");
+        server::Delays::parse(&inject).map_err(|why| format!("--inject {why}"))?;
+        all.push(Entrant::Library {
+            name: format!("{}:{inject}", server::SLOW),
+            data: Data::Any,
+        });
+    }
+    if let Some(names) = &request.peers {
+        let names = peers::listed(names)?;
+        all.extend(names.into_iter().map(|name| Entrant::Peer(name.to_owned())));
+    }
+    for (name, point) in &request.against {
+        let good = |c: char| c.is_ascii_alphanumeric() || "-_+.:".contains(c);
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(good) {
+            return Err(format!(
+                "--against {name}=…: a name is made of letters, digits, -, _, +, : and ."
+            ));
+        }
+        all.push(Entrant::Against {
+            name: name.clone(),
+            point: absolute(point)?,
+        });
+    }
+    Ok(all)
+}
+
+fn out(request: &Request) -> Outcome<PathBuf> {
+    let out = match &request.out {
+        Some(out) => out.clone(),
+        None => PathBuf::from(format!("thrufs-bench-{}", machine::date())),
+    };
+    let out = std::path::absolute(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let shown = out.display();
+    if out.symlink_metadata().is_ok() {
+        return Err(format!(
+            "{shown} is there already, and nothing is overwritten: name another with --out"
+        ));
+    }
+    let parent = out.parent().filter(|_| out.file_name().is_some());
+    let parent = parent.ok_or_else(|| format!("--out {shown}: not the name of a folder"))?;
+    rustix::fs::access(parent, rustix::fs::Access::WRITE_OK)
+        .map_err(|error| {
+            let parent = parent.display();
+            format!("the report cannot be written to {parent}: {error}; name a folder with --out")
+        })
+        .map(|()| out.clone())
+}
+
+fn absolute(path: &Path) -> Outcome<PathBuf> {
+    let path =
+        std::fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    match path.to_str() {
+        Some(_) => Ok(path),
+        None => Err(format!("{}: a path that is no text", path.display())),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Contest, Outcome, Plan, parse};
-
-    fn parsed(line: &str) -> Outcome<Plan> {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        parse(&words)
-    }
-
-    fn names(plan: &Plan, jobs: usize) -> Vec<&'static str> {
-        plan.rows_for(jobs).map(|row| row.name).collect()
-    }
-
-    #[test]
-    fn the_usual_contest_has_its_rows_and_one_job() {
-        let plan = parsed("").unwrap();
-        assert_eq!(plan.rows.len(), crate::row::USUAL.len());
-        assert_eq!(plan.jobs, [1]);
-        let with_passthrough = false;
-        assert!(plan.contest == Contest::Usual { with_passthrough });
-    }
-
-    #[test]
-    fn contests_have_their_rows_unless_others_are_asked_for() {
-        let plan = parsed("--transports --jobs 1,2").unwrap();
-        assert!(plan.contest == Contest::Transports);
-        assert_eq!((plan.rows.len(), plan.jobs), (11, vec![1, 2]));
-        for order in ["--rows mkdir --transports", "--transports --rows mkdir"] {
-            assert_eq!(parsed(order).unwrap().rows.len(), 1, "{order}");
-        }
-        let plan = parsed("--builds --pairs 2 --with-passthrough").unwrap();
-        let with_passthrough = true;
-        assert!(plan.contest == Contest::Builds { with_passthrough });
-        assert_eq!(
-            (plan.rounds, names(&plan, 1)),
-            (2, vec!["build-c", "build-cargo"])
-        );
-    }
-
-    #[test]
-    fn passthrough_opens_by_two_processes_as_well_and_nothing_else() {
-        let plan = parsed("--passthrough").unwrap();
-        assert_eq!(plan.jobs, [1, 2]);
-        assert!(names(&plan, 1).contains(&"fio-read-4k"));
-        assert_eq!(names(&plan, 2), ["open-close", "open-close-write"]);
-        assert!(
-            plan.contest
-                == Contest::Passthrough {
-                    through_only: false
-                }
-        );
-        let plan = parsed("--through-only --passthrough").unwrap();
-        assert!(plan.contest == Contest::Passthrough { through_only: true });
-        // Whoever says how many means all rows.
-        let plan = parsed("--passthrough --rows create-write-4k --jobs 2").unwrap();
-        assert_eq!(names(&plan, 2), ["create-write-4k"]);
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        for line in [
-            "--jobs 0",
-            "--rounds 0",
-            "--rows none",
-            "--transports --splice",
-            "--transports --with-passthrough",
-            "--passthrough --builds",
-            "--passthrough --jobs 1,2",
-            "--builds --through-only",
-        ] {
-            assert!(parsed(line).is_err(), "{line}");
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,11 @@
 //! of work). A **cell** is one row at one contestant by so many jobs; it has a sample for each round. What
 //! counts is the ratio of two samples of one round, never a rate by itself: see [`statistics`].
 
+pub mod published;
+mod reading;
 pub mod statistics;
+
+pub use reading::ReadError;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,295 +1,97 @@
-//! The rows of the table: what is measured. Those that fio runs stand in [`through`], builds in
-//! [`builds`].
+//! The rows of the table: what is measured. [`data`] has reads and writes, [`metadata`] names and attributes,
+//! [`programs`] whole programs, [`sets`] the names of several at once.
+//!
+//! A process of a measurement prepares a row, waits, and runs it. Between the two, caches may be dropped and the
+//! contestant may be **mounted anew** (which an ordinary user can do, and which empties the caches above): what is
+//! prepared keeps nothing open where the contestant shows it.
 
-mod builds;
-mod through;
+mod data;
+mod info;
+pub(crate) mod list;
+mod metadata;
+mod programs;
+mod sets;
+mod without_rseq;
 
 use crate::Outcome;
 use crate::build::Project;
 use crate::clock::{Clock, now};
 use crate::errand::{Done, Errand};
-use crate::fio::Job;
-use crate::measurement::drop_caches;
-use crate::workload::{self, Place};
+use crate::fio;
+use crate::git::Git;
+use crate::job::{self, By, Cache, Job, own};
+use crate::kept::Claim;
+use crate::results::Group;
+use crate::workload::Place;
 use std::io;
+
+pub(crate) use info::info;
+pub(crate) use sets::{listed, named, names};
 
 /// One row.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// Operations per measurement, before `--quick`.
-    pub(crate) operations: usize,
     /// Bytes of one operation, when a rate of bytes is what people want to read; else 0.
     pub(crate) bytes: u64,
     /// Whether the kernel's caches are dropped before the clock starts.
     pub(crate) cold: bool,
-    /// The least rate that files which go straight through should have, as a share of native's.
+    /// The least rate that is aimed at, as a share of native's; for data, where files go straight through.
     pub(crate) goal: Option<f64>,
     pub(crate) work: Work,
 }
 
-/// Who does it.
+/// What kind of work it is.
 pub(crate) enum Work {
     /// A loop of our own.
-    Loop {
-        /// Makes what the row needs, out of the time.
-        prepare: fn(&Place) -> io::Result<()>,
-        /// What is timed.
-        run: fn(&Place, &mut Clock) -> io::Result<()>,
-    },
-    Fio(Job),
+    Loop(Loop),
+    /// Reads or writes of a file, by fio or by a loop of our own.
+    Data(Job),
     Build(Project),
+    Git(Git),
 }
 
-const fn row(
-    name: &'static str,
+/// A loop of our own.
+pub(crate) struct Loop {
+    /// For people: `stat, nothing cached`.
+    title: &'static str,
+    /// For people: what one operation is, and what is cached.
+    about: &'static str,
+    group: Group,
+    /// Operations of a measurement, and things to do them with, at the usual amount of work. Loops over what is
+    /// cached go through it [`REPEATS`](crate::workload::REPEATS) times.
     operations: usize,
-    bytes: u64,
-    cold: bool,
-    prepare: fn(&Place) -> io::Result<()>,
+    /// Files and directories for each operation.
+    inodes: usize,
+    ground: Ground,
+    /// Makes what the row needs beneath, out of the time.
+    make: fn(&Place) -> io::Result<()>,
+    /// Brings it into the caches above, out of the time.
+    warm: Option<fn(&Place) -> io::Result<()>>,
+    /// What is timed.
     run: fn(&Place, &mut Clock) -> io::Result<()>,
-) -> Row {
-    Row {
-        name,
-        operations,
-        bytes,
-        cold,
-        goal: None,
-        work: Work::Loop { prepare, run },
-    }
+    /// Why the floor, which keeps nothing, cannot do it.
+    floor_cannot: Option<&'static str>,
 }
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-
-/// Those that are loops of our own.
-pub(crate) const ROWS: &[Row] = &[
-    row(
-        "random-read-4k-cold",
-        16384,
-        4 * KIB,
-        true,
-        workload::one_file,
-        workload::random_read_4k,
-    ),
-    row(
-        "random-read-4k-warm",
-        65536,
-        4 * KIB,
-        false,
-        workload::one_file_read,
-        workload::random_read_4k,
-    ),
-    row(
-        "random-write-4k",
-        16384,
-        4 * KIB,
-        false,
-        workload::one_file,
-        workload::random_write_4k,
-    ),
-    row(
-        "append-4k",
-        16384,
-        4 * KIB,
-        false,
-        workload::nothing,
-        workload::append_4k,
-    ),
-    row(
-        "mmap-read-4k-cold",
-        16384,
-        4 * KIB,
-        true,
-        workload::one_file,
-        workload::mmap_read_4k,
-    ),
-    row(
-        "read-128k-cold",
-        2048,
-        128 * KIB,
-        true,
-        workload::one_file_of_pieces,
-        workload::read_128k,
-    ),
-    row(
-        "read-1m-cold",
-        256,
-        MIB,
-        true,
-        workload::one_big_file,
-        workload::read_1m,
-    ),
-    row(
-        "read-1m-direct",
-        256,
-        MIB,
-        true,
-        workload::one_big_file,
-        workload::read_1m_direct,
-    ),
-    row(
-        "write-1m",
-        256,
-        MIB,
-        false,
-        workload::nothing,
-        workload::write_1m,
-    ),
-    row(
-        "open-close",
-        20000,
-        0,
-        false,
-        workload::one_file,
-        workload::open_close,
-    ),
-    row(
-        "open-close-write",
-        20000,
-        0,
-        false,
-        workload::one_file,
-        workload::open_close_write,
-    ),
-    row(
-        "stat-warm",
-        100_000,
-        0,
-        false,
-        workload::one_file,
-        workload::stat_one,
-    ),
-    row(
-        "stat-cold",
-        5000,
-        0,
-        true,
-        workload::many_files,
-        workload::stat_each,
-    ),
-    row(
-        "stat-birth-cold",
-        5000,
-        0,
-        true,
-        workload::many_files,
-        workload::stat_each_birth,
-    ),
-    row(
-        "stat-missing",
-        5000,
-        0,
-        false,
-        workload::nothing,
-        workload::stat_missing,
-    ),
-    row(
-        "list-cold",
-        5000,
-        0,
-        true,
-        workload::many_files,
-        workload::list,
-    ),
-    row(
-        "small-file-read-cold",
-        3000,
-        4 * KIB,
-        true,
-        workload::many_files,
-        workload::read_each,
-    ),
-    row(
-        "create",
-        5000,
-        0,
-        false,
-        workload::nothing,
-        workload::create,
-    ),
-    row(
-        "create-write-4k",
-        3000,
-        4 * KIB,
-        false,
-        workload::nothing,
-        workload::create_write_4k,
-    ),
-    row("mkdir", 5000, 0, false, workload::nothing, workload::mkdir),
-    row(
-        "rename",
-        5000,
-        0,
-        false,
-        workload::many_files_seen,
-        workload::rename,
-    ),
-    row(
-        "unlink",
-        5000,
-        0,
-        false,
-        workload::many_files_seen,
-        workload::unlink,
-    ),
-];
-
-/// Those of the usual table.
-pub(crate) const USUAL: &[&str] = &[
-    "random-read-4k-cold",
-    "random-read-4k-warm",
-    "random-write-4k",
-    "append-4k",
-    "mmap-read-4k-cold",
-    "read-128k-cold",
-    "read-1m-cold",
-    "read-1m-direct",
-    "write-1m",
-    "open-close",
-    "stat-warm",
-    "stat-cold",
-    "stat-birth-cold",
-    "stat-missing",
-    "list-cold",
-    "small-file-read-cold",
-    "create",
-    "create-write-4k",
-    "mkdir",
-    "rename",
-    "unlink",
-];
-
-/// The rows that a comparison of transports is about.
-const TRANSPORTS: &[&str] = &[
-    "read-128k-cold",
-    "read-1m-cold",
-    "read-1m-direct",
-    "mmap-read-4k-cold",
-    "random-read-4k-cold",
-    "random-write-4k",
-    "stat-cold",
-    "open-close",
-    "create",
-    "unlink",
-    "rename",
-];
-
-/// Names of several rows, for `--rows`.
-const GROUPS: &[(&str, &[&str])] = &[
-    ("usual", USUAL),
-    ("transports", TRANSPORTS),
-    ("passthrough", through::GROUP),
-    ("builds", builds::GROUP),
-    ("killpriv", &["fio-random-write-4k", "random-write-4k"]),
-];
-
-/// Rows that a comparison measures by several processes as well when nobody says how many.
-const WITH_MORE_JOBS: &[&str] = &["open-close", "open-close-write"];
+/// Where a loop works.
+#[derive(Clone, Copy)]
+enum Ground {
+    /// In a new directory: it uses up or leaves behind what is there.
+    New,
+    /// In a tree that is kept for the run, under this name. Those of the same name are made alike.
+    Kept(&'static str),
+}
 
 /// What [`Row::prepare`] hands to [`Row::run`].
 pub(crate) struct Prepared {
     place: Option<Place>,
+    /// Kept from others until the row is done.
+    claims: Vec<Claim>,
 }
+
+/// The warm-up's directory in that of the measurement, and its share of the work.
+const WARM_UP: &str = "warm-up";
+const WARM_UP_SHARE: usize = 10;
 
 impl Row {
     /// Makes what the row needs in `errand.beneath`, which is there and empty, and warms up on something
@@ -297,36 +99,27 @@ impl Row {
     ///
     /// # Errors
     ///
-    /// As of the calls made; [`io::ErrorKind::Unsupported`] where the contestant does not have what the
-    /// row is about.
+    /// As of the calls made; [`io::ErrorKind::Unsupported`] where the contestant or the machine does not have
+    /// what the row is about.
     pub(crate) fn prepare(&self, errand: &Errand) -> io::Result<Prepared> {
-        let (beneath, percent) = (&errand.beneath, errand.percent);
-        let place = match &self.work {
-            Work::Loop { prepare, run } => {
-                let operations = self.scaled(percent);
-                let place = |name: &str, operations: usize| {
-                    Place::new(beneath.join(name), errand.seen.join(name), operations)
-                };
-                let warm_up = place("warm-up", operations / 10 + 1)?;
-                let real = place("measured", operations)?;
-                prepare(&warm_up)?;
-                prepare(&real)?;
-                if self.cold {
-                    drop_caches()?;
-                }
-                run(&warm_up, &mut Clock::start(errand.limit))?;
-                Some(real)
+        let (place, claims) = match &self.work {
+            Work::Loop(work) => {
+                let operations = self.scaled(errand.percent);
+                let few = operations / WARM_UP_SHARE + 1;
+                let (warm_up, first) = work.ground(errand, WARM_UP, few)?;
+                (work.run)(&warm_up, &mut Clock::start(errand.limit))?;
+                // Last: what is cached above may be so for a second only.
+                let (place, second) = work.ground(errand, "measured", operations)?;
+                (Some(place), first.into_iter().chain(second).collect())
             }
-            Work::Fio(job) => {
-                job.prepare(beneath, percent)?;
-                None
-            }
+            Work::Data(job) => (None, prepare_data(job, errand)?),
             Work::Build(project) => {
-                project.prepare(beneath)?;
-                None
+                project.prepare(&errand.beneath, errand.percent)?;
+                (None, Vec::new())
             }
+            Work::Git(git) => (None, vec![git.prepare(errand)?]),
         };
-        Ok(Prepared { place })
+        Ok(Prepared { place, claims })
     }
 
     /// Does the work.
@@ -335,108 +128,175 @@ impl Row {
     ///
     /// As of [`prepare`](Self::prepare).
     pub(crate) fn run(&self, errand: &Errand, prepared: &Prepared) -> io::Result<Done> {
-        let start = now();
-        // Who takes the time: the program itself.
-        let took = |operations, nanoseconds| Done {
-            operations,
-            start,
-            end: start + nanoseconds,
-            each: Vec::new(),
-        };
         match (&self.work, &prepared.place) {
-            (Work::Loop { run, .. }, Some(place)) => {
-                let mut clock = if errand.each {
-                    Clock::start_for_each(errand.limit)
-                } else {
-                    Clock::start(errand.limit)
-                };
-                run(place, &mut clock)?;
-                clock.stop();
-                let (start, end) = clock.span();
-                Ok(Done {
-                    operations: clock.operations(),
-                    start,
-                    end,
-                    each: clock.each(),
+            (Work::Loop(work), Some(place)) => timed(errand, |clock| (work.run)(place, clock)),
+            (Work::Loop(_), None) => Err(io::Error::other("not prepared")),
+            (Work::Data(job), _) if job.is_for_fio() => by_fio(job, errand),
+            (Work::Data(job), _) => {
+                let bytes = job.file_bytes(errand.percent);
+                timed(errand, |clock| {
+                    own::run(job, &errand.seen, bytes, errand.once, clock)
                 })
             }
-            (Work::Loop { .. }, None) => Err(io::Error::other("not prepared")),
-            (Work::Fio(job), _) => {
-                let done = job.run(&errand.seen, errand.percent, errand.once)?;
-                Ok(took(done.bytes / job.block_bytes, done.nanoseconds))
-            }
             (Work::Build(project), _) => {
-                Ok(took(1, project.run(&errand.seen, errand.percent < 100)?))
+                let start = now();
+                let nanoseconds = project.run(&errand.seen, errand.percent)?;
+                Ok(took(1, start, nanoseconds))
+            }
+            (Work::Git(git), _) => {
+                let claim = prepared.claims.first();
+                let claim = claim.ok_or_else(|| io::Error::other("not prepared"))?;
+                timed(errand, |clock| git.run(errand, claim, clock))
             }
         }
     }
-}
 
-impl Row {
-    /// Whether the row is measured by so many processes at once when nobody has said how many.
-    pub(crate) fn is_usual_for(&self, jobs: usize) -> bool {
-        jobs == 1 || WITH_MORE_JOBS.contains(&self.name)
+    /// Gets what the row needs and the machine does not have, at the start of a run: packages, sources. Needs
+    /// root and a network.
+    ///
+    /// # Errors
+    ///
+    /// What could not be had.
+    pub(crate) fn fetch(&self) -> Outcome<()> {
+        match &self.work {
+            Work::Data(job) if job.by == By::Fio => fio::install(),
+            Work::Build(project) => project.fetch(),
+            Work::Loop(_) | Work::Data(_) | Work::Git(_) => Ok(()),
+        }
+    }
+
+    /// Why the row cannot be measured on this machine, wherever, if it cannot: for people.
+    pub(crate) fn missing(&self) -> Option<String> {
+        match &self.work {
+            Work::Loop(_) => None,
+            Work::Data(job) => job.impossible(),
+            Work::Build(project) => project.missing(),
+            Work::Git(git) => git.missing(),
+        }
+    }
+
+    /// Why the floor, which keeps nothing, cannot do it, if it cannot.
+    pub(crate) fn floor_cannot(&self) -> Option<&'static str> {
+        match &self.work {
+            Work::Loop(work) => work.floor_cannot,
+            Work::Data(job) if job.by == By::Own && !job.attribute => None,
+            Work::Data(_) | Work::Build(_) | Work::Git(_) => Some("its files keep nothing"),
+        }
     }
 
     /// Operations of a measurement at this share of the usual work.
-    pub(crate) fn scaled(&self, percent: usize) -> usize {
-        (self.operations * percent / 100).max(16)
+    fn scaled(&self, percent: usize) -> usize {
+        let usual = match &self.work {
+            Work::Loop(work) => work.operations,
+            Work::Data(_) | Work::Build(_) | Work::Git(_) => 1,
+        };
+        (usual * percent / 100).max(16)
     }
 }
 
-fn all() -> impl Iterator<Item = &'static Row> {
-    ROWS.iter().chain(through::ROWS).chain(builds::ROWS)
+impl Loop {
+    fn ground(
+        &self,
+        errand: &Errand,
+        name: &str,
+        operations: usize,
+    ) -> io::Result<(Place, Option<Claim>)> {
+        let (place, claim) = match self.ground {
+            Ground::New => {
+                let beneath = errand.beneath.join(name);
+                let seen = errand.seen.join(name);
+                let place = make(&beneath, operations, self.make)?;
+                (Place { seen, ..place }, None)
+            }
+            Ground::Kept(stem) => {
+                let kept = errand.kept_beneath()?;
+                let claim = Claim::take(&kept, &format!("{stem}-{operations}"), |path| {
+                    make(path, operations, self.make).map(drop)
+                })?;
+                let place = Place {
+                    beneath: kept.join(&claim.name),
+                    seen: errand.kept_seen().join(&claim.name),
+                    operations,
+                };
+                (place, Some(claim))
+            }
+        };
+        if let Some(warm) = self.warm {
+            warm(&place)?;
+        }
+        Ok((place, claim))
+    }
 }
 
-/// The names of all rows.
-pub(crate) fn names() -> Vec<&'static str> {
-    all().map(|row| row.name).collect()
+/// A directory beneath and what is to be in it.
+fn make(
+    beneath: &std::path::Path,
+    operations: usize,
+    make: fn(&Place) -> io::Result<()>,
+) -> io::Result<Place> {
+    std::fs::create_dir(beneath)?;
+    let place = Place {
+        beneath: beneath.to_owned(),
+        seen: beneath.to_owned(),
+        operations,
+    };
+    make(&place)?;
+    Ok(place)
 }
 
-/// The row of that name.
-pub(crate) fn named(name: &str) -> Outcome<&'static Row> {
-    all().find(|row| row.name == name).ok_or_else(|| {
-        let groups: Vec<&str> = GROUPS.iter().map(|(group, _)| *group).collect();
-        format!(
-            "no row {name}; there are: {}; and groups: {}",
-            names().join(" "),
-            groups.join(" ")
-        )
+/// A megabyte is enough to warm up with; fio warms up by itself.
+fn prepare_data(job: &Job, errand: &Errand) -> io::Result<Vec<Claim>> {
+    job.must_be_possible()?;
+    let mut claims = vec![job::data::prepare(job, errand, "", errand.percent)?];
+    if !job.is_for_fio() {
+        claims.push(job::data::prepare(job, errand, WARM_UP, 0)?);
+        let seen = errand.seen.join(WARM_UP);
+        let mut clock = Clock::start(errand.limit);
+        own::run(job, &seen, job.file_bytes(0), true, &mut clock)?;
+    }
+    Ok(claims)
+}
+
+/// fio's time is its own; where on the clock it was is not known to the millisecond.
+fn by_fio(job: &Job, errand: &Errand) -> io::Result<Done> {
+    let start = now();
+    let done = fio::run(job, errand)?;
+    Ok(Done {
+        each: done.each,
+        ..took(done.operations, start, done.nanoseconds)
     })
 }
 
-/// The rows of a list of names of rows and groups, parted by commas.
-pub(crate) fn listed(names: &str) -> Outcome<Vec<&'static Row>> {
-    let mut rows = Vec::new();
-    for name in names.split(',') {
-        match GROUPS.iter().find(|(group, _)| *group == name) {
-            Some((_, members)) => {
-                for member in *members {
-                    rows.push(named(member)?);
-                }
-            }
-            None => rows.push(named(name)?),
-        }
+fn timed(errand: &Errand, run: impl FnOnce(&mut Clock) -> io::Result<()>) -> io::Result<Done> {
+    let mut clock = if errand.each {
+        Clock::start_for_each(errand.limit)
+    } else {
+        Clock::start(errand.limit)
+    };
+    run(&mut clock)?;
+    clock.stop();
+    let (start, end) = clock.span();
+    Ok(Done {
+        operations: clock.operations(),
+        start,
+        end,
+        each: clock.each(),
+    })
+}
+
+fn took(operations: u64, start: u64, nanoseconds: u64) -> Done {
+    Done {
+        operations,
+        start,
+        end: start + nanoseconds,
+        each: Vec::new(),
     }
-    Ok(rows)
+}
+
+/// Whether nothing may be cached above or beneath when a job starts.
+const fn is_cold(job: &Job) -> bool {
+    matches!(job.cache, Cache::Nowhere)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{GROUPS, listed};
-
-    #[test]
-    fn a_group_stands_for_its_rows() {
-        let names = |list: &str| -> Vec<&str> {
-            let rows = listed(list).unwrap_or_else(|why| panic!("{why}"));
-            rows.iter().map(|row| row.name).collect()
-        };
-        for (group, members) in GROUPS {
-            assert_eq!(names(group), *members);
-        }
-        let mixed = names("mkdir,transports");
-        assert_eq!(mixed.len(), 12);
-        assert_eq!(mixed[..2], ["mkdir", "read-128k-cold"]);
-        assert!(listed("mkdir,transport").is_err());
-    }
-}
+mod tests;

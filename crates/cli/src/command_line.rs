@@ -1,5 +1,6 @@
 //! The command line: what clap is told about it, and the requests that come out.
 
+use crate::bench_command::{self, BenchArguments};
 use crate::client_command::{self, ClientArguments};
 use crate::explain::{CtlArguments, ExplainArguments};
 use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Use, Value};
@@ -29,6 +30,7 @@ pub(crate) enum Request {
     Ctl(CtlArguments),
     Share(ShareArguments),
     Client(ClientArguments),
+    Bench(BenchArguments),
     Completions(clap_complete::Shell),
     Man(PathBuf),
 }
@@ -88,6 +90,7 @@ pub(crate) fn command(purpose: Purpose) -> Command {
         .subcommand(share_command(purpose))
         .subcommand(virtiofsd::command(virtiofsd::NAME))
         .subcommand(client_command::command())
+        .subcommand(bench_command::command())
         .subcommand(doctor_command())
         .subcommand(policy_command())
         .subcommand(explain_command())
@@ -382,7 +385,8 @@ fn list_only_help() -> String {
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Request, CommandLineError> {
-    let mut matches = command(Purpose::Parsing).try_get_matches_from(arguments)?;
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let mut matches = command(Purpose::Parsing).try_get_matches_from(&arguments)?;
     let (name, mut matches) = matches
         .remove_subcommand()
         .expect("clap requires a subcommand");
@@ -394,6 +398,7 @@ pub(crate) fn parse(
         }),
         "share" => Request::Share(share_arguments(&mut matches)?),
         "client" => Request::Client(ClientArguments::of(matches)?),
+        "bench" => Request::Bench(BenchArguments::of(matches, &arguments)),
         "unmount" => Request::Unmount {
             lazy: matches.get_flag("lazy"),
             mountpoints: matches

@@ -127,6 +127,8 @@ pub(crate) enum CommandError {
     #[error("no share with a control socket listens at {path}: it was started with control=none, or \
              with control=PATH (say --control PATH), or it has ended", path = .0.display())]
     NoControlOfShare(PathBuf),
+    #[error("{0}")]
+    Bench(String),
     #[error(transparent)]
     Serving(#[from] thrufs_hostdir::ConfigError),
     #[error(transparent)]

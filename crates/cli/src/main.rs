@@ -7,6 +7,7 @@
 //! | `manual` | the manual pages |
 //! | `launch`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
 //! | `virtiofsd`, `client_command` | the command by the name of another; driving servers by hand |
+//! | `bench_command` | the benchmark's command line |
 //! | `policy_file` | the policy of a mount |
 //! | `supervisor`, `worker` | the two processes of a server |
 //! | `process`, `channel` | starting them, and what they say to each other |
@@ -26,6 +27,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod bench_command;
 mod channel;
 mod client_command;
 mod command_line;
@@ -128,6 +130,7 @@ fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
     match request {
         Request::Mount(arguments) => launch::plan(arguments)?.carry_out()?,
         Request::Share(arguments) => share::launch::run(arguments)?,
+        Request::Bench(arguments) => return bench_command::run(&arguments),
         Request::Client(arguments) => return client_command::run(&arguments),
         Request::Unmount { mountpoints, lazy } => unmount_all(&mountpoints, lazy)?,
         Request::Doctor { directory, json } => return doctor::run(directory.as_deref(), json),

@@ -1,6 +1,7 @@
 //! The manual pages, from the table of options.
 
 mod asking;
+mod bench;
 mod roff;
 mod sharing;
 
@@ -18,6 +19,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("thrufs-virtiofsd.1", sharing::virtiofsd()),
         ("thrufs-client.1", sharing::client()),
         ("thrufs-unmount.1", unmount()),
+        ("thrufs-bench.1", bench::bench()),
         ("thrufs-doctor.1", doctor()),
         ("thrufs-policy.1", policy()),
         ("thrufs-explain.1", asking::explain()),
@@ -51,6 +53,7 @@ fn overview() -> String {
         "--socket-path PATH --shared-dir DIR [OPTIONS]",
     );
     page.synopsis("thrufs client", "--socket PATH COMMAND");
+    page.synopsis("thrufs bench", "[OPTIONS] [DIR]");
     page.synopsis("thrufs doctor", "[--json] [DIR]");
     page.synopsis("thrufs policy check", "[--OPT...] FILE [PATH...]");
     page.synopsis("thrufs explain", "[--json] [--control PATH] PATH...");
@@ -81,6 +84,10 @@ fn overview() -> String {
         "Drive a virtio-fs server by hand; see thrufs-client(1).",
     );
     page.item(
+        "bench",
+        "Tell how fast a directory is through thrufs; see thrufs-bench(1).",
+    );
+    page.item(
         "doctor",
         "Tell what this machine offers to a mount; see thrufs-doctor(1).",
     );
@@ -108,6 +115,7 @@ fn overview() -> String {
         "thrufs-unmount(1)",
         "thrufs-share(1)",
         "thrufs-client(1)",
+        "thrufs-bench(1)",
         "thrufs-doctor(1)",
         "thrufs-policy(1)",
         "thrufs-explain(1)",

@@ -129,6 +129,7 @@ fn manual_pages_have_no_fault() {
         names,
         [
             "mount.thrufs.8",
+            "thrufs-bench.1",
             "thrufs-client.1",
             "thrufs-ctl.1",
             "thrufs-doctor.1",

@@ -217,6 +217,17 @@ pub fn unshare_user_namespace() -> Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
 }
 
+/// Has the children that the calling process starts from then on live in a process namespace of their
+/// own: the first of them is its process 1, and all end with it (pid_namespaces(7)). The process can
+/// start no threads from then on.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN, ENOSPC at the limit of namespaces, EINVAL when it was done before.
+pub fn unshare_process_namespace() -> Result<()> {
+    // SAFETY: NEWPID concerns children alone; the descriptor table stays shared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID) }
+}
+
 /// Sets the umask (0777) and gives the one from before. It is the thread's own only after
 /// [`unshare_fs_attributes`].
 pub fn set_umask(mask: u32) -> u32 {

@@ -32,6 +32,7 @@ pub mod attr;
 pub mod buffer;
 pub mod cache;
 pub mod closing;
+pub mod counter;
 pub mod cred;
 pub mod dir;
 pub mod fuse_dev;

@@ -19,13 +19,13 @@ pub(super) fn family(top: u32) -> Vec<u32> {
     members
 }
 
-/// Whether it has an io_uring.
-pub(super) fn has_ring(process: u32) -> bool {
-    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd"));
-    descriptors.into_iter().flatten().flatten().any(|entry| {
+/// Whether it has an io_uring; none where nobody may look.
+pub(super) fn has_ring(process: u32) -> Option<bool> {
+    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+    Some(descriptors.flatten().any(|entry| {
         std::fs::read_link(entry.path())
             .is_ok_and(|link| link == Path::new("anon_inode:[io_uring]"))
-    })
+    }))
 }
 
 /// Its resident memory.

@@ -1,0 +1,65 @@
+//! The processes that serve a mount.
+
+use super::Connection;
+use rustix::process::Pid;
+use std::path::Path;
+
+/// Who serves a mount: whoever has its connection open, as far as we may look and it is in our namespace of
+/// processes.
+pub(super) fn of_connection(connection: Connection) -> Vec<Pid> {
+    let serves = |process: &Pid| holds(*process, connection);
+    numbers_in(Path::new("/proc")).filter(serves).collect()
+}
+
+/// Whether it holds a descriptor of `/dev/fuse` with that connection (`proc_pid_fdinfo(5)`).
+fn holds(process: Pid, Connection(connection): Connection) -> bool {
+    let process = process.as_raw_nonzero();
+    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd"));
+    descriptors.into_iter().flatten().flatten().any(|entry| {
+        let device = std::fs::read_link(entry.path());
+        if !device.is_ok_and(|device| device == Path::new("/dev/fuse")) {
+            return false;
+        }
+        let number = entry.file_name();
+        let information = format!("/proc/{process}/fdinfo/{}", number.display());
+        let information = std::fs::read_to_string(information).unwrap_or_default();
+        information
+            .lines()
+            .filter_map(|line| line.strip_prefix("fuse_connection:"))
+            .any(|value| value.trim().parse() == Ok(connection))
+    })
+}
+
+/// All threads of these processes and of those that descend from them, each once.
+pub(super) fn threads(servers: &[Pid]) -> Vec<Pid> {
+    let mut processes = servers.to_vec();
+    let mut threads = Vec::new();
+    let mut next = 0;
+    while let Some(&process) = processes.get(next) {
+        next += 1;
+        let process = process.as_raw_nonzero();
+        for thread in numbers_in(Path::new(&format!("/proc/{process}/task"))) {
+            let children = format!("/proc/{process}/task/{}/children", thread.as_raw_nonzero());
+            let children = std::fs::read_to_string(children).unwrap_or_default();
+            for child in children.split_whitespace().filter_map(pid) {
+                if !processes.contains(&child) {
+                    processes.push(child);
+                }
+            }
+            if !threads.contains(&thread) {
+                threads.push(thread);
+            }
+        }
+    }
+    threads
+}
+
+/// The entries of a directory whose names are numbers of processes.
+fn numbers_in(directory: &Path) -> impl Iterator<Item = Pid> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| pid(&entry.file_name().to_string_lossy()))
+}
+
+fn pid(word: &str) -> Option<Pid> {
+    Pid::from_raw(word.parse().ok()?)
+}

@@ -1,0 +1,355 @@
+//! The run itself: sets up who takes part, measures round after round, and keeps what was found.
+//!
+//! Rounds are the outermost loop, rows the next, contestants the innermost, in an order that rotates:
+//! whenever it is stopped, all rows have about the same number of rounds.
+
+mod arena;
+mod noise;
+mod record;
+mod schedule;
+
+use crate::contestant::Contestant;
+use crate::ground::{self, Ground};
+use crate::measurement::{Amount, Measured, Question, measure};
+use crate::plan::{Plan, Task};
+use crate::progress::Progress;
+use crate::report::{self, Screen};
+use crate::results::{Absence, Ending, Results};
+use crate::stop::Stop;
+use crate::{Outcome, counting, splice, suite};
+use arena::Arena;
+use noise::Noise;
+use record::Record;
+use schedule::{Schedule, Spent};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// In the passes for counts, which are exact with few operations, of the work of a round.
+const COUNTS_SHARE: usize = 10;
+
+/// `inside GROUND PLAN`, with the leash for standard input.
+pub(crate) fn run_inside(arguments: &[String]) -> Outcome<ExitCode> {
+    let [word, plan] = arguments else {
+        return Err("inside GROUND PLAN".to_owned());
+    };
+    let ground = Ground::named(word)?;
+    let plan = Plan::parse(plan)?;
+    if let Err(error) = ground::gate::settle(ground) {
+        return ground::gate::refused(ground, &error);
+    }
+    counting::outside::connect();
+    if plan.suite == suite::SPLICE {
+        splice::run(
+            plan.rounds.unwrap_or(5) as usize,
+            &plan.lowers,
+            &plan.place(),
+        )?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut run = Run::new(&plan, ground)?;
+    run.measure_all()?;
+    run.finish()
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    ground: Ground,
+    stop: Stop,
+    arenas: Vec<Arena>,
+    record: Record,
+    schedule: Schedule,
+    noise: Noise,
+    progress: Progress,
+    /// How long processes have taken to be ready in the row that is measured.
+    preparing: Duration,
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Stop,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, ground: Ground) -> Outcome<Run<'a>> {
+        let started = Instant::now();
+        let noise = Noise::watch();
+        let tasks = plan.tasks()?;
+        let mut record = Record::new(plan);
+        let mut progress = Progress::new();
+        let jobs = tasks.iter().map(|task| task.jobs).max().unwrap_or(1);
+        let arenas = arena::set_up(plan, ground, jobs, &mut record, &mut progress)?;
+        for remark in plan.missing_rows() {
+            record.remark(remark);
+        }
+        for remark in ground.remarks(&plan.place()) {
+            record.remark(remark);
+        }
+        let cells = tasks.len()
+            * arenas
+                .iter()
+                .map(|arena| arena.contestants.len())
+                .sum::<usize>();
+        Ok(Run {
+            plan,
+            ground,
+            stop: Stop::new(),
+            schedule: Schedule::new(started, plan, tasks, cells),
+            arenas,
+            record,
+            noise,
+            progress,
+            preparing: Duration::ZERO,
+        })
+    }
+
+    /// Rounds, then a pass for latencies and one for counts.
+    fn measure_all(&mut self) -> Outcome<()> {
+        let mut round = 0;
+        while self.schedule.has_round(round) {
+            if self.round(round)? == Then::Stop {
+                self.is_stopped();
+                return Ok(());
+            }
+            let mut gone = Vec::new();
+            let remarks = self.schedule.round_is_over(round, &mut gone);
+            for task in gone {
+                self.record.forget(task);
+            }
+            for remark in remarks {
+                self.progress.line(&remark);
+                self.record.remark(remark);
+            }
+            round += 1;
+            let results = self.record.results();
+            self.progress.table(round, self.schedule.rounds(), &|| {
+                report::so_far(results, Screen::standard_error())
+            });
+        }
+        for question in [Question::Counts, Question::Latency] {
+            if self.pass(question)? == Then::Stop {
+                self.is_stopped();
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn is_stopped(&mut self) {
+        self.record.interrupted();
+        self.progress.leave_table();
+    }
+
+    fn round(&mut self, round: u32) -> Outcome<Then> {
+        for task in self.schedule.tasks().to_vec() {
+            let start = Instant::now();
+            self.preparing = Duration::ZERO;
+            for arena in 0..self.arenas.len() {
+                let count = self.arenas[arena].contestants.len();
+                for turn in 0..count {
+                    // Whoever goes first has what the row before has left to be cleaned up, and so on:
+                    // every place is everybody's once.
+                    let who = (turn + round as usize) % count;
+                    if self.one(task, arena, who, round, Question::Rate)? == Then::Stop {
+                        return Ok(Then::Stop);
+                    }
+                }
+            }
+            let spent = Spent {
+                all: start.elapsed(),
+                preparing: self.preparing,
+            };
+            if !self.schedule.task_is_over(task, round, spent) {
+                break;
+            }
+        }
+        Ok(Then::GoOn)
+    }
+
+    fn pass(&mut self, question: Question) -> Outcome<Then> {
+        for task in self.schedule.tasks().to_vec() {
+            for arena in 0..self.arenas.len() {
+                for who in 0..self.arenas[arena].contestants.len() {
+                    let is_native = self.arenas[arena].contestants[who].is_native();
+                    if question == Question::Counts && is_native {
+                        continue;
+                    }
+                    if self.schedule.is_late() {
+                        self.record.remark(
+                            "the time was over before requests were counted and latencies taken everywhere"
+                                .to_owned(),
+                        );
+                        return Ok(Then::GoOn);
+                    }
+                    if self.one(task, arena, who, 0, question)? == Then::Stop {
+                        return Ok(Then::Stop);
+                    }
+                }
+            }
+        }
+        Ok(Then::GoOn)
+    }
+
+    /// One measurement.
+    fn one(
+        &mut self,
+        task: Task,
+        arena: usize,
+        who: usize,
+        round: u32,
+        question: Question,
+    ) -> Outcome<Then> {
+        let Arena { lower, contestants } = &mut self.arenas[arena];
+        let contestant = &mut contestants[who];
+        let name = contestant.name().to_owned();
+        if self.stop.is_wanted() {
+            return Ok(Then::Stop);
+        }
+        if !self.plan.asks(task, contestant.entrant()) || self.record.is_without(task, &name, lower)
+        {
+            return Ok(Then::GoOn);
+        }
+        let what = match question {
+            Question::Rate => format!("round {}", self.schedule.round_of(round)),
+            Question::Latency => "latencies".to_owned(),
+            Question::Counts => "counting".to_owned(),
+        };
+        let row = task.row.name;
+        let jobs = match task.jobs {
+            1 => String::new(),
+            jobs => format!(" by {jobs}"),
+        };
+        let text = format!("{what} · {row}{jobs} · {name} on {lower}");
+        self.progress.say(&text, self.schedule.left(round));
+        let amount = Amount {
+            question,
+            jobs: task.jobs,
+            round,
+            percent: match question {
+                Question::Counts => (self.plan.percent / COUNTS_SHARE).max(1),
+                _ => self.plan.percent,
+            },
+            limit: self.schedule.limit(),
+            patience: self.schedule.patience(),
+        };
+        let measured = measure(
+            task.row,
+            contestant,
+            amount,
+            self.ground,
+            &self.stop,
+            &mut self.preparing,
+        );
+        let measured = measured.unwrap_or_else(|error| {
+            Measured::Absent(Absence {
+                failed: true,
+                why: error.to_string(),
+            })
+        });
+        if let Measured::Absent(absence) = &measured
+            && absence.failed
+            && question == Question::Rate
+        {
+            self.progress.line(&format!(
+                "FAILED: {row} on {name}, {lower} below: {}",
+                absence.why
+            ));
+        }
+        match measured {
+            Measured::Stopped => return Ok(Then::Stop),
+            // What is asked besides may be without an answer.
+            Measured::Absent(absence) if question == Question::Counts => {
+                let why = absence.why;
+                self.record
+                    .remark(format!("requests and system calls were not counted: {why}"));
+            }
+            Measured::Absent(_) if question == Question::Latency => {}
+            other => self.record.add(task, &name, lower, other),
+        }
+        Ok(Then::GoOn)
+    }
+
+    /// Takes everything down, writes the report and shows the table.
+    fn finish(mut self) -> Outcome<ExitCode> {
+        let contestants = self.arenas.iter().flat_map(|arena| &arena.contestants);
+        let servers: Vec<u32> = contestants.flat_map(Contestant::servers).collect();
+        for remark in self.noise.remarks(self.record.results(), &servers) {
+            self.record.remark(remark);
+        }
+        for arena in self.arenas.drain(..) {
+            for contestant in arena.contestants {
+                self.record
+                    .resident(contestant.name(), contestant.resident_kib());
+                if self.record.results().ending == Ending::Complete
+                    && let Err(why) = contestant.unmount()
+                {
+                    self.record.remark(format!("taking a mount down: {why}"));
+                }
+            }
+        }
+        self.progress.clear();
+        let results = self.record.finished();
+        if results.cells.iter().all(|cell| cell.samples.is_empty()) {
+            self.progress.line("nothing was measured");
+            return Ok(ExitCode::FAILURE);
+        }
+        write(&results, self.plan)?;
+        let failed = |cell: &&crate::results::Cell| {
+            cell.absence.as_ref().is_some_and(|absence| absence.failed)
+        };
+        let failed = results.cells.iter().filter(failed).count();
+        self.progress
+            .result(&|| report::terminal(&results, Screen::standard_output()));
+        self.progress
+            .line(&format!("report: {}", self.plan.out.display()));
+        if failed > 0 {
+            self.progress.line(&format!(
+                "{failed} cells of the table have failed: see above"
+            ));
+            return Ok(ExitCode::FAILURE);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Writes the report to a folder that gets its name when everything is in it.
+fn write(results: &Results, plan: &Plan) -> Outcome<()> {
+    let unfinished = directory(plan.unfinished_out())?;
+    for (name, text) in report::files(results)? {
+        let path = unfinished.join(name);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    // What fio was given, for whoever wants to repeat it by hand.
+    let jobs = plan.tasks()?.into_iter();
+    let jobs = jobs.filter_map(|task| Some((task.row.name, task.row.job_file(plan.percent)?)));
+    let jobs: BTreeMap<&str, String> = jobs.collect();
+    if !jobs.is_empty() {
+        let folder = directory(unfinished.join("fio"))?;
+        for (name, text) in jobs {
+            let path = folder.join(format!("{name}.fio"));
+            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
+    let flags = rustix::fs::RenameFlags::NOREPLACE;
+    let cwd = rustix::fs::CWD;
+    rustix::fs::renameat_with(cwd, &unfinished, cwd, &plan.out, flags)
+        .map_err(|error| format!("{}: {error}", plan.out.display()))
+}
+
+fn directory(path: impl AsRef<Path>) -> Outcome<PathBuf> {
+    let path = path.as_ref();
+    std::fs::create_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path.to_owned())
+}
+
+/// For people: `1 min 20 s`.
+pub(crate) fn spoken(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds / 60 {
+        0 => format!("{seconds} s"),
+        minutes => format!("{minutes} min {} s", seconds % 60),
+    }
+}

@@ -1,0 +1,142 @@
+//! What was found so far.
+
+use crate::entrant::Entrant;
+use crate::machine;
+use crate::measurement::Measured;
+use crate::plan::{Plan, Task};
+use crate::results::{Cell, Ending, FORMAT, Results};
+use crate::row::info;
+use std::time::Instant;
+
+/// Results that grow.
+pub(super) struct Record {
+    results: Results,
+    start: Instant,
+}
+
+impl Record {
+    pub(super) fn new(plan: &Plan) -> Record {
+        let results = Results {
+            format: FORMAT,
+            suite: plan.suite.clone(),
+            command: plan.command.clone(),
+            started: machine::seconds_now(),
+            seconds: 0.0,
+            ending: Ending::Complete,
+            machine: machine::describe(),
+            contestants: plan.entrants.iter().map(Entrant::described).collect(),
+            rows: Vec::new(),
+            cells: Vec::new(),
+            remarks: Vec::new(),
+        };
+        Record {
+            results,
+            start: Instant::now(),
+        }
+    }
+
+    /// Somebody does not take part.
+    pub(super) fn absent(&mut self, name: &str, why: &str) {
+        let mut all = self.results.contestants.iter_mut();
+        if let Some(contestant) = all.find(|contestant| contestant.name == name) {
+            contestant.absent = Some(why.to_owned());
+        }
+    }
+
+    /// Why those who do not take part do not.
+    pub(super) fn reasons(&self) -> Vec<String> {
+        let all = self.results.contestants.iter();
+        all.filter_map(|one| Some(format!("{}: {}", one.name, one.absent.as_ref()?)))
+            .collect()
+    }
+
+    pub(super) fn remark(&mut self, text: String) {
+        if !self.results.remarks.contains(&text) {
+            self.results.remarks.push(text);
+        }
+    }
+
+    pub(super) fn interrupted(&mut self) {
+        self.results.ending = Ending::Interrupted;
+    }
+
+    /// Whether it is known that there will be no figure.
+    pub(super) fn is_without(&self, task: Task, contestant: &str, lower: &str) -> bool {
+        let cell = |contestant| {
+            self.results
+                .cell(task.row.name, contestant, lower, task.jobs)
+        };
+        let absent = |name| cell(name).is_some_and(|cell| cell.absence.is_some());
+        // Without native, nothing can be compared.
+        absent(contestant) || absent("native")
+    }
+
+    /// What came of a measurement.
+    pub(super) fn add(&mut self, task: Task, contestant: &str, lower: &str, measured: Measured) {
+        let cell = self.cell(task, contestant, lower);
+        match measured {
+            Measured::Sample(sample) => cell.samples.push(sample),
+            Measured::Latency(latency) => cell.latency = Some(latency),
+            Measured::Counts(counts) => {
+                let is_known = counts.requests.is_some() || counts.system_calls.is_some();
+                cell.counts = is_known.then_some(counts);
+            }
+            Measured::Absent(absence) => cell.absence = Some(absence),
+            Measured::Stopped => {}
+        }
+    }
+
+    fn cell(&mut self, task: Task, contestant: &str, lower: &str) -> &mut Cell {
+        let Task { row, jobs } = task;
+        if !self.results.rows.iter().any(|known| known.name == row.name) {
+            self.results.rows.push(info(row));
+        }
+        let cells = &mut self.results.cells;
+        let is_it = |cell: &Cell| {
+            (cell.row.as_str(), cell.contestant.as_str()) == (row.name, contestant)
+                && (cell.lower.as_str(), cell.jobs) == (lower, jobs)
+        };
+        let place = cells.iter().position(is_it).unwrap_or_else(|| {
+            cells.push(Cell {
+                row: row.name.to_owned(),
+                contestant: contestant.to_owned(),
+                lower: lower.to_owned(),
+                jobs,
+                samples: Vec::new(),
+                absence: None,
+                counts: None,
+                latency: None,
+            });
+            cells.len() - 1
+        });
+        &mut cells[place]
+    }
+
+    /// A row was given up: what it has is too little to stay.
+    pub(super) fn forget(&mut self, task: Task) {
+        let is_it = |cell: &Cell| (cell.row.as_str(), cell.jobs) == (task.row.name, task.jobs);
+        self.results.cells.retain(|cell| !is_it(cell));
+        let cells = &self.results.cells;
+        let rows = &mut self.results.rows;
+        rows.retain(|row| cells.iter().any(|cell| cell.row == row.name));
+    }
+
+    /// What a server held in memory at the end.
+    pub(super) fn resident(&mut self, name: &str, kib: Option<u64>) {
+        let mut all = self.results.contestants.iter_mut();
+        if let Some(contestant) = all.find(|contestant| contestant.name == name) {
+            // Over several file systems beneath, the most.
+            contestant.resident_kib = contestant.resident_kib.max(kib);
+        }
+    }
+
+    pub(super) fn results(&self) -> &Results {
+        &self.results
+    }
+
+    /// The whole.
+    pub(super) fn finished(&mut self) -> Results {
+        self.results.seconds = self.start.elapsed().as_secs_f64();
+        self.results.clone()
+    }
+}

@@ -1,0 +1,245 @@
+//! How many rounds there is time for, and of which rows.
+//!
+//! The first round shows how long a round takes. Where three rounds are too many, rows go, the dearest
+//! first; and rows that take far more time than others go until there are five.
+
+use crate::plan::{Plan, Task};
+use std::time::{Duration, Instant};
+
+/// Fewer rounds tell nothing, unless somebody has asked for them.
+const ROUNDS_MIN: u32 = 3;
+/// With so many, an interval has a chance of 0.94 to hold the median.
+const ROUNDS_WANTED: u32 = 5;
+/// More are not worth the time.
+const ROUNDS_MAX: u32 = 11;
+/// Passes for latencies and counts, in rounds.
+const PASSES: f64 = 1.5;
+/// A row is far dearer than others when it takes so many times what the one in the middle does.
+const DEAR: u32 = 3;
+/// No more of the time may go into the first round.
+const FIRST_ROUND_MAX: f64 = 0.4;
+/// No row that was measured takes less.
+const TICK: Duration = Duration::from_millis(1);
+/// The part of a measurement's time that is not timed: processes, files, dropping caches.
+const AROUND: f64 = 0.5;
+
+/// Limits of a loop, and of one in a run without a limit of time.
+const LIMIT_MIN: Duration = Duration::from_millis(20);
+const LIMIT_MAX: Duration = Duration::from_secs(60);
+/// How long one may take to be ready or done.
+const PATIENCE_MIN: Duration = Duration::from_secs(15);
+const PATIENCE_MAX: Duration = Duration::from_secs(1800);
+
+/// What is to be done when.
+pub(super) struct Schedule {
+    started: Instant,
+    budget: Option<Duration>,
+    rounds_given: Option<u32>,
+    rounds: u32,
+    tasks: Vec<Cost>,
+    limit: Duration,
+}
+
+/// A row, and what its last round has cost.
+#[derive(Clone, Copy)]
+struct Cost {
+    task: Task,
+    time: Duration,
+}
+
+/// What a round has cost in a row: in the first one, what is kept for the others was made.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Spent {
+    /// Everything.
+    pub(super) all: Duration,
+    /// Until processes were ready.
+    pub(super) preparing: Duration,
+}
+
+impl Schedule {
+    /// For a run that began at `started`, with so many cells.
+    pub(super) fn new(started: Instant, plan: &Plan, tasks: Vec<Task>, cells: usize) -> Schedule {
+        let budget = plan
+            .seconds
+            .map(|seconds| Duration::from_secs(seconds.into()));
+        let rounds = plan.rounds.unwrap_or(ROUNDS_WANTED);
+        let measurements = cells.max(1) as f64 * (f64::from(rounds) + PASSES);
+        let limit = budget.map_or(LIMIT_MAX, |budget| {
+            budget.mul_f64((1.0 - AROUND) / measurements)
+        });
+        Schedule {
+            started,
+            budget,
+            rounds_given: plan.rounds,
+            rounds,
+            tasks: tasks
+                .into_iter()
+                .map(|task| Cost {
+                    task,
+                    time: Duration::ZERO,
+                })
+                .collect(),
+            limit: limit.clamp(LIMIT_MIN, LIMIT_MAX),
+        }
+    }
+
+    /// What is measured in a round.
+    pub(super) fn tasks(&self) -> Vec<Task> {
+        self.tasks.iter().map(|cost| cost.task).collect()
+    }
+
+    /// Rounds that there will be, as far as that is known.
+    pub(super) fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    /// Whether there is another round. The last one must have come to its end.
+    pub(super) fn has_round(&self, round: u32) -> bool {
+        round < self.rounds
+    }
+
+    /// `2 of 7`.
+    pub(super) fn round_of(&self, round: u32) -> String {
+        let is_known = self.budget.is_none() || round > 0;
+        if is_known {
+            format!("{} of {}", round + 1, self.rounds)
+        } else {
+            (round + 1).to_string()
+        }
+    }
+
+    /// After this long, loops end.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// How long a process may take to be ready, or to be done.
+    pub(super) fn patience(&self) -> Duration {
+        let share = self.budget.map_or(PATIENCE_MAX, |budget| budget / 8);
+        share.max(PATIENCE_MIN)
+    }
+
+    /// A row was measured everywhere. False when the first round takes too long for what comes after it:
+    /// then the rest of the rows is given up.
+    pub(super) fn task_is_over(&mut self, task: Task, round: u32, spent: Spent) -> bool {
+        if let Some(cost) = self.tasks.iter_mut().find(|cost| cost.task == task) {
+            // What has to be prepared for every round is known after the second.
+            cost.time = match round {
+                0 => spent.all.saturating_sub(spent.preparing).max(TICK),
+                _ => spent.all,
+            };
+        }
+        let Some(budget) = self.budget else {
+            return true;
+        };
+        round > 0 || self.started.elapsed() < budget.mul_f64(FIRST_ROUND_MAX)
+    }
+
+    /// Says how it goes on, as sentences for the report; rows that are left out from now on are added to
+    /// `gone`.
+    pub(super) fn round_is_over(&mut self, round: u32, gone: &mut Vec<Task>) -> Vec<String> {
+        let Some(budget) = self.budget else {
+            return Vec::new();
+        };
+        let mut remarks = Vec::new();
+        let left = budget.saturating_sub(self.started.elapsed());
+        let done = round + 1;
+        if round == 0 {
+            remarks.extend(self.give_up(gone, |cost| cost.time.is_zero()));
+        }
+        if round <= 1 {
+            let wanted = self.rounds_given.unwrap_or(ROUNDS_WANTED);
+            let least = self.rounds_given.unwrap_or(ROUNDS_MIN);
+            let median = self.median();
+            while self.tasks.len() > 1 && self.fitting(left) + done < wanted {
+                let dearest = self.dearest();
+                let is_dear = dearest > median * DEAR;
+                if !is_dear && self.fitting(left) + done >= least {
+                    break;
+                }
+                remarks.extend(self.give_up(gone, |cost| cost.time == dearest));
+            }
+        }
+        let fitting = self.fitting(left) + done;
+        let least = self.rounds_given.unwrap_or(ROUNDS_MIN).min(ROUNDS_MIN);
+        let most = self.rounds_given.unwrap_or(ROUNDS_MAX);
+        self.rounds = fitting.clamp(least, most).max(done);
+        remarks
+    }
+
+    /// Rounds that fit into a time, with the passes after them.
+    fn fitting(&self, left: Duration) -> u32 {
+        let round = self.a_round().as_secs_f64().max(1e-3);
+        let rounds = left.as_secs_f64() / round - PASSES;
+        rounds.clamp(0.0, 1e6) as u32
+    }
+
+    fn a_round(&self) -> Duration {
+        self.tasks.iter().map(|cost| cost.time).sum()
+    }
+
+    fn dearest(&self) -> Duration {
+        let times = self.tasks.iter().map(|cost| cost.time);
+        times.max().unwrap_or_default()
+    }
+
+    fn median(&self) -> Duration {
+        let mut times: Vec<Duration> = self.tasks.iter().map(|cost| cost.time).collect();
+        times.sort();
+        times.get(times.len() / 2).copied().unwrap_or_default()
+    }
+
+    fn give_up(&mut self, gone: &mut Vec<Task>, which: impl Fn(&Cost) -> bool) -> Option<String> {
+        let (go, mut stay): (Vec<Cost>, Vec<Cost>) =
+            self.tasks.iter().partition(|cost| which(cost));
+        if stay.is_empty() {
+            stay = go.first().copied().into_iter().collect();
+        }
+        let go: Vec<Cost> = go
+            .into_iter()
+            .filter(|cost| stay.iter().all(|other| other.task != cost.task))
+            .collect();
+        self.tasks = stay;
+        if go.is_empty() {
+            return None;
+        }
+        gone.extend(go.iter().map(|cost| cost.task));
+        let named = |cost: &Cost| {
+            let name = cost.task.row.name;
+            match (cost.task.jobs, cost.time.is_zero()) {
+                (1, true) => name.to_owned(),
+                (jobs, true) => format!("{name} by {jobs}"),
+                (1, false) => format!("{name} ({:.0} s a round)", cost.time.as_secs_f64().ceil()),
+                (jobs, false) => {
+                    format!(
+                        "{name} by {jobs} ({:.0} s a round)",
+                        cost.time.as_secs_f64().ceil()
+                    )
+                }
+            }
+        };
+        let names: Vec<String> = go.iter().map(named).collect();
+        Some(format!(
+            "left out for want of time: {}; a longer --time has them",
+            names.join(", ")
+        ))
+    }
+
+    /// Whether the time is over, and a little more.
+    pub(super) fn is_late(&self) -> bool {
+        let budget = self.budget;
+        budget.is_some_and(|budget| self.started.elapsed() > budget.mul_f64(1.1))
+    }
+
+    /// How long it will take from now.
+    pub(super) fn left(&self, round: u32) -> Option<Duration> {
+        if let Some(budget) = self.budget {
+            return Some(budget.saturating_sub(self.started.elapsed()));
+        }
+        let rounds = f64::from(self.rounds.saturating_sub(round)) + PASSES;
+        (round > 0).then(|| self.a_round().mul_f64(rounds))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+use super::{Schedule, Spent};
+use crate::plan::{Plan, Task};
+use crate::request::Request;
+use crate::row;
+use std::time::{Duration, Instant};
+
+const NAMES: [&str; 4] = ["mkdir", "rename", "unlink", "create"];
+
+fn tasks() -> Vec<Task> {
+    let task = |name| Task {
+        row: row::named(name).unwrap(),
+        jobs: 1,
+    };
+    NAMES.into_iter().map(task).collect()
+}
+
+fn schedule(seconds: u32, change: impl FnOnce(&mut Request)) -> Schedule {
+    let mut request = Request {
+        directory: ".".into(),
+        suite: "quick".to_owned(),
+        seconds: Some(seconds),
+        out: Some(std::env::temp_dir().join("thrufs-bench-not-there")),
+        ..Request::default()
+    };
+    change(&mut request);
+    let plan = Plan::of(&request).unwrap();
+    Schedule::new(Instant::now(), &plan, tasks(), 20)
+}
+
+/// What a row takes, after things were prepared that are kept.
+fn spent(seconds: u64) -> Spent {
+    Spent {
+        all: Duration::from_secs(seconds + 10),
+        preparing: Duration::from_secs(10),
+    }
+}
+
+/// The first round, with seconds for each row; says what is told about it.
+fn first_round(schedule: &mut Schedule, seconds: [u64; 4]) -> Vec<String> {
+    for (task, seconds) in tasks().into_iter().zip(seconds) {
+        schedule.task_is_over(task, 0, spent(seconds));
+    }
+    schedule.round_is_over(0, &mut Vec::new())
+}
+
+fn names(schedule: &Schedule) -> Vec<&'static str> {
+    schedule.tasks().iter().map(|task| task.row.name).collect()
+}
+
+#[test]
+fn a_fast_machine_has_more_rounds() {
+    let mut schedule = schedule(100, |_| ());
+    assert!(first_round(&mut schedule, [3, 3, 3, 3]).is_empty());
+    // One and six more of twelve seconds, and one and a half for the passes.
+    assert_eq!((schedule.rounds(), names(&schedule).len()), (7, 4));
+    let mut faster = self::schedule(100, |_| ());
+    first_round(&mut faster, [1, 0, 1, 1]);
+    assert_eq!(faster.rounds(), super::ROUNDS_MAX);
+}
+
+#[test]
+fn a_row_that_is_far_dearer_than_others_goes_before_rounds_do() {
+    let mut schedule = schedule(60, |_| ());
+    let remarks = first_round(&mut schedule, [2, 20, 2, 2]);
+    assert_eq!(names(&schedule), ["mkdir", "unlink", "create"]);
+    assert!(schedule.rounds() >= 5);
+    assert!(remarks[0].contains("rename (20 s a round)"), "{remarks:?}");
+}
+
+#[test]
+fn on_a_slow_disk_rows_go_until_three_rounds_fit() {
+    let mut schedule = schedule(60, |_| ());
+    first_round(&mut schedule, [10, 11, 12, 13]);
+    assert!(schedule.rounds() >= 3);
+    assert_eq!(names(&schedule), ["mkdir"]);
+}
+
+#[test]
+fn what_the_first_round_did_not_reach_is_left_out() {
+    let mut schedule = schedule(100, |_| ());
+    let mut tasks = tasks().into_iter();
+    schedule.started = Instant::now() - Duration::from_secs(41);
+    let first = tasks.next().unwrap();
+    assert!(!schedule.task_is_over(first, 0, spent(40)));
+    let mut gone = Vec::new();
+    let remarks = schedule.round_is_over(0, &mut gone);
+    assert_eq!(gone.len(), 3);
+    assert_eq!(names(&schedule), ["mkdir"]);
+    assert!(remarks[0].contains("rename, unlink, create"), "{remarks:?}");
+}
+
+#[test]
+fn rounds_that_were_asked_for_are_kept() {
+    let mut schedule = schedule(1000, |request| request.rounds = Some(2));
+    first_round(&mut schedule, [1, 1, 1, 1]);
+    assert_eq!(schedule.rounds(), 2);
+}

@@ -1,0 +1,222 @@
+//! Rows that run git, in and from a repository that is made up and kept for the run.
+
+use crate::build::done;
+use crate::clock::Clock;
+use crate::errand::Errand;
+use crate::kept::Claim;
+use std::ffi::OsStr;
+use std::fs::{self, File, FileTimes};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+/// What git does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Git {
+    /// `git status` of a clean tree that was looked at before.
+    Status,
+    /// `git clone` of a repository that lies beneath, into a new directory.
+    Clone,
+}
+
+/// Files of the tree at the usual amount of work.
+const FILES: usize = 2000;
+const FILES_OF_A_DIRECTORY: usize = 20;
+const FILE_BYTES: u64 = 2048;
+/// Of a measurement.
+const STATUSES: usize = 10;
+
+impl Git {
+    /// Why it cannot be done here, if it cannot.
+    pub(crate) fn missing(self) -> Option<String> {
+        let version = Command::new("git")
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output();
+        match version {
+            Ok(output) if output.status.success() => None,
+            _ => Some("there is no git".to_owned()),
+        }
+    }
+
+    /// Has the repository ready; what is handed back keeps others from it.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::Unsupported`] where there is no git.
+    pub(crate) fn prepare(self, errand: &Errand) -> io::Result<Claim> {
+        if let Some(why) = self.missing() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let count = files(errand.percent);
+        let kept = errand.kept_beneath()?;
+        let claim = Claim::take(&kept, &format!("repository-{count}"), |path| {
+            make(path, count)
+        })?;
+        if self == Git::Status {
+            // The one writes down what the files are like here, the other finds it written.
+            let tree = errand.kept_seen().join(&claim.name);
+            git(&tree, STATUS)?;
+            git(&tree, STATUS)?;
+        }
+        Ok(claim)
+    }
+
+    /// Does it a few times, with what [`prepare`](Self::prepare) has handed back. An operation is one `git`.
+    pub(crate) fn run(self, errand: &Errand, claim: &Claim, clock: &mut Clock) -> io::Result<()> {
+        match self {
+            Git::Status => status(&errand.kept_seen().join(&claim.name), clock),
+            Git::Clone => clone(
+                &errand.kept_beneath()?.join(&claim.name),
+                &errand.seen,
+                clock,
+            ),
+        }
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Git::Status => "git status, cached",
+            Git::Clone => "git clone",
+        }
+    }
+
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Git::Status => {
+                "One operation is git status of a clean tree of 2,000 files in 100 directories. It was looked at \
+                 before."
+            }
+            Git::Clone => {
+                "One operation is git clone of a repository of 2,000 files in 100 directories, which lies beneath, as \
+                 if it came from elsewhere."
+            }
+        }
+    }
+
+    /// Of the kept repository, and of a clone.
+    pub(crate) fn bytes_needed(self, percent: usize) -> u64 {
+        2 * files(percent) as u64 * FILE_BYTES
+    }
+
+    pub(crate) fn inodes_needed(self, percent: usize) -> u64 {
+        let files = files(percent);
+        // What git makes for itself: some 50, twice.
+        2 * (files + files / FILES_OF_A_DIRECTORY + 64) as u64
+    }
+}
+
+const STATUS: &[&str] = &["status", "--porcelain"];
+
+fn status(tree: &Path, clock: &mut Clock) -> io::Result<()> {
+    for _ in 0..STATUSES {
+        if !clock.more() {
+            break;
+        }
+        let changed = git(tree, &["--no-optional-locks", "status", "--porcelain"])?;
+        if !changed.is_empty() {
+            return Err(io::Error::other("git takes the tree for changed"));
+        }
+    }
+    Ok(())
+}
+
+fn clone(origin: &Path, seen: &Path, clock: &mut Clock) -> io::Result<()> {
+    clock.more();
+    // As from elsewhere: it goes through a pack, and the objects are not merely linked.
+    let words = ["clone", "--quiet", "--no-local"].map(OsStr::new);
+    let places = [origin.as_os_str(), OsStr::new("clone")];
+    git_of(seen, words.into_iter().chain(places)).map(drop)
+}
+
+/// A repository of so many files, committed and packed.
+fn make(tree: &Path, count: usize) -> io::Result<()> {
+    fs::create_dir(tree)?;
+    // Older than the index, or git would have to look into each to be sure.
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+    let times = FileTimes::new().set_modified(then).set_accessed(then);
+    for number in 0..count {
+        let path = path(tree, number);
+        if number.is_multiple_of(FILES_OF_A_DIRECTORY) {
+            fs::create_dir_all(path.parent().unwrap_or(tree))?;
+        }
+        fs::write(&path, contents(number))?;
+        File::options().write(true).open(&path)?.set_times(times)?;
+    }
+    git(tree, &["init", "--quiet"])?;
+    git(tree, &["add", "--all"])?;
+    git(tree, &["commit", "--quiet", "--message=everything"])?;
+    git(tree, &["repack", "--quiet", "-a", "-d"]).map(drop)
+}
+
+fn path(tree: &Path, number: usize) -> PathBuf {
+    let directory = number / FILES_OF_A_DIRECTORY;
+    tree.join(format!(
+        "part-{}/directory-{directory}/file-{number}",
+        directory / 10
+    ))
+}
+
+/// Lines that do not pack into nothing.
+fn contents(number: usize) -> String {
+    let mut state = number as u64 + 1;
+    let mut text = String::new();
+    while text.len() < FILE_BYTES as usize {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        text.push_str(&format!("{state:x}\n"));
+    }
+    text
+}
+
+fn files(percent: usize) -> usize {
+    (FILES * percent / 100).max(FILES_OF_A_DIRECTORY)
+}
+
+fn git(directory: &Path, words: &[&str]) -> io::Result<Vec<u8>> {
+    git_of(directory, words.iter().map(OsStr::new))
+}
+
+/// As it is without anybody's settings; what it says.
+fn git_of<'a>(directory: &Path, words: impl IntoIterator<Item = &'a OsStr>) -> io::Result<Vec<u8>> {
+    let mut command = Command::new("git");
+    command
+        // Nothing in the background, and a tree that somebody else owns is as good as one's own.
+        .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"])
+        .args(["-c", "safe.directory=*", "-c", "init.defaultBranch=main"])
+        .args(words)
+        .current_dir(directory)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_TERMINAL_PROMPT", "0");
+    for who in ["AUTHOR", "COMMITTER"] {
+        command.env(format!("GIT_{who}_NAME"), "Benchmark");
+        command.env(format!("GIT_{who}_EMAIL"), "benchmark@localhost");
+    }
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+        command.env_remove(name);
+    }
+    done(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{git, make, status};
+    use crate::clock::Clock;
+    use std::time::Duration;
+
+    #[test]
+    fn a_repository_is_clean_and_whole_and_one_that_is_not_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = directory.path().join("repository");
+        make(&tree, 40).unwrap();
+        let known = git(&tree, &["ls-files"]).unwrap();
+        assert_eq!(known.iter().filter(|&&byte| byte == b'\n').count(), 40);
+        let limit = Duration::from_secs(600);
+        status(&tree, &mut Clock::start(limit)).unwrap();
+        std::fs::write(tree.join("new"), "").unwrap();
+        assert!(status(&tree, &mut Clock::start(limit)).is_err());
+    }
+}

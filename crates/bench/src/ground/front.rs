@@ -1,0 +1,112 @@
+//! The process that somebody has started: keeps the terminal, hears Ctrl-C, and waits.
+
+use super::remains;
+use crate::Outcome;
+use crate::plan::Plan;
+use crate::ring_parameter::Switched;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io::{PipeWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use thrufs_sys::signal::SignalFd;
+
+/// SIGHUP (the terminal is closed), SIGINT, SIGTERM: by these somebody wants it to end.
+const ENDING: [i32; 3] = [1, 2, 15];
+
+/// Carries out a plan, and leaves nothing of it but its report.
+///
+/// # Errors
+///
+/// No processes or descriptors. What the run itself complains about, it has said; the exit code tells.
+pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
+    let signals = SignalFd::block_and_open(&ENDING);
+    let signals = signals.map_err(|error| format!("cannot wait for signals: {error}"))?;
+    remains::adopt_orphans();
+    let switched = Switched::planned(plan.turns_ring_on);
+    let (leash, our_end) = std::io::pipe().map_err(|error| error.to_string())?;
+    let janitor = command("janitor")
+        .arg(switched.text())
+        .arg(plan.text()?)
+        .stdin(Stdio::from(leash))
+        .spawn()
+        .map_err(|error| format!("cannot start again: {error}"))?;
+    let mut waiting = Waiting {
+        janitor,
+        leash: Some(our_end),
+        asked: None,
+    };
+    let status = waiting.wait(&signals)?;
+    if status.signal().is_some() {
+        // Killed: what it would have done is ours to do.
+        remains::clean_up(plan, &switched);
+        eprintln!("thrufs bench: somebody has killed it; everything is cleaned up");
+    }
+    Ok(match (waiting.asked, status.code()) {
+        // As shells say what a signal has ended.
+        (Some(signal), _) => ExitCode::from(128 + signal),
+        (None, Some(code)) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        (None, None) => ExitCode::FAILURE,
+    })
+}
+
+struct Waiting {
+    janitor: Child,
+    leash: Option<PipeWriter>,
+    /// The signal by which somebody has asked for the end.
+    asked: Option<u8>,
+}
+
+impl Waiting {
+    /// Until the janitor has ended.
+    fn wait(&mut self, signals: &SignalFd) -> Outcome<ExitStatus> {
+        let failed = |error: Errno| format!("cannot wait: {error}");
+        let ended = pidfd_open(Pid::from_child(&self.janitor), PidfdFlags::empty());
+        let ended = ended.map_err(failed)?;
+        loop {
+            let mut polled = [
+                PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut polled, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            let [ended, signalled] = [0, 1].map(|at| !polled[at].revents().is_empty());
+            if ended {
+                let status = self.janitor.wait();
+                return status.map_err(|error| format!("cannot wait: {error}"));
+            }
+            if signalled && let Ok(signal) = signals.read() {
+                self.hear(signal.number);
+            }
+        }
+    }
+
+    /// The first time, the run comes to an end with what it has; the second time at once.
+    fn hear(&mut self, signal: i32) {
+        let first = self.asked.is_none();
+        self.asked.get_or_insert(u8::try_from(signal).unwrap_or(2));
+        let asked = self
+            .leash
+            .as_mut()
+            .is_some_and(|leash| leash.write_all(b"!").is_ok());
+        let what = if first && asked {
+            "stopping with what was measured so far; once more to leave at once"
+        } else {
+            self.leash = None;
+            "leaving"
+        };
+        // The terminal may be gone: nobody need read this.
+        let _ = writeln!(std::io::stderr(), "\n{what}");
+    }
+}
+
+/// This program again, in another role.
+pub(super) fn command(role: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.args([crate::ROLE, role]);
+    command
+}

@@ -1,0 +1,105 @@
+//! The process between: makes the namespaces, and starts the first process inside.
+
+use super::janitor::NO_GROUND;
+use super::{Ground, front};
+use crate::Outcome;
+use crate::counting::outside::Offer;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use std::ffi::CStr;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use thrufs_sys::cred;
+
+const SIGKILL: i32 = 9;
+
+/// `gate GROUND PLAN`, with the leash for standard input.
+pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
+    let [word, plan] = arguments else {
+        return Err("gate GROUND PLAN".to_owned());
+    };
+    // Signals that the front waits for were blocked in it.
+    let _ = thrufs_sys::signal::unblock(&[1, 2, 15]);
+    // Whoever is to wait for us does not wait any more.
+    let _ = cred::set_parent_death_signal(Some(SIGKILL));
+    let ground = Ground::named(word)?;
+    let mut inside = front::command("inside");
+    inside.arg(word).arg(plan);
+    if ground == Ground::Plain {
+        return Err(format!("cannot start again: {}", inside.exec()));
+    }
+    // Before there are namespaces, for a thread that stays outside; a user namespace is for processes of one
+    // thread, and does not count.
+    if ground == Ground::Root
+        && let Ok(offer) = Offer::make()
+        && offer.give(&mut inside).is_ok()
+    {
+        return go_in(ground, inside, Some(offer));
+    }
+    go_in(ground, inside, None)
+}
+
+/// Starts the run in its namespaces, and waits for it.
+fn go_in(ground: Ground, mut inside: Command, offer: Option<Offer>) -> Outcome<ExitCode> {
+    if let Err(error) = namespaces(ground) {
+        return refused(ground, &error);
+    }
+    let status = inside.spawn().and_then(|mut child| {
+        // From now on the run has it alone.
+        drop(offer);
+        child.wait()
+    });
+    let status = status.map_err(|error| format!("cannot start again: {error}"))?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// An ordinary user has another way; root has none.
+///
+/// # Errors
+///
+/// What root can do about it.
+pub(crate) fn refused(ground: Ground, error: &std::io::Error) -> Outcome<ExitCode> {
+    match ground {
+        Ground::Root => Err(format!(
+            "cannot make a mount namespace: {error}; in a container, let it have CAP_SYS_ADMIN, or run \
+             outside"
+        )),
+        _ => Ok(ExitCode::from(NO_GROUND)),
+    }
+}
+
+fn namespaces(ground: Ground) -> std::io::Result<()> {
+    if ground == Ground::UserNamespace {
+        let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+        cred::unshare_user_namespace()?;
+        // user_namespaces(7): whoever has no privilege outside gives up setgroups(2) first.
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
+        fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))?;
+    }
+    cred::unshare_mount_namespace()?;
+    // What is unmounted outside is unmounted here, and nothing the other way.
+    mount_change(
+        "/",
+        MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC,
+    )?;
+    cred::unshare_process_namespace()?;
+    Ok(())
+}
+
+/// What the first process inside does before anything else: process numbers are to mean what they mean
+/// here.
+///
+/// # Errors
+///
+/// As of mount(2): some containers forbid it.
+pub(crate) fn settle(ground: Ground) -> std::io::Result<()> {
+    let _ = cred::set_parent_death_signal(Some(SIGKILL));
+    if ground == Ground::Plain {
+        return Ok(());
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None::<&CStr>)?;
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! The process that stays until everything is gone.
+
+use super::{Ground, front, refusal, remains, scratch, tree};
+use crate::Outcome;
+use crate::plan::Plan;
+use crate::ring_parameter::Switched;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{Child, ExitCode, Stdio};
+
+/// By this code the gate says that the ground is not to be had, and that another may be tried.
+pub(super) const NO_GROUND: u8 = 75;
+
+/// `janitor SWITCHED PLAN`, with the leash for standard input.
+pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
+    let [switched, plan] = arguments else {
+        return Err("janitor SWITCHED PLAN".to_owned());
+    };
+    let plan = Plan::parse(plan)?;
+    let switched = Switched::parse(switched);
+    // Nothing that happens to the terminal, or to its processes, is our matter.
+    let _ = rustix::process::setsid();
+    remains::adopt_orphans();
+    let outcome = switched.switch().and_then(|()| keep(&plan));
+    remains::clean_up(&plan, &switched);
+    outcome
+}
+
+/// Makes the place, has the run take place there and waits for its end, or the front's.
+fn keep(plan: &Plan) -> Outcome<ExitCode> {
+    for directory in [plan.directory.as_path()]
+        .into_iter()
+        .chain(plan.mounts_of_others())
+    {
+        scratch::sweep(directory);
+    }
+    refusal::check(plan)?;
+    // Held until the end: by the locks others see that somebody lives here.
+    let _scratch = scratch::make(&plan.directory, &plan.scratch)?;
+    refusal::quota(plan)?;
+    let mut _others = Vec::new();
+    for point in plan.mounts_of_others() {
+        if tree::same_tree(point, &plan.place(), scratch::LOCK).is_none() {
+            _others.push(scratch::make(point, &plan.scratch)?);
+        }
+    }
+    let text = plan.text()?;
+    let mut code = ExitCode::FAILURE;
+    for ground in Ground::possible() {
+        let gate = front::command("gate")
+            .arg(ground.word())
+            .arg(&text)
+            .stdin(Stdio::inherit())
+            .spawn()
+            .map_err(|error| format!("cannot start again: {error}"))?;
+        match ended(gate).map_err(|error| format!("cannot wait: {error}"))? {
+            Some(NO_GROUND) => {}
+            Some(said) => return Ok(ExitCode::from(said)),
+            None => return Ok(code),
+        }
+        code = ExitCode::from(NO_GROUND);
+    }
+    Err("this machine lets nobody mount here".to_owned())
+}
+
+/// Waits until the gate has ended and gives its code; none when it was killed, or when the front has gone
+/// before.
+fn ended(mut gate: Child) -> io::Result<Option<u8>> {
+    let descriptor = pidfd_open(Pid::from_child(&gate), PidfdFlags::empty())?;
+    loop {
+        let leash = io::stdin();
+        let mut polled = [
+            PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN),
+            // Only its end, which cannot be masked.
+            PollFd::from_borrowed_fd(leash.as_fd(), PollFlags::empty()),
+        ];
+        match poll(&mut polled, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !polled[1].revents().is_empty() {
+            return Ok(None);
+        }
+        if !polled[0].revents().is_empty() {
+            let code = gate.wait()?.code();
+            return Ok(code.and_then(|code| u8::try_from(code).ok()));
+        }
+    }
+}

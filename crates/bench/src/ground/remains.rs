@@ -1,0 +1,70 @@
+//! Ending what is left of a run, and removing it.
+
+use super::scratch;
+use crate::plan::Plan;
+use crate::ring_parameter::Switched;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long processes that were killed may take: one that waits for a server which does not answer ends
+/// when that has ended.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Has this process be the parent of all that descend from it and lose their own.
+pub(super) fn adopt_orphans() {
+    let _ = rustix::process::set_child_subreaper(Some(getpid()));
+}
+
+/// Ends every process of the run, takes its mounts away, and removes its folders.
+pub(super) fn clean_up(plan: &Plan, switched: &Switched) {
+    end_all_children();
+    let place = plan.place();
+    unmount_below(&place);
+    // What is beneath mounts is not to be removed through them; those of others come last, because they
+    // may not answer.
+    scratch::remove(&place);
+    scratch::remove(&plan.unfinished_out());
+    for point in plan.mounts_of_others() {
+        scratch::remove(&point.join(&plan.scratch));
+    }
+    switched.put_back();
+}
+
+/// Ends children, and theirs, which become ours when they lose their parents.
+fn end_all_children() {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        match wait(WaitOptions::NOHANG) {
+            Err(Errno::CHILD) => return,
+            Ok(Some(_)) | Err(_) => continue,
+            Ok(None) => {}
+        }
+        for child in children() {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn children() -> Vec<Pid> {
+    let own = getpid().as_raw_nonzero();
+    let path = format!("/proc/{own}/task/{own}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
+/// An ordinary user's mounts without namespaces.
+pub(super) fn unmount_below(place: &Path) {
+    for point in super::tree::mount_points_below(place) {
+        let _ = Command::new("fusermount3")
+            .args(["-u", "-z"])
+            .arg(point)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+}

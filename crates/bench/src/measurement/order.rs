@@ -1,0 +1,110 @@
+//! One of the processes of a measurement, from inside: what it is told, and what it says.
+
+use crate::Outcome;
+use crate::errand::Errand;
+use crate::results::Absence;
+use crate::row::{self, Row};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What it is told.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) row: String,
+    /// As in [`Errand`].
+    pub(super) beneath: PathBuf,
+    pub(super) seen: PathBuf,
+    pub(super) percent: usize,
+    pub(super) limit: Duration,
+    pub(super) once: bool,
+    pub(super) each: bool,
+    /// The processor that it has to stay on, if it matters.
+    pub(super) processor: Option<usize>,
+}
+
+/// What it says, a line each.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Reply {
+    Ready,
+    Done(Span),
+    Absent(Absence),
+}
+
+/// What it has done, in nanoseconds of the monotonic clock.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Span {
+    pub(super) operations: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Of each operation, where that was asked for.
+    pub(super) each: Vec<u64>,
+}
+
+/// `row ORDER`: what one of the processes does.
+///
+/// # Errors
+///
+/// An order that is none.
+pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
+    let [order] = arguments else {
+        return Err("row ORDER".to_owned());
+    };
+    let order: Order = serde_json::from_str(order).map_err(|error| error.to_string())?;
+    let row = row::named(&order.row)?;
+    if let Some(processor) = order.processor {
+        stay_on(processor)?;
+    }
+    let errand = Errand {
+        beneath: order.beneath,
+        seen: order.seen,
+        percent: order.percent,
+        limit: order.limit,
+        once: order.once,
+        each: order.each,
+    };
+    let reply = match in_step(row, &errand) {
+        Ok(span) => Reply::Done(span),
+        Err(error) => Reply::Absent(Absence {
+            failed: error.kind() != io::ErrorKind::Unsupported,
+            why: error.to_string().replace('\n', "; "),
+        }),
+    };
+    say(&reply).map_err(|error| error.to_string())
+}
+
+fn in_step(row: &Row, errand: &Errand) -> io::Result<Span> {
+    std::fs::create_dir(&errand.beneath)?;
+    let prepared = row.prepare(errand)?;
+    // All is prepared; the others are waited for.
+    say(&Reply::Ready)?;
+    io::stdin().read_to_end(&mut Vec::new())?;
+    let done = row.run(errand, &prepared)?;
+    Ok(Span {
+        operations: done.operations,
+        start: done.start,
+        end: done.end,
+        each: done.each,
+    })
+}
+
+fn say(reply: &Reply) -> io::Result<()> {
+    let mut line = serde_json::to_string(reply).map_err(io::Error::other)?;
+    line.push('\n');
+    let mut output = io::stdout().lock();
+    output.write_all(line.as_bytes())?;
+    output.flush()
+}
+
+/// Keeps this process on one processor.
+///
+/// # Errors
+///
+/// There is no such processor.
+pub(crate) fn stay_on(number: usize) -> Outcome<()> {
+    let mut set = CpuSet::new();
+    set.set(number);
+    sched_setaffinity(None, &set).map_err(|error| format!("cannot stay on CPU {number}: {error}"))
+}

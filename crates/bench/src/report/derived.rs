@@ -1,0 +1,424 @@
+//! Figures made of several contestants' in one row: ours over the ring against ours over `/dev/fuse`,
+//! against libfuse's best mode, against what protocol and work cost at least; and goals.
+
+use super::table::{Entry, Line, is_sound, ratio};
+use crate::results::statistics::Middle;
+use crate::results::{Cell, Contestant, Group, Kind, Sample};
+
+/// The goal for the time of an operation, over the floor's and native's.
+pub(crate) const TIMES_FLOOR_AND_NATIVE_MAX: f64 = 1.15;
+/// The goal for the rate of metadata operations, over that of libfuse's best mode.
+pub(crate) const TIMES_LIBFUSE_MIN: f64 = 1.5;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Against {
+    /// Native's rate, where the row has a goal.
+    Native,
+    /// Native's time for a whole program.
+    NativeTime,
+    /// The same over `/dev/fuse`.
+    Dev,
+    /// The same without what it is named for: `v2` against `no-v2`.
+    Without,
+    /// The rate of libfuse's best mode in this row.
+    Libfuse,
+    /// The time of an operation: the floor's and native's together.
+    Floor,
+}
+
+impl Against {
+    /// Whether the row's own goal is what it is about.
+    pub(crate) fn is_with_native(self) -> bool {
+        matches!(self, Against::Native | Against::NativeTime)
+    }
+}
+
+/// A comparison of one of ours.
+pub(crate) struct Comparison<'a> {
+    /// Which of ours.
+    pub(crate) subject: &'a str,
+    pub(crate) against: Against,
+    /// The other one's name.
+    pub(crate) other: &'a str,
+    /// The median of the rounds' ratios.
+    pub(crate) times: Middle,
+    pub(crate) goal: Option<Goal>,
+}
+
+/// What a figure is to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Goal {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// Whether a goal is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Met {
+    Yes,
+    /// The median misses it, the interval does not.
+    Barely,
+    No,
+}
+
+impl Goal {
+    pub(crate) fn is_met(self, figure: &Middle) -> Met {
+        let (met, could_be) = match self {
+            Goal::AtLeast(least) => (figure.median >= least, figure.greatest >= least),
+            Goal::AtMost(most) => (figure.median <= most, figure.least <= most),
+        };
+        match (met, could_be) {
+            (true, _) => Met::Yes,
+            (false, true) => Met::Barely,
+            (false, false) => Met::No,
+        }
+    }
+
+    /// For people.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Goal::AtLeast(least) => format!("≥ {least:.2}"),
+            Goal::AtMost(most) => format!("≤ {most:.2}"),
+        }
+    }
+}
+
+impl Met {
+    /// For people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Met::Yes => "met",
+            Met::Barely => "missed, within the spread",
+            Met::No => "missed",
+        }
+    }
+}
+
+impl Comparison<'_> {
+    pub(crate) fn met(&self) -> Option<Met> {
+        Some(self.goal?.is_met(&self.times))
+    }
+
+    /// For people: `ring / dev`.
+    pub(crate) fn title(&self) -> String {
+        let (subject, other) = (self.subject, self.other);
+        match self.against {
+            Against::Native | Against::Dev | Against::Without | Against::Libfuse => {
+                format!("{subject} / {other}")
+            }
+            Against::NativeTime => format!("time of {subject} / {other}"),
+            Against::Floor => format!("time of {subject} / ({other} + native)"),
+        }
+    }
+}
+
+/// All that can be made of a row.
+pub(crate) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
+    let mut all = Vec::new();
+    for ours in line.entries.iter().filter(|entry| is_ours(entry)) {
+        if !is_mount(ours.contestant) {
+            all.extend(without(line, ours));
+            continue;
+        }
+        all.extend(with_native(line, ours));
+        all.extend(with_dev(line, ours));
+        all.extend(with_libfuse(line, ours));
+        all.extend(with_floor(line, ours));
+    }
+    all
+}
+
+/// Whether the kernel uses the files beneath by itself.
+pub(crate) fn goes_through(contestant: &Contestant) -> bool {
+    // Ours by itself does, unless it is told not to.
+    let by_itself = contestant.name == "thrufs" && !contestant.options.contains("nopassthrough");
+    contestant.name.contains("+pt") || by_itself
+}
+
+fn is_ours(entry: &Entry<'_>) -> bool {
+    entry.contestant.kind == Kind::Ours
+}
+
+/// Whether it is a mount as people have it: goals are for those. Others are servers of the benchmark's own.
+pub(crate) fn is_mount(contestant: &Contestant) -> bool {
+    let mode = contestant.name.split(':').next().unwrap_or_default();
+    let modes = ["thrufs", "dev", "ring", "dev+pt", "ring+pt"];
+    contestant.kind == Kind::Ours && modes.contains(&mode)
+}
+
+fn with_native<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
+    let goal = line.row.goal?;
+    let native = line.native?;
+    // Goals of data are for those whose data the kernel moves by itself.
+    if line.row.group == Group::Data && !goes_through(ours.contestant) {
+        return None;
+    }
+    let (against, times, goal) = if line.row.in_seconds {
+        // A share of the rate, as a multiple of the time: 1.05, not 1.0500001.
+        let most = (1000.0 / goal).round() / 1000.0;
+        let times = ratio(native, ours.cell)?;
+        (Against::NativeTime, times, Goal::AtMost(most))
+    } else {
+        (Against::Native, ours.ratio?, Goal::AtLeast(goal))
+    };
+    Some(Comparison {
+        subject: &ours.contestant.name,
+        against,
+        other: &native.contestant,
+        times,
+        goal: Some(goal),
+    })
+}
+
+fn with_dev<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
+    let mode = ours.contestant.name.strip_prefix("ring")?;
+    let dev = line.entry(&format!("dev{mode}"))?;
+    Some(Comparison {
+        subject: &ours.contestant.name,
+        against: Against::Dev,
+        other: &dev.contestant.name,
+        times: ratio(ours.cell, dev.cell)?,
+        goal: None,
+    })
+}
+
+fn without<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
+    let without = line.entry(&format!("no-{}", ours.contestant.name))?;
+    Some(Comparison {
+        subject: &ours.contestant.name,
+        against: Against::Without,
+        other: &without.contestant.name,
+        times: ratio(ours.cell, without.cell)?,
+        goal: None,
+    })
+}
+
+fn with_libfuse<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
+    let like = |entry: &&Entry<'a>| {
+        let name = &entry.contestant.name;
+        // Where data move, who moves them makes the difference: like is compared with like.
+        entry.contestant.kind == Kind::Other
+            && name.starts_with("libfuse")
+            && (line.row.group != Group::Data
+                || goes_through(entry.contestant) == goes_through(ours.contestant))
+    };
+    let best = line
+        .entries
+        .iter()
+        .filter(like)
+        .filter_map(|entry| Some((entry.ratio?.median, entry)))
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))?
+        .1;
+    Some(Comparison {
+        subject: &ours.contestant.name,
+        against: Against::Libfuse,
+        other: &best.contestant.name,
+        times: ratio(ours.cell, best.cell)?,
+        goal: reaches_server(line, ours).then_some(Goal::AtLeast(TIMES_LIBFUSE_MIN)),
+    })
+}
+
+fn with_floor<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
+    if !reaches_server(line, ours) {
+        return None;
+    }
+    let over_ring = ours.contestant.name.starts_with("ring");
+    let floors = if over_ring {
+        ["floor-uring", "floor-dev"]
+    } else {
+        ["floor-dev", "floor-uring"]
+    };
+    let floor = floors.iter().find_map(|name| line.entry(name))?;
+    let native = line.native?;
+    if ![ours.cell, floor.cell, native].into_iter().all(is_sound) {
+        return None;
+    }
+    let times = ours.cell.samples.iter().filter_map(|sample| {
+        let least = time(of_round(floor.cell, sample)?) + time(of_round(native, sample)?);
+        Some(time(sample) / least)
+    });
+    Some(Comparison {
+        subject: &ours.contestant.name,
+        against: Against::Floor,
+        other: &floor.contestant.name,
+        times: Middle::of(times.collect())?,
+        goal: Some(Goal::AtMost(TIMES_FLOOR_AND_NATIVE_MAX)),
+    })
+}
+
+/// Rows in which every operation has to reach the server, where it was not counted or is more than names and
+/// attributes.
+const REACHING: &[&str] = &[
+    "stat-cold",
+    "stat-missing",
+    "lookup-cold",
+    "open-close",
+    "create",
+    "unlink",
+    "rename",
+    "mkdir",
+    "rmdir",
+    "readlink-cold",
+    "small-file-read-cold",
+    "create-write-4k",
+];
+
+/// Whether every operation has to reach the server.
+pub(crate) fn reaches_server(line: &Line<'_>, ours: &Entry<'_>) -> bool {
+    let counts = ours.cell.counts.as_ref();
+    let counted = counts.and_then(|counts| Some((counts.requests.as_ref()?, counts.operations)));
+    let is_listed = REACHING.contains(&line.row.name.as_str());
+    match counted {
+        // What comes before the loop and after it is counted too, or not: hence less than 1.
+        Some((requests, operations)) => {
+            let requests = requests.values().sum::<u64>() as f64;
+            (is_listed || line.row.group == Group::Metadata)
+                && requests >= 0.95 * operations.max(1) as f64
+        }
+        None => is_listed,
+    }
+}
+
+/// The sample that belongs to this one.
+pub(crate) fn of_round<'a>(cell: &'a Cell, sample: &Sample) -> Option<&'a Sample> {
+    cell.samples
+        .iter()
+        .find(|other| other.round == sample.round)
+}
+
+/// Nanoseconds of one operation, were each after the other.
+fn time(sample: &Sample) -> f64 {
+    1e9 / sample.per_second()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Against, Comparison, Goal, Met, comparisons};
+    use crate::report::sample::Builder;
+    use crate::report::table::sections;
+    use crate::results::statistics::Middle;
+    use crate::results::{Kind, Results};
+
+    const ALL: &[(&str, Kind)] = &[
+        ("native", Kind::Native),
+        ("dev", Kind::Ours),
+        ("ring", Kind::Ours),
+        ("ring+pt", Kind::Ours),
+        ("libfuse", Kind::Other),
+        ("libfuse-uring", Kind::Other),
+        ("libfuse+pt", Kind::Other),
+        ("floor-dev", Kind::Floor),
+        ("floor-uring", Kind::Floor),
+    ];
+
+    fn with<T>(
+        results: &Results,
+        subject: &str,
+        against: Against,
+        read: impl Fn(&Comparison<'_>) -> T,
+    ) -> Option<T> {
+        let sections = sections(results);
+        let all = comparisons(&sections[0].lines[0]);
+        let mut all = all.iter();
+        all.find(|one| one.subject == subject && one.against == against)
+            .map(read)
+    }
+
+    fn row(name: &str, times: &[(&str, u64)]) -> Results {
+        let builder = Builder::new().contestants(ALL).on("tmpfs");
+        let cells = times.iter().fold(builder, |builder, (contestant, time)| {
+            builder.cell(name, contestant, &[*time; 5])
+        });
+        cells.results()
+    }
+
+    fn median(one: &Comparison<'_>) -> (f64, Option<Met>) {
+        (one.times.median, one.met())
+    }
+
+    #[test]
+    fn ours_is_compared_with_the_better_peer_and_the_floor() {
+        let results = row(
+            "create",
+            &[
+                ("native", 2_000),
+                ("dev", 20_000),
+                ("ring", 10_000),
+                ("libfuse", 9_000),
+                ("libfuse-uring", 30_000),
+                ("floor-dev", 6_000),
+            ],
+        );
+        let of = |subject, against| with(&results, subject, against, median);
+        assert_eq!(of("ring", Against::Dev), Some((2.0, None)));
+        assert_eq!(of("ring", Against::Libfuse), Some((0.9, Some(Met::No))));
+        assert_eq!(of("ring", Against::Floor), Some((1.25, Some(Met::No))));
+        assert_eq!(of("dev", Against::Dev), None);
+        // A floor over the same transport is the one that counts.
+        let results = row(
+            "create",
+            &[
+                ("native", 2_000),
+                ("ring", 10_000),
+                ("floor-dev", 6_000),
+                ("floor-uring", 8_000),
+            ],
+        );
+        let of = |subject, against| with(&results, subject, against, median);
+        assert_eq!(of("ring", Against::Floor), Some((1.0, Some(Met::Yes))));
+        assert_eq!(of("ring", Against::Libfuse), None);
+    }
+
+    #[test]
+    fn data_are_compared_like_with_like() {
+        let results = row(
+            "random-write-4k",
+            &[
+                ("native", 900),
+                ("ring", 9_000),
+                ("ring+pt", 1_000),
+                ("libfuse", 18_000),
+                ("libfuse+pt", 10_000),
+            ],
+        );
+        let other = |one: &Comparison<'_>| (one.other.to_owned(), one.times.median, one.met());
+        let of = |subject, against| with(&results, subject, against, other);
+        let peer = |name: &str, times| Some((name.to_owned(), times, None));
+        assert_eq!(of("ring", Against::Libfuse), peer("libfuse", 2.0));
+        assert_eq!(of("ring+pt", Against::Libfuse), peer("libfuse+pt", 10.0));
+        assert_eq!(of("ring", Against::Floor), None);
+    }
+
+    #[test]
+    fn the_goal_of_data_is_for_those_that_go_past_the_server() {
+        let mut results = row(
+            "random-write-4k",
+            &[("native", 920), ("ring", 2_000), ("ring+pt", 1_000)],
+        );
+        results.rows[0].goal = Some(0.95);
+        let of = |subject| with(&results, subject, Against::Native, median);
+        assert_eq!(of("ring+pt"), Some((0.92, Some(Met::No))));
+        assert_eq!(of("ring"), None);
+    }
+
+    #[test]
+    fn a_build_is_held_against_the_time_of_native() {
+        let mut results = row("build-c", &[("native", 100), ("ring", 106), ("dev", 105)]);
+        results.rows[0].goal = Some(1.0 / 1.05);
+        let of = |subject| with(&results, subject, Against::NativeTime, median);
+        assert_eq!(of("ring"), Some((1.06, Some(Met::No))));
+        assert_eq!(of("dev"), Some((1.05, Some(Met::Yes))));
+    }
+
+    #[test]
+    fn a_goal_within_the_spread_is_told_from_one_that_is_out_of_reach() {
+        let met = |goal: Goal, values: &[f64]| goal.is_met(&Middle::of(values.to_vec()).unwrap());
+        let goal = Goal::AtLeast(0.95);
+        assert_eq!(met(goal, &[0.96, 0.90, 0.95]), Met::Yes);
+        assert_eq!(met(goal, &[0.96, 0.90, 0.94]), Met::Barely);
+        assert_eq!(met(goal, &[0.94, 0.90, 0.93]), Met::No);
+        let goal = Goal::AtMost(1.15);
+        assert_eq!(met(goal, &[1.10, 1.20, 1.30]), Met::Barely);
+    }
+}

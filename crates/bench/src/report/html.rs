@@ -1,0 +1,268 @@
+//! The page for the browser: one file that needs no network and no script.
+//!
+//! The plots are SVG of our own. A library for plots would bring a canvas of fixed size and colours; what
+//! is wanted here follows the width of the screen, the reader's choice of light or dark and the page's
+//! letters, has a text for every mark, and is some hundred lines.
+//!
+//! All that comes from outside (names, options, texts of errors) passes [`page::Plain`].
+
+mod charts;
+mod costs;
+mod hero;
+mod lanes;
+mod marks;
+mod page;
+mod ratios;
+mod tables;
+
+use super::figure;
+use super::standing_out::standing_out;
+use super::table::{Section, sections};
+use super::terminal::{absences, method};
+use super::words;
+use crate::published;
+use crate::results::{Ending, Kind, Results};
+use page::{Plain, add, folded, section};
+
+const STYLE: &str = include_str!("html/style.css");
+
+/// The page.
+#[must_use]
+pub fn html(results: &Results) -> String {
+    let sections = sections(results);
+    let title = format!(
+        "thrufs bench: {}, {}",
+        results.suite,
+        figure::date(results.started)
+    );
+    let mut text = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n{}<main>\n",
+        Plain(&title),
+        published::STYLE,
+        marks::DEFINITIONS
+    );
+    text += &head(results, &sections);
+    text += &said(results);
+    text += &section("ratios", "Against native", &ratios(results, &sections));
+    text += &section("jobs", "Throughput against jobs", &jobs(results, &sections));
+    text += &section(
+        "latency",
+        "How long single operations take",
+        &latency(results, &sections),
+    );
+    text += &section(
+        "costs",
+        "What an operation costs",
+        &costs(results, &sections),
+    );
+    let against: String = sections.iter().map(tables::against).collect();
+    text += &section("against", "Ours against others, and goals", &against);
+    let published = published::html(&published::of(results));
+    text += &section("published", "Published, and here", &published);
+    text += &section("numbers", "Raw numbers", &numbers(results, &sections));
+    text += &section("what", "What was measured", &definitions(results));
+    text += &section("where", "Where, and how to repeat it", &place(results));
+    text += "</main>\n</body>\n</html>\n";
+    text
+}
+
+fn head(results: &Results, sections: &[Section<'_>]) -> String {
+    let machine = &results.machine;
+    let ended = match results.ending {
+        Ending::Complete => "",
+        Ending::Interrupted => " <b class=\"missed\">Stopped before its end.</b>",
+    };
+    let lowers: Vec<String> = sections.iter().map(|one| one.lower.to_owned()).collect();
+    let mut text = format!(
+        "<header>\n<p class=\"over\">thrufs bench · suite {} · {}</p>\n<h1>{}</h1>\n\
+         <p class=\"facts\">{}, {} processors, {}, Linux {}; {} beneath. {}{ended}</p>\n",
+        Plain(&results.suite),
+        Plain(&figure::date(results.started)),
+        Plain(&words::headline(results)),
+        Plain(&machine.processor),
+        machine.processors,
+        Plain(&figure::bytes(machine.memory_bytes)),
+        Plain(&machine.kernel),
+        Plain(&words::list(&lowers)),
+        Plain(&method(results, sections)),
+    );
+    let shown = hero::section(sections).and_then(|one| Some((one, hero::picture(results, one)?)));
+    if let Some((one, (picture, is_part))) = shown {
+        let has_others = one
+            .lines
+            .iter()
+            .any(|line| line.best_of(Kind::Other).is_some());
+        let others = if has_others {
+            " and the best of the others"
+        } else {
+            ""
+        };
+        let part = if is_part { " All rows are below." } else { "" };
+        add!(
+            text,
+            "<figure>\n{picture}<figcaption>In each row, the best mode of Thrufs{others}, {} beneath, as \
+             times the rate of the file system without any mount, which is the line at 1: further to the \
+             right is faster.{part}</figcaption>\n</figure>\n",
+            Plain(one.lower)
+        );
+        text += &hero::at_a_glance(results, one);
+    }
+    text + "</header>\n"
+}
+
+/// In words: what follows, and what stands out.
+fn said(results: &Results) -> String {
+    let mut reading = String::new();
+    let findings = standing_out(results);
+    let sentences = words::reading(results);
+    // The last ones are the findings, which stand apart here.
+    let sentences = &sentences[..sentences.len() - findings.len()];
+    if !sentences.is_empty() {
+        reading += "<ul class=\"said\">\n";
+        for sentence in sentences {
+            add!(reading, "<li>{}</li>\n", Plain(sentence));
+        }
+        reading += "</ul>\n";
+    }
+    let mut found = String::new();
+    for finding in &findings {
+        add!(
+            found,
+            "<p class=\"finding\"><b>{}</b> on <b>{}</b>, {}: {} times as long as it should. {}.</p>\n",
+            Plain(&finding.row),
+            Plain(&finding.contestant),
+            Plain(&finding.lower),
+            figure::times(finding.times()),
+            Plain(&finding.to_string())
+        );
+    }
+    if findings.is_empty() && !results.cells.is_empty() {
+        found += "<p>Nothing: no row is slow beyond what its requests explain.</p>\n";
+    }
+    section("says", "What this says", &reading) + &section("out", "What stands out", &found)
+}
+
+/// The parts of all sections, with headings where there are several.
+fn each(sections: &[Section<'_>], intro: &str, part: impl Fn(&Section<'_>) -> String) -> String {
+    let mut text = String::new();
+    for one in sections {
+        let part = part(one);
+        if part.is_empty() {
+            continue;
+        }
+        if sections.len() > 1 {
+            add!(text, "<h3>{} beneath</h3>\n", Plain(one.lower));
+        }
+        text += &part;
+    }
+    if text.is_empty() {
+        return text;
+    }
+    format!("<p class=\"intro\">{intro}</p>\n{text}")
+}
+
+fn ratios(results: &Results, sections: &[Section<'_>]) -> String {
+    let intro = "How many times the rate of the file system beneath, used without any mount. The dot is \
+                 the median of the rounds, the line through it the interval; what ends in a question mark \
+                 was too noisy to tell whether it is faster or slower. The figures of the best, and of \
+                 those that are not to be told from it, are bold.";
+    each(sections, intro, |one| ratios::all(results, one))
+}
+
+fn jobs(results: &Results, sections: &[Section<'_>]) -> String {
+    let intro = "What several processes do together. Higher is faster, and each step upwards is as wide \
+                 as its factor.";
+    each(sections, intro, |one| charts::by_jobs(results, one))
+}
+
+fn latency(results: &Results, sections: &[Section<'_>]) -> String {
+    let intro = "The share of operations that took no more than a time; further to the left is faster. \
+                 Upwards, each nine has as much room as the one before, so that the slowest can be seen. \
+                 They were timed in a pass of their own. Marks stand at one half and at 99 %.";
+    each(sections, intro, |one| charts::latencies(results, one))
+}
+
+fn costs(results: &Results, sections: &[Section<'_>]) -> String {
+    let intro = "Requests from the kernel to the server (thick bar, first figure) and system calls of the \
+                 server (thin bar, second figure), for each operation; bars end at 10. They were counted in a pass of \
+                 their own.";
+    each(sections, intro, |one| costs::all(results, one))
+}
+
+fn numbers(results: &Results, sections: &[Section<'_>]) -> String {
+    let mut text = String::new();
+    for one in sections {
+        let title = format!("Rates and ratios, {} beneath", one.lower);
+        text += &folded(&title, &tables::raw(results, one));
+        let latencies = tables::latencies(one, results);
+        if !latencies.is_empty() {
+            let title = format!("Times of single operations, {} beneath", one.lower);
+            text += &folded(&title, &latencies);
+        }
+        let agreement = tables::agreement(one);
+        if !agreement.is_empty() {
+            let title = format!("Two generators of the same work, {} beneath", one.lower);
+            text += &folded(&title, &agreement);
+        }
+    }
+    text
+}
+
+fn definitions(results: &Results) -> String {
+    folded("Who takes part", &tables::contestants(results))
+        + &folded("Rows", &tables::rows(results))
+}
+
+fn place(results: &Results) -> String {
+    let machine = &results.machine;
+    let mut facts: Vec<(&str, String)> = vec![
+        ("Began", figure::moment(results.started)),
+        ("Took", figure::duration(results.seconds * 1e9)),
+        ("Kernel", format!("Linux {}", machine.kernel)),
+        (
+            "Processor",
+            format!("{}, {} in use", machine.processor, machine.processors),
+        ),
+        ("Memory", figure::bytes(machine.memory_bytes)),
+        ("Load before", format!("{:.2}", machine.load_before)),
+    ];
+    if let Some(hypervisor) = &machine.hypervisor {
+        facts.push(("Virtual", format!("{hypervisor}: the machine is shared")));
+    }
+    for (name, version) in &machine.versions {
+        facts.push((name, version.clone()));
+    }
+    let mut text = "<dl class=\"facts\">\n".to_owned();
+    for (name, fact) in &facts {
+        add!(
+            text,
+            "<div><dt>{}</dt><dd>{}</dd></div>\n",
+            Plain(name),
+            Plain(fact)
+        );
+    }
+    add!(
+        text,
+        "</dl>\n<p>To repeat it:</p>\n<pre><code>{}</code></pre>\n",
+        Plain(&figure::command(&results.command))
+    );
+    let mut listed = |title: &str, sentences: &[String]| {
+        if !sentences.is_empty() {
+            add!(text, "<h3>{title}</h3>\n<ul class=\"said\">\n");
+            for sentence in sentences {
+                add!(text, "<li>{}</li>\n", Plain(sentence));
+            }
+            text += "</ul>\n";
+        }
+    };
+    listed("Remarks", &results.remarks);
+    listed("Not there, and why", &absences(results));
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! Tables: comparisons and goals, every figure, what rows and contestants are.
+
+use super::marks;
+use super::page::{Plain, add, table};
+use crate::report::agreement::agreements;
+use crate::report::derived::{Comparison, Goal, Met, comparisons};
+use crate::report::figure;
+use crate::report::table::{Section, rate};
+use crate::report::terminal::with_bar;
+use crate::results::statistics::Middle;
+use crate::results::{Cell, Results};
+
+/// Ours against others, and whether the project's goals are met.
+pub(super) fn against(section: &Section<'_>) -> String {
+    let mut lines = String::new();
+    for line in &section.lines {
+        for one in comparisons(line) {
+            lines += &comparison(&line.label(), &one);
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let caption = format!("Ours against others, {} beneath", section.lower);
+    let head = [
+        "Row",
+        "Compared",
+        "Median of the rounds",
+        "Interval",
+        "Goal",
+        "",
+    ];
+    table(&caption, &head, &lines)
+}
+
+fn comparison(label: &str, one: &Comparison<'_>) -> String {
+    let goal = one.goal.map_or(String::new(), Goal::text);
+    let (class, verdict) = match one.met() {
+        Some(Met::Yes) => ("met", Met::Yes.text()),
+        Some(met) => ("missed", met.text()),
+        None => ("", ""),
+    };
+    format!(
+        "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td>{}</td><td>{}</td>\
+         <td>{}</td><td class=\"text {class}\">{verdict}</td></tr>\n",
+        Plain(label),
+        Plain(&one.title()),
+        figure::precise(&one.times)[0],
+        interval(&one.times),
+        Plain(&goal),
+    )
+}
+
+/// The rate by our loop over that by fio, in the rows that both do.
+pub(super) fn agreement(section: &Section<'_>) -> String {
+    let mut lines = String::new();
+    for one in agreements(section) {
+        let (class, verdict) = if one.agrees() {
+            ("met", "agree")
+        } else {
+            ("missed", "differ")
+        };
+        add!(
+            lines,
+            "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td>{}</td><td>{}</td>\
+             <td class=\"text {class}\">{verdict}</td></tr>\n",
+            Plain(&one.row.name),
+            Plain(one.contestant),
+            figure::precise(&one.times)[0],
+            interval(&one.times)
+        );
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let caption = format!(
+        "The rate by our own loop over that by fio, {} beneath",
+        section.lower
+    );
+    table(
+        &caption,
+        &["Row", "Mount", "Median of the rounds", "Interval", ""],
+        &lines,
+    )
+}
+
+fn interval(middle: &Middle) -> String {
+    let [_, least, greatest] = figure::precise(middle);
+    format!("{least} to {greatest}")
+}
+
+/// Every figure of a section, with the rates of all rounds.
+pub(super) fn raw(results: &Results, section: &Section<'_>) -> String {
+    let mut lines = String::new();
+    for line in &section.lines {
+        let ratio = |name: &str| line.entry(name).and_then(|entry| entry.ratio);
+        let mut cells: Vec<&Cell> = line.native.into_iter().collect();
+        cells.extend(line.entries.iter().map(|entry| entry.cell));
+        for cell in cells {
+            let (name, ratio) = (&cell.contestant, ratio(&cell.contestant));
+            let median = rate(cell).map(|rate| figure::rate(line.row, rate.median));
+            let why = cell.absence.as_ref().map(|absence| absence.why.as_str());
+            let samples = cell.samples.iter();
+            let samples: Vec<String> = samples
+                .map(|sample| figure::rate(line.row, sample.per_second()))
+                .collect();
+            add!(
+                lines,
+                "<tr><th scope=\"row\">{}</th><td class=\"text name\">{} {}</td><td>{}</td><td>{}</td>\
+                 <td>{}</td><td class=\"text samples\">{}</td></tr>\n",
+                Plain(&line.label()),
+                marks::alone(marks::of(results, name)),
+                Plain(name),
+                Plain(median.as_deref().unwrap_or("–")),
+                Plain(&ratio.map_or("–".to_owned(), |ratio| with_bar(&ratio))),
+                ratio.map_or(String::new(), |ratio| interval(&ratio)),
+                Plain(&match why {
+                    Some(why) if samples.is_empty() => why.to_owned(),
+                    _ => samples.join(" · "),
+                }),
+            );
+        }
+    }
+    let caption = format!("Every figure, {} beneath", section.lower);
+    let head = [
+        "Row",
+        "Mount",
+        "Median rate",
+        "Times native",
+        "Interval",
+        "Each round",
+    ];
+    table(&caption, &head, &lines)
+}
+
+/// Half, nine tenths, 99 in a hundred, all.
+pub(super) fn latencies(section: &Section<'_>, results: &Results) -> String {
+    let mut lines = String::new();
+    for line in &section.lines {
+        let mut cells: Vec<&Cell> = line.native.into_iter().collect();
+        cells.extend(line.entries.iter().map(|entry| entry.cell));
+        for cell in cells {
+            let Some(latency) = &cell.latency else {
+                continue;
+            };
+            let name = &cell.contestant;
+            add!(
+                lines,
+                "<tr><th scope=\"row\">{}</th><td class=\"text name\">{} {}</td>",
+                Plain(&line.label()),
+                marks::alone(marks::of(results, name)),
+                Plain(name)
+            );
+            for wanted in [500, 900, 990, 999, 1000] {
+                let found = latency.within.iter().find(|(share, _)| *share >= wanted);
+                let time =
+                    found.map_or("–".to_owned(), |(_, time)| figure::duration(*time as f64));
+                add!(lines, "<td>{}</td>", Plain(&time));
+            }
+            add!(lines, "<td>{}</td></tr>\n", latency.operations);
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let caption = format!("Time of single operations, {} beneath", section.lower);
+    let head = [
+        "Row",
+        "Mount",
+        "Half within",
+        "90 %",
+        "99 %",
+        "99.9 %",
+        "The longest",
+        "Operations",
+    ];
+    table(&caption, &head, &lines)
+}
+
+/// What the rows are.
+pub(super) fn rows(results: &Results) -> String {
+    let mut lines = String::new();
+    for row in &results.rows {
+        let goal = row.goal.map_or(String::new(), figure::times);
+        add!(
+            lines,
+            "<tr><th scope=\"row\">{}</th><td class=\"text prose\"><b>{}</b>{}{}</td><td class=\"text\">{}</td>\
+             <td class=\"text\">{}</td><td>{goal}</td></tr>\n",
+            Plain(&row.name),
+            Plain(&row.title),
+            if row.about.is_empty() { "" } else { ". " },
+            Plain(&row.about),
+            Plain(&row.engine),
+            if row.cold { "yes" } else { "no" },
+        );
+    }
+    table(
+        "Rows",
+        &["Row", "What it is", "Done by", "Cold", "Goal"],
+        &lines,
+    )
+}
+
+/// Who takes part.
+pub(super) fn contestants(results: &Results) -> String {
+    let mut lines = String::new();
+    for one in &results.contestants {
+        let memory = one.resident_kib.map(|kib| figure::bytes(kib * 1024));
+        let absent = one.absent.as_ref().map(|why| format!(" Absent: {why}"));
+        add!(
+            lines,
+            "<tr><th scope=\"row\">{} {}</th><td class=\"text prose\">{}{}</td><td class=\"text prose\"><code>{}</code></td>\
+             <td>{}</td></tr>\n",
+            marks::alone(marks::of(results, &one.name)),
+            Plain(&one.name),
+            Plain(&one.title),
+            Plain(absent.as_deref().unwrap_or_default()),
+            Plain(&one.options),
+            Plain(memory.as_deref().unwrap_or("–")),
+        );
+    }
+    table(
+        "Who takes part",
+        &["Name", "What it is", "Options", "Memory after"],
+        &lines,
+    )
+}

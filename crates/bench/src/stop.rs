@@ -1,0 +1,66 @@
+//! Whether somebody wants the run to come to an end.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// The leash: this process's standard input (see [`ground`](crate::ground)).
+pub(crate) struct Stop {
+    leash: io::Stdin,
+}
+
+/// What came first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    Readable,
+    Stopped,
+    TimeIsOver,
+}
+
+impl Stop {
+    pub(crate) fn new() -> Stop {
+        Stop { leash: io::stdin() }
+    }
+
+    /// Whether somebody does.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let mut polled = [PollFd::new(&self.leash, PollFlags::IN)];
+        let at_once = Timespec::default();
+        poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().is_empty()
+    }
+
+    /// Waits until `descriptor` can be read, somebody wants to stop, or the time is over.
+    ///
+    /// # Errors
+    ///
+    /// As of poll(2).
+    pub(crate) fn wait(&self, descriptor: BorrowedFd<'_>, until: Instant) -> io::Result<First> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut polled = [
+                PollFd::from_borrowed_fd(descriptor, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.leash.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut polled, Some(&time(left))) {
+                Ok(0) if left.is_zero() => return Ok(First::TimeIsOver),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if !polled[1].revents().is_empty() {
+                return Ok(First::Stopped);
+            }
+            if !polled[0].revents().is_empty() {
+                return Ok(First::Readable);
+            }
+        }
+    }
+}
+
+fn time(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}

@@ -1,0 +1,220 @@
+//! `thrufs bench`: the command line of it. Everything else is the library's (`thrufs_bench`).
+
+use crate::error::CommandError;
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use thrufs_bench::Request;
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) enum BenchArguments {
+    /// The rows and suites that there are; of these rows, if some are named.
+    List(Option<String>),
+    Run(Box<Request>),
+}
+
+const MODES: [&str; 5] = ["dev", "ring", "dev+pt", "ring+pt", "none"];
+const CACHES: [&str; 3] = ["never", "auto", "always"];
+
+/// What clap is told.
+pub(crate) fn command() -> Command {
+    let suites = thrufs_bench::suites();
+    let told: String = suites
+        .iter()
+        .map(|(name, about)| format!("\n  {name:18} {about}"))
+        .collect();
+    let names: Vec<&'static str> = suites.into_iter().map(|(name, _)| name).collect();
+    Command::new("bench")
+        .about("Tell how fast a directory is through thrufs, against itself and against other mounts")
+        .long_about(
+            "Tell how fast a directory is through thrufs, against itself and against other mounts.\n\n\
+             Makes files in a folder of its own in DIR, serves them in every mode that this machine \
+             offers, and measures them all in turns, round after round. Prints a table, and writes a \
+             report with everything that was measured. Ctrl-C ends it with what it has by then; however \
+             it ends, nothing is left but the report.",
+        )
+        .args(whom())
+        .args(what())
+        .args(how_long())
+        .after_long_help(format!("Suites:{told}"))
+        .mut_arg("suite", |suite| {
+            suite.value_parser(PossibleValuesParser::new(names))
+        })
+}
+
+/// Who takes part.
+fn whom() -> [Arg; 6] {
+    [
+        Arg::new("DIR")
+            .value_parser(value_parser!(PathBuf))
+            .value_hint(clap::ValueHint::DirPath)
+            .help("The directory in question [default: the working directory]"),
+        Arg::new("against")
+            .long("against")
+            .value_name("NAME=MOUNTPOINT")
+            .action(ArgAction::Append)
+            .value_parser(against)
+            .help("A mounted file system to compare with, and what to call it")
+            .long_help(
+                "A mounted file system to compare with, and what to call it. Where it shows the same tree \
+                 as DIR, files are prepared beneath it; otherwise in it.",
+            ),
+        Arg::new("peers")
+            .long("peers")
+            .value_name("LIST")
+            .hide(true)
+            .help("Servers of others that the project's sources start, or all"),
+        list("modes", "LIST", "How thrufs is to serve: dev, ring, dev+pt, ring+pt, or none [default: all]")
+            .value_parser(PossibleValuesParser::new(MODES))
+            .long_help(
+                "How thrufs is to serve: over /dev/fuse (dev) or io_uring (ring), each without or with \
+                 passthrough (+pt); none leaves it out. All modes unless given; what this machine does \
+                 not offer is left out, and said.",
+            ),
+        list("cache", "LIST", "Values of the mount option cache, each for all modes [default: the default mount's]")
+            .value_parser(PossibleValuesParser::new(CACHES)),
+        list("lower", "LIST", "Make file systems for the run instead of using DIR: tmpfs, ext4 (root only)")
+            .value_parser(PossibleValuesParser::new(["tmpfs", "ext4"])),
+    ]
+}
+
+/// What is measured.
+fn what() -> [Arg; 6] {
+    [
+        Arg::new("suite")
+            .long("suite")
+            .value_name("SUITE")
+            .default_value("quick")
+            .help("What is measured, and with whom; --help has them all"),
+        Arg::new("rows")
+            .long("rows")
+            .value_name("LIST")
+            .help("Rows, or sets of them, instead of the suite's; see --list"),
+        Arg::new("list")
+            .long("list")
+            .action(ArgAction::SetTrue)
+            .help("Print the suites and rows there are; with --rows, all there is to say of those"),
+        list(
+            "jobs",
+            "LIST",
+            "How many processes measure at once, each number for all rows",
+        )
+        .value_parser(value_parser!(u32).range(1..=1024)),
+        Arg::new("percent")
+            .long("percent")
+            .value_name("N")
+            .value_parser(value_parser!(u32).range(1..=1000))
+            .help("Work of a measurement, in hundredths of the usual [default: 100]"),
+        Arg::new("inject")
+            .long("inject")
+            .hide(true)
+            .value_name("OPCODE=MICROSECONDS")
+            .action(ArgAction::Append),
+    ]
+}
+
+/// For how long, and where to.
+fn how_long() -> [Arg; 3] {
+    [
+        Arg::new("rounds")
+            .long("rounds")
+            .value_name("N")
+            .value_parser(value_parser!(u32).range(1..=1000))
+            .help("Rounds [default: the suite's, or as many as there is time for]"),
+        Arg::new("time")
+            .long("time")
+            .value_name("SECONDS")
+            .value_parser(value_parser!(u32).range(1..=1_000_000))
+            .help("How long it may take; where that is too little, rows are left out and said"),
+        Arg::new("out")
+            .long("out")
+            .value_name("DIR")
+            .value_parser(value_parser!(PathBuf))
+            .value_hint(clap::ValueHint::DirPath)
+            .help(
+                "A new folder for the report [default: thrufs-bench-DATE in the working directory]",
+            ),
+    ]
+}
+
+fn list(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name(value)
+        .value_delimiter(',')
+        .action(ArgAction::Append)
+        .help(help)
+}
+
+fn against(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, point)) if !name.is_empty() && !point.is_empty() => {
+            Ok((name.to_owned(), PathBuf::from(point)))
+        }
+        _ => Err("a name and a mount point: NAME=MOUNTPOINT".to_owned()),
+    }
+}
+
+impl BenchArguments {
+    /// What clap has found; `words` are the whole command line.
+    pub(crate) fn of(mut matches: ArgMatches, words: &[OsString]) -> BenchArguments {
+        if matches.get_flag("list") {
+            return BenchArguments::List(matches.remove_one("rows"));
+        }
+        fn all<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> Vec<T> {
+            matches.remove_many(name).into_iter().flatten().collect()
+        }
+        let directory: Option<PathBuf> = matches.remove_one("DIR");
+        let shown = words
+            .iter()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned());
+        BenchArguments::Run(Box::new(Request {
+            directory_given: directory.is_some(),
+            directory: directory.unwrap_or_else(|| PathBuf::from(".")),
+            against: all(&mut matches, "against"),
+            peers: matches.remove_one("peers"),
+            modes: all(&mut matches, "modes"),
+            cache: all(&mut matches, "cache"),
+            suite: matches.remove_one("suite").unwrap_or_default(),
+            rows: matches.remove_one("rows"),
+            jobs: all(&mut matches, "jobs"),
+            rounds: matches.remove_one("rounds"),
+            seconds: matches.remove_one("time"),
+            percent: matches.remove_one("percent"),
+            lowers: all(&mut matches, "lower"),
+            inject: all(&mut matches, "inject"),
+            out: matches.remove_one("out"),
+            command: [String::from("thrufs")].into_iter().chain(shown).collect(),
+        }))
+    }
+}
+
+/// Does it.
+///
+/// # Errors
+///
+/// What makes no sense on this machine, in words.
+pub(crate) fn run(arguments: &BenchArguments) -> Result<ExitCode, CommandError> {
+    match arguments {
+        BenchArguments::List(rows) => {
+            let mut text = String::new();
+            if rows.is_none() {
+                text.push_str("Suites:\n");
+                for (name, about) in thrufs_bench::suites() {
+                    text.push_str(&format!("  {name:18} {about}\n"));
+                }
+                text.push_str("\nRows, and sets of them:\n");
+            }
+            text.push_str(&thrufs_bench::list(rows.as_deref()).map_err(CommandError::Bench)?);
+            // A reader that has enough (`| head`) is no failure.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            Ok(ExitCode::SUCCESS)
+        }
+        BenchArguments::Run(request) => thrufs_bench::run(request).map_err(CommandError::Bench),
+    }
+}
