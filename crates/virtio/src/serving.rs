@@ -247,14 +247,14 @@ impl<M: MakeFileSystem> Serving<M> {
             return Ok(());
         }
         for head in std::mem::take(&mut self.start.again) {
-            self.carry_out(head)?;
+            let number = self.start.desk.ring.tracker().number_of(head);
+            self.carry_out(head, number)?;
         }
         self.tell()
     }
 
     /// Carries out what begins with the descriptor `head`. True when it moved much data.
-    fn carry_out(&mut self, head: u16) -> Result<bool, Broken> {
-        let number = self.start.desk.ring.tracker().number();
+    fn carry_out(&mut self, head: u16, number: u64) -> Result<bool, Broken> {
         match self.read(head, number)? {
             Some((slot, kind)) => self.carry_out_slot(slot, kind),
             None => Ok(false),

@@ -100,7 +100,8 @@ impl Inflight {
         word.is_ok_and(|word| word & 0xff == IN_FLIGHT)
     }
 
-    fn number(&self, head: u16) -> u64 {
+    /// When `head` was taken, if it is in flight: see the table.
+    pub(crate) fn number(&self, head: u16) -> u64 {
         let at = self.entry(head) + 8;
         self.mapping.load_u64(at, Ordering::Acquire).unwrap_or(0)
     }

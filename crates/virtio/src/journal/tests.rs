@@ -135,6 +135,31 @@ fn a_tracker_goes_on_or_begins_anew() {
     assert_eq!(heads(Some(0)), None, "the guest has begun anew");
 }
 
+/// What was under way when a queue was stopped is in flight anew, each under a number of its own: what
+/// is noted under another's number would be nobody's after a death, and be done twice.
+#[test]
+fn what_goes_on_with_a_queue_has_numbers_of_its_own() {
+    let journal = Journal::new().unwrap();
+    let mut adopting = Tracker::new(Some(&journal), None, 1, SIZE);
+    adopting.begin(10, &[6, 1]);
+    let number = adopting.number_of(6);
+    assert_ne!(number, adopting.number_of(1));
+    adopting.intents().unwrap().answer(6, number, 16);
+    let left = Tracker::new(Some(&journal), None, 1, SIZE).recover(10, None);
+    let left: Vec<(u16, Phase)> = left
+        .unwrap()
+        .iter()
+        .map(|again| (again.head, again.phase))
+        .collect();
+    assert_eq!(left, [(6, Phase::Answered(16)), (1, Phase::Taken)]);
+    adopting.take(3);
+    assert_eq!(
+        adopting.number_of(3),
+        adopting.number(),
+        "as when it was taken"
+    );
+}
+
 #[test]
 fn a_front_ends_table_is_kept_and_read_when_there_is_no_other() {
     let (journal, theirs) = (Journal::new().unwrap(), Journal::new().unwrap());

@@ -47,6 +47,12 @@ impl Tracker {
         self.number
     }
 
+    /// The number under which `head` is in flight; 0 where nobody keeps one.
+    pub(crate) fn number_of(&self, head: u16) -> u64 {
+        let table = self.ours.as_ref().or(self.theirs.as_ref());
+        table.map_or(0, |table| table.number(head))
+    }
+
     /// Begins with a queue of which `heads` are in flight, nothing else.
     pub(crate) fn begin(&mut self, used: u16, heads: &[u16]) {
         for table in [&mut self.ours, &mut self.theirs].into_iter().flatten() {
