@@ -8,6 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Builds the command and the benchmark, and runs the benchmark with `arguments`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    if arguments == ["--document"] {
+        return document();
+    }
     if !tools::is_root()? {
         return Err(Failure::new(
             "the benchmark needs root: it mounts and drops caches",
@@ -40,6 +43,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         .run();
     keep(&report, number)?;
     outcome
+}
+
+/// Makes the tables of the document anew from the committed results.
+fn document() -> Result<(), Failure> {
+    Step::cargo()
+        .args(["build", "--locked", "--bin", "thrufs"])
+        .run()?;
+    let root = project::root();
+    Step::new(project::target().join("debug/thrufs"))
+        .args(["--bench", "document"])
+        .args([root.join("docs/performance.md"), root.join("bench/results")])
+        .run()
 }
 
 /// Puts what was found beside other results, to be committed; a list of rows, or a run that was refused,

@@ -42,7 +42,9 @@ cargo xtask CHORE
   hostile [SECONDS]
                    front ends and guests that misbehave, against a share that others use (default 60)
   ci               check, test, fuzz and hostile
-  bench [ARG...]   the interleaved benchmark against native and libfuse (see bench/)
+  bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
+                   kept in bench/results (see bench/README.md)
+  bench --document makes the tables of docs/performance.md anew from bench/results
   tools            list what setup installs";
 
 fn main() -> ExitCode {

@@ -9,7 +9,7 @@ use crate::errand::Errand;
 use crate::machine;
 use crate::results::statistics::Middle;
 use crate::row::{self, Row};
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,21 +32,25 @@ pub(crate) fn measure(arguments: &[String]) -> Outcome<()> {
         _ => return Err("agreement DIR [ROUNDS]".to_owned()),
     };
     let version = crate::fio::version().ok_or("there is no fio to compare with")?;
-    println!("fio {version}, {rounds} rounds\n");
-    println!("| row | loop, per second | fio, per second | loop / fio | spread |");
-    println!("|---|---|---|---|---|");
     let scratch = Path::new(directory).join(format!("agreement-{}", machine::random_name()?));
     let made = std::fs::create_dir(&scratch);
     made.map_err(|error| format!("{}: {error}", scratch.display()))?;
-    let outcome = compare_all(&scratch, rounds).map_err(|error| error.to_string());
+    let outcome = compare_all(&scratch, rounds, version).map_err(|error| error.to_string());
     let removed = std::fs::remove_dir_all(&scratch);
     outcome.and(removed.map_err(|error| format!("{} stays: {error}", scratch.display())))
 }
 
-fn compare_all(scratch: &Path, rounds: usize) -> io::Result<()> {
+fn compare_all(scratch: &Path, rounds: usize, version: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    writeln!(out, "fio {version}, {rounds} rounds\n")?;
+    writeln!(
+        out,
+        "| row | loop, per second | fio, per second | loop / fio | spread |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|")?;
     for row in row::listed("agreement").map_err(io::Error::other)? {
         if let Some(by_fio) = row.by_fio() {
-            println!("{}", compare(row, by_fio, scratch, rounds)?);
+            writeln!(out, "{}", compare(row, by_fio, scratch, rounds)?)?;
         }
     }
     Ok(())

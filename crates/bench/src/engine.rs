@@ -3,12 +3,11 @@
 //! Rounds are the outermost loop, rows the next, contestants the innermost, in an order that rotates:
 //! whenever it is stopped, all rows have about the same number of rounds.
 
+mod arena;
 mod noise;
 mod record;
 mod schedule;
 
-use crate::contestant::{Contestant, Place};
-use crate::entrant::Entrant;
 use crate::ground::{self, Ground};
 use crate::measurement::{Amount, Measured, Question, measure};
 use crate::plan::{Plan, Task};
@@ -17,6 +16,7 @@ use crate::report::{self, Screen};
 use crate::results::{Absence, Ending, Results};
 use crate::stop::Stop;
 use crate::{Outcome, counting, splice, suite};
+use arena::Arena;
 use noise::Noise;
 use record::Record;
 use schedule::{Schedule, Spent};
@@ -52,13 +52,6 @@ pub(crate) fn run_inside(arguments: &[String]) -> Outcome<ExitCode> {
     run.finish()
 }
 
-/// A file system beneath, with those who show it.
-struct Arena {
-    /// Its type.
-    lower: String,
-    contestants: Vec<Contestant>,
-}
-
 struct Run<'a> {
     plan: &'a Plan,
     ground: Ground,
@@ -82,40 +75,12 @@ enum Then {
 impl<'a> Run<'a> {
     fn new(plan: &'a Plan, ground: Ground) -> Outcome<Run<'a>> {
         let started = Instant::now();
-        let tasks = plan.tasks()?;
         let noise = Noise::watch();
+        let tasks = plan.tasks()?;
         let mut record = Record::new(plan);
         let mut progress = Progress::new();
-        let mut arenas = Vec::new();
-        for (lower, beneath) in lowers(plan)? {
-            let jobs = tasks.iter().map(|task| task.jobs).max().unwrap_or(1);
-            let place = Place {
-                ground,
-                beneath: directory(beneath.join("trees"))?,
-                mounts: directory(plan.place().join(format!("mounts-{lower}")))?,
-                scratch: plan.scratch.clone(),
-                jobs: jobs as usize,
-            };
-            let mut contestants = Vec::new();
-            for entrant in &plan.entrants {
-                progress.say(&format!("starting {} on {lower}", entrant.name()));
-                match Contestant::start(entrant, &place) {
-                    Ok(contestant) => contestants.push(contestant),
-                    Err(why) if *entrant == Entrant::Native => return Err(why),
-                    Err(why) => {
-                        progress.line(&format!("{} does not take part: {why}", entrant.name()));
-                        record.absent(entrant.name(), &why);
-                    }
-                }
-            }
-            arenas.push(Arena { lower, contestants });
-        }
-        if arenas.iter().all(|arena| arena.contestants.len() < 2) {
-            return Err(format!(
-                "there is nobody to compare with:\n{}",
-                record.reasons().join("\n")
-            ));
-        }
+        let jobs = tasks.iter().map(|task| task.jobs).max().unwrap_or(1);
+        let arenas = arena::set_up(plan, ground, jobs, &mut record, &mut progress)?;
         for remark in plan.missing_rows() {
             record.remark(remark);
         }
@@ -145,7 +110,7 @@ impl<'a> Run<'a> {
         let mut round = 0;
         while self.schedule.has_round(round) {
             if self.round(round)? == Then::Stop {
-                self.record.interrupted();
+                self.is_stopped();
                 return Ok(());
             }
             let mut gone = Vec::new();
@@ -165,11 +130,16 @@ impl<'a> Run<'a> {
         }
         for question in [Question::Counts, Question::Latency] {
             if self.pass(question)? == Then::Stop {
-                self.record.interrupted();
+                self.is_stopped();
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    fn is_stopped(&mut self) {
+        self.record.interrupted();
+        self.progress.leave_table();
     }
 
     fn round(&mut self, round: u32) -> Outcome<Then> {
@@ -251,9 +221,8 @@ impl<'a> Run<'a> {
             1 => String::new(),
             jobs => format!(" by {jobs}"),
         };
-        self.progress
-            .say(&format!("{what} · {row}{jobs} · {name} on {lower}"));
-        self.progress.left(self.schedule.left(round));
+        let text = format!("{what} · {row}{jobs} · {name} on {lower}");
+        self.progress.say(&text, self.schedule.left(round));
         let amount = Amount {
             question,
             jobs: task.jobs,
@@ -342,17 +311,6 @@ impl<'a> Run<'a> {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// The file systems beneath, and where they are.
-fn lowers(plan: &Plan) -> Outcome<Vec<(String, PathBuf)>> {
-    let place = plan.place();
-    if plan.lowers.is_empty() {
-        let kind = ground::kind(&place).unwrap_or_else(|| "unknown".to_owned());
-        return Ok(vec![(kind, place)]);
-    }
-    let set_up = |lower: &crate::lower::Lower| Ok((lower.name().to_owned(), lower.set_up(&place)?));
-    plan.lowers.iter().map(set_up).collect()
 }
 
 /// Writes the report to a folder that gets its name when everything is in it.

@@ -121,6 +121,7 @@ pub(crate) fn measure(
     });
     if matches!(measured, Ok(Measured::Stopped)) {
         // The scratch folder goes as a whole.
+        run.jobs.iter_mut().for_each(Job::kill);
         return measured;
     }
     let cleaned = run.clean_up();

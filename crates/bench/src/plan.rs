@@ -2,11 +2,12 @@
 //! process as JSON.
 
 use crate::entrant::{Data, Entrant, Mode};
+use crate::job::By;
 use crate::lower::Lower;
 use crate::request::Request;
 use crate::row::{self, Row, Work};
 use crate::suite::{self, Suite};
-use crate::{Outcome, machine, peers, server};
+use crate::{Outcome, fio, machine, peers, server};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -125,7 +126,7 @@ impl Plan {
 
     /// Where the report is written before it gets its name.
     pub(crate) fn unfinished_out(&self) -> PathBuf {
-        self.out.with_file_name(&self.scratch)
+        self.out.with_file_name(format!("{}-report", self.scratch))
     }
 
     /// What is measured in a round, in the order in which it is to be shown: the rows that can be measured
@@ -164,11 +165,23 @@ impl Plan {
         self.jobs_given || named || asks.is_none_or(is_asked)
     }
 
-    /// The rows that cannot, each with the reason.
+    /// The rows that cannot, each with the reason, and those for which somebody else stands in.
     pub(crate) fn missing_rows(&self) -> Vec<String> {
-        let rows = self.rows.iter().filter_map(|name| row::named(name).ok());
-        rows.filter_map(|row| Some(format!("not measured: {}: {}", row.name, row.missing()?)))
-            .collect()
+        let rows: Vec<&Row> = self
+            .rows
+            .iter()
+            .filter_map(|name| row::named(name).ok())
+            .collect();
+        let missing = |row: &&Row| Some(format!("not measured: {}: {}", row.name, row.missing()?));
+        let mut said: Vec<String> = rows.iter().filter_map(missing).collect();
+        let for_fio = |row: &&Row| matches!(&row.work, Work::Data(job) if job.by == By::Fio);
+        if fio::version().is_none() && rows.iter().any(for_fio) {
+            said.push(format!(
+                "there is no fio {} or later here: loops of our own read and write in its place",
+                fio::MAJOR_MIN
+            ));
+        }
+        said
     }
 
     /// What it takes. Every contestant keeps what its rows do not use up: a file for those that read and

@@ -17,7 +17,6 @@ type Drawn<'a> = &'a dyn Fn() -> String;
 pub(crate) struct Progress {
     is_terminal: bool,
     said: Option<Instant>,
-    text: String,
     /// Lines of the table that stands on the terminal.
     drawn: usize,
 }
@@ -27,28 +26,25 @@ impl Progress {
         Progress {
             is_terminal: std::io::stderr().is_terminal(),
             said: None,
-            text: String::new(),
             drawn: 0,
         }
     }
 
-    /// What is going on now.
-    pub(crate) fn say(&mut self, text: &str) {
-        text.clone_into(&mut self.text);
+    /// What is going on now, and for how long it will.
+    pub(crate) fn say(&mut self, text: &str, left: Option<Duration>) {
+        let left = left.map(|left| format!(" · {} left", spoken(left)));
+        let text = format!("{text}{}", left.unwrap_or_default());
         if self.is_terminal {
-            self.put(&format!("\r\x1b[K{}", shortened(text, width())));
+            self.put(&format!("\r\x1b[K{}", shortened(&text, width())));
         } else if self.said.is_none_or(|said| said.elapsed() >= PLAIN_EVERY) {
             self.said = Some(Instant::now());
             self.put(&format!("{text}\n"));
         }
     }
 
-    /// And for how long.
-    pub(crate) fn left(&mut self, left: Option<Duration>) {
-        if let (true, Some(left)) = (self.is_terminal, left) {
-            let text = format!("{} · {} left", self.text, spoken(left));
-            self.put(&format!("\r\x1b[K{}", shortened(&text, width())));
-        }
+    /// Somebody else has written to the terminal: what was drawn is no longer where it was.
+    pub(crate) fn leave_table(&mut self) {
+        self.drawn = 0;
     }
 
     /// Something to be kept.

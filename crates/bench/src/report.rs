@@ -5,14 +5,18 @@
 //! |---|---|
 //! | `table` | rows, ratios and verdicts: what all of them show |
 //! | `derived` | comparisons of several contestants, and goals |
+//! | `agreement` | rows that two generators do |
 //! | [`standing_out()`] | what is slow beyond what its requests explain |
 //! | `words` | what can be said in sentences |
 //! | `figure` | figures as people read them |
 //! | `terminal`, `html`, `csv` | the forms |
+//! | `document` | the tables of documents |
 
 mod again;
+mod agreement;
 mod csv;
 mod derived;
+mod document;
 mod figure;
 mod grid;
 mod html;
@@ -26,6 +30,7 @@ mod words;
 
 pub(crate) use again::again;
 pub use csv::csv;
+pub(crate) use document::document;
 pub use html::html;
 pub use screen::Screen;
 pub use standing_out::{Finding, Measure, standing_out};

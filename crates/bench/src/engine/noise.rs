@@ -124,6 +124,7 @@ fn of_native(results: &Results) -> Option<String> {
 /// Rows in which nobody can tell.
 fn of_rows(results: &Results) -> Option<String> {
     let mut noisy = Vec::new();
+    let mut compared = 0;
     for cell in &results.cells {
         let kind = results
             .contestants
@@ -134,6 +135,7 @@ fn of_rows(results: &Results) -> Option<String> {
         let (true, Some(native)) = (kind != Kind::Native, native) else {
             continue;
         };
+        compared += 1;
         if ratio(cell, native).is_some_and(|ratio| is_noisy(&ratio)) {
             noisy.push(format!("{} on {}", cell.row, cell.contestant));
         }
@@ -150,8 +152,7 @@ fn of_rows(results: &Results) -> Option<String> {
         ""
     };
     Some(format!(
-        "too noisy to tell in {count} of {} cells: {}{more}",
-        results.cells.len(),
+        "too noisy to tell in {count} of {compared} cells: {}{more}",
         noisy.join(", ")
     ))
 }

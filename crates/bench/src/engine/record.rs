@@ -1,5 +1,6 @@
 //! What was found so far.
 
+use crate::entrant::Entrant;
 use crate::machine;
 use crate::measurement::Measured;
 use crate::plan::{Plan, Task};
@@ -23,11 +24,7 @@ impl Record {
             seconds: 0.0,
             ending: Ending::Complete,
             machine: machine::describe(),
-            contestants: plan
-                .entrants
-                .iter()
-                .map(|entrant| entrant.described())
-                .collect(),
+            contestants: plan.entrants.iter().map(Entrant::described).collect(),
             rows: Vec::new(),
             cells: Vec::new(),
             remarks: Vec::new(),

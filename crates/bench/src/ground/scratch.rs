@@ -100,13 +100,16 @@ fn is_abandoned(path: &Path, in_the_making: bool) -> bool {
 }
 
 /// Who a process is, for as long as the machine runs: its number, when it was started, and which start of
-/// the machine it was.
+/// the machine it was. One that has ended, and that nobody has waited for yet, is nobody.
 fn identity(process: &str) -> io::Result<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let number = stat.split(' ').next().unwrap_or_default();
     // After the name, which may have anything in it: the start is field 22 of proc_pid_stat(5).
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let start = fields.split_whitespace().nth(19).unwrap_or_default();
+    if fields.trim_start().starts_with(['Z', 'X']) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(format!("{number} {start} {}", boot.trim()))
 }

@@ -146,6 +146,11 @@ impl Job {
         }
     }
 
+    /// Ends it by force, and does not wait for that.
+    pub(super) fn kill(&mut self) {
+        let _ = self.process.kill();
+    }
+
     /// Removes its files, through the mount, so that no cache believes in what is gone. The floor shows
     /// files that are not there, and removes none.
     pub(super) fn clean_up(&self) -> io::Result<()> {

@@ -3,7 +3,7 @@
 
 use super::table::{Entry, Line, is_sound, ratio};
 use crate::results::statistics::Middle;
-use crate::results::{Cell, Group, Kind, Sample};
+use crate::results::{Cell, Contestant, Group, Kind, Sample};
 
 /// The goal for the time of an operation, over the floor's and native's.
 pub(crate) const TIMES_FLOOR_AND_NATIVE_MAX: f64 = 1.15;
@@ -21,10 +21,19 @@ pub(crate) enum Against {
     NativeTime,
     /// The same over `/dev/fuse`.
     Dev,
+    /// The same without what it is named for: `v2` against `no-v2`.
+    Without,
     /// The rate of libfuse's best mode in this row.
     Libfuse,
     /// The time of an operation: the floor's and native's together.
     Floor,
+}
+
+impl Against {
+    /// Whether the row's own goal is what it is about.
+    pub(crate) fn is_with_native(self) -> bool {
+        matches!(self, Against::Native | Against::NativeTime)
+    }
 }
 
 /// A comparison of one of ours.
@@ -97,7 +106,9 @@ impl Comparison<'_> {
     pub(crate) fn title(&self) -> String {
         let (subject, other) = (self.subject, self.other);
         match self.against {
-            Against::Native | Against::Dev | Against::Libfuse => format!("{subject} / {other}"),
+            Against::Native | Against::Dev | Against::Without | Against::Libfuse => {
+                format!("{subject} / {other}")
+            }
             Against::NativeTime => format!("time of {subject} / {other}"),
             Against::Floor => format!("time of {subject} / ({other} + native)"),
         }
@@ -108,6 +119,10 @@ impl Comparison<'_> {
 pub(crate) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
     let mut all = Vec::new();
     for ours in line.entries.iter().filter(|entry| is_ours(entry)) {
+        if !is_mount(ours.contestant) {
+            all.extend(without(line, ours));
+            continue;
+        }
         all.extend(with_native(line, ours));
         all.extend(with_dev(line, ours));
         all.extend(with_libfuse(line, ours));
@@ -116,15 +131,29 @@ pub(crate) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
     all
 }
 
+/// Whether the kernel uses the files beneath by itself.
+pub(crate) fn goes_through(contestant: &Contestant) -> bool {
+    // Ours by itself does, unless it is told not to.
+    let by_itself = contestant.name == "thrufs" && !contestant.options.contains("nopassthrough");
+    contestant.name.contains("+pt") || by_itself
+}
+
 fn is_ours(entry: &Entry<'_>) -> bool {
     entry.contestant.kind == Kind::Ours
+}
+
+/// Whether it is a mount as people have it: goals are for those. Others are servers of the benchmark's own.
+pub(crate) fn is_mount(contestant: &Contestant) -> bool {
+    let mode = contestant.name.split(':').next().unwrap_or_default();
+    let modes = ["thrufs", "dev", "ring", "dev+pt", "ring+pt"];
+    contestant.kind == Kind::Ours && modes.contains(&mode)
 }
 
 fn with_native<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
     let goal = line.row.goal?;
     let native = line.native?;
     // Goals of data are for those whose data the kernel moves by itself.
-    if line.row.group == Group::Data && !ours.contestant.name.contains("+pt") {
+    if line.row.group == Group::Data && !goes_through(ours.contestant) {
         return None;
     }
     let (against, times, goal) = if line.row.in_seconds {
@@ -154,14 +183,25 @@ fn with_dev<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
     })
 }
 
+fn without<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
+    let without = line.entry(&format!("no-{}", ours.contestant.name))?;
+    Some(Comparison {
+        subject: &ours.contestant.name,
+        against: Against::Without,
+        other: &without.contestant.name,
+        times: ratio(ours.cell, without.cell)?,
+        goal: None,
+    })
+}
+
 fn with_libfuse<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
-    let through = |name: &str| name.contains("+pt");
     let like = |entry: &&Entry<'a>| {
         let name = &entry.contestant.name;
         // Where data move, who moves them makes the difference: like is compared with like.
         entry.contestant.kind == Kind::Other
             && name.starts_with("libfuse")
-            && (line.row.group != Group::Data || through(name) == through(&ours.contestant.name))
+            && (line.row.group != Group::Data
+                || goes_through(entry.contestant) == goes_through(ours.contestant))
     };
     let best = line
         .entries

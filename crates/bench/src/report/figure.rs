@@ -1,6 +1,7 @@
 //! Figures as people read them.
 
 use crate::results::Row;
+use crate::results::statistics::Middle;
 
 /// A rate in the unit of its row: bytes or operations per second, or seconds for one operation.
 pub(crate) fn rate(row: &Row, per_second: f64) -> String {
@@ -40,6 +41,17 @@ pub(crate) fn times(ratio: f64) -> String {
         ..99.95 => format!("{ratio:.1}"),
         _ => format!("{ratio:.0}"),
     }
+}
+
+/// A figure, and the ends of its interval, with three digits behind the point: what is close to a goal can be
+/// told from it.
+pub(crate) fn precise(middle: &Middle) -> [String; 3] {
+    let digits = match middle.median {
+        ..2.0 => 3,
+        ..20.0 => 2,
+        _ => 1,
+    };
+    [middle.median, middle.least, middle.greatest].map(|ratio| format!("{ratio:.digits$}"))
 }
 
 /// A share, as a whole percentage.

@@ -75,10 +75,11 @@ pub(crate) fn reading(results: &Results) -> Vec<String> {
         );
     }
     for section in &sections {
-        let on = if sections.len() > 1 {
-            format!("On {}: ", section.lower)
-        } else {
-            String::new()
+        let on = |text: String| match (sections.len(), text.split_once(' ')) {
+            (2.., _) => format!("On {}, {text}", section.lower),
+            (_, Some(("as", rest))) => format!("As {rest}"),
+            (_, Some(("too", rest))) => format!("Too {rest}"),
+            _ => text,
         };
         let of_section = fastest(section)
             .into_iter()
@@ -86,7 +87,7 @@ pub(crate) fn reading(results: &Results) -> Vec<String> {
             .chain(slowest(section))
             .chain(too_noisy(section))
             .chain(too_few(section));
-        said.extend(of_section.map(|text| on.clone() + &text));
+        said.extend(of_section.map(on));
     }
     said.extend(goals(&sections));
     let findings = standing_out(results);
@@ -143,14 +144,14 @@ fn native_speed(section: &Section<'_>) -> Option<String> {
     let names = labels(section, |verdict| {
         matches!(verdict, Verdict::Alike | Verdict::Faster)
     });
-    (!names.is_empty()).then(|| format!("As fast as without a mount: {}.", list(&names)))
+    (!names.is_empty()).then(|| format!("as fast as without a mount: {}.", list(&names)))
 }
 
 fn too_noisy(section: &Section<'_>) -> Option<String> {
     let names = labels(section, |verdict| verdict == Verdict::TooNoisy);
     (!names.is_empty()).then(|| {
         format!(
-            "Too noisy to tell: {}. More rounds, or a quieter machine, would.",
+            "too noisy to tell: {}. More rounds, or a quieter machine, would.",
             list(&names)
         )
     })
@@ -158,7 +159,7 @@ fn too_noisy(section: &Section<'_>) -> Option<String> {
 
 fn too_few(section: &Section<'_>) -> Option<String> {
     let names = labels(section, |verdict| verdict == Verdict::TooFew);
-    (!names.is_empty()).then(|| format!("Too few rounds to tell: {}.", list(&names)))
+    (!names.is_empty()).then(|| format!("too few rounds to tell: {}.", list(&names)))
 }
 
 /// The rows in which the best of ours has such a verdict.
@@ -191,7 +192,7 @@ fn slowest(section: &Section<'_>) -> Vec<String> {
             let (label, name) = (line.label(), &entry.contestant.name);
             let why = why(line, entry);
             let ratio = times(*ratio);
-            format!("Slow: {label}, at {ratio} of native's rate in the best mode, {name}{why}.")
+            format!("{label} is slow: {ratio} of native's rate in the best mode, {name}{why}.")
         })
         .collect()
 }
@@ -303,13 +304,30 @@ mod tests {
         for part in [
             "was stopped",
             "As fast as without a mount: random-read-4k and stat-warm.",
-            "Slow: create × 2, at 0.13 of native's rate in the best mode, ring",
+            "create × 2 is slow: 0.13 of native's rate in the best mode, ring",
             "3 requests: CREATE, LOOKUP, RELEASE; 4.1 system calls of the server",
             "Of the project's goals for these rows,",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("Stands out"), "{text}");
+    }
+
+    #[test]
+    fn of_several_file_systems_each_is_named() {
+        let mut results = sample::usual();
+        for mut cell in results.cells.clone() {
+            "tmpfs".clone_into(&mut cell.lower);
+            results.cells.push(cell);
+        }
+        let said = reading(&results);
+        let text = said.join("\n");
+        for part in [
+            "On ext4, as fast as without a mount:",
+            "On tmpfs, create is slow:",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Results as a file.
 
 use super::{FORMAT, Results};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -67,16 +67,41 @@ impl Results {
         serde_json::from_str(&text).map_err(form)
     }
 
-    /// As JSON, ending in a newline.
+    /// As JSON: a line for each contestant, row and cell, so that it is short and versions can be compared.
     ///
     /// # Errors
     ///
     /// None that is known of: a figure that JSON cannot express is one that no clock shows.
     pub fn to_json(&self) -> serde_json::Result<String> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        Ok(text)
+        let one = |name: &str, value: String| format!("\"{name}\": {value}");
+        let parts = [
+            one("format", json(&self.format)?),
+            one("suite", json(&self.suite)?),
+            one("command", json(&self.command)?),
+            one("started", json(&self.started)?),
+            one("seconds", json(&self.seconds)?),
+            one("ending", json(&self.ending)?),
+            one("machine", json(&self.machine)?),
+            one("contestants", lines(&self.contestants)?),
+            one("rows", lines(&self.rows)?),
+            one("cells", lines(&self.cells)?),
+            one("remarks", lines(&self.remarks)?),
+        ];
+        Ok(format!("{{\n{}\n}}\n", parts.join(",\n")))
     }
+}
+
+fn json(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value)
+}
+
+/// A list with a line for each.
+fn lines(values: &[impl Serialize]) -> serde_json::Result<String> {
+    if values.is_empty() {
+        return Ok("[]".to_owned());
+    }
+    let values = values.iter().map(json).collect::<Result<Vec<_>, _>>()?;
+    Ok(format!("[\n{}\n]", values.join(",\n")))
 }
 
 #[cfg(test)]

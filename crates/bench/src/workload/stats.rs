@@ -122,9 +122,21 @@ fn chains(place: &Place, top: &Path) -> Vec<PathBuf> {
 }
 
 /// Symbolic links to a name that is not there.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::Unsupported`] where there are none; see symlink(2) for how that is said.
 pub(crate) fn make_links(place: &Place) -> io::Result<()> {
     for name in place.numbered(&place.beneath, "link") {
-        std::os::unix::fs::symlink("made-somewhere", name)?;
+        match rustix::fs::symlink("made-somewhere", name) {
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "no symbolic links",
+                ));
+            }
+            outcome => outcome?,
+        }
     }
     Ok(())
 }

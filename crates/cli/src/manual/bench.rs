@@ -169,6 +169,10 @@ fn safety(page: &mut Page) {
          it.",
     );
     page.text(
+        "Whoever may rename what lies in DIR can put something else in the folder's place. As root, run it \
+         where only those you trust can do that; the sticky bit, as in /tmp, is enough.",
+    );
+    page.text(
         "As root, the kernel's caches are dropped again and again, those of everybody: other programs read \
          from the disk again what they had read before.",
     );

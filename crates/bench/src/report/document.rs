@@ -1,0 +1,193 @@
+//! Documents whose tables are made from committed results: what stands between
+//!
+//! ```text
+//! <!-- bench: FILE.json SUITE/TABLE [lower=ext4] [jobs=1] [rows=A,B] [contestants=A,B] [group=data] -->
+//! <!-- end -->
+//! ```
+//!
+//! is made anew from `FILE.json` among the results, which must be of that suite. `*.json all/goals` is the
+//! table of the project's goals, from all of them.
+
+mod goals;
+mod list;
+mod markdown;
+mod shares;
+
+use crate::Outcome;
+use crate::results::{Results, Row};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+const BEGIN: &str = "<!-- bench: ";
+const CLOSE: &str = " -->";
+const END: &str = "<!-- end -->";
+
+/// `document [--check] DOCUMENT RESULTS`: makes the tables of a document anew, or says whether they are as they
+/// would be made.
+pub(crate) fn document(arguments: &[String]) -> Outcome<()> {
+    let (check, rest) = match arguments.split_first() {
+        Some((first, rest)) if first == "--check" => (true, rest),
+        _ => (false, arguments),
+    };
+    let [document, results] = rest else {
+        return Err("document [--check] DOCUMENT RESULTS".to_owned());
+    };
+    let failed = |error: std::io::Error| format!("{document}: {error}");
+    let text = std::fs::read_to_string(document).map_err(failed)?;
+    let made =
+        with_tables(&text, Path::new(results)).map_err(|why| format!("{document}: {why}"))?;
+    if made == text {
+        return Ok(());
+    }
+    if check {
+        return Err(format!(
+            "{document} does not match the results in {results}; `cargo xtask bench --document` makes its \
+             tables anew"
+        ));
+    }
+    std::fs::write(document, made).map_err(failed)
+}
+
+/// The text with all its tables as the results in that directory make them.
+pub(crate) fn with_tables(text: &str, results: &Path) -> Outcome<String> {
+    let mut made = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        made += line;
+        made.push('\n');
+        let marker = line
+            .strip_prefix(BEGIN)
+            .and_then(|line| line.strip_suffix(CLOSE));
+        let Some(marker) = marker else { continue };
+        if !lines.by_ref().any(|line| line == END) {
+            return Err(format!("{line}: it has no {END}"));
+        }
+        let table = Marker::parse(marker)
+            .and_then(|marker| marker.table(results))
+            .map_err(|why| format!("{line}: {why}"))?;
+        made += &format!("\n{table}\n{END}\n");
+    }
+    Ok(made)
+}
+
+/// What a marker asks for.
+struct Marker {
+    file: String,
+    suite: String,
+    table: String,
+    choice: Choice,
+}
+
+/// Which part of the results.
+#[derive(Default)]
+struct Choice {
+    lower: Option<String>,
+    jobs: Option<u32>,
+    group: Option<String>,
+    rows: Vec<String>,
+    contestants: Vec<String>,
+}
+
+impl Marker {
+    fn parse(text: &str) -> Outcome<Marker> {
+        let mut words = text.split_whitespace();
+        let (Some(file), Some(table)) = (words.next(), words.next()) else {
+            return Err("FILE.json SUITE/TABLE is wanted".to_owned());
+        };
+        let table = table.split_once('/');
+        let (suite, table) = table.ok_or("SUITE/TABLE is wanted".to_owned())?;
+        let mut choice = Choice::default();
+        for word in words {
+            let (key, value) = word.split_once('=').ok_or(format!("{word}?"))?;
+            let all = || value.split(',').map(str::to_owned).collect();
+            match key {
+                "lower" => choice.lower = Some(value.to_owned()),
+                "jobs" => choice.jobs = Some(value.parse().map_err(|_| format!("{word}?"))?),
+                "group" => choice.group = Some(value.to_owned()),
+                "rows" => choice.rows = all(),
+                "contestants" => choice.contestants = all(),
+                _ => return Err(format!("{word}?")),
+            }
+        }
+        Ok(Marker {
+            file: file.to_owned(),
+            suite: suite.to_owned(),
+            table: table.to_owned(),
+            choice,
+        })
+    }
+
+    fn table(&self, directory: &Path) -> Outcome<String> {
+        if (self.file.as_str(), self.suite.as_str(), self.table.as_str())
+            == ("*.json", "all", "goals")
+        {
+            return goals::table(directory);
+        }
+        let mut results =
+            Results::read(&directory.join(&self.file)).map_err(|error| error.to_string())?;
+        if results.suite != self.suite {
+            return Err(format!("{} is of the suite {}", self.file, results.suite));
+        }
+        self.choice.apply(&mut results)?;
+        let table = markdown::named(&self.table)?;
+        let text = table(&results);
+        if text.is_empty() {
+            return Err("there is nothing to show".to_owned());
+        }
+        Ok(text)
+    }
+}
+
+impl Choice {
+    /// Leaves the part that is asked for; native stays.
+    fn apply(&self, results: &mut Results) -> Outcome<()> {
+        for name in &self.rows {
+            if !results.rows.iter().any(|row| row.name == *name) {
+                return Err(format!("there is no row {name}"));
+            }
+        }
+        for name in &self.contestants {
+            if !results.contestants.iter().any(|one| one.name == *name) {
+                return Err(format!("there is no contestant {name}"));
+            }
+        }
+        let group = |row: &Row| serde_json::to_value(row.group).ok();
+        results.rows.retain(|row| {
+            let of_group = self.group.as_ref().is_none_or(|wanted| {
+                group(row).is_some_and(|group| group.as_str() == Some(wanted))
+            });
+            of_group && (self.rows.is_empty() || self.rows.contains(&row.name))
+        });
+        let base = results.contestants.first().map(|base| base.name.clone());
+        results.contestants.retain(|one| {
+            self.contestants.is_empty()
+                || base.as_ref() == Some(&one.name)
+                || self.contestants.contains(&one.name)
+        });
+        let (rows, contestants) = (&results.rows, &results.contestants);
+        results.cells.retain(|cell| {
+            self.lower.as_ref().is_none_or(|lower| *lower == cell.lower)
+                && self.jobs.is_none_or(|jobs| jobs == cell.jobs)
+                && rows.iter().any(|row| row.name == cell.row)
+                && contestants.iter().any(|one| one.name == cell.contestant)
+        });
+        Ok(())
+    }
+}
+
+/// The files of results in a directory, by name; whatever form they are of.
+fn files(directory: &Path) -> Outcome<Vec<PathBuf>> {
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension() == Some(OsStr::new("json")) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests;

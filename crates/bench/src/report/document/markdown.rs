@@ -1,0 +1,427 @@
+//! Tables of documents.
+
+use crate::Outcome;
+use crate::report::agreement::agreements;
+use crate::report::derived::{Against, Comparison, Met, comparisons};
+use crate::report::figure;
+use crate::report::table::{self, Entry, Line, Section, Verdict, sections};
+use crate::report::terminal::column_title;
+use crate::results::statistics::Middle;
+use crate::results::{Cell, Ending, Results};
+
+/// What makes a table.
+type Table = fn(&Results) -> String;
+
+const TABLES: [(&str, Table); 8] = [
+    ("run", run),
+    ("ratios", ratios),
+    ("against", against),
+    ("times", times),
+    ("rates", rates),
+    ("costs", costs),
+    ("latency", latency),
+    ("agreement", agreement),
+];
+
+/// In place of a figure that there is not.
+pub(super) const NONE: &str = "–";
+
+/// The table of that name.
+pub(super) fn named(name: &str) -> Outcome<Table> {
+    let found = TABLES.iter().find(|(table, _)| *table == name);
+    found.map(|(_, table)| *table).ok_or_else(|| {
+        let names: Vec<&str> = TABLES.iter().map(|(name, _)| *name).collect();
+        format!("there is no table {name}; there are {}", names.join(", "))
+    })
+}
+
+/// A table in Markdown.
+struct Grid {
+    text: String,
+    columns: usize,
+}
+
+impl Grid {
+    fn new(head: &[String]) -> Grid {
+        let mut grid = Grid {
+            text: String::new(),
+            columns: head.len(),
+        };
+        grid.line(head);
+        grid.text += &format!("|{}\n", "---|".repeat(head.len()));
+        grid
+    }
+
+    fn line(&mut self, cells: &[String]) {
+        debug_assert_eq!(cells.len(), self.columns);
+        let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
+        self.text += &format!("| {} |\n", cells.join(" | "));
+    }
+}
+
+/// What comes from outside neither ends a cell nor begins a tag.
+pub(super) fn plain(text: &str) -> String {
+    let text = text.replace('|', "\\|").replace('<', "&lt;");
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// By whom, where and how it was measured: a paragraph.
+fn run(results: &Results) -> String {
+    let machine = &results.machine;
+    let version = |name: &str| machine.versions.get(name);
+    let commit = version("commit").map_or(String::new(), |commit| format!(", commit {commit}"));
+    let fio = version("fio").map_or(String::new(), |fio| format!(", fio {fio}"));
+    let rounds = results.cells.iter().map(|cell| cell.samples.len()).max();
+    let shared = machine.hypervisor.as_ref();
+    let shared = shared.map_or(String::new(), |name| format!(" ({name})"));
+    let ending = match results.ending {
+        Ending::Complete => "",
+        Ending::Interrupted => " The run was stopped before its end.",
+    };
+    format!(
+        "`{}`, {}: {} interleaved rounds. Linux {}, {} × {}{shared}, {}, load {:.1} before{commit}{fio}.{ending}\n",
+        plain(&figure::command(&results.command)),
+        figure::date(results.started),
+        rounds.unwrap_or_default(),
+        plain(&machine.kernel),
+        machine.processors,
+        plain(&machine.processor),
+        figure::bytes(machine.memory_bytes),
+        machine.load_before,
+    )
+}
+
+/// For each file system beneath and number of jobs, what `of` makes of it.
+fn each(results: &Results, of: impl Fn(&str, &[&Line<'_>]) -> String) -> String {
+    let sections = sections(results);
+    let mut tables = Vec::new();
+    for section in &sections {
+        let mut jobs = table::each(section.lines.iter().map(|line| line.jobs));
+        jobs.sort_unstable();
+        for jobs in jobs {
+            let lines = section.lines.iter().filter(|line| line.jobs == jobs);
+            let corner = corner(section, jobs);
+            tables.push(of(&corner, &lines.collect::<Vec<_>>()));
+        }
+    }
+    tables.retain(|table| !table.is_empty());
+    tables.join("\n")
+}
+
+/// What stands over the first column.
+fn corner(section: &Section<'_>, jobs: u32) -> String {
+    match jobs {
+        1 => format!("{} below", section.lower),
+        _ => format!("{} below, {jobs} jobs", section.lower),
+    }
+}
+
+/// Those that have a cell in one of the lines, in the order of the contestants, without native.
+fn present<'a>(results: &'a Results, lines: &[&Line<'_>]) -> Vec<&'a str> {
+    let names = results.contestants.iter().map(|one| one.name.as_str());
+    let has = |name: &&str| lines.iter().any(|line| line.entry(name).is_some());
+    names.filter(has).collect()
+}
+
+fn native(line: &Line<'_>) -> String {
+    let rate = line.native.and_then(table::rate);
+    rate.map_or(NONE.to_owned(), |rate| figure::rate(line.row, rate.median))
+}
+
+/// `0.912 [0.740 to 0.969]`.
+pub(super) fn with_interval(middle: &Middle) -> String {
+    let [median, least, greatest] = figure::precise(middle);
+    format!("{median} [{least} to {greatest}]")
+}
+
+fn absent(cell: &Cell) -> String {
+    match &cell.absence {
+        Some(absence) if absence.failed => "**failed**".to_owned(),
+        Some(_) => "not there".to_owned(),
+        None => NONE.to_owned(),
+    }
+}
+
+/// Ratios to native, with the interval; then comparisons between contestants.
+fn ratios(results: &Results) -> String {
+    each(results, |corner, lines| {
+        let names = present(results, lines);
+        let columns = columns(lines);
+        let mut head = vec![corner.to_owned(), "native".to_owned()];
+        head.extend(names.iter().map(|name| (*name).to_owned()));
+        head.extend(titles(&columns));
+        let mut grid = Grid::new(&head);
+        for line in lines {
+            let mut cells = vec![line.row.name.clone(), native(line)];
+            let found = comparisons(line);
+            cells.extend(names.iter().map(|name| ratio(line.entry(name), &found)));
+            cells.extend(compared(line, &columns));
+            grid.line(&cells);
+        }
+        grid.text
+    })
+}
+
+/// With the mark of the row's own goal.
+fn ratio(entry: Option<&Entry<'_>>, comparisons: &[Comparison<'_>]) -> String {
+    let Some(entry) = entry else {
+        return NONE.to_owned();
+    };
+    let Some(ratio) = &entry.ratio else {
+        return absent(entry.cell);
+    };
+    let text = with_interval(ratio);
+    let mut own = comparisons.iter();
+    let own = own.find(|one| one.against.is_with_native() && one.subject == entry.contestant.name);
+    own.map_or(text.clone(), |one| marked(&text, one))
+}
+
+/// What misses its goal is marked, and without a goal what loses.
+fn marked(text: &str, one: &Comparison<'_>) -> String {
+    match one.met() {
+        Some(Met::No | Met::Barely) => format!("{text} **missed**"),
+        None if Verdict::of(&one.times) == Verdict::Slower => format!("{text} **slower**"),
+        _ => text.to_owned(),
+    }
+}
+
+/// What of the comparisons of these lines has a column of its own: of whom, with what.
+fn columns(lines: &[&Line<'_>]) -> Vec<(Against, String)> {
+    let all = lines.iter().flat_map(|line| comparisons(line));
+    let mut columns = table::each(all.map(|one| (one.against, one.subject.to_owned())));
+    columns.retain(|(against, _)| !against.is_with_native());
+    columns
+}
+
+/// The cells of such columns.
+fn compared(line: &Line<'_>, columns: &[(Against, String)]) -> Vec<String> {
+    let found = comparisons(line);
+    let cell = |(against, subject): &(Against, String)| {
+        let mut found = found.iter();
+        let one = found.find(|one| one.against == *against && one.subject == subject);
+        one.map_or(NONE.to_owned(), |one| {
+            marked(&figure::times(one.times.median), one)
+        })
+    };
+    columns.iter().map(cell).collect()
+}
+
+fn titles(columns: &[(Against, String)]) -> impl Iterator<Item = String> {
+    columns
+        .iter()
+        .map(|(against, subject)| column_title(*against, subject))
+}
+
+/// One comparison in a line, with its interval and its goal.
+fn against(results: &Results) -> String {
+    each(results, |corner, lines| {
+        let head = [corner, "compared", "median of the rounds", "goal", ""].map(str::to_owned);
+        let mut grid = Grid::new(&head);
+        for line in lines {
+            for one in comparisons(line) {
+                let goal = one.goal.map_or(NONE.to_owned(), |goal| goal.text());
+                let met = match one.met() {
+                    Some(Met::Yes) => Met::Yes.text().to_owned(),
+                    Some(met) => format!("**{}**", met.text()),
+                    None => String::new(),
+                };
+                let times = with_interval(&one.times);
+                grid.line(&[line.row.name.clone(), one.title(), times, goal, met]);
+            }
+        }
+        grid.text
+    })
+}
+
+/// How many times native's time.
+fn times(results: &Results) -> String {
+    each(results, |corner, lines| {
+        let names = present(results, lines);
+        let mut head = vec![corner.to_owned(), "native".to_owned()];
+        head.extend(names.iter().map(|name| (*name).to_owned()));
+        let mut grid = Grid::new(&head);
+        for line in lines {
+            let mut cells = vec![line.row.name.clone(), native(line)];
+            let found = comparisons(line);
+            cells.extend(names.iter().map(|name| {
+                let Some(entry) = line.entry(name) else {
+                    return NONE.to_owned();
+                };
+                let times = line
+                    .native
+                    .and_then(|native| table::ratio(native, entry.cell));
+                let Some(times) = times else {
+                    return absent(entry.cell);
+                };
+                let mut own = found.iter();
+                let own = own.find(|one| one.against.is_with_native() && one.subject == *name);
+                let text = with_interval(&times);
+                own.map_or(text.clone(), |one| marked(&text, one))
+            }));
+            grid.line(&cells);
+        }
+        grid.text
+    })
+}
+
+/// Median rates: rows down, contestants and jobs across.
+fn rates(results: &Results) -> String {
+    let sections = sections(results);
+    let tables = sections.iter().map(|section| {
+        let cells = || {
+            let lines = section.lines.iter();
+            lines.flat_map(|line| {
+                let entries = line.entries.iter().map(|entry| entry.cell);
+                line.native.into_iter().chain(entries)
+            })
+        };
+        let mut jobs = table::each(section.lines.iter().map(|line| line.jobs));
+        jobs.sort_unstable();
+        let names = results.contestants.iter().map(|one| one.name.as_str());
+        let names = names.filter(|name| cells().any(|cell| cell.contestant == *name));
+        let all: Vec<&Line<'_>> = section.lines.iter().collect();
+        // With several jobs there would be too many.
+        let derived = if jobs.len() == 1 {
+            columns(&all)
+        } else {
+            Vec::new()
+        };
+        let columns: Vec<(&str, u32)> = names
+            .flat_map(|name| jobs.iter().map(move |jobs| (name, *jobs)))
+            .collect();
+        let mut head = vec![format!("{} below, rates", section.lower)];
+        head.extend(columns.iter().map(|(name, count)| match jobs.len() {
+            1 => (*name).to_owned(),
+            _ => format!("{name} × {count}"),
+        }));
+        head.extend(titles(&derived));
+        let mut grid = Grid::new(&head);
+        for row in &results.rows {
+            let of_row: Vec<&Cell> = cells().filter(|cell| cell.row == row.name).collect();
+            if of_row.is_empty() {
+                continue;
+            }
+            let mut line = vec![row.name.clone()];
+            line.extend(columns.iter().map(|(name, jobs)| {
+                let is_it = |cell: &&&Cell| cell.contestant == *name && cell.jobs == *jobs;
+                let Some(cell) = of_row.iter().find(is_it) else {
+                    return NONE.to_owned();
+                };
+                let rate = table::rate(cell);
+                rate.map_or_else(|| absent(cell), |rate| figure::rate(row, rate.median))
+            }));
+            let of_row = all.iter().find(|line| line.row.name == row.name);
+            line.extend(of_row.map_or(Vec::new(), |line| compared(line, &derived)));
+            grid.line(&line);
+        }
+        grid.text
+    });
+    tables.collect::<Vec<_>>().join("\n")
+}
+
+/// Requests and system calls for an operation.
+fn costs(results: &Results) -> String {
+    each(results, |corner, lines| {
+        let mut names = present(results, lines);
+        let counts = |line: &Line<'_>, name: &str| line.entry(name)?.cell.counts.clone();
+        names.retain(|name| lines.iter().any(|line| counts(line, name).is_some()));
+        if names.is_empty() {
+            return String::new();
+        }
+        let mut head = vec![corner.to_owned()];
+        head.extend(
+            names
+                .iter()
+                .map(|name| format!("{name}: requests / system calls")),
+        );
+        let mut grid = Grid::new(&head);
+        for line in lines {
+            let mut cells = vec![line.row.name.clone()];
+            cells.extend(names.iter().map(|name| {
+                let Some(counts) = counts(line, name) else {
+                    return NONE.to_owned();
+                };
+                let each = |count: Option<u64>| {
+                    count.map_or(NONE.to_owned(), |count| {
+                        figure::each(count, counts.operations)
+                    })
+                };
+                let requests = counts.requests.as_ref();
+                let requests = each(requests.map(|requests| requests.values().sum()));
+                format!("{requests} / {}", each(counts.system_calls))
+            }));
+            grid.line(&cells);
+        }
+        grid.text
+    })
+}
+
+/// Half of the operations, and 99 in a hundred.
+fn latency(results: &Results) -> String {
+    each(results, |corner, lines| {
+        let mut names = vec!["native"];
+        names.extend(present(results, lines));
+        let cell = |line: &Line<'_>, name: &str| match line.entry(name) {
+            Some(entry) => entry.cell.latency.clone(),
+            None => line
+                .native
+                .filter(|cell| cell.contestant == name)?
+                .latency
+                .clone(),
+        };
+        names.retain(|name| lines.iter().any(|line| cell(line, name).is_some()));
+        if names.is_empty() {
+            return String::new();
+        }
+        let mut head = vec![format!("{corner}, half / 99 % within")];
+        head.extend(names.iter().map(|name| (*name).to_owned()));
+        let mut grid = Grid::new(&head);
+        for line in lines {
+            let mut cells = vec![line.row.name.clone()];
+            cells.extend(names.iter().map(|name| {
+                let Some(latency) = cell(line, name) else {
+                    return NONE.to_owned();
+                };
+                let within = |wanted: u32| {
+                    let found = latency.within.iter().find(|(share, _)| *share >= wanted);
+                    let time = found.map(|(_, time)| figure::duration(*time as f64));
+                    time.unwrap_or(NONE.to_owned())
+                };
+                format!("{} / {}", within(500), within(990))
+            }));
+            grid.line(&cells);
+        }
+        grid.text
+    })
+}
+
+/// The rate by our own loop over that by fio.
+fn agreement(results: &Results) -> String {
+    let sections = sections(results);
+    let tables = sections.iter().filter_map(|section| {
+        let all = agreements(section);
+        let names = results.contestants.iter().map(|one| one.name.as_str());
+        let has = |name: &&str| all.iter().any(|one| one.contestant == *name);
+        let names: Vec<&str> = names.filter(has).collect();
+        let rows = table::each(all.iter().map(|one| one.row.name.as_str()));
+        if rows.is_empty() {
+            return None;
+        }
+        let mut head = vec![format!("{} below, loop / fio", section.lower)];
+        head.extend(names.iter().map(|name| (*name).to_owned()));
+        let mut grid = Grid::new(&head);
+        for row in rows {
+            let mut line = vec![row.to_owned()];
+            line.extend(names.iter().map(|name| {
+                let mut all = all.iter();
+                let one = all.find(|one| one.row.name == row && one.contestant == *name);
+                one.map_or(NONE.to_owned(), |one| with_interval(&one.times))
+            }));
+            grid.line(&line);
+        }
+        Some(grid.text)
+    });
+    tables.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,94 @@
+//! Markers, and that the project's document says what the results say.
+
+use super::with_tables;
+use crate::report::sample;
+use std::path::{Path, PathBuf};
+
+/// A directory of results with one file, `a.json`, of the suite `quick`.
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let text = sample::usual().to_json().unwrap();
+    std::fs::write(directory.path().join("a.json"), text).unwrap();
+    directory
+}
+
+fn made(marker: &str) -> Result<String, String> {
+    let text = format!("Before.\n\n<!-- bench: {marker} -->\nold\n<!-- end -->\n\nAfter.\n");
+    with_tables(&text, directory().path())
+}
+
+#[test]
+fn what_stands_between_the_markers_is_made_anew() {
+    let text = made("a.json quick/ratios jobs=1 group=metadata contestants=ring,libfuse").unwrap();
+    assert_eq!(
+        text,
+        "Before.\n\n\
+         <!-- bench: a.json quick/ratios jobs=1 group=metadata contestants=ring,libfuse -->\n\n\
+         | ext4 below | native | ring | libfuse | ring / libfuse's best |\n\
+         |---|---|---|---|---|\n\
+         | create | 400 k/s | 0.132 [0.131 to 0.133] | 0.041 [0.039 to 0.043] | 3.21 |\n\
+         | stat-warm | 1.43 M/s | 0.986 [0.973 to 1.007] | 0.965 [0.946 to 0.986] | 1.02 |\n\
+         \n<!-- end -->\n\nAfter.\n"
+    );
+    // A second time it stays as it is.
+    assert_eq!(with_tables(&text, directory().path()).unwrap(), text);
+}
+
+#[test]
+fn there_is_a_table_of_everything() {
+    for (table, part) in [
+        (
+            "run",
+            "`thrufs bench --suite quick .`, 2026-11-21: 5 interleaved rounds.",
+        ),
+        (
+            "against",
+            "| create | time of ring / (floor-uring + native) |",
+        ),
+        (
+            "times",
+            "| build-c | 9.00 ms | – | – | 1.039 [1.033 to 1.044] | **failed** | – |",
+        ),
+        ("rates", "| create | 400 k/s | 769 k/s |"),
+        ("costs", "3 / 6"),
+        ("latency", "2.40 µs / 9.60 µs"),
+    ] {
+        let text = made(&format!("a.json quick/{table}")).unwrap();
+        assert!(text.contains(part), "{table}: {text}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (marker, why) in [
+        ("b.json quick/ratios", "b.json"),
+        ("a.json full/ratios", "of the suite quick"),
+        ("a.json quick/pictures", "there is no table pictures"),
+        ("a.json quick/ratios rows=none", "there is no row none"),
+        (
+            "a.json quick/ratios contestants=none",
+            "there is no contestant none",
+        ),
+        ("a.json quick/ratios lower=xfs", "nothing to show"),
+        ("a.json quick/ratios colour=red", "colour=red?"),
+        ("a.json", "SUITE/TABLE"),
+    ] {
+        let refused = made(marker).unwrap_err();
+        assert!(refused.contains(why), "{marker}: {refused}");
+    }
+    let open = with_tables("<!-- bench: a.json quick/ratios -->\n", directory().path());
+    assert!(open.unwrap_err().contains("<!-- end -->"));
+}
+
+#[test]
+fn the_documents_tables_are_those_of_the_results() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let document: PathBuf = project.join("docs/performance.md");
+    let text = std::fs::read_to_string(&document).unwrap();
+    let made = with_tables(&text, &project.join("bench/results")).unwrap();
+    assert!(
+        made == text,
+        "docs/performance.md does not match bench/results: `cargo xtask bench --document` makes its tables anew"
+    );
+    assert!(text.contains("all/goals"), "the table of goals is gone");
+}
