@@ -8,6 +8,7 @@ mod noise;
 mod record;
 mod schedule;
 
+use crate::contestant::Contestant;
 use crate::ground::{self, Ground};
 use crate::measurement::{Amount, Measured, Question, measure};
 use crate::plan::{Plan, Task};
@@ -273,6 +274,11 @@ impl<'a> Run<'a> {
 
     /// Takes everything down, writes the report and shows the table.
     fn finish(mut self) -> Outcome<ExitCode> {
+        let contestants = self.arenas.iter().flat_map(|arena| &arena.contestants);
+        let servers: Vec<u32> = contestants.flat_map(Contestant::servers).collect();
+        for remark in self.noise.remarks(self.record.results(), &servers) {
+            self.record.remark(remark);
+        }
         for arena in self.arenas.drain(..) {
             for contestant in arena.contestants {
                 self.record
@@ -283,10 +289,6 @@ impl<'a> Run<'a> {
                     self.record.remark(format!("taking a mount down: {why}"));
                 }
             }
-        }
-        let machine_noise = self.noise.remarks(self.record.results());
-        for remark in machine_noise {
-            self.record.remark(remark);
         }
         self.progress.clear();
         let results = self.record.finished();

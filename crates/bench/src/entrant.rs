@@ -51,7 +51,7 @@ pub(crate) enum Entrant {
     LibfuseThrough,
     /// A server that answers from constants.
     Floor(String),
-    /// One of [`peers`](crate::peers), with its own defaults.
+    /// One of [`peers`], with its own defaults.
     Peer(String),
     /// Whatever is mounted there.
     Against { name: String, point: PathBuf },

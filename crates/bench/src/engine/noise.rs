@@ -31,13 +31,14 @@ pub(super) struct Noise {
 impl Noise {
     pub(super) fn watch() -> Noise {
         Noise {
-            before: Times::now(),
+            before: Times::now(&[]),
         }
     }
 
-    /// What is to be said of the time until now, and of what was measured in it. Servers must have ended.
-    pub(super) fn remarks(&self, results: &Results) -> Vec<String> {
-        let mut remarks = of_machine(self.before, Times::now());
+    /// What is to be said of the time until now, in which these servers have run from the beginning and run
+    /// still, and of what was measured in it.
+    pub(super) fn remarks(&self, results: &Results, servers: &[u32]) -> Vec<String> {
+        let mut remarks = of_machine(self.before, Times::now(servers));
         remarks.extend(of_native(results));
         remarks.extend(of_rows(results));
         remarks
@@ -45,36 +46,37 @@ impl Noise {
 }
 
 impl Times {
-    fn now() -> Times {
+    fn now(servers: &[u32]) -> Times {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let own = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        Times::of(&stat, &own)
+        let own = std::iter::once("self".to_owned()).chain(servers.iter().map(u32::to_string));
+        let own = own
+            .map(|process| fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default());
+        Times::of(&stat, own.map(|stat| taken_by(&stat)).sum())
     }
 
-    /// As of proc_stat(5) and proc_pid_stat(5).
-    fn of(stat: &str, own: &str) -> Times {
+    /// As of proc_stat(5).
+    fn of(stat: &str, ours: f64) -> Times {
         let line = stat.lines().next().unwrap_or_default();
         let fields: Vec<f64> = numbers(line.trim_start_matches("cpu"));
         let field = |at: usize| fields.get(at).copied().unwrap_or_default();
         // user nice system idle iowait irq softirq steal; what guests took is in user.
         let stolen = field(7);
         let busy = field(0) + field(1) + field(2) + field(5) + field(6);
-        let all = busy + stolen + field(3) + field(4);
-        let own: Vec<f64> = numbers(
-            own.rsplit(')')
-                .next()
-                .unwrap_or_default()
-                .trim_start_matches([' ', 'R', 'S', 'D', 'T', 't']),
-        );
-        // utime, stime, cutime, cstime are fields 14 to 17; the numbers begin with field 4.
-        let ours = own.iter().skip(10).take(4).sum();
         Times {
             busy,
             stolen,
-            all,
+            all: busy + stolen + field(3) + field(4),
             ours,
         }
     }
+}
+
+/// By a process and those of its children that it has waited for (proc_pid_stat(5)): utime, stime, cutime
+/// and cstime are fields 14 to 17, and the state, which comes after the name, is field 3.
+fn taken_by(stat: &str) -> f64 {
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let times = fields.split_whitespace().skip(11).take(4);
+    times.filter_map(|field| field.parse::<f64>().ok()).sum()
 }
 
 fn numbers(text: &str) -> Vec<f64> {
@@ -163,13 +165,14 @@ fn is_noisy(ratio: &Middle) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Times, of_machine};
+    use super::{Times, of_machine, taken_by};
 
     #[test]
     fn times_are_read_from_proc() {
         let stat = "cpu  10 1 20 300 5 2 3 7 4 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
         let own = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 11 12 13 14 20 0 1 0 5 6 7";
-        let times = Times::of(stat, own);
+        assert_eq!(taken_by(own), 50.0);
+        let times = Times::of(stat, 50.0);
         assert_eq!((times.busy, times.stolen, times.all), (36.0, 7.0, 348.0));
         assert_eq!(times.ours, 50.0);
     }

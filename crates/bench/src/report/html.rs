@@ -21,7 +21,7 @@ use super::table::{Section, sections};
 use super::terminal::{absences, method};
 use super::words;
 use crate::published;
-use crate::results::{Ending, Results};
+use crate::results::{Ending, Kind, Results};
 use page::{Plain, add, folded, section};
 
 const STYLE: &str = include_str!("html/style.css");
@@ -92,11 +92,20 @@ fn head(results: &Results, sections: &[Section<'_>]) -> String {
     );
     let shown = hero::section(sections).and_then(|one| Some((one, hero::picture(results, one)?)));
     if let Some((one, (picture, is_part))) = shown {
+        let has_others = one
+            .lines
+            .iter()
+            .any(|line| line.best_of(Kind::Other).is_some());
+        let others = if has_others {
+            " and the best of the others"
+        } else {
+            ""
+        };
         let part = if is_part { " All rows are below." } else { "" };
         add!(
             text,
-            "<figure>\n{picture}<figcaption>In each row, the best mode of Thrufs and the best of the \
-             others, {} beneath, as times the rate of the file system without any mount, which is the line at 1: further to the \
+            "<figure>\n{picture}<figcaption>In each row, the best mode of Thrufs{others}, {} beneath, as \
+             times the rate of the file system without any mount, which is the line at 1: further to the \
              right is faster.{part}</figcaption>\n</figure>\n",
             Plain(one.lower)
         );

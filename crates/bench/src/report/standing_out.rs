@@ -275,7 +275,7 @@ pub(super) fn opcodes(cell: &Cell) -> Vec<String> {
         .map(|(name, count)| (name, *count))
         .filter(|(_, count)| *count as f64 >= 0.05 * operations.max(1) as f64)
         .collect();
-    requests.sort_by(|one, other| other.1.cmp(&one.1));
+    requests.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     requests
         .into_iter()
         .map(

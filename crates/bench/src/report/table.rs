@@ -11,7 +11,6 @@ pub(crate) struct Section<'a> {
 
 /// A row by so many jobs.
 pub(crate) struct Line<'a> {
-    pub(crate) lower: &'a str,
     pub(crate) row: &'a Row,
     pub(crate) jobs: u32,
     /// The one that others are compared with.
@@ -115,13 +114,13 @@ fn lines<'a>(results: &'a Results, lower: &'a str) -> Vec<Line<'a>> {
         jobs.dedup();
         for jobs in jobs {
             let cells = cells.iter().copied().filter(|cell| cell.jobs == jobs);
-            lines.push(line(results, lower, row, &cells.collect::<Vec<_>>()));
+            lines.push(line(results, row, &cells.collect::<Vec<_>>()));
         }
     }
     lines
 }
 
-fn line<'a>(results: &'a Results, lower: &'a str, row: &'a Row, cells: &[&'a Cell]) -> Line<'a> {
+fn line<'a>(results: &'a Results, row: &'a Row, cells: &[&'a Cell]) -> Line<'a> {
     let of = |contestant: &Contestant| {
         let mut cells = cells.iter().copied();
         cells.find(|cell| cell.contestant == contestant.name)
@@ -146,7 +145,6 @@ fn line<'a>(results: &'a Results, lower: &'a str, row: &'a Row, cells: &[&'a Cel
     mark_best(&mut entries);
     let jobs = cells.first().map_or(1, |cell| cell.jobs);
     Line {
-        lower,
         row,
         jobs,
         native: base,

@@ -41,7 +41,11 @@ pub(crate) fn headline(results: &Results) -> String {
             _ => {}
         }
     }
-    let at_native = format!("at native speed in {native} of {}", rows(verdicts.len()));
+    let noisy = count(&verdicts, |verdict| *verdict == Verdict::TooNoisy);
+    let mut at_native = format!("at native speed in {native} of {}", rows(verdicts.len()));
+    if noisy > 0 {
+        at_native += &format!(" ({noisy} too noisy to tell)");
+    }
     let ahead = match behind {
         0 => format!("ahead of the others in {ahead} of {compared} and never behind"),
         _ => format!("ahead of the others in {ahead} of {compared} and behind in {behind}"),

@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::report::agreement::agreements;
-use crate::report::derived::{Against, Comparison, Met, comparisons};
+use crate::report::derived::{Against, Comparison, Goal, Met, comparisons};
 use crate::report::figure;
 use crate::report::table::{self, Entry, Line, Section, Verdict, sections};
 use crate::report::terminal::column_title;
@@ -221,7 +221,7 @@ fn against(results: &Results) -> String {
         let mut grid = Grid::new(&head);
         for line in lines {
             for one in comparisons(line) {
-                let goal = one.goal.map_or(NONE.to_owned(), |goal| goal.text());
+                let goal = one.goal.map_or(NONE.to_owned(), Goal::text);
                 let met = match one.met() {
                     Some(Met::Yes) => Met::Yes.text().to_owned(),
                     Some(met) => format!("**{}**", met.text()),

@@ -3,7 +3,7 @@
 use super::marks;
 use super::page::{Plain, add, table};
 use crate::report::agreement::agreements;
-use crate::report::derived::{Comparison, Met, comparisons};
+use crate::report::derived::{Comparison, Goal, Met, comparisons};
 use crate::report::figure;
 use crate::report::table::{Section, rate};
 use crate::report::terminal::with_bar;
@@ -34,7 +34,7 @@ pub(super) fn against(section: &Section<'_>) -> String {
 }
 
 fn comparison(label: &str, one: &Comparison<'_>) -> String {
-    let goal = one.goal.map_or(String::new(), |goal| goal.text());
+    let goal = one.goal.map_or(String::new(), Goal::text);
     let (class, verdict) = match one.met() {
         Some(Met::Yes) => ("met", Met::Yes.text()),
         Some(met) => ("missed", met.text()),
@@ -106,13 +106,13 @@ pub(super) fn raw(results: &Results, section: &Section<'_>) -> String {
                 .collect();
             add!(
                 lines,
-                "<tr><th scope=\"row\">{}</th><td class=\"text\">{} {}</td><td>{}</td><td>{}</td>\
+                "<tr><th scope=\"row\">{}</th><td class=\"text name\">{} {}</td><td>{}</td><td>{}</td>\
                  <td>{}</td><td class=\"text samples\">{}</td></tr>\n",
                 Plain(&line.label()),
                 marks::alone(marks::of(results, name)),
                 Plain(name),
                 Plain(median.as_deref().unwrap_or("–")),
-                ratio.map_or("–".to_owned(), |ratio| with_bar(&ratio)),
+                Plain(&ratio.map_or("–".to_owned(), |ratio| with_bar(&ratio))),
                 ratio.map_or(String::new(), |ratio| interval(&ratio)),
                 Plain(&match why {
                     Some(why) if samples.is_empty() => why.to_owned(),
@@ -146,7 +146,7 @@ pub(super) fn latencies(section: &Section<'_>, results: &Results) -> String {
             let name = &cell.contestant;
             add!(
                 lines,
-                "<tr><th scope=\"row\">{}</th><td class=\"text\">{} {}</td>",
+                "<tr><th scope=\"row\">{}</th><td class=\"text name\">{} {}</td>",
                 Plain(&line.label()),
                 marks::alone(marks::of(results, name)),
                 Plain(name)
@@ -181,7 +181,7 @@ pub(super) fn latencies(section: &Section<'_>, results: &Results) -> String {
 pub(super) fn rows(results: &Results) -> String {
     let mut lines = String::new();
     for row in &results.rows {
-        let goal = row.goal.map_or(String::new(), |goal| figure::times(goal));
+        let goal = row.goal.map_or(String::new(), figure::times);
         add!(
             lines,
             "<tr><th scope=\"row\">{}</th><td class=\"text prose\"><b>{}</b>{}{}</td><td class=\"text\">{}</td>\

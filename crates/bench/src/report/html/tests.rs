@@ -6,7 +6,7 @@ use crate::results::{Absence, Ending, Kind, Results};
 
 /// Checks that every element that begins ends, in order, and returns the names of all.
 fn elements(page: &str) -> Vec<String> {
-    const EMPTY: [&str; 2] = ["meta", "!DOCTYPE"];
+    const EMPTY: [&str; 3] = ["meta", "!DOCTYPE", "br"];
     let (mut open, mut all): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for part in page.split('<').skip(1) {
         let (tag, _) = part
@@ -81,7 +81,7 @@ fn nothing_from_outside_is_markup() {
         .versions
         .insert(evil.to_owned(), evil.to_owned());
     results.remarks.push(evil.to_owned());
-    let mut names = |name: &mut String| *name = format!("{name}{evil}");
+    let names = |name: &mut String| *name = format!("{name}{evil}");
     for contestant in &mut results.contestants {
         names(&mut contestant.name);
         names(&mut contestant.title);
@@ -104,7 +104,9 @@ fn nothing_from_outside_is_markup() {
         }
         if let Some(counts) = &mut cell.counts {
             let requests = counts.requests.iter_mut();
-            requests.for_each(|requests| drop(requests.insert(evil.to_owned(), 4_000_000)));
+            requests.for_each(|requests| {
+                requests.insert(evil.to_owned(), 4_000_000);
+            });
         }
         if cell.samples.is_empty() {
             let (failed, why) = (false, evil.to_owned());
@@ -120,6 +122,16 @@ fn nothing_from_outside_is_markup() {
     );
     assert!(!page.contains("<script"));
     assert!(page.contains("&lt;script&gt;"));
+}
+
+#[test]
+fn published_measurements_stand_beside_ours() {
+    let mut results = sample::usual();
+    crate::published::SUITE.clone_into(&mut results.suite);
+    let page = html(&results);
+    elements(&page);
+    assert!(page.contains("Published, and here"));
+    assert!(!html(&sample::usual()).contains("Published, and here"));
 }
 
 #[test]
