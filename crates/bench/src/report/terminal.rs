@@ -314,7 +314,11 @@ fn agreement(results: &Results, section: &Section<'_>) -> Option<Grid> {
             let mut all = all.iter();
             let one = all.find(|one| one.row.name == row && one.contestant == *name);
             one.map_or(NONE.into(), |one| {
-                let weight = if one.agrees() { Weight::Usual } else { Weight::Alarm };
+                let weight = if one.agrees() {
+                    Weight::Usual
+                } else {
+                    Weight::Alarm
+                };
                 Text::new(with_bar(&one.times), weight)
             })
         }));

@@ -73,8 +73,15 @@ pub(super) fn agreement(section: &Section<'_>) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let caption = format!("The rate by our own loop over that by fio, {} beneath", section.lower);
-    table(&caption, &["Row", "Mount", "Median of the rounds", "Interval", ""], &lines)
+    let caption = format!(
+        "The rate by our own loop over that by fio, {} beneath",
+        section.lower
+    );
+    table(
+        &caption,
+        &["Row", "Mount", "Median of the rounds", "Interval", ""],
+        &lines,
+    )
 }
 
 fn interval(middle: &Middle) -> String {
