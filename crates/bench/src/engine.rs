@@ -115,11 +115,11 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             let mut gone = Vec::new();
-            let remarks = self.schedule.round_is_over(round, &mut gone);
+            let remark = self.schedule.round_is_over(round, &mut gone);
             for task in gone {
                 self.record.forget(task);
             }
-            for remark in remarks {
+            if let Some(remark) = remark {
                 self.progress.line(&remark);
                 self.record.remark(remark);
             }

@@ -92,7 +92,9 @@ pub(crate) fn job_file(
          ; Or it would drop what is cached beneath natively, and above through a mount.\n\
          invalidate=0\n\
          ; Every block once before any comes again, without keeping a map of blocks.\n\
-         random_generator=lfsr\n",
+         random_generator=lfsr\n\
+         ; Blocks are copied to and from whole pages, or the processor takes longer over it.\n\
+         iomem_align=4096\n",
     );
     text.push_str(&if each {
         format!("write_lat_log={LATENCIES}\nlog_avg_msec=0\ndisable_clat=1\ndisable_slat=1\n")
@@ -200,6 +202,7 @@ mod tests {
             "io_size=2097152",
             "runtime=300ms",
             "gtod_reduce=1",
+            "iomem_align=4096",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }

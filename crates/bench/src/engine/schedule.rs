@@ -13,7 +13,7 @@ const ROUNDS_WANTED: u32 = 5;
 /// More are not worth the time.
 const ROUNDS_MAX: u32 = 11;
 /// Passes for latencies and counts, in rounds.
-const PASSES: f64 = 1.5;
+const PASSES: f64 = 2.0;
 /// A row is far dearer than others when it takes so many times what the one in the middle does.
 const DEAR: u32 = 3;
 /// No more of the time may go into the first round.
@@ -45,6 +45,21 @@ pub(super) struct Schedule {
 struct Cost {
     task: Task,
     time: Duration,
+}
+
+impl Cost {
+    fn named(&self) -> String {
+        let name = self.task.row.name;
+        let jobs = match self.task.jobs {
+            1 => String::new(),
+            jobs => format!(" by {jobs}"),
+        };
+        if self.time.is_zero() {
+            return format!("{name}{jobs}");
+        }
+        let seconds = self.time.as_secs_f64().ceil();
+        format!("{name}{jobs} ({seconds:.0} s a round)")
+    }
 }
 
 /// What a round has cost in a row: in the first one, what is kept for the others was made.
@@ -135,17 +150,15 @@ impl Schedule {
         round > 0 || self.started.elapsed() < budget.mul_f64(FIRST_ROUND_MAX)
     }
 
-    /// Says how it goes on, as sentences for the report; rows that are left out from now on are added to
-    /// `gone`.
-    pub(super) fn round_is_over(&mut self, round: u32, gone: &mut Vec<Task>) -> Vec<String> {
-        let Some(budget) = self.budget else {
-            return Vec::new();
-        };
-        let mut remarks = Vec::new();
+    /// Decides how it goes on. Rows that are left out from now on are added to `gone`, and named in a sentence
+    /// for the report.
+    pub(super) fn round_is_over(&mut self, round: u32, gone: &mut Vec<Task>) -> Option<String> {
+        let budget = self.budget?;
+        let mut names = Vec::new();
         let left = budget.saturating_sub(self.started.elapsed());
         let done = round + 1;
         if round == 0 {
-            remarks.extend(self.give_up(gone, |cost| cost.time.is_zero()));
+            names.extend(self.give_up(gone, |cost| cost.time.is_zero()));
         }
         if round <= 1 {
             let wanted = self.rounds_given.unwrap_or(ROUNDS_WANTED);
@@ -157,14 +170,20 @@ impl Schedule {
                 if !is_dear && self.fitting(left) + done >= least {
                     break;
                 }
-                remarks.extend(self.give_up(gone, |cost| cost.time == dearest));
+                names.extend(self.give_up(gone, |cost| cost.time == dearest));
             }
         }
         let fitting = self.fitting(left) + done;
         let least = self.rounds_given.unwrap_or(ROUNDS_MIN).min(ROUNDS_MIN);
         let most = self.rounds_given.unwrap_or(ROUNDS_MAX);
         self.rounds = fitting.clamp(least, most).max(done);
-        remarks
+        if names.is_empty() {
+            return None;
+        }
+        Some(format!(
+            "left out for want of time: {}; a longer --time has them",
+            names.join(", ")
+        ))
     }
 
     /// Rounds that fit into a time, with the passes after them.
@@ -189,46 +208,22 @@ impl Schedule {
         times.get(times.len() / 2).copied().unwrap_or_default()
     }
 
-    fn give_up(&mut self, gone: &mut Vec<Task>, which: impl Fn(&Cost) -> bool) -> Option<String> {
-        let (go, mut stay): (Vec<Cost>, Vec<Cost>) =
+    /// Leaves rows out, but for one at least; their names, with what they cost.
+    fn give_up(&mut self, gone: &mut Vec<Task>, which: impl Fn(&Cost) -> bool) -> Vec<String> {
+        let (mut go, mut stay): (Vec<Cost>, Vec<Cost>) =
             self.tasks.iter().partition(|cost| which(cost));
-        if stay.is_empty() {
-            stay = go.first().copied().into_iter().collect();
+        if stay.is_empty() && !go.is_empty() {
+            stay.push(go.remove(0));
         }
-        let go: Vec<Cost> = go
-            .into_iter()
-            .filter(|cost| stay.iter().all(|other| other.task != cost.task))
-            .collect();
         self.tasks = stay;
-        if go.is_empty() {
-            return None;
-        }
         gone.extend(go.iter().map(|cost| cost.task));
-        let named = |cost: &Cost| {
-            let name = cost.task.row.name;
-            match (cost.task.jobs, cost.time.is_zero()) {
-                (1, true) => name.to_owned(),
-                (jobs, true) => format!("{name} by {jobs}"),
-                (1, false) => format!("{name} ({:.0} s a round)", cost.time.as_secs_f64().ceil()),
-                (jobs, false) => {
-                    format!(
-                        "{name} by {jobs} ({:.0} s a round)",
-                        cost.time.as_secs_f64().ceil()
-                    )
-                }
-            }
-        };
-        let names: Vec<String> = go.iter().map(named).collect();
-        Some(format!(
-            "left out for want of time: {}; a longer --time has them",
-            names.join(", ")
-        ))
+        go.iter().map(Cost::named).collect()
     }
 
-    /// Whether the time is over, and a little more.
+    /// Whether the time is over.
     pub(super) fn is_late(&self) -> bool {
         let budget = self.budget;
-        budget.is_some_and(|budget| self.started.elapsed() > budget.mul_f64(1.1))
+        budget.is_some_and(|budget| self.started.elapsed() > budget)
     }
 
     /// How long it will take from now.
