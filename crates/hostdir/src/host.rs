@@ -10,7 +10,7 @@ use crate::identity::Identity;
 use crate::inode::{Descriptor, Inode};
 use crate::ledger::Notes;
 use crate::mounts::{LowerMount, Mounts};
-use crate::names::KnownName;
+use crate::names::{KnownName, Noting};
 use crate::nodes::{NewInode, Nodes};
 use crate::policy::Policy;
 use crate::rules::Rules;
@@ -390,8 +390,16 @@ impl Host {
         }
         let (inode, stat) = self.look_up_unnamed(parent, parent_fd, name)?;
         let name = KnownName::new(parent.node(), name.to_bytes());
-        inode.names().perhaps_found(name);
+        inode.names().perhaps_found(self.noting(&inode), name);
         Ok((inode, stat))
+    }
+
+    /// Where the names of an inode are noted.
+    pub(crate) fn noting(&self, inode: &Inode) -> Noting<'_> {
+        Noting {
+            notes: self.notes.as_deref(),
+            node: inode.node(),
+        }
     }
 
     fn look_up_unnamed(

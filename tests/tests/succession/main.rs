@@ -7,5 +7,9 @@
 mod ground;
 mod hostile;
 mod locks;
+mod policy;
 mod random;
+#[allow(dead_code)]
+#[path = "../policy/samples.rs"]
+mod samples;
 mod walked;
