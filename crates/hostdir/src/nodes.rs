@@ -23,7 +23,7 @@ use thrufs_abi::NodeId;
 
 const SHARDS: usize = 16;
 
-/// Nodes of another process have indices below this: with all of them, the table takes 400 MB.
+/// Nodes of another process have indices below this.
 const RESTORED_INDICES: u32 = 1 << 24;
 
 pub(crate) struct Nodes {

@@ -51,6 +51,7 @@ impl Notes {
     }
 
     fn free_name(&self) -> Option<u32> {
+        self.begin();
         let mut free = self.name_slots.free.lock();
         if let Some(index) = free.indices.pop() {
             return Some(index);

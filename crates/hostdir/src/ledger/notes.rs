@@ -139,7 +139,7 @@ impl Notes {
         self.ledger.as_fd()
     }
 
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         if !self.begun.is_completed() {
             self.begun.call_once(|| self.wipe());
         }
