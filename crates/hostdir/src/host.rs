@@ -95,6 +95,13 @@ pub(crate) struct Host {
     pub(crate) announces_submounts: AtomicBool,
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        // The housekeeper is not to outlive it: whoever begins session after session would have many.
+        self.mounts.bell().ring();
+    }
+}
+
 fn system(what: &'static str) -> impl Fn(Errno) -> SetupError {
     move |errno| SetupError::System {
         what,

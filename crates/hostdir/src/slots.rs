@@ -409,7 +409,8 @@ mod tests {
             .map(|(id, value)| (id == *value).then_some(id).unwrap())
             .collect();
         let mut expected = ids.clone();
-        (found.sort_unstable(), expected.sort_unstable());
+        found.sort_unstable();
+        expected.sort_unstable();
         assert_eq!(found, expected);
         for id in &ids {
             assert_eq!(slots.get(*id).as_deref(), Some(id));
