@@ -342,42 +342,4 @@ impl Round {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_asked_at_once_is_as_good_as_several_callers() {
-        let watch = Watch::new(2);
-        let _ = watch.steward.set(std::thread::current());
-        let (mut ward, now) = (Ward::new(), Instant::now());
-        let mut is_wanted = |rows: &[u64]| {
-            for requests in rows {
-                let row = Row {
-                    requests: *requests,
-                    large: 0,
-                };
-                watch.note(1, row);
-            }
-            let sight = ward.see(&watch.pulses[1]);
-            ward.pairing.calls_for_a_pair(sight, now)
-        };
-        assert!(!is_wanted(&[1; 20]));
-        assert!(is_wanted(&[1; 20]));
-        assert!(!is_wanted(&[8; 20]));
-        assert!(!is_wanted(&[1; 20]), "from the start");
-        assert!(is_wanted(&[1; 20]));
-        assert_eq!(watch.pulses[0].counts(), [0; 3]);
-    }
-
-    #[test]
-    fn nobody_counts_for_a_steward_that_there_is_not() {
-        let watch = Watch::new(2);
-        let row = Row {
-            requests: 1,
-            large: 1,
-        };
-        watch.note(1, row);
-        assert_eq!(watch.pulses[1].counts(), [0; 3]);
-        assert!(Steward::start(Arc::new(watch), Vec::new(), Arc::default()).is_none());
-    }
-}
+mod tests;

@@ -1,6 +1,8 @@
 use super::*;
 use thrufs::Begun;
 
+pub(super) mod dying;
+
 const SIZE: u16 = 8;
 
 fn table(journal: &Journal) -> Inflight {
