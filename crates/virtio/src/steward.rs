@@ -143,6 +143,7 @@ impl Steward {
             callers: Callers::new(callers),
             wards,
             metrics,
+            calm_looks: 0,
         };
         let thread = std::thread::Builder::new()
             .name("thrufs-steward".to_owned())
@@ -212,6 +213,8 @@ struct Round {
     callers: Callers,
     wards: Vec<Ward>,
     metrics: Arc<Metrics>,
+    /// Looks in a row that found nothing.
+    calm_looks: u32,
 }
 
 impl Round {
@@ -219,27 +222,32 @@ impl Round {
         let watch = Arc::clone(&self.watch);
         watch.begin_thread();
         let is_ending = || watch.ending.load(Ordering::SeqCst);
-        let mut calm = 0;
         while !is_ending() {
             if !watch.armed.load(Ordering::SeqCst) {
                 std::thread::park();
                 continue;
             }
             std::thread::park_timeout(LOOK_INTERVAL);
-            calm = if self.look(Instant::now()) {
-                0
-            } else {
-                calm + 1
-            };
-            if calm == CALM_LOOKS {
-                calm = 0;
-                self.callers.forget();
+            let found_work = self.look(Instant::now());
+            if self.may_rest(found_work) {
                 watch.armed.store(false, Ordering::SeqCst);
             }
         }
         for number in 0..self.wards.len() {
             self.part(number);
         }
+    }
+
+    /// Whether nobody need look until there is something to do, after a look that found something or not.
+    fn may_rest(&mut self, found_work: bool) -> bool {
+        self.calm_looks = if found_work { 0 } else { self.calm_looks + 1 };
+        if self.calm_looks < CALM_LOOKS {
+            return false;
+        }
+        self.calm_looks = 0;
+        // What callers do until somebody looks again says nothing of whom is answered then.
+        self.callers.forget();
+        true
     }
 
     /// True when there was something to do.

@@ -13,27 +13,35 @@ use thrufs_hostdir::{Config, HostDir, Ledger, Locks, Migration, MigrationMode, S
 
 /// What a supervisor keeps for its workers.
 #[derive(Default)]
-pub struct Box(Mutex<HashMap<u64, OwnedFd>>);
+pub struct Box {
+    kept: Mutex<HashMap<u64, OwnedFd>>,
+    when_keeping: Mutex<Option<WhenKeeping>>,
+}
+
+type WhenKeeping = std::boxed::Box<dyn FnMut() + Send>;
 
 impl Box {
     pub fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.kept.lock().unwrap().len()
     }
 }
 
 impl Strongbox for Box {
     fn keep(&self, key: u64, fd: BorrowedFd<'_>) -> io::Result<()> {
         let fd = fd.try_clone_to_owned()?;
-        self.0.lock().unwrap().insert(key, fd);
+        if let Some(when_keeping) = self.when_keeping.lock().unwrap().as_mut() {
+            when_keeping();
+        }
+        self.kept.lock().unwrap().insert(key, fd);
         Ok(())
     }
 
     fn discard(&self, key: u64) {
-        self.0.lock().unwrap().remove(&key);
+        self.kept.lock().unwrap().remove(&key);
     }
 
     fn take(&self) -> Vec<(u64, OwnedFd)> {
-        let kept = self.0.lock().unwrap();
+        let kept = self.kept.lock().unwrap();
         let duplicate = |(key, fd): (&u64, &OwnedFd)| (*key, fd.try_clone().unwrap());
         kept.iter().map(duplicate).collect()
     }
@@ -154,6 +162,12 @@ impl Server {
         self.config.write().unwrap().0.policy = Some(policy);
     }
 
+    /// Has something done in the midst of what has a descriptor kept.
+    pub fn when_keeping(&self, act: impl FnMut() + Send + 'static) {
+        let config = self.config.read().unwrap();
+        *config.1.when_keeping.lock().unwrap() = Some(std::boxed::Box::new(act));
+    }
+
     /// What the ledger was like before a rename, which has come about, was noted: the old name is there,
     /// and the new one perhaps.
     pub fn forget_that_it_was_renamed(&self, old: &[u8], new: &[u8]) {
@@ -186,7 +200,7 @@ impl Server {
 }
 
 /// Where a name stands in a ledger, with its length before it: in the last of its tables.
-fn last_place_of(ledger: &Ledger, name: &[u8]) -> u64 {
+pub fn last_place_of(ledger: &Ledger, name: &[u8]) -> u64 {
     let wanted = [&(name.len() as u64).to_ne_bytes()[..], name, &[0]].concat();
     let (mut at, mut found) = (0, None);
     while let Ok(data) = rustix::fs::seek(ledger.as_fd(), SeekFrom::Data(at)) {

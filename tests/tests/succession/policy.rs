@@ -1,9 +1,10 @@
 //! A tree under a policy, and then another server: what was granted stays granted, and what is asked for
 //! is judged as before.
 
-use crate::ground::{Server, Way, config_for, mounted};
+use crate::ground::{Server, Way, config_for, last_place_of, mounted};
 use crate::samples;
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use thrufs::layout::{CreateIn, OpenIn};
@@ -273,6 +274,40 @@ fn who_died_between_a_rename_and_its_note_has_not_hidden_where_the_file_is() {
         }
         let _ = denied;
     }
+}
+
+#[test]
+fn a_name_is_noted_before_it_is_given() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    filled(source);
+    fs::write(source.join("plain/replaced"), "").unwrap();
+    let server = Server::new(source, config(Way::Death, POLICY));
+    let client = mounted(&server);
+    let root = client.root();
+    let plain = root.walk("plain").unwrap();
+    root.walk("plain/x").unwrap();
+    let replaced = root.walk("plain/replaced").unwrap();
+    open(&root, replaced, libc::O_RDONLY).unwrap();
+    // Who is about to replace what is open has it kept, in the midst of the rename.
+    let (ledger, (tell, told)) = (server.ledger(), std::sync::mpsc::channel());
+    let beneath = source.join("plain/x");
+    server.when_keeping(move || {
+        let state_of = |name: &[u8]| {
+            let mut state = [0; 8];
+            let at = last_place_of(&ledger, name) - 40;
+            rustix::io::pread(ledger.as_fd(), &mut state, at).unwrap();
+            u64::from_ne_bytes(state)
+        };
+        tell.send((state_of(b"x"), state_of(b"replaced"), beneath.exists()))
+            .unwrap();
+    });
+    root.rename((plain, b"x"), (plain, b"replaced"), 0).unwrap();
+    assert_eq!(
+        told.recv(),
+        Ok((1, 3, true)),
+        "the old one, and perhaps the new"
+    );
 }
 
 #[test]

@@ -147,6 +147,7 @@ impl Stage {
             callers: Callers::new(vec![actor.caller()]),
             wards: vec![Ward::new()],
             metrics: Arc::default(),
+            calm_looks: 0,
             watch,
         };
         Stage {
@@ -295,6 +296,21 @@ fn a_thread_that_is_started_by_a_paired_one_is_an_ordinary_one() {
         child.join().unwrap()
     });
     assert_eq!(bound.join().unwrap(), watch.allowed);
+}
+
+#[test]
+fn what_callers_do_while_nobody_looks_does_not_count() {
+    let mut stage = Stage::new(0);
+    let round = &mut stage.round;
+    assert_eq!(round.callers.the_busy_one(), Busy::NotKnownYet);
+    for _ in 0..3 {
+        (1..CALM_LOOKS).for_each(|_| assert!(!round.may_rest(false)));
+        assert!(!round.may_rest(true), "from the start");
+    }
+    (1..CALM_LOOKS).for_each(|_| assert!(!round.may_rest(false)));
+    stage.actor.runs(5000);
+    assert!(round.may_rest(false));
+    assert_eq!(round.callers.the_busy_one(), Busy::NotKnownYet);
 }
 
 #[test]
