@@ -40,7 +40,7 @@ mod read;
 mod table;
 mod tellings;
 
-pub(crate) use names::{NameNote, NamesRead};
+pub(crate) use names::{NameNote, NamesRead, Rank};
 pub(crate) use notes::{FileNote, Notes, OwnerNote};
 pub(crate) use read::{NodeRecord, OpenRecord, OwnerRecord, Records};
 pub(crate) use tellings::{Before, Telling};

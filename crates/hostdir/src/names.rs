@@ -21,7 +21,7 @@
 //! A name holds its directory by number, so that names never keep inodes alive. The kernel knows
 //! the directories of every name that it still uses.
 
-use crate::ledger::{NameNote, Notes};
+use crate::ledger::{NameNote, Notes, Rank};
 use parking_lot::Mutex;
 use thrufs_abi::NodeId;
 
@@ -49,8 +49,8 @@ pub(crate) struct Noting<'a> {
 }
 
 impl Noting<'_> {
-    fn note(self, name: &KnownName, is_unsure: bool) -> Option<u32> {
-        self.notes?.note_name(self.node, name, is_unsure)
+    fn note(self, name: &KnownName, rank: Rank) -> Option<u32> {
+        self.notes?.note_name(self.node, name, rank)
     }
 
     fn is_latest(self, known: &Known) {
@@ -102,25 +102,25 @@ impl List {
                     ..known
                 }
             }
-            None => self.new_name(noting, name, false),
+            None => self.new_name(noting, name, Rank::Latest),
         };
         self.names.insert(0, known);
     }
 
     /// Makes a name that may be one the last.
-    fn put_last(&mut self, noting: Noting<'_>, name: KnownName, is_unsure: bool) {
+    fn put_last(&mut self, noting: Noting<'_>, name: KnownName, rank: Rank) {
         if self.names.iter().all(|known| known.name != name) {
-            let known = self.new_name(noting, name, is_unsure);
+            let known = self.new_name(noting, name, rank);
             self.names.push(known);
         }
     }
 
-    fn new_name(&self, noting: Noting<'_>, name: KnownName, is_unsure: bool) -> Known {
+    fn new_name(&self, noting: Noting<'_>, name: KnownName, rank: Rank) -> Known {
         let is_noted = !self.is_forgotten;
         Known {
-            noted: is_noted.then(|| noting.note(&name, is_unsure)).flatten(),
+            noted: is_noted.then(|| noting.note(&name, rank)).flatten(),
             name,
-            is_unsure,
+            is_unsure: rank == Rank::Unsure,
         }
     }
 
@@ -167,14 +167,16 @@ impl Names {
     /// It was found under this name, which it may have lost since. No other one is given up for it.
     pub(crate) fn perhaps_found(&self, noting: Noting<'_>, name: KnownName) {
         let mut slot = self.0.lock();
-        slot.get_or_insert_default().put_last(noting, name, false);
+        slot.get_or_insert_default()
+            .put_last(noting, name, Rank::Last);
     }
 
     /// It is about to get this name, or not: one of the two that follow will be called, unless the
     /// process dies.
     pub(crate) fn may_get(&self, noting: Noting<'_>, name: KnownName) {
         let mut slot = self.0.lock();
-        slot.get_or_insert_default().put_last(noting, name, true);
+        slot.get_or_insert_default()
+            .put_last(noting, name, Rank::Unsure);
     }
 
     /// It did not get it.

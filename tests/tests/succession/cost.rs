@@ -22,7 +22,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 fn cost_of_a_move_by_nodes() {
     println!("lower  way      nodes    state KiB  save ms  restore ms");
     for lower in [Lower::Default, Lower::Tmpfs] {
-        for nodes in [1_000, 10_000, 100_000] {
+        for nodes in [1_000, 10_000, 30_000] {
             let ground = Ground::prepare(lower).unwrap();
             let source = ground.source();
             for directory in 0..nodes / TOGETHER {

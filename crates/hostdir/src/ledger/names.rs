@@ -10,7 +10,7 @@ use crate::names::KnownName;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thrufs_abi::NodeId;
 
 const RANK: usize = 8;
@@ -20,11 +20,24 @@ const DIRECTORY: usize = 24;
 /// A bit of the state: the node may have it, or not.
 const UNSURE: u64 = 2;
 
+/// Behind all that were the latest once.
+const LAST_RANK: u64 = 0;
+
+/// Where a name stands among those of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rank {
+    Latest,
+    Last,
+    /// The last, if it is one at all.
+    Unsure,
+}
+
 /// Which records are free.
 #[derive(Default)]
 pub(super) struct NameSlots {
     free: Mutex<Free>,
     rank: AtomicU64,
+    are_used: AtomicBool,
 }
 
 #[derive(Default)]
@@ -52,6 +65,7 @@ impl Notes {
 
     fn free_name(&self) -> Option<u32> {
         self.begin();
+        self.name_slots.are_used.store(true, Ordering::Relaxed);
         let mut free = self.name_slots.free.lock();
         if let Some(index) = free.indices.pop() {
             return Some(index);
@@ -66,24 +80,35 @@ impl Notes {
 
     /// Whether any were noted: not where there is no policy.
     pub(crate) fn has_names(&self) -> bool {
-        self.name_slots.rank.load(Ordering::Relaxed) > 0
+        self.name_slots.are_used.load(Ordering::Relaxed)
     }
 
-    /// Notes a name of a node, as its latest; or as one that it may have, and as its last. Where it is
-    /// noted, if that is to be had.
-    pub(crate) fn note_name(&self, node: NodeId, name: &KnownName, is_unsure: bool) -> Option<u32> {
+    /// Notes a name of a node at this place among its names. Where it is noted, if that is to be had.
+    pub(crate) fn note_name(&self, node: NodeId, name: &KnownName, rank: Rank) -> Option<u32> {
         let Some(index) = self.free_name() else {
             self.incomplete();
             return None;
         };
         let record = self.record(&self.names, index)?;
-        record.store(RANK, if is_unsure { 0 } else { self.next_rank() });
+        record.store(
+            RANK,
+            match rank {
+                Rank::Latest => self.next_rank(),
+                Rank::Last | Rank::Unsure => LAST_RANK,
+            },
+        );
         record.store(NODE, node.0);
         if !super::notes::put_name(record, DIRECTORY, name.directory, &name.name) {
             self.incomplete();
             return None;
         }
-        record.store(STATE, if is_unsure { USED | UNSURE } else { USED });
+        record.store(
+            STATE,
+            match rank {
+                Rank::Unsure => USED | UNSURE,
+                Rank::Latest | Rank::Last => USED,
+            },
+        );
         Some(index)
     }
 
@@ -128,6 +153,9 @@ impl Notes {
             let node = NodeId(record.load(NODE));
             ranked.entry(node).or_default().push((rank, note));
         })?;
+        self.name_slots
+            .are_used
+            .store(!used.is_empty(), Ordering::Relaxed);
         let mut used = used.into_iter().peekable();
         let free = (0..end).filter(|index| used.next_if_eq(index).is_none());
         *self.name_slots.free.lock() = Free {

@@ -1,6 +1,6 @@
 //! What one process notes and the next one reads.
 
-use super::{Before, Ledger, Notes, Telling};
+use super::{Before, Ledger, Notes, Rank, Telling};
 use crate::names::{KnownName, Names, Noting};
 use thrufs_abi::NodeId;
 
@@ -49,6 +49,9 @@ fn names_are_read_as_they_are_known_after_each_change() {
     assert_eq!(as_known(), 2);
     found("e", 2);
     assert_eq!(as_known(), 2);
+    names.perhaps_found(noting, name("p"));
+    assert_eq!(as_known(), 3);
+    names.removed(noting, &name("p"));
     names.may_get(noting, name("f"));
     assert_eq!(as_known(), 3);
     assert_eq!(noted(&ledger).last(), Some(&(name("f"), true)));
@@ -77,13 +80,13 @@ fn a_successor_counts_on_and_overwrites_nothing() {
     let ledger = Ledger::new().unwrap();
     let first = Notes::new(ledger.clone()).unwrap();
     for text in ["a", "b", "c"] {
-        first.note_name(NODE, &name(text), false).unwrap();
+        first.note_name(NODE, &name(text), Rank::Latest).unwrap();
     }
     let second = Notes::new(ledger.clone()).unwrap();
     let read = second.read().unwrap().names;
     second.forget_name(read[&NODE][1].index);
-    second.note_name(NODE, &name("d"), false).unwrap();
-    second.note_name(NODE, &name("e"), false).unwrap();
+    second.note_name(NODE, &name("d"), Rank::Latest).unwrap();
+    second.note_name(NODE, &name("e"), Rank::Latest).unwrap();
     let read: Vec<KnownName> = noted(&ledger).into_iter().map(|(name, _)| name).collect();
     assert_eq!(read, ["e", "d", "c", "a"].map(name));
 }

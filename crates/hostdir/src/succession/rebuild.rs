@@ -121,7 +121,7 @@ impl<'a> Rebuild<'a> {
         inode.saw_mode(found.mode);
         if let Some(name) = found.name {
             let noting = self.host.noting(&inode);
-            inode.names().perhaps_found(noting, name);
+            inode.names().found_if(noting, name, u32::MAX, || true);
         }
         if let Some(fd) = found.fd {
             self.host.descriptors.keep(&inode, fd);

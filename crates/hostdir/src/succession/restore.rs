@@ -114,7 +114,10 @@ impl Host {
         if has_handles && !self.rules.are_there() {
             return Ok(found(None, None, None));
         }
-        let fd = rustix::io::fcntl_dupfd_cloexec(&level.fd, 3)?;
+        let fd = match has_handles {
+            true => None,
+            false => Some(rustix::io::fcntl_dupfd_cloexec(&level.fd, 3)?),
+        };
         let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
             Some(at) => (&path[..at], &path[at + 1..]),
             None => (&path[..0], path),
@@ -132,7 +135,7 @@ impl Host {
         }
         let name = CString::new(name).map_err(|_| Errno::ENOENT)?;
         let place = parent.map(|parent| Box::new(Place { parent, name }));
-        Ok(found(known, place, Some(fd)))
+        Ok(found(known, place, fd))
     }
 
     fn find_mount(
