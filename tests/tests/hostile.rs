@@ -44,11 +44,16 @@ const SUPERVISOR_DESCRIPTORS_MAX: usize = 8 * (16 + 2 * 32 + 48);
 /// Private memory of the supervisor, in KiB.
 const SUPERVISOR_KIB_MAX: u64 = 64 << 10;
 
-/// Private memory of a worker whose guest misbehaves, in KiB: requests in hand, and tables.
-const WORKER_KIB_MAX: u64 = 512 << 10;
+/// Private memory of a worker whose guest misbehaves, in KiB: requests in hand, and tables. It has some
+/// 3 MiB, whatever was tried.
+const WORKER_KIB_MAX: u64 = 32 << 10;
 
-/// Descriptors of a worker that has begun a session anew, however many its guest had opened.
-const WORKER_DESCRIPTORS_MAX: usize = 64;
+/// Descriptors that a worker which has begun a session anew may have beside those that it had in the
+/// first one, however many its guest had opened: those of a thread that is about to end.
+const DESCRIPTORS_BESIDE_MAX: usize = 4;
+
+/// Threads that it may have beside.
+const THREADS_BESIDE_MAX: u64 = 8;
 
 /// Episodes that are told of when a worker dies.
 const RECENT_MAX: usize = 20;
@@ -192,6 +197,8 @@ impl Hour<'_> {
         let mut random = Random(seed);
         let mut client = connect(self.share);
         let worker = worker_of(self.share, &client);
+        let usual = (descriptors(worker), status(worker, "Threads"));
+        let (mut memory_most, mut threads_most) = (0, 0);
         while self.goes_on() {
             let mut session = Session::new();
             for _ in 0..100 {
@@ -199,6 +206,7 @@ impl Hour<'_> {
                 self.bursts.fetch_add(1, Ordering::Relaxed);
                 let memory = status(worker, "RssAnon");
                 assert!(memory < WORKER_KIB_MAX, "a worker has {memory} KiB");
+                memory_most = memory_most.max(memory);
                 if goes_on.is_none() || session.has_ended || !self.goes_on() {
                     break;
                 }
@@ -211,11 +219,22 @@ impl Hour<'_> {
                 Ok(client) => client,
                 Err(error) => panic!("a session after a hostile one: {error}"),
             };
-            // Some are closed by threads that nobody waits for.
-            within("a worker to close what its guest had open", || {
-                descriptors(worker) < WORKER_DESCRIPTORS_MAX
-            });
+            // What the session before had open was closed before this one began.
+            let now = descriptors(worker);
+            let most = usual.0 + DESCRIPTORS_BESIDE_MAX;
+            assert!(
+                now <= most,
+                "{now} descriptors after a reboot, {usual:?} at first"
+            );
+            let threads = status(worker, "Threads");
+            threads_most = threads_most.max(threads);
+            let most = usual.1 + THREADS_BESIDE_MAX;
+            assert!(
+                threads <= most,
+                "{threads} threads after a reboot, {usual:?} at first"
+            );
         }
+        println!("the one that stayed had {memory_most} KiB and {threads_most} threads at most");
     }
 
     /// Somebody who means no harm, all the while.
@@ -327,9 +346,17 @@ fn a_hostile_time() {
     );
     // Afterwards, all is as before.
     within("all workers but one to end", || share.workers().len() == 1);
-    within("the descriptors to be as before", || {
-        descriptors(share.pid()) <= usual
-    });
+    // What watches the worker that waits may not have been there yet at first.
+    let most = usual + 1;
+    let begun = Instant::now();
+    while descriptors(share.pid()) > most {
+        let now = descriptors(share.pid());
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{now} descriptors, {usual} at first"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
     clean(ground.source());
     let client = connect(&share);
     let place = own_place(&client, "well-meaning-afterwards");

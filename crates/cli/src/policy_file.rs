@@ -1,10 +1,11 @@
 //! The policy of a mount: read when it begins, and again when it is told to.
 
 use crate::error::{CommandError, system};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use std::fs::File;
-use std::io::Read;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use thrufs_hostdir::policy::{Accounts, POLICY_BYTES_MAX, Policy, PolicyFileError};
@@ -17,7 +18,8 @@ pub(crate) struct Loaded {
     audit: Option<OwnedFd>,
 }
 
-/// The files of a policy, opened by one who sees them for one who does not.
+/// A policy as it was read, for who does not see its file: a copy that nobody can change, which all
+/// workers of a share serve by until it is read again, and the file for what it audits.
 #[derive(Debug)]
 pub(crate) struct PolicyFiles {
     pub(crate) text: OwnedFd,
@@ -25,29 +27,71 @@ pub(crate) struct PolicyFiles {
 }
 
 impl PolicyFiles {
-    /// Opens them, if the policy in `path` has no fault and goes together with `serving`.
+    /// Reads it, if the policy in `path` has no fault and goes together with `serving`.
     ///
     /// # Errors
     ///
     /// As [`Loaded::from`]. Rules that match on programs are refused: those of a guest are not known
     /// here.
     pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, CommandError> {
-        let text = File::open(path).map_err(system("open the policy"))?;
-        let loaded = Loaded::from(path)?;
+        let file = File::open(path).map_err(system("open the policy"))?;
+        let text = read_bounded(&file).map_err(system("read the policy"))?;
+        let loaded = Loaded::of(Policy::of_file(path, &text)?)?;
         serving.check_policy(loaded.policy())?;
         if loaded.policy().uses().executables {
             return Err(CommandError::ProgramsOfGuests(path.into()));
         }
         Ok(PolicyFiles {
-            text: text.into(),
+            text: sealed(&text).map_err(system("keep the policy"))?,
             audit: loaded.audit,
+        })
+    }
+
+    /// The same for one worker more.
+    ///
+    /// # Errors
+    ///
+    /// No descriptors.
+    pub(crate) fn try_clone(&self) -> io::Result<PolicyFiles> {
+        let audit = self.audit.as_ref().map(OwnedFd::try_clone);
+        Ok(PolicyFiles {
+            text: self.text.try_clone()?,
+            audit: audit.transpose()?,
         })
     }
 }
 
+/// What is in a file from its beginning, wherever others who have it open are. One byte more than
+/// allowed tells that it is too long.
+fn read_bounded(file: &File) -> io::Result<Vec<u8>> {
+    let mut text = vec![0; POLICY_BYTES_MAX + 1];
+    let mut length = 0;
+    while length < text.len() {
+        match file.read_at(&mut text[length..], length as u64) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    text.truncate(length);
+    Ok(text)
+}
+
+/// Memory with this in it, for ever.
+fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = rustix::fs::memfd_create(c"thrufs-policy", flags)?;
+    let file = File::from(memory);
+    file.write_all_at(text, 0)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file.into())
+}
+
 impl Loaded {
-    /// Reads the policy in a file that was opened; `path` and `accounts` are what it was called and
-    /// whom it may name.
+    /// Reads the policy that was kept; `path` and `accounts` are what it was called and whom it may
+    /// name.
     ///
     /// # Errors
     ///
@@ -57,12 +101,7 @@ impl Loaded {
         path: &Path,
         accounts: &Accounts,
     ) -> Result<Loaded, CommandError> {
-        let mut text = Vec::new();
-        // One byte more than allowed tells that it is too long.
-        File::from(files.text)
-            .take(POLICY_BYTES_MAX as u64 + 1)
-            .read_to_end(&mut text)
-            .map_err(system("read the policy"))?;
+        let text = read_bounded(&File::from(files.text)).map_err(system("read the policy"))?;
         let policy = Policy::parse(&text, accounts).map_err(|error| PolicyFileError::Bad {
             path: path.into(),
             error,
@@ -80,7 +119,10 @@ impl Loaded {
     /// A file that cannot be read or written, and what is wrong with the policy, with its line and
     /// column.
     pub(crate) fn from(path: &Path) -> Result<Loaded, CommandError> {
-        let policy = Policy::load(path)?;
+        Loaded::of(Policy::load(path)?)
+    }
+
+    fn of(policy: Policy) -> Result<Loaded, CommandError> {
         let audit = policy.audit_log().map(open_audit_log).transpose()?;
         Ok(Loaded {
             policy: Arc::new(policy),

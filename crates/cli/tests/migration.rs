@@ -349,3 +349,18 @@ fn handles_are_refused_where_that_was_said() {
     assert!(matches!(moved, Err(MigrateError::Load(_))), "{moved:?}");
     caller.create(ROOT, b"next", READ_WRITE, 0o644).unwrap();
 }
+
+/// Rules judge by names, which go along.
+#[test]
+fn under_a_policy() {
+    let place = TempDir::with_prefix("thrufs-move-").unwrap();
+    let policy = place.path().join("policy.toml");
+    let rules = "[[rule]]\npath = \"names/**\"\naction = \"direct\"\n\
+                 [[rule]]\npath = \"never/**\"\naction = \"hide\"\n\
+                 [[rule]]\npath = \"appended\"\naction = \"redact\"\nredact = \"gps\"\n\
+                 on-error = \"pass\"\n";
+    fs::write(&policy, rules).unwrap();
+    let options = format!("policy={}", policy.display());
+    let copied = GuestMemory::Copied { rounds: 2 };
+    moved_under_load(&options, 3, copied);
+}

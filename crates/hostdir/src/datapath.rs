@@ -26,7 +26,7 @@ use crate::filter::Filter;
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::mounts::LowerMount;
-use crate::policy::{self, FilePath};
+use crate::policy::{self, FilePath, OnError, Redaction, RedactionKinds};
 use crate::rules::STRAIGHT;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Statx, StatxFlags};
@@ -57,6 +57,76 @@ impl fmt::Display for DataPath {
             DataPath::Direct => "direct",
             DataPath::Filtered => "filtered",
         })
+    }
+}
+
+/// How the data of a file go that was open in another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    path: DataPath,
+    redaction: Option<Redaction>,
+}
+
+/// In the number of a route: the path; behind it the kinds that are taken out; behind them the error for
+/// what is not understood.
+const CACHED: u32 = 1;
+const DIRECT: u32 = 2;
+const FILTERED: u32 = 3;
+const KINDS_SHIFT: u32 = 8;
+const ERRNO_SHIFT: u32 = 16;
+
+impl Route {
+    /// As a number, never 0.
+    pub(crate) fn number(self) -> u32 {
+        let path = match self.path {
+            // What goes straight through goes so with one kernel, and by us with the next.
+            DataPath::Passthrough | DataPath::Cached => CACHED,
+            DataPath::Direct => DIRECT,
+            DataPath::Filtered => FILTERED,
+        };
+        let redaction = self.redaction.map_or(0, |redaction| {
+            let errno = match redaction.on_error {
+                OnError::Pass => 0,
+                OnError::Deny(errno) => errno.raw().cast_unsigned() & 0xffff,
+            };
+            u32::from(redaction.kinds.bits()) << KINDS_SHIFT | errno << ERRNO_SHIFT
+        });
+        path | redaction
+    }
+
+    /// The route that [`number`](Self::number) has told.
+    pub(crate) fn from_number(number: u32) -> Option<Route> {
+        let (kinds, errno) = ((number >> KINDS_SHIFT) as u8, number >> ERRNO_SHIFT);
+        let path = match number & ((1 << KINDS_SHIFT) - 1) {
+            CACHED => DataPath::Cached,
+            DIRECT => DataPath::Direct,
+            FILTERED => DataPath::Filtered,
+            _ => return None,
+        };
+        if path != DataPath::Filtered {
+            return (number >> KINDS_SHIFT == 0).then_some(Route {
+                path,
+                redaction: None,
+            });
+        }
+        let on_error = match errno {
+            0 => OnError::Pass,
+            errno => OnError::Deny(Errno::from_raw(errno.cast_signed())),
+        };
+        let kinds = RedactionKinds::from_bits(kinds)?;
+        Some(Route {
+            path,
+            redaction: Some(Redaction { kinds, on_error }),
+        })
+    }
+
+    fn wanted(self) -> FilePath {
+        let data = match (self.path, self.redaction) {
+            (_, Some(redaction)) => policy::DataPath::Redact(redaction),
+            (DataPath::Direct, None) => policy::DataPath::Direct,
+            (_, None) => policy::DataPath::Cached,
+        };
+        FilePath { data, ..STRAIGHT }
     }
 }
 
@@ -207,14 +277,45 @@ impl Host {
     }
 
     /// Takes part in the use of an inode for an open that another process has admitted. It was not
-    /// straight through: files that are registered with a kernel do not change hands.
-    pub(crate) fn use_again(&self, inode: &Arc<Inode>, writable: bool) -> UseGuard {
+    /// straight through: files that are registered with a kernel do not change hands. `wanted` is what
+    /// the policy says of it here, if it is asked.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` when it would see what the policy takes out, or what is taken out for others who have the
+    /// inode open.
+    pub(crate) fn use_again(
+        &self,
+        inode: &Arc<Inode>,
+        writable: bool,
+        route: Option<Route>,
+        wanted: Option<&FilePath>,
+    ) -> Result<UseGuard> {
+        let route = route.unwrap_or(Route {
+            path: self.config.cache.data_path(),
+            redaction: None,
+        });
         let mut slot = inode.uses();
-        if slot.is_none() {
-            let path = self.config.cache.data_path();
-            *slot = Some(begun(path, None, None, &STRAIGHT));
+        let here = || begun(route.path, None, None, &route.wanted());
+        let current = slot.get_or_insert_with(here);
+        let admitted = current
+            .admits(&route.wanted())
+            .and_then(|()| wanted.map_or(Ok(()), |wanted| current.admits(wanted)));
+        if let Err(error) = admitted {
+            if current.opens == 0 {
+                *slot = None;
+            }
+            return Err(error);
         }
-        join(slot, inode, writable)
+        Ok(join(slot, inode, writable))
+    }
+
+    /// The route of an open file, where a policy may have chosen it.
+    pub(crate) fn route_of(&self, guard: &UseGuard) -> Option<Route> {
+        self.rules.are_there().then(|| Route {
+            path: guard.path(),
+            redaction: guard.filter().map(|filter| filter.redaction()),
+        })
     }
 
     /// What the kernel does not check once a file goes straight through.

@@ -5,11 +5,12 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::Access;
-use crate::rules::{Told, permitted};
+use crate::rules::{InForce, Opener, Told, permitted};
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use thrufs::{Context, DirectorySink, Errno, Opened, ReleaseArgs, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_sys::dir::{DirEntries, DirEntry, getdents64};
@@ -23,6 +24,8 @@ pub(crate) struct OpenDirectory {
     /// None when the directory could not be found again.
     fd: Option<OwnedFd>,
     stream: Mutex<Stream>,
+    /// Who opened it, as [`Opener`] says it; under a policy.
+    opener: AtomicU64,
 }
 
 /// Which directory it is in whose order the positions of a listing make sense.
@@ -50,6 +53,14 @@ impl OpenDirectory {
         self.inode.node()
     }
 
+    pub(crate) fn opener(&self) -> Opener {
+        Opener::from_word(self.opener.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_opener(&self, opener: Opener) {
+        self.opener.store(opener.word(), Ordering::Relaxed);
+    }
+
     pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd).ok_or(Errno::ESTALE)
     }
@@ -70,6 +81,7 @@ impl OpenDirectory {
                 is_elsewhere,
                 ..Stream::default()
             }),
+            opener: AtomicU64::new(0),
         }
     }
 
@@ -130,9 +142,22 @@ impl Host {
 
     pub(crate) fn open_directory(&self, context: &Context<'_>, node: NodeId) -> Result<Opened> {
         let inode = self.nodes.get(node)?;
-        let Some(rules) = self.rules.of_opens() else {
-            return self.enter_directory(inode);
-        };
+        let opened = match self.rules.of_opens() {
+            None => self.enter_directory(inode),
+            Some(rules) => self.open_directory_judged(context, rules, inode),
+        }?;
+        if self.rules.are_there() {
+            self.note_opener_of_directory(opened.handle, self.opener(context));
+        }
+        Ok(opened)
+    }
+
+    fn open_directory_judged(
+        &self,
+        context: &Context<'_>,
+        rules: Arc<InForce>,
+        inode: Arc<Inode>,
+    ) -> Result<Opened> {
         if rules.policy.uses().audit {
             context.require_blocking()?;
         }
@@ -167,6 +192,7 @@ impl Host {
                     inode,
                     fd: Some(fd),
                     stream: Mutex::default(),
+                    opener: AtomicU64::new(0),
                 }
             })
             .map_err(|_| Errno::ENFILE)?;
@@ -175,6 +201,8 @@ impl Host {
                 handle,
                 node,
                 flags: 0,
+                route: None,
+                opener: Opener::default(),
             });
         }
         Ok(Opened {

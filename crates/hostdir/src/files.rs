@@ -6,11 +6,12 @@ use crate::datapath::{DataPath, UseGuard};
 use crate::host::{BASIC, Host};
 use crate::inode::{Descriptor, Inode};
 use crate::privileges::loses_set_ids;
+use crate::rules::Opener;
 use parking_lot::Mutex;
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom, Statx};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs::{
     Context, CopyArgs, Errno, LowerFile, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result,
@@ -38,6 +39,8 @@ pub(crate) struct OpenFile {
     lost: AtomicBool,
     /// The lower file appends, whatever offset it is given (`chattr +a`).
     appends: bool,
+    /// Who opened it, as [`Opener`] says it; under a policy.
+    opener: AtomicU64,
     // Last: when the use of the inode ends, nothing of ours has it open any more.
     guard: UseGuard,
 }
@@ -77,7 +80,16 @@ impl OpenFile {
             locked: AtomicU8::new(NEVER_LOCKED),
             lost: AtomicBool::new(false),
             appends: new.appends,
+            opener: AtomicU64::new(0),
         }
+    }
+
+    pub(crate) fn opener(&self) -> Opener {
+        Opener::from_word(self.opener.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_opener(&self, opener: Opener) {
+        self.opener.store(opener.word(), Ordering::Relaxed);
     }
 
     pub(crate) fn node(&self) -> NodeId {
@@ -86,6 +98,10 @@ impl OpenFile {
 
     pub(crate) fn inode(&self) -> &Arc<Inode> {
         self.guard.inode()
+    }
+
+    pub(crate) fn guard(&self) -> &UseGuard {
+        &self.guard
     }
 
     pub(crate) fn path(&self) -> DataPath {

@@ -50,6 +50,11 @@ impl Filter {
         }
     }
 
+    /// What it takes out.
+    pub(crate) fn redaction(&self) -> Redaction {
+        self.redaction
+    }
+
     /// Whether its readers see nothing that this takes out or withholds.
     pub(crate) fn is_as_strict_as(&self, redaction: Redaction) -> bool {
         let withholds = |redaction: Redaction| matches!(redaction.on_error, OnError::Deny(_));

@@ -10,7 +10,7 @@ use crate::identity::Identity;
 use crate::inode::{Descriptor, Inode};
 use crate::ledger::Notes;
 use crate::mounts::{LowerMount, Mounts};
-use crate::names::KnownName;
+use crate::names::{KnownName, Noting};
 use crate::nodes::{NewInode, Nodes};
 use crate::policy::Policy;
 use crate::rules::Rules;
@@ -93,6 +93,13 @@ pub(crate) struct Host {
     pub(crate) may_skip_flush: AtomicBool,
     /// Whether the client wants to know what is mounted beneath; settled at INIT.
     pub(crate) announces_submounts: AtomicBool,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // The housekeeper is not to outlive it: whoever begins session after session would have many.
+        self.mounts.bell().ring();
+    }
 }
 
 fn system(what: &'static str) -> impl Fn(Errno) -> SetupError {
@@ -390,8 +397,16 @@ impl Host {
         }
         let (inode, stat) = self.look_up_unnamed(parent, parent_fd, name)?;
         let name = KnownName::new(parent.node(), name.to_bytes());
-        inode.names().perhaps_found(name);
+        inode.names().perhaps_found(self.noting(&inode), name);
         Ok((inode, stat))
+    }
+
+    /// Where the names of an inode are noted.
+    pub(crate) fn noting(&self, inode: &Inode) -> Noting<'_> {
+        Noting {
+            notes: self.notes.as_deref(),
+            node: inode.node(),
+        }
     }
 
     fn look_up_unnamed(

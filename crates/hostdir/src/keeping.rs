@@ -8,6 +8,7 @@ use crate::files::OpenFile;
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
+use crate::rules::Opener;
 use crate::strongbox::{Key, Strongbox};
 use rustix::fs::AtFlags;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -105,6 +106,26 @@ impl Host {
     pub(crate) fn note_file(&self, note: FileNote) {
         if let Some(notes) = &self.notes {
             notes.note_file(note);
+        }
+    }
+
+    /// Remembers who opened a file, for whoever judges it again.
+    pub(crate) fn note_opener(&self, handle: FileHandle, opener: Opener) {
+        if let Some(file) = self.files.get(handle.0) {
+            file.set_opener(opener);
+        }
+        if let Some(notes) = &self.notes {
+            notes.note_opener(handle, opener);
+        }
+    }
+
+    /// As [`note_opener`](Self::note_opener).
+    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: Opener) {
+        if let Some(directory) = self.directories.get(handle.0) {
+            directory.set_opener(opener);
+        }
+        if let Some(notes) = &self.notes {
+            notes.note_opener_of_directory(handle, opener);
         }
     }
 

@@ -29,15 +29,21 @@
 //! | files and directories, by index | state and generation, node, flags, kind of `flock(2)` | 2^20 each |
 //! | owners of locks | state, node, owner, open file, process | 15,360 |
 //! | mounts, by number | state, directory and name that it is mounted on | 7,168 |
+//! | names, under a policy, in any order | state, rank, node, directory and name | 2^24 |
+//! | lines of the audit log, the last 1024 | state, request, what the line says | 1024 |
 //!
 //! The file is sparse: what nobody uses takes no memory.
 
+mod names;
 mod notes;
 mod read;
 mod table;
+mod tellings;
 
+pub(crate) use names::{NameNote, NamesRead, Rank};
 pub(crate) use notes::{FileNote, Notes, OwnerNote};
 pub(crate) use read::{NodeRecord, OpenRecord, OwnerRecord, Records};
+pub(crate) use tellings::{Before, Telling};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use std::io;
@@ -96,3 +102,6 @@ impl AsFd for Ledger {
         self.memory.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests;

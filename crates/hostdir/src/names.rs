@@ -14,9 +14,14 @@
 //! [`Rules::changing_names`](crate::rules::Rules), and whoever finds a name while something was
 //! changed anywhere looks once more. Where that does not end, all names count that it may have.
 //!
+//! **When the process dies,** names are in the [ledger](crate::ledger). Who is about to get a name by
+//! [`rename`](crate::rename) has it from before on, beside the others, so that no moment is without the one that counts;
+//! and whoever goes on looks which of the two it is.
+//!
 //! A name holds its directory by number, so that names never keep inodes alive. The kernel knows
 //! the directories of every name that it still uses.
 
+use crate::ledger::{NameNote, Notes, Rank};
 use parking_lot::Mutex;
 use thrufs_abi::NodeId;
 
@@ -36,12 +41,107 @@ impl KnownName {
     }
 }
 
+/// Where the names of a node are noted for a successor ([`ledger`](crate::ledger)); nowhere, mostly.
+#[derive(Clone, Copy)]
+pub(crate) struct Noting<'a> {
+    pub(crate) notes: Option<&'a Notes>,
+    pub(crate) node: NodeId,
+}
+
+impl Noting<'_> {
+    fn note(self, name: &KnownName, rank: Rank) -> Option<u32> {
+        self.notes?.note_name(self.node, name, rank)
+    }
+
+    fn is_latest(self, known: &Known) {
+        if let (Some(notes), Some(index)) = (self.notes, known.noted) {
+            notes.name_is_latest(index);
+        }
+    }
+
+    fn forget(self, known: &Known) {
+        if let (Some(notes), Some(index)) = (self.notes, known.noted) {
+            notes.forget_name(index);
+        }
+    }
+}
+
 /// The names of one inode, the latest first. Empty, and nearly free, without a policy.
 #[derive(Debug, Default)]
 pub(crate) struct Names(Mutex<Option<Box<List>>>);
 
 #[derive(Debug, Default)]
-struct List(Vec<KnownName>);
+struct List {
+    names: Vec<Known>,
+    /// The client has forgotten the node: nothing of it is noted any more.
+    is_forgotten: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    name: KnownName,
+    /// It is about to be given, or not.
+    is_unsure: bool,
+    /// Its place in the ledger.
+    noted: Option<u32>,
+}
+
+impl List {
+    /// Makes a name the first.
+    fn put_first(&mut self, noting: Noting<'_>, name: KnownName) {
+        let at = self.names.iter().position(|known| known.name == name);
+        if at == Some(0) && !self.names[0].is_unsure {
+            return;
+        }
+        let known = match at {
+            Some(at) => {
+                let known = self.names.remove(at);
+                noting.is_latest(&known);
+                Known {
+                    is_unsure: false,
+                    ..known
+                }
+            }
+            None => self.new_name(noting, name, Rank::Latest),
+        };
+        self.names.insert(0, known);
+    }
+
+    /// Makes a name that may be one the last.
+    fn put_last(&mut self, noting: Noting<'_>, name: KnownName, rank: Rank) {
+        if self.names.iter().all(|known| known.name != name) {
+            let known = self.new_name(noting, name, rank);
+            self.names.push(known);
+        }
+    }
+
+    fn new_name(&self, noting: Noting<'_>, name: KnownName, rank: Rank) -> Known {
+        let is_noted = !self.is_forgotten;
+        Known {
+            noted: is_noted.then(|| noting.note(&name, rank)).flatten(),
+            name,
+            is_unsure: rank == Rank::Unsure,
+        }
+    }
+
+    fn retain(&mut self, noting: Noting<'_>, keep: impl Fn(&Known) -> bool) {
+        self.names.retain(|known| {
+            let kept = keep(known);
+            if !kept {
+                noting.forget(known);
+            }
+            kept
+        });
+    }
+
+    fn truncate(&mut self, noting: Noting<'_>, most: usize) {
+        while self.names.len() > most.max(1) {
+            if let Some(known) = self.names.pop() {
+                noting.forget(&known);
+            }
+        }
+    }
+}
 
 impl Names {
     /// It was found under this name, when it had `links` links. Told with false, and without effect,
@@ -49,6 +149,7 @@ impl Names {
     /// comes here.
     pub(crate) fn found_if(
         &self,
+        noting: Noting<'_>,
         name: KnownName,
         links: u32,
         holds: impl FnOnce() -> bool,
@@ -57,50 +158,124 @@ impl Names {
         if !holds() {
             return false;
         }
-        let names = &mut slot.get_or_insert_default().0;
-        if names.first() != Some(&name) {
-            names.retain(|known| *known != name);
-            names.insert(0, name);
-        }
-        names.truncate(links.max(1) as usize);
+        let list = slot.get_or_insert_default();
+        list.put_first(noting, name);
+        list.truncate(noting, links as usize);
         true
     }
 
     /// It was found under this name, which it may have lost since. No other one is given up for it.
-    pub(crate) fn perhaps_found(&self, name: KnownName) {
+    pub(crate) fn perhaps_found(&self, noting: Noting<'_>, name: KnownName) {
         let mut slot = self.0.lock();
-        let names = &mut slot.get_or_insert_default().0;
-        if !names.contains(&name) {
-            names.push(name);
-        }
+        slot.get_or_insert_default()
+            .put_last(noting, name, Rank::Last);
     }
 
-    /// It has lost this name.
-    pub(crate) fn removed(&self, name: &KnownName) {
-        if let Some(List(names)) = self.0.lock().as_deref_mut()
-            && names.len() > 1
-        {
-            names.retain(|known| known != name);
+    /// It is about to get this name, or not: one of the two that follow will be called, unless the
+    /// process dies.
+    pub(crate) fn may_get(&self, noting: Noting<'_>, name: KnownName) {
+        let mut slot = self.0.lock();
+        slot.get_or_insert_default()
+            .put_last(noting, name, Rank::Unsure);
+    }
+
+    /// It did not get it.
+    pub(crate) fn did_not_get(&self, noting: Noting<'_>, name: &KnownName) {
+        if let Some(list) = self.0.lock().as_deref_mut() {
+            list.retain(noting, |known| !(known.is_unsure && known.name == *name));
         }
     }
 
     /// This name has become that one.
-    pub(crate) fn renamed(&self, from: &KnownName, to: KnownName) {
+    pub(crate) fn renamed(&self, noting: Noting<'_>, from: &KnownName, to: KnownName) {
         let mut slot = self.0.lock();
-        let names = &mut slot.get_or_insert_default().0;
-        names.retain(|known| known != from && *known != to);
-        names.insert(0, to);
+        let list = slot.get_or_insert_default();
+        list.put_first(noting, to.clone());
+        list.retain(noting, |known| known.name != *from || known.name == to);
+    }
+
+    /// It has lost this name.
+    pub(crate) fn removed(&self, noting: Noting<'_>, name: &KnownName) {
+        if let Some(list) = self.0.lock().as_deref_mut()
+            && list.names.len() > 1
+        {
+            list.retain(noting, |known| known.name != *name);
+        }
+    }
+
+    /// The client has forgotten the node.
+    pub(crate) fn forget(&self, noting: Noting<'_>) {
+        let mut slot = self.0.lock();
+        if slot.is_none() && noting.notes.is_none_or(|notes| !notes.has_names()) {
+            return;
+        }
+        let list = slot.get_or_insert_default();
+        list.is_forgotten = true;
+        for known in &mut list.names {
+            noting.forget(known);
+            known.noted = None;
+        }
+    }
+
+    /// It was known under these names in another process, which has noted them.
+    pub(crate) fn again(&self, noted: Vec<NameNote>) {
+        let mut slot = self.0.lock();
+        slot.get_or_insert_default().names = noted
+            .into_iter()
+            .map(|note| Known {
+                name: note.name,
+                is_unsure: note.is_unsure,
+                noted: Some(note.index),
+            })
+            .collect();
+    }
+
+    /// Those of which it is not known whether it has them: this is found out now. Where `leads_here`
+    /// says so it has them, and of the others those that lead here stay.
+    pub(crate) fn settle(&self, noting: Noting<'_>, leads_here: impl Fn(&KnownName) -> bool) {
+        let mut slot = self.0.lock();
+        let Some(list) = slot.as_deref_mut() else {
+            return;
+        };
+        let unsure: Vec<KnownName> = list
+            .names
+            .iter()
+            .filter(|known| known.is_unsure)
+            .map(|known| known.name.clone())
+            .collect();
+        if unsure.is_empty() {
+            return;
+        }
+        let (has, has_not): (Vec<_>, Vec<_>) =
+            unsure.into_iter().partition(|name| leads_here(name));
+        if has.is_empty() {
+            list.retain(noting, |known| !has_not.contains(&known.name));
+            return;
+        }
+        for name in &has {
+            list.put_first(noting, name.clone());
+        }
+        list.retain(noting, |known| {
+            has.contains(&known.name) || leads_here(&known.name)
+        });
     }
 
     /// The latest.
     pub(crate) fn latest(&self) -> Option<KnownName> {
-        self.0.lock().as_ref()?.0.first().cloned()
+        let slot = self.0.lock();
+        Some(slot.as_ref()?.names.first()?.name.clone())
+    }
+
+    /// How many are known.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().as_ref().map_or(0, |list| list.names.len())
     }
 
     /// All that are known, the latest first.
     pub(crate) fn all(&self) -> Vec<KnownName> {
         let slot = self.0.lock();
-        slot.as_ref().map(|list| list.0.clone()).unwrap_or_default()
+        let names = slot.iter().flat_map(|list| &list.names);
+        names.map(|known| known.name.clone()).collect()
     }
 }
 
@@ -113,16 +288,21 @@ mod tests {
     }
 
     fn found(names: &Names, name: KnownName, links: u32) {
-        assert!(names.found_if(name, links, || true));
+        assert!(names.found_if(NOWHERE, name, links, || true));
     }
+
+    const NOWHERE: Noting<'_> = Noting {
+        notes: None,
+        node: NodeId(5),
+    };
 
     #[test]
     fn a_name_that_may_be_lost_displaces_no_other() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
-        assert!(!names.found_if(name(1, "b"), 1, || false));
+        assert!(!names.found_if(NOWHERE, name(1, "b"), 1, || false));
         assert_eq!(names.all(), [name(1, "a")]);
-        names.perhaps_found(name(1, "b"));
+        names.perhaps_found(NOWHERE, name(1, "b"));
         assert_eq!(names.all(), [name(1, "a"), name(1, "b")]);
         found(&names, name(1, "a"), 1);
         assert_eq!(names.all(), [name(1, "a")]);
@@ -146,9 +326,38 @@ mod tests {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
         found(&names, name(1, "b"), 2);
-        names.removed(&name(1, "b"));
-        names.removed(&name(1, "a"));
+        names.removed(NOWHERE, &name(1, "b"));
+        names.removed(NOWHERE, &name(1, "a"));
         assert_eq!(names.latest(), Some(name(1, "a")));
+    }
+
+    #[test]
+    fn a_name_that_is_being_given_counts_beside_the_others() {
+        let names = Names::default();
+        found(&names, name(1, "a"), 1);
+        names.may_get(NOWHERE, name(1, "b"));
+        assert_eq!(names.all(), [name(1, "a"), name(1, "b")]);
+        names.did_not_get(NOWHERE, &name(1, "b"));
+        assert_eq!(names.all(), [name(1, "a")]);
+        names.may_get(NOWHERE, name(1, "b"));
+        names.renamed(NOWHERE, &name(1, "a"), name(1, "b"));
+        assert_eq!(names.all(), [name(1, "b")]);
+        // Two names of one file: the rename does nothing, and both are there.
+        found(&names, name(1, "c"), 2);
+        names.may_get(NOWHERE, name(1, "b"));
+        names.did_not_get(NOWHERE, &name(1, "b"));
+        assert_eq!(names.all(), [name(1, "c"), name(1, "b")]);
+    }
+
+    #[test]
+    fn of_names_that_may_have_been_given_those_stay_that_lead_there() {
+        for (real, expected) in [("b", "b"), ("a", "a")] {
+            let names = Names::default();
+            found(&names, name(1, "a"), 1);
+            names.may_get(NOWHERE, name(1, "b"));
+            names.settle(NOWHERE, |known| *known == name(1, real));
+            assert_eq!(names.all(), [name(1, expected)]);
+        }
     }
 
     #[test]
@@ -156,7 +365,7 @@ mod tests {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
         found(&names, name(1, "b"), 2);
-        names.renamed(&name(1, "a"), name(2, "c"));
+        names.renamed(NOWHERE, &name(1, "a"), name(2, "c"));
         assert_eq!(names.all(), [name(2, "c"), name(1, "b")]);
     }
 }

@@ -10,6 +10,7 @@ use crate::identity::Identity;
 use crate::inode::{Inode, Place};
 use crate::ledger::Notes;
 use crate::mounts::LowerMount;
+use crate::names::Noting;
 use crate::slots::Slots;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
@@ -22,7 +23,7 @@ use thrufs_abi::NodeId;
 
 const SHARDS: usize = 16;
 
-/// Nodes of another process have indices below this: with all of them, the table takes 400 MB.
+/// Nodes of another process have indices below this.
 const RESTORED_INDICES: u32 = 1 << 24;
 
 pub(crate) struct Nodes {
@@ -239,6 +240,10 @@ impl Nodes {
         {
             // As long as nobody else can have the slot.
             notes.forget_node(inode.node());
+            inode.names().forget(Noting {
+                notes: Some(notes),
+                node: inode.node(),
+            });
         }
         // Somebody else may have removed it already, and the slot may have another inode by now.
         let Some(removed) = self.slots.remove(inode.node().0) else {

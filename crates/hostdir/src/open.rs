@@ -9,7 +9,7 @@ use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::{Access, FilePath};
 use crate::privileges::mode_of;
-use crate::rules::{InForce, Judged, STRAIGHT, Told, permitted};
+use crate::rules::{InForce, Judged, Opener, STRAIGHT, Told, permitted};
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -133,7 +133,12 @@ impl Host {
             },
         };
         match self.tell(context, judged, told) {
-            Ok(()) => opened,
+            Ok(()) => {
+                if let Ok(opened) = &opened {
+                    self.note_opener(opened.handle, self.opener(context));
+                }
+                opened
+            }
             Err(error) => {
                 if let Ok(opened) = opened {
                     drop(self.close_file(opened.handle));
@@ -319,6 +324,8 @@ impl Host {
             handle,
             node: file.node(),
             flags: file.flags(),
+            route: self.route_of(file.guard()),
+            opener: Opener::default(),
         });
         Ok(handle)
     }

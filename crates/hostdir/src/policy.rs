@@ -184,7 +184,16 @@ impl Policy {
         file.take(POLICY_BYTES_MAX as u64 + 1)
             .read_to_end(&mut text)
             .map_err(unreadable)?;
-        let policy = Policy::parse(&text, &Accounts::read()?).and_then(Policy::with_audit_log);
+        Policy::of_file(path, &text)
+    }
+
+    /// The policy in a file that was read, and whose text this is.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn of_file(path: &Path, text: &[u8]) -> Result<Policy, PolicyFileError> {
+        let policy = Policy::parse(text, &Accounts::read()?).and_then(Policy::with_audit_log);
         policy.map_err(|error| PolicyFileError::Bad {
             path: path.into(),
             error,

@@ -100,7 +100,8 @@ impl Host {
         self.rules.changing_names(|| {
             rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?;
             if let Some(inode) = known.as_ref().or(victim.as_ref()) {
-                inode.names().removed(&end.known_name());
+                let noting = self.noting(inode);
+                inode.names().removed(noting, &end.known_name());
             }
             Ok(())
         })?;
@@ -190,21 +191,34 @@ impl Host {
         }
         self.may_rename(context, from, to, flags)?;
         let (moved, replaced) = (self.tracked(from), self.tracked(to));
+        let (old, new) = (from.known_name(), to.known_name());
+        let mut moves: Vec<(&Arc<Inode>, &KnownName, &KnownName)> = Vec::new();
+        if let Some(replaced) = &replaced
+            && flags.contains(RenameFlags::EXCHANGE)
+        {
+            moves.push((replaced, &new, &old));
+        }
+        moves.extend(moved.as_ref().map(|moved| (moved, &old, &new)));
         self.rules.changing_names(|| {
-            self.rename_beneath(from, to, flags)?;
-            if let Some(replaced) = &replaced {
-                if flags.contains(RenameFlags::EXCHANGE) {
-                    replaced
-                        .names()
-                        .renamed(&to.known_name(), from.known_name());
-                } else {
-                    replaced.names().removed(&to.known_name());
+            for (inode, _, to) in &moves {
+                inode
+                    .names()
+                    .may_get(self.noting(inode), KnownName::clone(to));
+            }
+            let renamed = self.rename_beneath(from, to, flags);
+            if let (Ok(()), Some(replaced)) = (&renamed, &replaced)
+                && !flags.contains(RenameFlags::EXCHANGE)
+            {
+                replaced.names().removed(self.noting(replaced), &new);
+            }
+            for (inode, from, to) in &moves {
+                let (names, noting) = (inode.names(), self.noting(inode));
+                match &renamed {
+                    Ok(()) => names.renamed(noting, from, KnownName::clone(to)),
+                    Err(_) => names.did_not_get(noting, to),
                 }
             }
-            if let Some(moved) = &moved {
-                moved.names().renamed(&from.known_name(), to.known_name());
-            }
-            Ok(())
+            renamed
         })
     }
 

@@ -191,6 +191,27 @@ pub(crate) struct Judged {
     pub(crate) path: Vec<u8>,
 }
 
+/// Who opened something, for whoever judges it once more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Opener {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl Opener {
+    /// As one word, in which it is kept.
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.uid) << 32 | u64::from(self.gid)
+    }
+
+    pub(crate) fn from_word(word: u64) -> Opener {
+        Opener {
+            uid: (word >> 32) as u32,
+            gid: word as u32,
+        }
+    }
+}
+
 /// How files come where there is no policy.
 pub(crate) const STRAIGHT: FilePath = FilePath {
     data: DataPath::Passthrough,

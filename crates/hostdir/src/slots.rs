@@ -4,9 +4,14 @@
 //! accesses. Slots live in chunks of doubling size that are never moved or freed, so that readers
 //! need no lock on the table; each slot has its own. Who frees a slot raises its generation, so an
 //! id from before finds nothing.
+//!
+//! **Ids from another process** may have any index, and a chunk is made for all that are near it. So
+//! what lies so far out that its chunk would be mostly empty is kept apart, in a map. How much memory a
+//! table takes is thus up to what is in it, and not to the numbers that somebody says.
 
 use parking_lot::{Mutex, RwLock};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Slots in the first chunk; chunk `k` has `FIRST << k`.
@@ -17,6 +22,11 @@ const CHUNKS: usize = 27;
 /// Two bits of ids stay free.
 pub(crate) const GENERATION_MAX: u32 = u32::MAX >> 2;
 
+/// A chunk is made for values from another process when it has at most so many slots for each of them.
+const SLOTS_FOR_EACH: u64 = 16;
+/// Chunks of at most so many slots are made in any case.
+const ANY_CHUNK: u64 = 4096;
+
 struct Slot<T>(RwLock<(u32, Option<Arc<T>>)>);
 
 /// See the module.
@@ -26,6 +36,10 @@ pub(crate) struct Slots<T> {
     occupied: AtomicUsize,
     /// The generation that new slots begin with.
     floor: AtomicU32,
+    /// What lies too far out for a slot, by its index, with its generation.
+    outliers: RwLock<HashMap<u32, (u32, Arc<T>)>>,
+    /// Whether there may be any.
+    has_outliers: AtomicBool,
 }
 
 struct Free {
@@ -48,7 +62,26 @@ impl<T> Slots<T> {
             }),
             occupied: AtomicUsize::new(0),
             floor: AtomicU32::new(0),
+            outliers: RwLock::default(),
+            has_outliers: AtomicBool::new(false),
         }
+    }
+
+    #[cold]
+    fn outlier(&self, index: u32) -> Option<(u32, Arc<T>)> {
+        if !self.has_outliers.load(Ordering::Acquire) {
+            return None;
+        }
+        self.outliers.read().get(&index).cloned()
+    }
+
+    /// Whether an index may have a slot, and a chunk with it, when there are so many values.
+    fn may_have_slot(&self, index: u32, values: usize) -> bool {
+        let (chunk, _) = Self::place(index);
+        let slots = FIRST << chunk;
+        self.slot(index).is_some()
+            || slots <= ANY_CHUNK
+            || slots <= (values as u64).saturating_mul(SLOTS_FOR_EACH)
     }
 
     fn place(index: u32) -> (usize, usize) {
@@ -75,17 +108,21 @@ impl<T> Slots<T> {
 
     /// The value under `id`, if it is still there.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<T>> {
-        let slot = self.slot(id as u32)?.0.read();
-        if slot.0 == (id >> 32) as u32 {
-            slot.1.clone()
-        } else {
-            None
+        let (index, generation) = (id as u32, (id >> 32) as u32);
+        if let Some(slot) = self.slot(index) {
+            let slot = slot.0.read();
+            if slot.0 == generation && slot.1.is_some() {
+                return slot.1.clone();
+            }
         }
+        let (of, value) = self.outlier(index)?;
+        (of == generation).then_some(value)
     }
 
     /// The value in a slot, whatever its generation.
     pub(crate) fn get_by_index(&self, index: u32) -> Option<Arc<T>> {
-        self.slot(index)?.0.read().1.clone()
+        let there = self.slot(index).and_then(|slot| slot.0.read().1.clone());
+        there.or_else(|| Some(self.outlier(index)?.1))
     }
 
     /// Puts in the value that `make` builds for its id.
@@ -94,11 +131,13 @@ impl<T> Slots<T> {
             let mut free = self.free.lock();
             match free.indices.pop() {
                 Some(index) => index,
-                None => {
+                None => loop {
                     let index = free.next;
                     free.next = index.checked_add(1).ok_or(Full)?;
-                    index
-                }
+                    if self.outlier(index).is_none() {
+                        break index;
+                    }
+                },
             }
         };
         let mut slot = self.slot_or_grow(index).ok_or(Full)?.0.write();
@@ -118,17 +157,40 @@ impl<T> Slots<T> {
         if index == 0 || index >= indices || generation >= GENERATION_MAX {
             return None;
         }
-        let mut slot = self.slot_or_grow(index)?.0.write();
-        if slot.1.is_some() {
+        if self.get_by_index(index).is_some() {
             return None;
         }
         let value = Arc::new(value);
-        *slot = (generation, Some(Arc::clone(&value)));
-        self.occupied.fetch_add(1, Ordering::Relaxed);
-        drop(slot);
+        let there = self.occupied.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.may_have_slot(index, there) {
+            self.put(index, generation, Arc::clone(&value))?;
+        } else {
+            let mut outliers = self.outliers.write();
+            outliers.insert(index, (generation, Arc::clone(&value)));
+            self.has_outliers.store(true, Ordering::Release);
+        }
+        Some(value)
+    }
+
+    fn put(&self, index: u32, generation: u32, value: Arc<T>) -> Option<()> {
+        *self.slot_or_grow(index)?.0.write() = (generation, Some(value));
         let mut free = self.free.lock();
         free.next = free.next.max(index + 1);
-        Some(value)
+        Some(())
+    }
+
+    /// Gives those a slot for which there are enough values by now.
+    fn take_in_outliers(&self) {
+        let mut outliers = self.outliers.write();
+        let values = self.occupied.load(Ordering::Relaxed);
+        outliers.retain(|index, (generation, value)| {
+            let is_taken_in = self.may_have_slot(*index, values)
+                && self.put(*index, *generation, Arc::clone(value)).is_some();
+            !is_taken_in
+        });
+        outliers.shrink_to_fit();
+        self.has_outliers
+            .store(!outliers.is_empty(), Ordering::Release);
     }
 
     /// Makes every slot that is empty ready for use, with ids that were not used in the process from
@@ -140,6 +202,7 @@ impl<T> Slots<T> {
             _ => return false,
         };
         self.floor.store(floor, Ordering::Relaxed);
+        self.take_in_outliers();
         let mut free = self.free.lock();
         let next = free.next;
         free.indices.clear();
@@ -150,7 +213,7 @@ impl<T> Slots<T> {
                 let mut slot = slot.0.write();
                 if slot.1.is_none() {
                     slot.0 = floor;
-                    if index > 0 && index < next {
+                    if index > 0 && index < next && self.outlier(index).is_none() {
                         free.indices.push(index);
                     }
                 }
@@ -162,15 +225,22 @@ impl<T> Slots<T> {
     /// The highest generation of a slot.
     pub(crate) fn generation_max(&self) -> u32 {
         let slots = self.chunks.iter().filter_map(OnceLock::get).flatten();
-        slots.map(|slot| slot.0.read().0).max().unwrap_or(0)
+        let highest = slots.map(|slot| slot.0.read().0).max().unwrap_or(0);
+        let outliers = self.outliers.read();
+        let outlying = outliers.values().map(|(generation, _)| *generation);
+        outlying.max().unwrap_or(0).max(highest)
     }
 
     /// Takes the value under `id` out; its id finds nothing from now on.
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<T>> {
-        let index = id as u32;
-        let mut slot = self.slot(index)?.0.write();
-        if slot.0 != (id >> 32) as u32 {
-            return None;
+        let (index, generation) = (id as u32, (id >> 32) as u32);
+        let Some(slot) = self.slot(index) else {
+            return self.remove_outlier(index, generation);
+        };
+        let mut slot = slot.0.write();
+        if slot.0 != generation || slot.1.is_none() {
+            drop(slot);
+            return self.remove_outlier(index, generation);
         }
         let value = slot.1.take()?;
         self.occupied.fetch_sub(1, Ordering::Relaxed);
@@ -182,18 +252,45 @@ impl<T> Slots<T> {
         Some(value)
     }
 
+    /// Its index is not used again until it is reached by counting.
+    #[cold]
+    fn remove_outlier(&self, index: u32, generation: u32) -> Option<Arc<T>> {
+        if !self.has_outliers.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut outliers = self.outliers.write();
+        if outliers.get(&index)?.0 != generation {
+            return None;
+        }
+        let (_, value) = outliers.remove(&index)?;
+        self.occupied.fetch_sub(1, Ordering::Relaxed);
+        Some(value)
+    }
+
     /// The values that are there while the table is gone through, one slot after the other, and their
     /// ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Arc<T>)> {
+        let id = |index: u32, generation: u32| u64::from(generation) << 32 | u64::from(index);
+        let outliers = self.outliers.read();
+        let outlying: Vec<(u64, Arc<T>)> = outliers
+            .iter()
+            .map(|(index, (generation, value))| (id(*index, *generation), Arc::clone(value)))
+            .collect();
+        drop(outliers);
         let end = self.free.lock().next;
-        (0..end).filter_map(|index| {
+        let in_slots = (0..end).filter_map(move |index| {
             let slot = self.slot(index)?.0.read();
             let value = slot.1.as_ref()?;
-            Some((
-                u64::from(slot.0) << 32 | u64::from(index),
-                Arc::clone(value),
-            ))
-        })
+            Some((id(index, slot.0), Arc::clone(value)))
+        });
+        in_slots.chain(outlying)
+    }
+
+    /// How many slots there are, used or not.
+    #[cfg(test)]
+    fn slots(&self) -> usize {
+        let chunks = self.chunks.iter().filter_map(OnceLock::get);
+        chunks.map(|chunk| chunk.len()).sum()
     }
 
     /// How many values there are.
@@ -289,6 +386,81 @@ mod tests {
         assert!(ids.iter().all(|id| *id as u32 > 0));
         assert_eq!(slots.generation_max(), 6);
         assert!(!slots.settle(GENERATION_MAX - 1));
+    }
+
+    #[test]
+    fn numbers_from_elsewhere_take_no_more_memory_than_what_they_stand_for() {
+        const MANY: u32 = 1 << 24;
+        let slots = Slots::starting_at(1);
+        let ids: Vec<u64> = (0..40)
+            .map(|at| 3 << 32 | (u64::from(MANY) - 1 - at * 65_536))
+            .chain([3 << 32 | 5, 2 << 32 | 3000])
+            .collect();
+        for id in &ids {
+            assert!(slots.insert_at(*id, MANY, *id).is_some(), "{id:#x}");
+            assert!(slots.insert_at(*id + (1 << 32), MANY, 0).is_none(), "taken");
+        }
+        assert!(slots.settle(3));
+        assert!(slots.slots() < 10_000, "{} slots", slots.slots());
+        assert_eq!(slots.len(), ids.len());
+        assert_eq!(slots.generation_max(), 4, "of those that are empty");
+        let mut found: Vec<u64> = slots
+            .iter()
+            .map(|(id, value)| (id == *value).then_some(id).unwrap())
+            .collect();
+        let mut expected = ids.clone();
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+        for id in &ids {
+            assert_eq!(slots.get(*id).as_deref(), Some(id));
+            assert_eq!(slots.get_by_index(*id as u32).as_deref(), Some(id));
+            assert!(slots.get(*id + (1 << 32)).is_none());
+        }
+        // New ones go where there is room, and nowhere else.
+        for _ in 0..20_000 {
+            let mut new = 0;
+            let made = slots.insert_with(|id| {
+                new = id;
+                id
+            });
+            assert!(made.is_ok() && !ids.contains(&new) && new >> 32 == 4);
+        }
+        assert!(slots.slots() < 50_000, "{} slots", slots.slots());
+        for id in &ids {
+            assert_eq!(slots.get(*id).as_deref(), Some(id), "still");
+            assert!(slots.remove(*id + (1 << 32)).is_none());
+            assert!(slots.remove(*id).is_some() && slots.remove(*id).is_none());
+            assert!(slots.get(*id).is_none());
+        }
+        assert_eq!(slots.len(), 20_000);
+    }
+
+    #[test]
+    fn what_is_reached_by_counting_is_not_given_twice() {
+        let slots = Slots::starting_at(1);
+        let far = 7 << 32 | 20_000;
+        assert!(slots.insert_at(far, 1 << 20, far).is_some());
+        assert!(slots.settle(7));
+        assert!(slots.slots() < 10_000);
+        let made = (0..30_000).map(|_| *slots.insert_with(|id| id).expect("room"));
+        let indices: std::collections::HashSet<u32> = made.map(|id| id as u32).collect();
+        assert_eq!(indices.len(), 30_000);
+        assert!(!indices.contains(&20_000));
+        assert_eq!(slots.get(far).as_deref(), Some(&far));
+        assert_eq!(slots.len(), 30_001);
+    }
+
+    #[test]
+    fn a_table_that_is_full_enough_has_slots_for_all() {
+        let slots = Slots::starting_at(1);
+        // From the end, so that each comes too early.
+        for index in (1..100_000u64).rev() {
+            assert!(slots.insert_at(index, 1 << 20, index).is_some());
+        }
+        assert!(slots.settle(0));
+        assert!(slots.outliers.read().is_empty());
+        assert!((1..100_000).all(|id| slots.get(id).as_deref() == Some(&id)));
     }
 
     #[test]

@@ -135,6 +135,36 @@ mod tests {
     }
 
     #[test]
+    fn it_has_run_more_than_twice_as_long_as_any_other() {
+        let of = |times: [u64; 3]| busiest(&times.map(Duration::from_millis));
+        assert_eq!(of([4, 2, 1]), Busy::NotOne);
+        assert_eq!(of([5, 2, 1]), Busy::One(0));
+    }
+
+    #[test]
+    fn no_more_are_looked_at_than_there_is_time_for() {
+        let callers = (0..CALLERS_MAX + 3).map(|_| me()).collect();
+        let callers = Callers::new(callers);
+        assert!(callers.cpu(CALLERS_MAX - 1).is_some());
+        assert_eq!(callers.cpu(CALLERS_MAX), None);
+    }
+
+    #[test]
+    fn what_ran_before_it_was_asked_about_does_not_count() {
+        let mut callers = Callers::new(vec![me()]);
+        // Long enough for the scheduler to have counted.
+        while callers.callers[0].run_time() < Some(Duration::from_millis(20)) {
+            std::hint::spin_loop();
+        }
+        assert_eq!(callers.the_busy_one(), Busy::NotKnownYet);
+        assert!(callers.before.as_ref().is_some_and(|it| !it[0].is_zero()));
+        // Nobody has run since: the time of before is none.
+        let same = callers.before.clone().unwrap();
+        callers.before = Some(same.iter().map(|it| *it * 1000).collect());
+        assert_eq!(callers.the_busy_one(), Busy::NotOne);
+    }
+
+    #[test]
     fn who_runs_is_found_and_where() {
         let asleep = std::thread::spawn(|| {
             let caller = me();

@@ -104,7 +104,9 @@ impl Journal {
         if let Some(init) = init
             && init.len() <= INIT_BYTES_MAX
         {
-            within(self.mapping.copy_in(INIT, init));
+            if lives() {
+                within(self.mapping.copy_in(INIT, init));
+            }
             self.store(INIT_LENGTH, init.len() as u64);
             self.store(SESSION, 1);
         }
@@ -141,6 +143,9 @@ impl Journal {
     }
 
     fn store(&self, at: usize, value: u64) {
+        if !lives() {
+            return;
+        }
         within(self.mapping.store_u64(at, value, Ordering::Release));
     }
 }
@@ -169,6 +174,16 @@ pub(crate) fn new_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file)
 }
+
+/// Whether a store takes place. In tests, the process may have died before it.
+#[cfg(not(test))]
+#[inline]
+fn lives() -> bool {
+    true
+}
+
+#[cfg(test)]
+use tests::dying::lives;
 
 #[cfg(test)]
 mod tests;

@@ -84,7 +84,8 @@ impl FileSystem for Nobody {
 /// One session.
 pub(crate) struct GuestSession<F: FileSystem> {
     dispatcher: Dispatcher<F>,
-    gone: Arc<Gone>,
+    // Last: the next one is made when all that this one had open is closed.
+    _gone: SetWhenDropped,
 }
 
 impl<F: FileSystem> GuestSession<F> {
@@ -114,7 +115,14 @@ impl<F: FileSystem> Drop for GuestSession<F> {
                 tracing::error!("the file system panicked at its end");
             }
         }
-        self.gone.set();
+    }
+}
+
+struct SetWhenDropped(Arc<Gone>);
+
+impl Drop for SetWhenDropped {
+    fn drop(&mut self) {
+        self.0.set();
     }
 }
 
@@ -243,7 +251,10 @@ impl<M: MakeFileSystem> Sessions<M> {
         let dispatcher = Dispatcher::new(file_system)
             .withholding(WITHHELD)
             .counting_into(Arc::clone(&self.metrics));
-        Ok(Arc::new(GuestSession { dispatcher, gone }))
+        Ok(Arc::new(GuestSession {
+            dispatcher,
+            _gone: SetWhenDropped(gone),
+        }))
     }
 
     /// Goes on with the session of a process that died, which began with `init`.

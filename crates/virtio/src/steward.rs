@@ -197,6 +197,7 @@ impl Steward {
             callers: Callers::new(callers),
             wards,
             metrics,
+            calm_looks: 0,
         };
         let thread = std::thread::Builder::new()
             .name("thrufs-steward".to_owned())
@@ -266,6 +267,8 @@ struct Round {
     callers: Callers,
     wards: Vec<Ward>,
     metrics: Arc<Metrics>,
+    /// Looks in a row that found nothing.
+    calm_looks: u32,
 }
 
 impl Round {
@@ -273,27 +276,32 @@ impl Round {
         let watch = Arc::clone(&self.watch);
         watch.begin_thread();
         let is_ending = || watch.ending.load(Ordering::SeqCst);
-        let mut calm = 0;
         while !is_ending() {
             if !watch.armed.load(Ordering::SeqCst) {
                 std::thread::park();
                 continue;
             }
             std::thread::park_timeout(LOOK_INTERVAL);
-            calm = if self.look(Instant::now()) {
-                0
-            } else {
-                calm + 1
-            };
-            if calm == CALM_LOOKS {
-                calm = 0;
-                self.callers.forget();
+            let found_work = self.look(Instant::now());
+            if self.may_rest(found_work) {
                 watch.armed.store(false, Ordering::SeqCst);
             }
         }
         for number in 0..self.wards.len() {
             self.part(number);
         }
+    }
+
+    /// Whether nobody need look until there is something to do, after a look that found something or not.
+    fn may_rest(&mut self, found_work: bool) -> bool {
+        self.calm_looks = if found_work { 0 } else { self.calm_looks + 1 };
+        if self.calm_looks < CALM_LOOKS {
+            return false;
+        }
+        self.calm_looks = 0;
+        // What callers do until somebody looks again says nothing of whom is answered then.
+        self.callers.forget();
+        true
     }
 
     /// True when there was something to do.
@@ -396,59 +404,4 @@ impl Round {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_asked_at_once_is_as_good_as_several_callers() {
-        let watch = Watch::new(2);
-        let _ = watch.steward.set(std::thread::current());
-        let (mut ward, now) = (Ward::new(), Instant::now());
-        let mut is_wanted = |rows: &[u64]| {
-            for requests in rows {
-                let row = Row {
-                    requests: *requests,
-                    large: 0,
-                };
-                watch.note(1, row);
-            }
-            let sight = ward.see(&watch.pulses[1]);
-            ward.pairing.calls_for_a_pair(sight, now)
-        };
-        assert!(!is_wanted(&[1; 20]));
-        assert!(is_wanted(&[1; 20]));
-        assert!(!is_wanted(&[8; 20]));
-        assert!(!is_wanted(&[1; 20]), "from the start");
-        assert!(is_wanted(&[1; 20]));
-        assert_eq!(watch.pulses[0].counts(), [0; 3]);
-    }
-
-    #[test]
-    fn half_of_the_cpus_are_left_to_the_guest() {
-        let watch = Watch::new(3);
-        let mates: Vec<_> = (0..watch.room_max()).map(|_| watch.wake_mate()).collect();
-        assert!(!watch.has_room());
-        drop(mates);
-        assert_eq!(watch.has_room(), watch.room_max() > 0);
-        // That for FORGETs does not count.
-        watch.set_awake(0, true);
-        assert_eq!(watch.has_room(), watch.room_max() > 0);
-        watch.set_awake(1, true);
-        watch.set_awake(2, true);
-        assert_eq!(watch.has_room(), watch.room_max() > 2);
-        watch.set_awake(2, false);
-        assert_eq!(watch.has_room(), watch.room_max() > 1);
-    }
-
-    #[test]
-    fn nobody_counts_for_a_steward_that_there_is_not() {
-        let watch = Watch::new(2);
-        let row = Row {
-            requests: 1,
-            large: 1,
-        };
-        watch.note(1, row);
-        assert_eq!(watch.pulses[1].counts(), [0; 3]);
-        assert!(Steward::start(Arc::new(watch), Vec::new(), Arc::default()).is_none());
-    }
-}
+mod tests;

@@ -1,37 +1,47 @@
 //! A client whose server is replaced under it.
 
+use rustix::fs::SeekFrom;
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
-use thrufs::Dispatcher;
+use thrufs::{Begun, Dispatcher};
 use thrufs_client::{Carrier, Client, OFFERED_BY_GUESTS};
+use thrufs_hostdir::policy::Policy;
 use thrufs_hostdir::{Config, HostDir, Ledger, Locks, Migration, MigrationMode, Strongbox};
 
 /// What a supervisor keeps for its workers.
 #[derive(Default)]
-pub struct Box(Mutex<HashMap<u64, OwnedFd>>);
+pub struct Box {
+    kept: Mutex<HashMap<u64, OwnedFd>>,
+    when_keeping: Mutex<Option<WhenKeeping>>,
+}
+
+type WhenKeeping = std::boxed::Box<dyn FnMut() + Send>;
 
 impl Box {
     pub fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.kept.lock().unwrap().len()
     }
 }
 
 impl Strongbox for Box {
     fn keep(&self, key: u64, fd: BorrowedFd<'_>) -> io::Result<()> {
         let fd = fd.try_clone_to_owned()?;
-        self.0.lock().unwrap().insert(key, fd);
+        if let Some(when_keeping) = self.when_keeping.lock().unwrap().as_mut() {
+            when_keeping();
+        }
+        self.kept.lock().unwrap().insert(key, fd);
         Ok(())
     }
 
     fn discard(&self, key: u64) {
-        self.0.lock().unwrap().remove(&key);
+        self.kept.lock().unwrap().remove(&key);
     }
 
     fn take(&self) -> Vec<(u64, OwnedFd)> {
-        let kept = self.0.lock().unwrap();
+        let kept = self.kept.lock().unwrap();
         let duplicate = |(key, fd): (&u64, &OwnedFd)| (*key, fd.try_clone().unwrap());
         kept.iter().map(duplicate).collect()
     }
@@ -135,6 +145,40 @@ impl Server {
         *current = Some(next);
     }
 
+    /// Carries out again what was perhaps carried out before.
+    pub fn answer_again(&self, request: &[u8], begun: Begun) -> Vec<u8> {
+        let mut reply = vec![0; 4096];
+        let current = self.current.read().unwrap();
+        let length = current
+            .as_ref()
+            .unwrap()
+            .answer_again(request, &mut reply, begun);
+        reply.truncate(length);
+        reply
+    }
+
+    /// Has the next server serve by another policy.
+    pub fn serve_by(&self, policy: Arc<Policy>) {
+        self.config.write().unwrap().0.policy = Some(policy);
+    }
+
+    /// Has something done in the midst of what has a descriptor kept.
+    pub fn when_keeping(&self, act: impl FnMut() + Send + 'static) {
+        let config = self.config.read().unwrap();
+        *config.1.when_keeping.lock().unwrap() = Some(std::boxed::Box::new(act));
+    }
+
+    /// What the ledger was like before a rename, which has come about, was noted: the old name is there,
+    /// and the new one perhaps.
+    pub fn forget_that_it_was_renamed(&self, old: &[u8], new: &[u8]) {
+        let ledger = self.ledger();
+        for (name, state) in [(old, 1u64), (new, 3)] {
+            // A name is 40 bytes behind the state of its record, and 8 behind its length.
+            let at = last_place_of(&ledger, name) - 40;
+            rustix::io::pwrite(ledger.as_fd(), &state.to_ne_bytes(), at).unwrap();
+        }
+    }
+
     /// What the workers note things in.
     pub fn ledger(&self) -> Ledger {
         let config = &self.config.read().unwrap().0;
@@ -153,6 +197,24 @@ impl Server {
         let next = made(source, self.config.read().unwrap().0.clone());
         next.resume(&init.unwrap())
     }
+}
+
+/// Where a name stands in a ledger, with its length before it: in the last of its tables.
+pub fn last_place_of(ledger: &Ledger, name: &[u8]) -> u64 {
+    let wanted = [&(name.len() as u64).to_ne_bytes()[..], name, &[0]].concat();
+    let (mut at, mut found) = (0, None);
+    while let Ok(data) = rustix::fs::seek(ledger.as_fd(), SeekFrom::Data(at)) {
+        let mut page = [0; 4096];
+        rustix::io::pread(ledger.as_fd(), &mut page, data & !0xfff).unwrap();
+        let inside = page
+            .windows(wanted.len())
+            .rposition(|bytes| bytes == wanted);
+        found = inside
+            .map(|inside| (data & !0xfff) + inside as u64)
+            .or(found);
+        at = (data | 0xfff) + 1;
+    }
+    found.unwrap() + 8
 }
 
 fn made(source: &Path, config: Config) -> Dispatcher<HostDir> {

@@ -4,8 +4,13 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
+mod cost;
 mod ground;
 mod hostile;
 mod locks;
+mod policy;
 mod random;
+#[allow(dead_code)]
+#[path = "../policy/samples.rs"]
+mod samples;
 mod walked;

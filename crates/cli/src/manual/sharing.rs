@@ -32,8 +32,7 @@ pub(super) fn share() -> String {
          capabilities but those that serving needs, and may make no other system calls. It ends with \
          its connection, and the next machine gets another. If it dies before \
          that, another goes on with the machine, which keeps its files open and notices a pause; how \
-         often a minute, resume says. Under a policy the machine is disconnected instead, which few \
-         machine monitors get over without a restart.",
+         often a minute, resume says. Under a policy it serves by what was read last.",
     );
     page.section("OPTIONS");
     page.item(

@@ -41,11 +41,43 @@ mod tests {
         let files = open(one.as_fd());
         // This thread, and that of the test runner.
         assert!(files.len() >= 4 && files.len() <= 2 * CALLERS_MAX);
+        let mut ours = 0;
         for pair in files.chunks(2) {
+            let mut bytes = [0; 64];
+            let length = rustix::io::read(&pair[0], &mut bytes).unwrap();
+            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            let number = text.split(' ').next().unwrap();
+            ours += usize::from(
+                std::path::Path::new("/proc/self/task")
+                    .join(number)
+                    .exists(),
+            );
+            assert!(text.contains('('), "its name: {text}");
             let mut bytes = [0; 64];
             let length = rustix::io::read(&pair[1], &mut bytes).unwrap();
             let text = std::str::from_utf8(&bytes[..length]).unwrap();
             assert_eq!(text.split_whitespace().count(), 3, "{text}");
         }
+        assert!(ours >= 2, "of this process, which has made both ends");
+    }
+
+    #[test]
+    fn no_more_than_are_looked_at() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let barrier = std::sync::Arc::new(std::sync::Barrier::new(CALLERS_MAX + 2));
+        let threads: Vec<_> = (0..=CALLERS_MAX)
+            .map(|_| {
+                let barrier = std::sync::Arc::clone(&barrier);
+                std::thread::spawn(move || {
+                    barrier.wait();
+                    barrier.wait();
+                })
+            })
+            .collect();
+        barrier.wait();
+        let files = open(one.as_fd());
+        barrier.wait();
+        assert_eq!(files.len(), 2 * CALLERS_MAX);
+        threads.into_iter().for_each(|it| it.join().unwrap());
     }
 }

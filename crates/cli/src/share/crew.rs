@@ -27,8 +27,12 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// No descriptors, no processes; a policy that cannot be read.
-    pub(super) fn start(config: &ShareConfig, source: &OwnedFd) -> Result<Worker, CommandError> {
+    /// No descriptors, no processes.
+    pub(super) fn start(
+        config: &ShareConfig,
+        policy: Option<&PolicyFiles>,
+        source: &OwnedFd,
+    ) -> Result<Worker, CommandError> {
         let process = Process::start(Role::ShareWorker, config.paths())
             .map_err(system("start the worker"))?;
         let say = |message: Message| {
@@ -38,8 +42,9 @@ impl Worker {
         let (questions, theirs) =
             Questions::pair().map_err(system("make a socket for the worker"))?;
         say(Message::Questions(theirs))?;
-        if let Some(path) = &config.server.policy {
-            let PolicyFiles { text, audit } = PolicyFiles::open(path, &config.serving)?;
+        if let Some(policy) = policy {
+            let copy = policy.try_clone();
+            let PolicyFiles { text, audit } = copy.map_err(system("duplicate a descriptor"))?;
             say(Message::Policy(text, audit))?;
         }
         let source = source.try_clone();

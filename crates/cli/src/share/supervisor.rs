@@ -63,6 +63,8 @@ pub(super) enum Phase {
 pub(super) struct Supervisor {
     pub(super) config: ShareConfig,
     source: OwnedFd,
+    /// By which all workers serve.
+    policy: Option<PolicyFiles>,
     /// Keeps the file open that the log goes to.
     _log: Log,
     pub(super) signals: SignalFd,
@@ -123,10 +125,14 @@ impl Supervisor {
             answer_by_socket(listener, Arc::clone(&machines)).map(|()| socket)
         });
         let control = control.transpose()?;
-        let crew = Crew::new(Worker::start(&config, &source)?);
+        let policy = config.server.policy.as_ref();
+        let policy = policy.map(|path| PolicyFiles::open(path, &config.serving));
+        let policy = policy.transpose()?;
+        let crew = Crew::new(Worker::start(&config, policy.as_ref(), &source)?);
         Ok(Supervisor {
             config,
             source,
+            policy,
             _log: log,
             signals,
             door,
@@ -339,7 +345,7 @@ impl Supervisor {
         }
         self.phase = Phase::Starting;
         self.started = Instant::now();
-        match Worker::start(&self.config, &self.source) {
+        match Worker::start(&self.config, self.policy.as_ref(), &self.source) {
             Ok(worker) => {
                 self.crew.wait(worker);
                 None
@@ -450,13 +456,19 @@ impl Supervisor {
     }
 
     /// Has the policy read again. A bad one changes nothing.
-    fn reload(&self) {
+    fn reload(&mut self) {
         let Some(path) = &self.config.server.policy else {
             return;
         };
-        match PolicyFiles::open(path, &self.config.serving) {
-            Ok(PolicyFiles { text, audit }) => {
+        let read = PolicyFiles::open(path, &self.config.serving).and_then(|policy| {
+            let copy = policy.try_clone();
+            Ok((policy, copy.map_err(system("duplicate a descriptor"))?))
+        });
+        match read {
+            Ok((policy, PolicyFiles { text, audit })) => {
                 self.crew.tell(&Message::Policy(text, audit));
+                // Of a predecessor's files, a successor knows what was granted; of all else it asks this.
+                self.policy = Some(policy);
             }
             Err(error) => tracing::error!("the policy in force stays: {error}"),
         }

@@ -1,11 +1,16 @@
 //! Writing down what the client may know.
 
 use super::Ledger;
+use super::names::NameSlots;
 use super::table::{
-    DIRECTORIES, FILES, LEDGER_BYTES, MOUNTS, NODES, OWNERS, PLACES, Record, Table, map_header,
+    DIRECTORIES, FILES, LEDGER_BYTES, MOUNTS, NAMES, NODES, OWNERS, PLACES, Record, TELLINGS,
+    Table, map_header,
 };
+use super::tellings::Tellings;
+use crate::datapath::Route;
 use crate::identity::HANDLE_BYTES_MAX;
 use crate::inode::{Inode, Place};
+use crate::rules::Opener;
 use rustix::fs::FallocateFlags;
 use std::ffi::CStr;
 use std::io;
@@ -16,7 +21,7 @@ use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::shared_memory::SharedMapping;
 
 /// First word of the header: these eight bytes, of which the last is the version.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x01");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x02");
 pub(super) const MAGIC_AT: usize = 0;
 /// Set when there was something that could not be noted.
 pub(super) const INCOMPLETE_AT: usize = 8;
@@ -48,6 +53,7 @@ pub(super) const LONG_IDENTITY: usize = 2 * PLACE_BYTES;
 pub(super) const NODE: usize = 8;
 pub(super) const FLAGS: usize = 16;
 pub(super) const FLOCK: usize = 24;
+pub(super) const OPENER: usize = 40;
 pub(super) const OWNER: usize = 16;
 pub(super) const HANDLE: usize = 24;
 pub(super) const PROCESS: usize = 32;
@@ -61,6 +67,10 @@ pub(crate) struct FileNote {
     pub(crate) handle: FileHandle,
     pub(crate) node: NodeId,
     pub(crate) flags: i32,
+    /// By which way its data go, where that is not what the options say.
+    pub(crate) route: Option<Route>,
+    /// Who opened it, under a policy.
+    pub(crate) opener: Opener,
 }
 
 /// What is noted of an owner of locks.
@@ -82,8 +92,23 @@ pub(crate) struct Notes {
     pub(super) directories: Table,
     pub(super) owners: Table,
     pub(super) mounts: Table,
+    pub(super) names: Table,
+    pub(super) name_slots: NameSlots,
+    pub(super) told: Table,
+    pub(super) tellings: Tellings,
     /// What a predecessor has left is either gone on from, or wiped out before the first note.
     pub(super) begun: Once,
+}
+
+/// Writes a name and the directory that it is in; not one that is too long.
+pub(super) fn put_name(record: Record<'_>, at: usize, directory: NodeId, name: &[u8]) -> bool {
+    if name.len() > NAME_MAX {
+        return false;
+    }
+    record.store(at, directory.0);
+    record.store(at + PLACE_LENGTH, name.len() as u64);
+    record.put(at + PLACE_NAME, name);
+    true
 }
 
 fn state(id: u64) -> u64 {
@@ -102,6 +127,10 @@ impl Notes {
             directories: Table::new(DIRECTORIES),
             owners: Table::new(OWNERS),
             mounts: Table::new(MOUNTS),
+            names: Table::new(NAMES),
+            name_slots: NameSlots::default(),
+            told: Table::new(TELLINGS),
+            tellings: Tellings::default(),
             begun: Once::new(),
         })
     }
@@ -110,7 +139,7 @@ impl Notes {
         self.ledger.as_fd()
     }
 
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         if !self.begun.is_completed() {
             self.begun.call_once(|| self.wipe());
         }
@@ -123,15 +152,16 @@ impl Notes {
             tracing::warn!(%error, "a ledger cannot be emptied, so nobody will go on from it");
             self.incomplete();
         }
+        self.free_all_names();
         let _ = self.header.store_u64(MAGIC_AT, MAGIC, Ordering::Release);
     }
 
     #[cold]
-    fn incomplete(&self) {
+    pub(super) fn incomplete(&self) {
         let _ = self.header.store_u64(INCOMPLETE_AT, 1, Ordering::Release);
     }
 
-    fn record<'a>(&'a self, table: &'a Table, index: u32) -> Option<Record<'a>> {
+    pub(super) fn record<'a>(&'a self, table: &'a Table, index: u32) -> Option<Record<'a>> {
         self.begin();
         let record = table.at_or_grow(index, self.memory(), &self.header);
         if record.is_none() {
@@ -170,19 +200,14 @@ impl Notes {
     }
 
     fn put_place(&self, index: u32, which: usize, parent: NodeId, name: &CStr) -> bool {
-        let name = name.to_bytes();
         let Some(record) = self.record(&self.places, index) else {
             return false;
         };
-        if name.len() > NAME_MAX {
+        let is_put = put_name(record, which * PLACE_BYTES, parent, name.to_bytes());
+        if !is_put {
             self.incomplete();
-            return false;
         }
-        let at = which * PLACE_BYTES;
-        record.store(at, parent.0);
-        record.store(at + PLACE_LENGTH, name.len() as u64);
-        record.put(at + PLACE_NAME, name);
-        true
+        is_put
     }
 
     /// Where a node is from now on. In the lock of its identity.
@@ -240,9 +265,25 @@ impl Notes {
     fn note_open(&self, table: &Table, note: FileNote) {
         if let Some(record) = self.record(table, note.handle.0 as u32) {
             record.store(NODE, note.node.0);
-            record.store(FLAGS, u64::from(note.flags as u32));
+            let route = note.route.map_or(0, Route::number);
+            record.store(FLAGS, u64::from(route) << 32 | u64::from(note.flags as u32));
             record.store(FLOCK, 0);
+            record.store(OPENER, note.opener.word());
             record.store(STATE, state(note.handle.0));
+        }
+    }
+
+    /// Who opened a file that was noted.
+    pub(crate) fn note_opener(&self, handle: FileHandle, opener: Opener) {
+        if let Some(record) = self.files.at(handle.0 as u32) {
+            record.store(OPENER, opener.word());
+        }
+    }
+
+    /// As [`note_opener`](Self::note_opener).
+    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: Opener) {
+        if let Some(record) = self.directories.at(handle.0 as u32) {
+            record.store(OPENER, opener.word());
         }
     }
 

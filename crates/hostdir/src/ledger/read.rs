@@ -1,13 +1,16 @@
 //! Reading what a predecessor has noted.
 
+use super::names::NamesRead;
 use super::notes::{
     FIRST_PLACE, FLAGS, FLOCK, FileNote, HANDLE, IDENTITY, IDENTITY_ROOM, INCOMPLETE_AT,
-    LONG_IDENTITY, LOOKUPS, MAGIC, MAGIC_AT, MOUNT_AND_KIND, NAME_MAX, NODE, Notes, OWNER,
+    LONG_IDENTITY, LOOKUPS, MAGIC, MAGIC_AT, MOUNT_AND_KIND, NAME_MAX, NODE, Notes, OPENER, OWNER,
     OwnerNote, PLACE_BYTES, PLACE_LENGTH, PLACE_NAME, PROCESS, SECOND_PLACE, STATE,
     TYPE_AND_LENGTH, USED,
 };
 use super::table::{Record, Table};
+use crate::datapath::Route;
 use crate::identity::{HANDLE_BYTES_MAX, Identity};
+use crate::rules::Opener;
 use std::ffi::CString;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -34,6 +37,8 @@ pub(crate) struct OpenRecord {
     pub(crate) note: FileNote,
     /// What was noted of its `flock(2)`.
     pub(crate) flock: u8,
+    /// Whether it is to be read by a route that there is not.
+    pub(crate) has_no_route: bool,
 }
 
 /// An owner of locks.
@@ -50,11 +55,12 @@ pub(crate) struct Records {
     pub(crate) directories: Vec<OpenRecord>,
     pub(crate) owners: Vec<OwnerRecord>,
     pub(crate) mounts: Vec<MountRecord>,
+    pub(crate) names: NamesRead,
     /// The highest generations of nodes, files and directories.
     pub(crate) highest: [u32; 3],
 }
 
-fn name_at(record: Record<'_>, at: usize) -> Option<CString> {
+pub(super) fn name_at(record: Record<'_>, at: usize) -> Option<CString> {
     let length = usize::try_from(record.load(at + PLACE_LENGTH)).ok()?;
     if length > NAME_MAX {
         return None;
@@ -116,12 +122,14 @@ impl Notes {
                     name,
                 }));
         })?;
+        records.names = self.read_names()?;
+        self.read_tellings()?;
         records.highest = highest;
         Ok(records)
     }
 
     /// Calls for each record in use; gives the highest generation of all.
-    fn each<'a>(
+    pub(super) fn each<'a>(
         &'a self,
         table: &'a Table,
         mut found: impl FnMut(u32, Record<'a>, u64),
@@ -186,12 +194,17 @@ fn halves(word: u64) -> (u32, u32) {
 }
 
 fn open(index: u32, record: Record<'_>, state: u64) -> OpenRecord {
+    let (route, flags) = halves(record.load(FLAGS));
+    let known = Route::from_number(route);
     OpenRecord {
         note: FileNote {
             handle: FileHandle((state >> 32) << 32 | u64::from(index)),
             node: NodeId(record.load(NODE)),
-            flags: record.load(FLAGS) as u32 as i32,
+            flags: flags.cast_signed(),
+            route: known,
+            opener: Opener::from_word(record.load(OPENER)),
         },
         flock: record.load(FLOCK) as u8,
+        has_no_route: route != 0 && known.is_none(),
     }
 }

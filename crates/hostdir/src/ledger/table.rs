@@ -51,9 +51,11 @@ pub(super) const FILES: Shape = shape(2, 64, 10, PLACES.end());
 pub(super) const DIRECTORIES: Shape = shape(3, 64, 10, FILES.end());
 pub(super) const OWNERS: Shape = shape(4, 64, 4, DIRECTORIES.end());
 pub(super) const MOUNTS: Shape = shape(5, 320, 3, OWNERS.end());
+pub(super) const NAMES: Shape = shape(6, 296, 14, MOUNTS.end());
+pub(super) const TELLINGS: Shape = shape(7, 32, 1, NAMES.end());
 
 /// The size of the file.
-pub(super) const LEDGER_BYTES: u64 = MOUNTS.end();
+pub(super) const LEDGER_BYTES: u64 = TELLINGS.end();
 
 /// See the module.
 pub(super) struct Table {
@@ -113,6 +115,11 @@ impl Table {
         let chunk = (shifted / FIRST).ilog2();
         let offset = (shifted - (FIRST << chunk)) as usize;
         (chunk as usize, offset * self.shape.record_bytes)
+    }
+
+    /// How many records there can be.
+    pub(super) fn records_max(&self) -> u64 {
+        self.shape.records_max()
     }
 
     /// The record at `index`, if that is mapped.

@@ -35,6 +35,18 @@ impl RedactionKinds {
     /// Each kind and what a policy calls it.
     pub(super) const NAMES: &[(RedactionKinds, &str)] = &[(RedactionKinds::GPS, "gps")];
 
+    /// As a number, for another process.
+    pub(crate) fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The kinds that [`bits`](Self::bits) has told, if all are known.
+    pub(crate) fn from_bits(bits: u8) -> Option<RedactionKinds> {
+        let known = RedactionKinds::NAMES.iter();
+        let known = known.fold(0, |known, (kind, _)| known | kind.0);
+        (bits & !known == 0).then_some(RedactionKinds(bits))
+    }
+
     /// Whether all of these are among them.
     pub fn contains(self, kinds: RedactionKinds) -> bool {
         self.0 & kinds.0 == kinds.0

@@ -6,8 +6,11 @@
 use super::Judged;
 use crate::datapath::DataPath;
 use crate::host::Host;
+use crate::ledger::{Before, Telling};
+use crate::policy::RuleInfo;
 use parking_lot::RwLock;
 use serde::Serialize;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -119,6 +122,9 @@ struct Line<'a> {
     errno: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// The server died on this open, and a line of it may be there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
 }
 
 impl Host {
@@ -137,6 +143,32 @@ impl Host {
         let Some(rule) = judged.decision.audit.and_then(|id| policy.rule(id)) else {
             return Ok(());
         };
+        // An open that is carried out again, as its first answer never came, was perhaps told of.
+        let telling = self.notes.as_ref().map(|notes| {
+            let telling = telling(context, judged, told);
+            (notes, telling, notes.told_before(telling))
+        });
+        let before = telling.as_ref().and_then(|(_, _, before)| *before);
+        let place = telling
+            .as_ref()
+            .and_then(|(notes, telling, _)| notes.begin_telling(*telling));
+        if before != Some(Before::Told) {
+            self.write_line(context, judged, told, rule, before.is_some())?;
+        }
+        if let Some((notes, ..)) = telling {
+            notes.told(place);
+        }
+        Ok(())
+    }
+
+    fn write_line(
+        &self,
+        context: &Context<'_>,
+        judged: &Judged,
+        told: Told,
+        rule: RuleInfo<'_>,
+        again: bool,
+    ) -> thrufs::Result<()> {
         let executable = self.rules.executable(context.pid());
         let executable = executable.as_deref().map(String::from_utf8_lossy);
         let path = String::from_utf8_lossy(&judged.path);
@@ -162,8 +194,21 @@ impl Host {
             data_path: told.outcome.ok().flatten().map(|path| path.to_string()),
             errno: told.outcome.err().map(Errno::raw),
             error: told.outcome.err().map(|error| error.to_string()),
+            again,
         };
         self.config.audit_log.write(&line)
+    }
+}
+
+/// What makes a line that of one request. Not whether the file was created or cut short: the second
+/// time, it is there.
+fn telling(context: &Context<'_>, judged: &Judged, told: Told) -> Telling {
+    let mut hasher = DefaultHasher::new();
+    let caller = (context.uid(), context.gid(), context.pid());
+    (&judged.path, told.access, caller).hash(&mut hasher);
+    Telling {
+        request: context.unique().0,
+        digest: hasher.finish(),
     }
 }
 

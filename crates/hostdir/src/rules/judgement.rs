@@ -1,6 +1,6 @@
 //! What the policy says of a node: by all of its names, and for one caller.
 
-use super::{InForce, Judged, OfInode};
+use super::{InForce, Judged, OfInode, Opener};
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::names::KnownName;
@@ -31,16 +31,17 @@ impl Host {
             stat.stx_nlink
         };
         let holds = || since.is_some_and(|since| self.rules.names_are_since(since));
+        let name = KnownName::new(parent, name);
         inode
             .names()
-            .found_if(KnownName::new(parent, name), links, holds)
+            .found_if(self.noting(inode), name, links, holds)
     }
 
     /// Remembers the name under which a file was made, or where one without a name was.
     pub(crate) fn name_made(&self, inode: &Inode, parent: NodeId, name: &[u8]) {
         if self.rules.are_there() {
             let name = KnownName::new(parent, name);
-            inode.names().found_if(name, 1, || true);
+            inode.names().found_if(self.noting(inode), name, 1, || true);
         }
     }
 
@@ -112,6 +113,15 @@ impl Host {
         }
     }
 
+    /// Who opens something.
+    pub(crate) fn opener(&self, context: &Context<'_>) -> Opener {
+        let caller = self.caller(context, &|| None);
+        Opener {
+            uid: caller.uid,
+            gid: caller.gid,
+        }
+    }
+
     /// What the policy says of an inode that a client wants to open or change.
     ///
     /// # Errors
@@ -124,11 +134,39 @@ impl Host {
         context: &Context<'_>,
     ) -> Result<Judged> {
         rules.looks_into(inode.file_type(), context)?;
+        let executable = || self.rules.executable(context.pid());
+        let caller = self.caller(context, &executable);
+        self.judge_for(rules, inode, &caller)
+    }
+
+    /// As [`judge`](Self::judge), of what was open in another process. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// As [`judge`](Self::judge).
+    pub(crate) fn judge_again(
+        &self,
+        rules: Arc<InForce>,
+        inode: &Arc<Inode>,
+        opener: Opener,
+    ) -> Result<Judged> {
+        let caller = Caller {
+            uid: opener.uid,
+            gid: opener.gid,
+            executable: &|| None,
+        };
+        self.judge_for(rules, inode, &caller)
+    }
+
+    fn judge_for(
+        &self,
+        rules: Arc<InForce>,
+        inode: &Arc<Inode>,
+        caller: &Caller<'_>,
+    ) -> Result<Judged> {
         let uses = rules.policy.uses();
         let paths = self.paths(inode)?;
         let evidence = OfInode::new(self, inode);
-        let executable = || self.rules.executable(context.pid());
-        let caller = self.caller(context, &executable);
         let mut decision: Option<Decision> = None;
         for (directory, path) in &paths {
             let subject = Subject {
@@ -136,7 +174,7 @@ impl Host {
                 file_type: inode.file_type(),
                 evidence: &evidence,
             };
-            let mut of_this_name = rules.policy.decide(&subject, &caller);
+            let mut of_this_name = rules.policy.decide(&subject, caller);
             if uses.hide && of_this_name.hidden.is_none() {
                 of_this_name.hidden = self.hidden_from(&rules, *directory)?;
             }

@@ -6,11 +6,14 @@
 //!
 //! | what | fields |
 //! |---|---|
-//! | header | `THRUHOST`; version (4 bytes, 1); highest generations of nodes, files and directories (4 each); number of mounts, nodes, files, directories, owners of locks (4 each) |
+//! | header | `THRUHOST`; version (4 bytes, 1, or 2 for a session under a policy); highest generations of nodes, files and directories (4 each); number of mounts, nodes, files, directories, owners of locks (4 each) |
 //! | mount beneath | number (4), path |
 //! | node | id (8), lookups (8), type (4), how it is found (1): 0 not at all, 1 by path, 2 by handle, 3 it is gone and nobody has it open; path or mount (4) and handle; then a handle to compare with, of kind 0 and without bytes if there is none |
+//! | under a policy | number of names (4) |
+//! | name by which a node is known | node (8), directory (8), length (2) and as many bytes |
 //! | file | handle (8), node (8), flags (4), kind of `flock(2)` (1), whether it is open at the moment (1) |
 //! | directory | handle (8), node (8), file system (8), inode number (8) |
+//! | under a policy, of each file and directory | group and user that opened it (4 each); of a file, how its data go (4) |
 //! | owner of locks | node (8), owner (8), file handle (8), process (4), number of locks (4), each with kind (1), first and last byte (8 each) |
 //!
 //! A path is how many bytes it shares with the path before (2) and the rest of it (2 for its length, and
@@ -22,6 +25,8 @@ use std::io::{self, Read, Write};
 
 pub(super) const MAGIC: [u8; 8] = *b"THRUHOST";
 pub(super) const VERSION: u32 = 1;
+/// That of a session under a policy.
+pub(super) const VERSION_UNDER_POLICY: u32 = 2;
 
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// A chunk is written when it has as many.
@@ -35,6 +40,12 @@ pub(super) const MOUNTS_MAX: u32 = 4096;
 pub(super) const NODES_MAX: u32 = 1 << 24;
 pub(super) const OPENS_MAX: u32 = 1 << 20;
 pub(super) const OWNERS_MAX: u32 = 8192;
+/// Most names.
+pub(super) const NAMES_MAX: u32 = 1 << 24;
+/// Most of one node.
+pub(super) const NAMES_OF_NODE_MAX: usize = 4096;
+/// Longest name.
+pub(super) const NAME_BYTES_MAX: usize = 255;
 /// Most locks of one owner.
 pub(super) const RANGES_MAX: u32 = 1 << 16;
 
@@ -94,7 +105,7 @@ impl<'a> Writer<'a> {
         self.bytes(&value.to_le_bytes())
     }
 
-    fn short(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn short(&mut self, bytes: &[u8]) -> io::Result<()> {
         let length = u16::try_from(bytes.len()).map_err(|_| invalid("too long to be written"))?;
         self.bytes(&length.to_le_bytes())?;
         self.bytes(bytes)
@@ -188,7 +199,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    fn short(&mut self, bytes_max: usize) -> io::Result<Vec<u8>> {
+    pub(super) fn short(&mut self, bytes_max: usize) -> io::Result<Vec<u8>> {
         let length = usize::from(u16::from_le_bytes(self.array()?));
         if length > bytes_max {
             return Err(invalid("a name or handle in the state is too long"));

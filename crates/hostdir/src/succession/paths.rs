@@ -40,7 +40,7 @@ pub(super) struct Walker<'a> {
 }
 
 /// A name, if it is one.
-fn component(name: &[u8]) -> Result<CString> {
+pub(super) fn component(name: &[u8]) -> Result<CString> {
     if name.is_empty() || name == b"." || name == b".." || name.len() > 255 {
         return Err(Errno::ENOENT);
     }

@@ -1,7 +1,7 @@
 //! Filling the tables of a new process as they were in another.
 
 use super::MigrationOnError;
-use super::format::{OPENS_MAX, invalid};
+use super::format::{NAMES_OF_NODE_MAX, OPENS_MAX, invalid};
 use crate::directories::OpenDirectory;
 use crate::files::{NewOpenFile, OpenFile, stat_open};
 use crate::host::Host;
@@ -10,7 +10,11 @@ use crate::inode::{Inode, Place};
 use crate::ledger::{FileNote, OwnerNote};
 use crate::locks::OwnerFile;
 use crate::mounts::LowerMount;
+use crate::names::KnownName;
 use crate::nodes::NewInode;
+use crate::open::access;
+use crate::policy::{Access, FilePath};
+use crate::rules::permitted;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -36,6 +40,8 @@ pub(super) struct Found {
     pub(super) identity: Identity,
     pub(super) mount: Arc<LowerMount>,
     pub(super) mode: u32,
+    /// By which it was found, for rules on paths.
+    pub(super) name: Option<KnownName>,
     pub(super) place: Option<Box<Place>>,
     /// A descriptor of it, where nothing else leads to it.
     pub(super) fd: Option<OwnedFd>,
@@ -45,7 +51,7 @@ pub(super) struct Found {
 pub(super) struct Rebuild<'a> {
     host: &'a Host,
     on_error: MigrationOnError,
-    /// Whether what is built is to be noted in the ledger, which does not have it yet.
+    /// Whether it comes from elsewhere, and is to be noted in the ledger, which does not have it yet.
     notes: bool,
     lost: u64,
 }
@@ -113,6 +119,10 @@ impl<'a> Rebuild<'a> {
             .insert_at(node, lookups, new, self.notes)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
         inode.saw_mode(found.mode);
+        if let Some(name) = found.name {
+            let noting = self.host.noting(&inode);
+            inode.names().found_if(noting, name, u32::MAX, || true);
+        }
         if let Some(fd) = found.fd {
             self.host.descriptors.keep(&inode, fd);
         }
@@ -126,9 +136,40 @@ impl<'a> Rebuild<'a> {
             identity: Identity::lost(mount.index(), node.0),
             mount,
             mode: file_type & libc::S_IFMT,
+            name: None,
             place: None,
             fd: None,
         }
+    }
+
+    /// A name that a node was known by, which counts beside the one by which it was found.
+    pub(super) fn name(&self, node: NodeId, name: KnownName) -> io::Result<()> {
+        if let Ok(inode) = self.host.nodes.get(node)
+            && node != NodeId::ROOT
+        {
+            let noting = self.host.noting(&inode);
+            inode.names().perhaps_found(noting, name);
+            if inode.names().count() > NAMES_OF_NODE_MAX {
+                return Err(invalid(format!("node {:#x} has too many names", node.0)));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the policy here says of something that a client has open. What was granted before a death
+    /// stays granted; what comes from elsewhere is judged.
+    fn judge(
+        &self,
+        inode: &Arc<Inode>,
+        note: &FileNote,
+        access: Access,
+    ) -> Result<Option<FilePath>, Errno> {
+        let Some(rules) = self.host.rules.in_force().filter(|_| self.notes) else {
+            return Ok(None);
+        };
+        let judged = self.host.judge_again(rules, inode, note.opener)?;
+        permitted(&judged.decision, access)?;
+        Ok(Some(judged.decision.file))
     }
 
     fn inode(&self, node: NodeId) -> io::Result<Arc<Inode>> {
@@ -152,6 +193,14 @@ impl<'a> Rebuild<'a> {
         if !(inode.is_regular() && (!writable || host.writable().is_ok())) {
             return Err(invalid(format!("node {:#x} cannot be open", note.node.0)));
         }
+        let wanted = match self.judge(&inode, &note, access(flags)) {
+            Ok(wanted) => wanted,
+            Err(why) => return self.lose("open file", note.handle.0, why),
+        };
+        let guard = match host.use_again(&inode, writable, note.route, wanted.as_ref()) {
+            Ok(guard) => guard,
+            Err(why) => return self.lose("open file", note.handle.0, why),
+        };
         let carries_lock = given.is_some();
         let opened = match given {
             Some(fd) => Some(Ok(fd)),
@@ -177,13 +226,13 @@ impl<'a> Rebuild<'a> {
             (None, Some(_)) => Err(Errno::ENOLCK),
             _ => Ok(()),
         };
-        let guard = host.use_again(&inode, writable);
         let file = OpenFile::new(NewOpenFile {
             guard,
             lower,
             flags,
             appends: flags & libc::O_APPEND != 0,
         });
+        file.set_opener(note.opener);
         file.set_flock(flock.or(carries_lock.then_some(LockKind::Unlock)));
         if let Err(why) = locked {
             file.lose();
@@ -209,6 +258,9 @@ impl<'a> Rebuild<'a> {
         if !inode.is_directory() {
             return Err(invalid(format!("node {:#x} cannot be listed", note.node.0)));
         }
+        if let Err(why) = self.judge(&inode, &note, Access::Read) {
+            return self.lose("open directory", note.handle.0, why);
+        }
         let fd = match host.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY) {
             Ok(fd) => Some(fd),
             Err(why) => {
@@ -218,6 +270,7 @@ impl<'a> Rebuild<'a> {
         };
         inode.mount().file_opened();
         let directory = OpenDirectory::again(inode, fd, was);
+        directory.set_opener(note.opener);
         if host
             .directories
             .insert_at(note.handle.0, OPENS_MAX, directory)

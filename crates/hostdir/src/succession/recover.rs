@@ -4,8 +4,9 @@ use super::rebuild::{Found, Rebuild};
 use super::save::lock_kind;
 use crate::host::{Host, opened_identity};
 use crate::inode::Place;
-use crate::ledger::{NodeRecord, Notes, OpenRecord, OwnerRecord, Records};
+use crate::ledger::{NamesRead, NodeRecord, Notes, OpenRecord, OwnerRecord, Records};
 use crate::mounts::LowerMount;
+use crate::names::KnownName;
 use crate::strongbox::{Contents, Key};
 use rustix::fs::{AtFlags, StatxFlags};
 use std::collections::HashMap;
@@ -26,11 +27,6 @@ impl Host {
         let Some(notes) = &self.notes else {
             return Err(unsupported("there is no ledger to go on from"));
         };
-        if self.rules.are_there() {
-            return Err(unsupported(
-                "a directory that is served under a policy takes no session over",
-            ));
-        }
         let records = notes.read()?;
         let mut kept = Contents::of(self.config.strongbox.as_deref());
         let mut rebuild = Rebuild::at_any_rate(self);
@@ -71,6 +67,7 @@ impl Host {
             rebuild.node(node, record.lookups, record.file_type, Err(Errno::ESTALE))?;
         }
         self.recover_orphans(kept);
+        self.recover_names(records.names, notes);
         for record in records.files {
             self.recover_file(record, kept, rebuild)?;
         }
@@ -157,6 +154,7 @@ impl Host {
             identity: record.identity.clone(),
             mount: Arc::clone(mount),
             mode: record.file_type,
+            name: None,
             place,
             fd: None,
         })
@@ -195,6 +193,35 @@ impl Host {
         }
     }
 
+    /// The names by which the rules of a policy judge. Of those that were being given when the process
+    /// died, it is seen which were.
+    fn recover_names(&self, names: NamesRead, notes: &Notes) {
+        let mut unsure = Vec::new();
+        for (node, names) in names {
+            match self.nodes.get(node) {
+                Ok(inode) if self.rules.are_there() => {
+                    if names.iter().any(|name| name.is_unsure) {
+                        unsure.push(Arc::clone(&inode));
+                    }
+                    inode.names().again(names);
+                }
+                _ => names.iter().for_each(|name| notes.forget_name(name.index)),
+            }
+        }
+        for inode in unsure {
+            let leads_here = |name: &KnownName| self.leads_to(name, &inode).unwrap_or(false);
+            inode.names().settle(self.noting(&inode), leads_here);
+        }
+    }
+
+    fn leads_to(&self, name: &KnownName, inode: &crate::inode::Inode) -> thrufs::Result<bool> {
+        let directory = self.nodes.get(name.directory)?;
+        let descriptor = self.descriptor(&directory)?;
+        let component = super::paths::component(&name.name)?;
+        let (fd, _) = self.open_component(&descriptor, &component)?;
+        Ok(self.is_of(&fd, inode))
+    }
+
     fn is_of(&self, fd: &OwnedFd, inode: &crate::inode::Inode) -> bool {
         let mask = crate::host::BASIC | StatxFlags::BTIME;
         let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask);
@@ -210,6 +237,16 @@ impl Host {
         rebuild: &mut Rebuild<'_>,
     ) -> io::Result<()> {
         let handle = record.note.handle;
+        if record.has_no_route {
+            tracing::warn!(
+                handle = handle.0,
+                "an open file is lost: nobody knows how it was read"
+            );
+            if let Some(notes) = &self.notes {
+                notes.forget_file(handle);
+            }
+            return Ok(());
+        }
         let given = kept.take(Key::File(handle)).filter(|fd| {
             let inode = self.nodes.get(record.note.node);
             inode.is_ok_and(|inode| self.is_of(fd, &inode))

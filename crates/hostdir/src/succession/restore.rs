@@ -1,17 +1,20 @@
 //! Reading what another process has written down.
 
 use super::format::{
-    Handle, MAGIC, MOUNTS_MAX, NODES_MAX, OPENS_MAX, OWNERS_MAX, RANGES_MAX, Reader, VERSION,
-    invalid,
+    Handle, MAGIC, MOUNTS_MAX, NAME_BYTES_MAX, NAMES_MAX, NODES_MAX, OPENS_MAX, OWNERS_MAX,
+    RANGES_MAX, Reader, VERSION, VERSION_UNDER_POLICY, invalid,
 };
 use super::paths::Walker;
 use super::rebuild::{Found, Listing, Rebuild};
 use super::save::{FOUND_BY_HANDLE, FOUND_BY_PATH, FOUND_GONE, FOUND_NOT, lock_kind};
+use crate::datapath::Route;
 use crate::host::{Host, opened_identity};
 use crate::identity::Identity;
 use crate::inode::Place;
 use crate::ledger::{FileNote, OwnerNote};
 use crate::mounts::LowerMount;
+use crate::names::KnownName;
+use crate::rules::Opener;
 use rustix::fs::AtFlags;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -25,6 +28,7 @@ use thrufs_sys::lock::{LockKind, RangeLock};
 
 /// What the state begins with.
 struct Header {
+    is_under_policy: bool,
     highest: [u32; 3],
     mounts: u32,
     nodes: u32,
@@ -43,12 +47,15 @@ struct MountPaths {
 impl Host {
     /// See [`thrufs::FileSystem::restore`].
     pub(crate) fn restore(&self, source: &mut dyn Read) -> io::Result<()> {
-        if self.rules.are_there() {
-            let what = "a directory that is served under a policy takes no session over";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
-        }
         let mut reader = Reader::new(source);
         let header = read_header(&mut reader)?;
+        if header.is_under_policy != self.rules.are_there() {
+            let what = match header.is_under_policy {
+                true => "the session was served under a policy, and there is none here",
+                false => "the session was served without a policy, and there is one here",
+            };
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
         let mut rebuild = Rebuild::new(self, true);
         let mut paths = MountPaths::default();
         for _ in 0..header.mounts {
@@ -82,6 +89,9 @@ impl Host {
             let found = found.and_then(|found| found.check(file_type, &expected));
             rebuild.node(node, lookups, file_type, found)?;
         }
+        if header.is_under_policy {
+            read_names(&mut reader, &rebuild)?;
+        }
         read_opens(&mut reader, &header, &mut rebuild)?;
         read_owners(&mut reader, &header, &mut rebuild)?;
         reader.finish()?;
@@ -92,16 +102,22 @@ impl Host {
         let level = walker.go(path)?;
         let identity = level.identity()?;
         let (mount, mode) = (Arc::clone(&level.mount), u32::from(level.stat.stx_mode));
-        if mount.has_handles() {
-            return Ok(Found {
-                identity,
-                mount,
-                mode,
-                place: None,
-                fd: None,
-            });
+        let has_handles = mount.has_handles();
+        let found = |name, place, fd| Found {
+            identity,
+            mount,
+            mode,
+            name,
+            place,
+            fd,
+        };
+        if has_handles && !self.rules.are_there() {
+            return Ok(found(None, None, None));
         }
-        let fd = rustix::io::fcntl_dupfd_cloexec(&level.fd, 3)?;
+        let fd = match has_handles {
+            true => None,
+            false => Some(rustix::io::fcntl_dupfd_cloexec(&level.fd, 3)?),
+        };
         let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
             Some(at) => (&path[..at], &path[at + 1..]),
             None => (&path[..0], path),
@@ -111,15 +127,15 @@ impl Host {
         } else {
             self.nodes.find(&walker.go(directory)?.identity()?)
         };
+        let known = parent
+            .as_ref()
+            .map(|parent| KnownName::new(parent.node(), name));
+        if has_handles {
+            return Ok(found(known, None, None));
+        }
         let name = CString::new(name).map_err(|_| Errno::ENOENT)?;
         let place = parent.map(|parent| Box::new(Place { parent, name }));
-        Ok(Found {
-            identity,
-            mount,
-            mode,
-            place,
-            fd: Some(fd),
-        })
+        Ok(found(known, place, fd))
     }
 
     fn find_mount(
@@ -129,7 +145,8 @@ impl Host {
         paths: &MountPaths,
         number: u32,
     ) -> thrufs::Result<Arc<LowerMount>> {
-        if !self.config.migration.accept_handles {
+        // A rule judges by paths.
+        if !self.config.migration.accept_handles || self.rules.are_there() {
             return Err(Errno::EPERM);
         }
         if let Some(known) = entered.get(&number) {
@@ -167,6 +184,7 @@ impl Host {
             identity,
             mount: Arc::clone(mount),
             mode: u32::from(stat.stx_mode),
+            name: None,
             place: None,
             // One that has no name is held by this.
             fd: (stat.stx_nlink == 0).then_some(fd),
@@ -195,12 +213,13 @@ fn read_header(reader: &mut Reader<'_>) -> io::Result<Header> {
         return Err(invalid("this is no state of a served directory"));
     }
     let version = reader.u32()?;
-    if version != VERSION {
+    if version != VERSION && version != VERSION_UNDER_POLICY {
         return Err(invalid(format!(
-            "the state has version {version}; {VERSION} is known here"
+            "the state has version {version}; {VERSION_UNDER_POLICY} and before are known here"
         )));
     }
     Ok(Header {
+        is_under_policy: version == VERSION_UNDER_POLICY,
         highest: [reader.u32()?, reader.u32()?, reader.u32()?],
         mounts: reader.count(MOUNTS_MAX)?,
         nodes: reader.count(NODES_MAX)?,
@@ -208,6 +227,26 @@ fn read_header(reader: &mut Reader<'_>) -> io::Result<Header> {
         directories: reader.count(OPENS_MAX)?,
         owners: reader.count(OWNERS_MAX)?,
     })
+}
+
+fn read_route(reader: &mut Reader<'_>) -> io::Result<Option<Route>> {
+    match Route::from_number(reader.u32()?) {
+        Some(route) => Ok(Some(route)),
+        None => Err(invalid(
+            "an open file of the state is read in an unknown way",
+        )),
+    }
+}
+
+/// Whatever they are, a file is not judged less strictly for them.
+fn read_names(reader: &mut Reader<'_>, rebuild: &Rebuild<'_>) -> io::Result<()> {
+    for _ in 0..reader.count(NAMES_MAX)? {
+        let node = NodeId(reader.u64()?);
+        let directory = NodeId(reader.u64()?);
+        let name = reader.short(NAME_BYTES_MAX)?;
+        rebuild.name(node, KnownName::new(directory, &name))?;
+    }
+    Ok(())
 }
 
 fn read_opens(
@@ -220,9 +259,19 @@ fn read_opens(
             handle: FileHandle(reader.u64()?),
             node: NodeId(reader.u64()?),
             flags: reader.u32()?.cast_signed(),
+            route: None,
+            opener: Opener::default(),
         };
         let flock = lock_kind(reader.byte()?);
         let is_open = reader.byte()? != 0;
+        let note = match header.is_under_policy {
+            false => note,
+            true => FileNote {
+                opener: Opener::from_word(reader.u64()?),
+                route: read_route(reader)?,
+                ..note
+            },
+        };
         rebuild.file(note, flock, is_open, None)?;
     }
     for _ in 0..header.directories {
@@ -230,10 +279,19 @@ fn read_opens(
             handle: FileHandle(reader.u64()?),
             node: NodeId(reader.u64()?),
             flags: 0,
+            route: None,
+            opener: Opener::default(),
         };
         let whole = Listing {
             file_system: reader.u64()?,
             ino: reader.u64()?,
+        };
+        let note = match header.is_under_policy {
+            false => note,
+            true => FileNote {
+                opener: Opener::from_word(reader.u64()?),
+                ..note
+            },
         };
         rebuild.directory(note, Some(whole))?;
     }

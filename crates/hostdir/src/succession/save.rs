@@ -1,11 +1,16 @@
 //! Writing down what a session knows.
 
 use super::MigrationMode;
-use super::format::{Handle, MAGIC, NODES_MAX, OPENS_MAX, VERSION, Writer, invalid};
+use super::format::{
+    Handle, MAGIC, NAMES_MAX, NAMES_OF_NODE_MAX, NODES_MAX, OPENS_MAX, VERSION,
+    VERSION_UNDER_POLICY, Writer, invalid,
+};
 use super::locks::Held;
 use super::paths::Finder;
+use crate::datapath::Route;
 use crate::host::Host;
 use crate::inode::Inode;
+use crate::names::KnownName;
 use rustix::fs::AtFlags;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -56,10 +61,6 @@ pub(super) fn lock_kind(number: u8) -> Option<LockKind> {
 impl Host {
     /// See [`thrufs::FileSystem::save`].
     pub(crate) fn save(&self, sink: &mut dyn Write) -> io::Result<()> {
-        if self.rules.are_there() {
-            let what = "a directory that is served under a policy cannot be moved";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
-        }
         self.have_locks();
         let mut finder = Finder::new(self);
         let nodes = self.locate_all(&mut finder);
@@ -78,6 +79,9 @@ impl Host {
         for located in &nodes {
             self.write_node(&mut writer, located)?;
         }
+        if self.rules.are_there() {
+            write_names(&mut writer, &nodes)?;
+        }
         self.write_opens(&mut writer)?;
         write_owners(&mut writer, &held)?;
         writer.finish()?;
@@ -92,7 +96,10 @@ impl Host {
             return Err(invalid("the session knows too many files to be moved"));
         }
         writer.bytes(&MAGIC)?;
-        writer.u32(VERSION)?;
+        writer.u32(match self.rules.are_there() {
+            false => VERSION,
+            true => VERSION_UNDER_POLICY,
+        })?;
         writer.u32(self.nodes.generation_max())?;
         writer.u32(self.files.generation_max())?;
         writer.u32(self.directories.generation_max())?;
@@ -105,7 +112,8 @@ impl Host {
     /// Every inode that the client knows, in the order in which they can be found again.
     fn locate_all(&self, finder: &mut Finder<'_>) -> Vec<Located> {
         let migration = &self.config.migration;
-        let by_handle = migration.mode == MigrationMode::FileHandles;
+        // A rule judges by paths, so by paths it must be found what it judges.
+        let by_handle = migration.mode == MigrationMode::FileHandles && !self.rules.are_there();
         let known = self.nodes.iter().map(|(_, inode)| inode);
         let known = known.filter(|inode| inode.node() != NodeId::ROOT && inode.lookups() > 0);
         let mut all: Vec<Located> = known
@@ -239,6 +247,11 @@ impl Host {
             writer.u32(file.flags().cast_unsigned())?;
             writer.byte(lock_number(file.flock()))?;
             writer.byte(u8::from(file.has_lower()))?;
+            if self.rules.are_there() {
+                writer.u64(file.opener().word())?;
+                let route = self.route_of(file.guard());
+                writer.u32(route.map_or(0, Route::number))?;
+            }
         }
         for (handle, directory) in self.directories.iter() {
             writer.u64(handle)?;
@@ -246,6 +259,9 @@ impl Host {
             let whole = directory.listing();
             writer.u64(whole.file_system)?;
             writer.u64(whole.ino)?;
+            if self.rules.are_there() {
+                writer.u64(directory.opener().word())?;
+            }
         }
         Ok(())
     }
@@ -260,6 +276,29 @@ fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
             located.way = Way::None;
         }
     }
+}
+
+/// What the receiver finds leads along one name. By the others it may only judge more strictly.
+fn write_names(writer: &mut Writer<'_>, nodes: &[Located]) -> io::Result<()> {
+    let names: Vec<(NodeId, KnownName)> = nodes
+        .iter()
+        .flat_map(|located| {
+            let node = located.inode.node();
+            let all = located.inode.names().all().into_iter();
+            all.map(move |name| (node, name))
+        })
+        .collect();
+    let too_many = |located: &Located| located.inode.names().count() >= NAMES_OF_NODE_MAX;
+    if names.len() > NAMES_MAX as usize || nodes.iter().any(too_many) {
+        return Err(invalid("the session knows too many names to be moved"));
+    }
+    writer.u32(names.len() as u32)?;
+    for (node, name) in &names {
+        writer.u64(node.0)?;
+        writer.u64(name.directory.0)?;
+        writer.short(&name.name)?;
+    }
+    Ok(())
 }
 
 fn write_owners(writer: &mut Writer<'_>, held: &Held) -> io::Result<()> {

@@ -20,6 +20,7 @@
 //! A front end that keeps such a table writes to it as it pleases. It says nothing but which of the
 //! queue's own descriptors are carried out once more.
 
+use super::lives;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs_sys::shared_memory::{Outside, SharedMapping};
@@ -78,6 +79,9 @@ impl Inflight {
     }
 
     fn store(&self, at: usize, value: u16) {
+        if !lives() {
+            return;
+        }
         within(
             self.mapping
                 .store_u16(self.at + at, value, Ordering::Release),
@@ -89,6 +93,9 @@ impl Inflight {
     }
 
     fn set(&self, head: u16, value: u64) {
+        if !lives() {
+            return;
+        }
         within(
             self.mapping
                 .store_u64(self.entry(head), value, Ordering::Release),
@@ -104,6 +111,14 @@ impl Inflight {
     pub(crate) fn number(&self, head: u16) -> u64 {
         let at = self.entry(head) + 8;
         self.mapping.load_u64(at, Ordering::Acquire).unwrap_or(0)
+    }
+
+    fn set_number(&self, head: u16, number: u64) {
+        if !lives() {
+            return;
+        }
+        let at = self.entry(head) + 8;
+        within(self.mapping.store_u64(at, number, Ordering::Release));
     }
 
     /// Whether somebody has begun with a queue of this size.
@@ -158,8 +173,7 @@ impl Inflight {
     pub(crate) fn take(&mut self, head: u16) -> u64 {
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
-        let at = self.entry(head) + 8;
-        within(self.mapping.store_u64(at, number, Ordering::Release));
+        self.set_number(head, number);
         self.set(head, IN_FLIGHT);
         number
     }

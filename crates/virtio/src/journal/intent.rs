@@ -5,6 +5,7 @@
 //! three, and what belonged to an earlier request needs no clearing. The other two words hold what was
 //! noted at the beginning ([`Begun`]).
 
+use super::lives;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::Begun;
@@ -48,6 +49,9 @@ impl Intent {
     }
 
     fn store(&self, at: usize, value: u64) {
+        if !lives() {
+            return;
+        }
         let stored = self.mapping.store_u64(at, value, Ordering::Release);
         debug_assert!(stored.is_ok(), "outside the memory");
     }

@@ -1,6 +1,8 @@
 use super::*;
 use thrufs::Begun;
 
+pub(super) mod dying;
+
 const SIZE: u16 = 8;
 
 fn table(journal: &Journal) -> Inflight {
@@ -198,9 +200,38 @@ fn a_session_is_there_as_a_whole_or_not() {
 }
 
 #[test]
+fn a_front_ends_new_table_is_told_what_ours_knows() {
+    let journal = Journal::new().unwrap();
+    let mut dead = Tracker::new(Some(&journal), None, 1, SIZE);
+    dead.begin(10, &[]);
+    dead.take(6);
+    dead.take(1);
+    let theirs = Journal::new().unwrap();
+    let mut next = Tracker::new(Some(&journal), Some(table(&theirs)), 1, SIZE);
+    assert_eq!(next.recover(10, None).unwrap().len(), 2);
+    assert_eq!(heads(&mut table(&theirs), 10), Some(vec![6, 1]));
+}
+
+#[test]
+fn a_session_of_no_length_that_there_is() {
+    let journal = Journal::new().unwrap();
+    journal.set_session(Some(&[7; INIT_BYTES_MAX]));
+    journal.store(INIT_LENGTH, u64::MAX);
+    // What a worker that was taken over says is believed as far as there is room.
+    let session = journal.session().unwrap();
+    assert_eq!(session, [7; INIT_BYTES_MAX]);
+    journal.note_base(0);
+    journal.set_session(Some(&[8; BASES]));
+    assert_eq!(journal.session(), None, "too long");
+    assert!(journal.has_new_base(0) && !journal.has_new_base(1));
+}
+
+#[test]
 fn nobody_can_cut_it_short() {
     let journal = Journal::new().unwrap();
     assert!(rustix::fs::ftruncate(journal.as_fd(), 4096).is_err());
+    let sealed = rustix::fs::fcntl_add_seals(journal.as_fd(), SealFlags::FUTURE_WRITE);
+    assert!(sealed.is_err(), "nor keep the next one from writing");
     let file = rustix::fs::memfd_create("short", MemfdFlags::CLOEXEC).unwrap();
     assert!(Journal::from_memory(file).is_err(), "not long enough");
 }

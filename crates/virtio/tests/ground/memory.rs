@@ -18,6 +18,8 @@ const VALID: Duration = Duration::from_secs(1);
 pub struct Journal {
     pub made: AtomicUsize,
     pub destroyed: AtomicUsize,
+    /// Those of which nothing is left.
+    pub dropped: AtomicUsize,
     /// Some are made that never see INIT, and need not be destroyed.
     pub some_never_begin: AtomicBool,
     pub forgotten: AtomicUsize,
@@ -66,6 +68,14 @@ pub struct Memory {
     lower: Option<Arc<LowerFile>>,
 }
 
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // As one that has much to close.
+        std::thread::sleep(Duration::from_millis(20));
+        self.journal.dropped.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 impl Memory {
     pub fn make(journal: &Arc<Journal>) -> impl Fn() -> std::io::Result<Arc<Memory>> + use<> {
         let journal = Arc::clone(journal);
@@ -85,6 +95,11 @@ impl Memory {
             assert_eq!(
                 Journal::count(&journal.made),
                 Journal::count(&journal.destroyed) + 1
+            );
+            assert_eq!(
+                Journal::count(&journal.made),
+                Journal::count(&journal.dropped) + 1,
+                "what it had open is closed"
             );
         }
         Memory {

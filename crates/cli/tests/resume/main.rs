@@ -1,7 +1,9 @@
 //! A share whose worker is killed: the machine goes on, with its files open, and notices a pause.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../ground/mod.rs"]
 mod ground;
+mod policy;
 
 use ground::{Foreground, THRUFS, processes, run, within};
 use rustix::process::{Pid, Signal, kill_process};

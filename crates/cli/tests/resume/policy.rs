@@ -1,0 +1,270 @@
+//! A share under a policy whose worker is killed: everybody sees what he may, before and after.
+
+use super::{LOAD, Place, Root, Stop, THREADS};
+use crate::ground::within;
+use rustix::process::Signal;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use thrufs::{Errno, NodeId};
+
+const RULES: &str = r#"audit-log = "LOG"
+
+[[rule]]
+path = "told/**"
+action = "audit"
+
+[[rule]]
+path = "**/hidden*"
+action = "hide"
+
+[[rule]]
+path = "denied/**"
+action = "deny"
+
+[[rule]]
+path = "kept/**"
+action = "read-only"
+
+[[rule]]
+path = "photos/**"
+action = "redact"
+redact = "gps"
+"#;
+
+/// Degrees, minutes and seconds, each a number over another.
+const LATITUDE: [u32; 6] = [47, 1, 11, 1, 815, 100];
+
+fn secret() -> Vec<u8> {
+    LATITUDE.iter().flat_map(|it| it.to_le_bytes()).collect()
+}
+
+/// A photograph, as small as one can be that says where it was taken.
+fn photograph() -> Vec<u8> {
+    let entry = |tag: u16, kind: u16, count: u32, value: u32| {
+        let (tag, kind) = (tag.to_le_bytes(), kind.to_le_bytes());
+        [&tag[..], &kind, &count.to_le_bytes(), &value.to_le_bytes()].concat()
+    };
+    let none = 0u32.to_le_bytes();
+    let tiff = [
+        b"II*\0\x08\0\0\0\x01\0",
+        &entry(0x8825, 4, 1, 26)[..],
+        &none,
+        &2u16.to_le_bytes(),
+        &entry(1, 2, 2, u32::from(b'N')),
+        &entry(2, 5, 3, 56),
+        &none,
+        &secret(),
+    ]
+    .concat();
+    let length = (2 + 6 + tiff.len()) as u16;
+    let begin = [&b"\xff\xd8\xff\xe1"[..], &length.to_be_bytes(), b"Exif\0\0"].concat();
+    let end = b"\xff\xda\0\x08\x01\x01\0\0\x3f\0pixels\xff\xd9";
+    [&begin, &tiff, &end[..]].concat()
+}
+
+fn names_place(bytes: &[u8]) -> bool {
+    bytes.windows(24).any(|window| window == secret())
+}
+
+fn write_rules(place: &Place, rules: &str) -> PathBuf {
+    let path = place.place.path().join("policy.toml");
+    let log = place.place.path().join("told.log");
+    fs::write(&path, rules.replace("LOG", log.to_str().unwrap())).unwrap();
+    path
+}
+
+fn lines(place: &Place) -> Vec<String> {
+    let log = fs::read_to_string(place.place.path().join("told.log"));
+    log.unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+fn fill(place: &Place) {
+    for directory in ["told", "denied", "kept", "photos"] {
+        fs::create_dir(place.dir.join(directory)).unwrap();
+    }
+    for name in ["told/x", "hidden", "kept/hidden-too", "denied/x", "kept/x"] {
+        fs::write(place.dir.join(name), "content").unwrap();
+    }
+    fs::write(place.dir.join("photos/a.jpg"), photograph()).unwrap();
+}
+
+/// What is known of the tree by number, from before all deaths.
+struct Known {
+    denied: NodeId,
+    kept: NodeId,
+    told: NodeId,
+    photo: NodeId,
+    /// The photograph, open all the time.
+    shown: u64,
+}
+
+impl Known {
+    fn new(root: &Root<'_>) -> Known {
+        let [denied, kept, told, photo] =
+            ["denied/x", "kept/x", "told/x", "photos/a.jpg"].map(|path| root.walk(path).unwrap());
+        let shown = root.open(photo, libc::O_RDONLY).unwrap().fh;
+        Known {
+            denied,
+            kept,
+            told,
+            photo,
+            shown,
+        }
+    }
+
+    /// Asks for everything once; how many opens of it have to be told.
+    fn ask(&self, root: &Root<'_>, round: u64) -> usize {
+        let read = libc::O_RDONLY;
+        let whole = |node, handle| root.read(node, handle, 0, 1 << 16).unwrap();
+        assert!(
+            !names_place(&whole(self.photo, self.shown)),
+            "open all the time"
+        );
+        let opened = root.open(self.photo, read).unwrap().fh;
+        assert!(!names_place(&whole(self.photo, opened)), "opened now");
+        root.release(self.photo, opened).unwrap();
+        let refused = |node, flags| root.open(node, flags).map(|open| open.fh);
+        assert_eq!(refused(self.denied, read), Err(Errno::EACCES));
+        assert_eq!(refused(self.kept, libc::O_RDWR), Err(Errno::EROFS));
+        for path in ["hidden", "kept/hidden-too"] {
+            assert_eq!(root.walk(path), Err(Errno::ENOENT));
+        }
+        let kept = root.walk("kept").unwrap();
+        let listed = root.list(kept, round.is_multiple_of(2)).unwrap();
+        assert!(listed.iter().all(|entry| !entry.name.starts_with(b"hid")));
+        let told = root.open(self.told, read).unwrap().fh;
+        assert_eq!(whole(self.told, told), b"content");
+        root.release(self.told, told).unwrap();
+        1
+    }
+}
+
+/// Files that go from name to name, into a rule and out again; nothing else is known of them.
+fn wander(root: &Root<'_>, number: usize, stop: &AtomicBool) -> usize {
+    let directory = NodeId::ROOT;
+    let plain = format!("plain{number}");
+    let made = root.create(directory, plain.as_bytes(), libc::O_RDWR, 0o600);
+    let node = NodeId(made.unwrap().0.nodeid);
+    let mut rounds = 0;
+    while !stop.load(Ordering::SeqCst) {
+        let next = format!("name{number}-{rounds}");
+        let (one, other) = (plain.as_bytes(), next.as_bytes());
+        let renamed = root.rename((directory, one), (directory, other), 0);
+        renamed.expect("rename");
+        let handle = root.open(node, libc::O_RDWR).expect("open").fh;
+        root.release(node, handle).expect("release");
+        let renamed = root.rename((directory, other), (directory, one), 0);
+        renamed.expect("rename back");
+        rounds += 1;
+    }
+    rounds
+}
+
+#[test]
+fn everybody_sees_what_he_may_under_load() {
+    let place = Place::new();
+    fill(&place);
+    let policy = write_rules(&place, RULES);
+    let options = format!(
+        "control=none,resume=100000,seccomp=kill,policy={}",
+        policy.display()
+    );
+    let server = place.share(&options);
+    let client = place.mount();
+    let known = Known::new(&client.root());
+    let stop = AtomicBool::new(false);
+    let (mut kills, mut told, mut rounds) = (0_u64, 0, 0);
+    std::thread::scope(|scope| {
+        let all = Stop(&stop);
+        let (known, client, stop) = (&known, &client, &stop);
+        let askers: Vec<_> = (0..THREADS as u64 / 2)
+            .map(|number| {
+                scope.spawn(move || {
+                    let failed = Stop(stop);
+                    let (mut told, mut round) = (0, number);
+                    while !stop.load(Ordering::SeqCst) {
+                        told += known.ask(&client.root(), round);
+                        round += 1;
+                    }
+                    std::mem::forget(failed);
+                    told
+                })
+            })
+            .collect();
+        let wanderers: Vec<_> = (0..2)
+            .map(|number| {
+                scope.spawn(move || {
+                    let failed = Stop(stop);
+                    let rounds = wander(&client.root(), number, stop);
+                    std::mem::forget(failed);
+                    rounds
+                })
+            })
+            .collect();
+        let begun = Instant::now();
+        while begun.elapsed() < LOAD && !stop.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(50 + kills * 37 % 200));
+            kills += u64::from(place.kill());
+        }
+        drop(all);
+        told += askers
+            .into_iter()
+            .map(|it| it.join().unwrap())
+            .sum::<usize>();
+        rounds += wanderers
+            .into_iter()
+            .map(|it| it.join().unwrap())
+            .sum::<usize>();
+    });
+    eprintln!("{kills} workers were killed in the midst of {told} rounds, {rounds} renames");
+    assert!(kills > 5 && told > 20 && rounds > 5);
+    known.ask(&client.root(), 0);
+    // Each open was told, and none twice, unless that is said.
+    let lines = lines(&place);
+    let again = lines.iter().filter(|line| line.contains("\"again\":true"));
+    let (all, again) = (lines.len(), again.count());
+    assert!(
+        all - again <= told + 1 && told < all,
+        "{all} lines, {again} of them again, for {} opens",
+        told + 1
+    );
+    drop(client.unmount());
+    server.signal(Signal::TERM);
+    assert_eq!(server.ends_within(20).0, Some(0), "{}", place.log());
+}
+
+/// The policy in force is the one that was read, not what is in the file since.
+#[test]
+fn the_next_worker_serves_by_the_policy_in_force() {
+    let place = Place::new();
+    fill(&place);
+    let policy = write_rules(&place, RULES);
+    let options = format!("control=none,policy={}", policy.display());
+    let server = place.share(&options);
+    let client = place.mount();
+    let root = client.root();
+    let known = Known::new(&root);
+    // Nobody has asked for it to be read: neither these rules are in force, nor that.
+    for text in ["", "nonsense"] {
+        fs::write(&policy, text).unwrap();
+        place.replace();
+        known.ask(&root, 0);
+    }
+    // All workers hear of the next, those that wait too: the first, and the next.
+    let stricter = format!("{RULES}\n[[rule]]\npath = \"kept/**\"\naction = \"deny\"\n");
+    let kept = root.open(known.kept, libc::O_RDONLY).unwrap().fh;
+    write_rules(&place, &stricter);
+    server.signal(Signal::HUP);
+    within(20, "the reload", || {
+        root.open(known.kept, libc::O_RDONLY).is_err()
+    });
+    for _ in 0..2 {
+        let opened = root.open(known.kept, libc::O_RDONLY).map(|open| open.fh);
+        assert_eq!(opened, Err(Errno::EACCES), "by what is in force");
+        let read = root.read(known.kept, kept, 0, 100);
+        assert_eq!(read.unwrap(), b"content", "what was granted");
+        place.replace();
+    }
+}

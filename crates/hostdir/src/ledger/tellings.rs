@@ -1,0 +1,86 @@
+//! Which lines of an audit log were written, so that an open that is carried out a second time, as its
+//! first answer never came, is not told twice.
+//!
+//! A line is noted before it is written and after. What died in between may have written it: then it is
+//! written again, and says so. The last lines are noted and no more: between a line and the answer to its
+//! request, as many others are not written.
+
+use super::notes::{Notes, STATE, USED};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const REQUEST: usize = 8;
+const DIGEST: usize = 16;
+/// A bit of the state: the line was written.
+const TOLD: u64 = 2;
+/// How many are noted.
+const TELLINGS: u32 = 1024;
+
+/// A line, by the request that it is about, and what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Telling {
+    pub(crate) request: u64,
+    pub(crate) digest: u64,
+}
+
+/// What became of a line in the process before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// It was written, or not.
+    Begun,
+    Told,
+}
+
+#[derive(Default)]
+pub(super) struct Tellings {
+    next: AtomicU32,
+    before: Mutex<HashMap<Telling, Before>>,
+}
+
+impl Notes {
+    /// What became of this line in the process before; asked once.
+    pub(crate) fn told_before(&self, telling: Telling) -> Option<Before> {
+        let mut before = self.tellings.before.lock();
+        if before.is_empty() {
+            return None;
+        }
+        before.remove(&telling)
+    }
+
+    /// A line is about to be written, or was not needed again. Gives where that is noted.
+    pub(crate) fn begin_telling(&self, telling: Telling) -> Option<u32> {
+        let index = self.tellings.next.fetch_add(1, Ordering::Relaxed) % TELLINGS;
+        let record = self.record(&self.told, index)?;
+        record.store(STATE, 0);
+        record.store(REQUEST, telling.request);
+        record.store(DIGEST, telling.digest);
+        record.store(STATE, USED);
+        Some(index)
+    }
+
+    /// It was written.
+    pub(crate) fn told(&self, index: Option<u32>) {
+        if let Some(record) = index.and_then(|index| self.told.at(index)) {
+            record.store(STATE, USED | TOLD);
+        }
+    }
+
+    pub(super) fn read_tellings(&self) -> io::Result<()> {
+        let mut before = HashMap::new();
+        self.each(&self.told, |_, record, state| {
+            let telling = Telling {
+                request: record.load(REQUEST),
+                digest: record.load(DIGEST),
+            };
+            let became = match state & TOLD {
+                0 => Before::Begun,
+                _ => Before::Told,
+            };
+            before.insert(telling, became);
+        })?;
+        *self.tellings.before.lock() = before;
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What one process notes and the next one reads.
+
+use super::{Before, Ledger, Notes, Rank, Telling};
+use crate::names::{KnownName, Names, Noting};
+use thrufs_abi::NodeId;
+
+const NODE: NodeId = NodeId(7);
+
+fn name(name: &str) -> KnownName {
+    KnownName::new(NodeId(1), name.as_bytes())
+}
+
+/// The names of the node in the ledger, and whether each is in doubt.
+fn noted(ledger: &Ledger) -> Vec<(KnownName, bool)> {
+    let next = Notes::new(ledger.clone()).unwrap();
+    let mut read = next.read().unwrap().names;
+    let names = read.remove(&NODE).unwrap_or_default();
+    names
+        .into_iter()
+        .map(|note| (note.name, note.is_unsure))
+        .collect()
+}
+
+#[test]
+fn names_are_read_as_they_are_known_after_each_change() {
+    let ledger = Ledger::new().unwrap();
+    let notes = Notes::new(ledger.clone()).unwrap();
+    let noting = Noting {
+        notes: Some(&notes),
+        node: NODE,
+    };
+    let names = Names::default();
+    let found = |text, links| assert!(names.found_if(noting, name(text), links, || true));
+    let as_known = || {
+        let known = names.all();
+        let read: Vec<KnownName> = noted(&ledger).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(read, known);
+        known.len()
+    };
+    found("a", 1);
+    found("b", 3);
+    found("c", 3);
+    assert_eq!(as_known(), 3);
+    found("a", 3);
+    assert_eq!(as_known(), 3);
+    names.renamed(noting, &name("a"), name("d"));
+    assert_eq!(as_known(), 3);
+    names.removed(noting, &name("b"));
+    assert_eq!(as_known(), 2);
+    found("e", 2);
+    assert_eq!(as_known(), 2);
+    names.perhaps_found(noting, name("p"));
+    assert_eq!(as_known(), 3);
+    names.removed(noting, &name("p"));
+    names.may_get(noting, name("f"));
+    assert_eq!(as_known(), 3);
+    assert_eq!(noted(&ledger).last(), Some(&(name("f"), true)));
+    names.did_not_get(noting, &name("f"));
+    assert_eq!(as_known(), 2);
+    names.may_get(noting, name("f"));
+    names.renamed(noting, &name("e"), name("f"));
+    assert_eq!(as_known(), 2);
+    assert!(noted(&ledger).iter().all(|(_, is_unsure)| !is_unsure));
+    // Records that are free again are used again.
+    for _ in 0..10_000 {
+        found("x", 1);
+        found("y", 1);
+    }
+    assert_eq!(as_known(), 1);
+    let next = Notes::new(ledger.clone()).unwrap();
+    let index = next.read().unwrap().names[&NODE][0].index;
+    assert!(index < 10, "{index}");
+    names.forget(noting);
+    found("z", 1);
+    assert_eq!(noted(&ledger), [], "of a node that is forgotten");
+}
+
+#[test]
+fn a_successor_counts_on_and_overwrites_nothing() {
+    let ledger = Ledger::new().unwrap();
+    let first = Notes::new(ledger.clone()).unwrap();
+    for text in ["a", "b", "c"] {
+        first.note_name(NODE, &name(text), Rank::Latest).unwrap();
+    }
+    let second = Notes::new(ledger.clone()).unwrap();
+    let read = second.read().unwrap().names;
+    second.forget_name(read[&NODE][1].index);
+    second.note_name(NODE, &name("d"), Rank::Latest).unwrap();
+    second.note_name(NODE, &name("e"), Rank::Latest).unwrap();
+    let read: Vec<KnownName> = noted(&ledger).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(read, ["e", "d", "c", "a"].map(name));
+}
+
+#[test]
+fn of_lines_it_is_known_whether_they_were_written() {
+    let telling = |request| Telling { request, digest: 5 };
+    let ledger = Ledger::new().unwrap();
+    let first = Notes::new(ledger.clone()).unwrap();
+    let place = first.begin_telling(telling(1));
+    first.told(place);
+    first.begin_telling(telling(2)).unwrap();
+    assert_eq!(first.told_before(telling(1)), None, "that is this process");
+    let second = Notes::new(ledger).unwrap();
+    second.read().unwrap();
+    assert_eq!(second.told_before(telling(1)), Some(Before::Told));
+    assert_eq!(second.told_before(telling(1)), None, "once");
+    assert_eq!(second.told_before(telling(2)), Some(Before::Begun));
+    assert_eq!(second.told_before(telling(3)), None);
+    let other = Telling {
+        request: 1,
+        digest: 6,
+    };
+    assert_eq!(second.told_before(other), None);
+    // No more are kept than there is room for.
+    let places = (10..5000).map(|request| second.begin_telling(telling(request)));
+    assert!(places.flatten().all(|place| place < 1024));
+}

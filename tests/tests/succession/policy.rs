@@ -1,0 +1,488 @@
+//! A tree under a policy, and then another server: what was granted stays granted, and what is asked for
+//! is judged as before.
+
+use crate::ground::{Server, Way, config_for, last_place_of, mounted};
+use crate::samples;
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use thrufs::layout::{CreateIn, OpenIn};
+use thrufs::{Begun, Errno, NodeId, Opcode};
+use thrufs_client::{Caller, Client};
+use thrufs_hostdir::policy::{Accounts, Policy};
+use thrufs_hostdir::{AuditLog, Config, Migration, MigrationMode, MigrationOnError};
+use thrufs_tests::lower::{Ground, Lower};
+
+const ROOT: NodeId = NodeId::ROOT;
+const EXCHANGE: u32 = 2;
+const WAYS: [Way; 2] = [Way::Paths, Way::Death];
+
+const POLICY: &str = r#"
+[[rule]]
+path = "hidden"
+action = "hide"
+
+[[rule]]
+path = "denied/**"
+action = "deny"
+
+[[rule]]
+path = "of-one"
+caller-uid = "!0"
+action = "deny"
+
+[[rule]]
+path = "kept/**"
+action = "read-only"
+
+[[rule]]
+path = "photos/**"
+action = "redact"
+redact = "gps"
+
+[[rule]]
+path = "direct"
+action = "direct"
+"#;
+
+type Root<'a> = Caller<'a, &'a Server>;
+
+fn policy(text: &str) -> Arc<Policy> {
+    Arc::new(Policy::parse(text.as_bytes(), &Accounts::default()).unwrap())
+}
+
+fn config(way: Way, text: &str) -> Config {
+    Config {
+        policy: Some(policy(text)),
+        callers_are_local: false,
+        ..config_for(way)
+    }
+}
+
+fn filled(source: &Path) {
+    for directory in ["denied", "kept", "photos", "plain"] {
+        fs::create_dir(source.join(directory)).unwrap();
+    }
+    for name in [
+        "hidden", "denied/x", "kept/x", "plain/x", "of-one", "direct",
+    ] {
+        fs::write(source.join(name), "content").unwrap();
+    }
+    fs::write(source.join("photos/a.jpg"), samples::photograph()).unwrap();
+}
+
+fn on_each(test: impl Fn(&Ground, Way)) {
+    for lower in [Lower::Default, Lower::Overlay] {
+        for way in WAYS {
+            let ground = Ground::prepare(lower).unwrap();
+            filled(ground.source());
+            eprintln!("{} {way:?}", lower.name());
+            test(&ground, way);
+        }
+    }
+}
+
+fn open(root: &Root<'_>, node: NodeId, flags: i32) -> Result<u64, Errno> {
+    root.open(node, flags).map(|opened| opened.fh)
+}
+
+fn content(root: &Root<'_>, node: NodeId, handle: u64) -> Vec<u8> {
+    root.read(node, handle, 0, 1 << 20).unwrap()
+}
+
+/// What the rules say of each file, by nodes that were looked up before.
+fn is_judged(client: &Client<&Server>, nodes: &[NodeId; 5], when: &str) {
+    let (root, user) = (client.root(), client.user(1000, 1000));
+    let [denied, kept, plain, of_one, photo] = *nodes;
+    let read = libc::O_RDONLY;
+    assert_eq!(open(&root, denied, read), Err(Errno::EACCES), "{when}");
+    assert_eq!(open(&root, kept, libc::O_RDWR), Err(Errno::EROFS), "{when}");
+    assert_eq!(open(&user, of_one, read), Err(Errno::EACCES), "{when}");
+    for (node, flags) in [(kept, read), (plain, libc::O_RDWR), (of_one, read)] {
+        let handle = open(&root, node, flags).unwrap();
+        assert_eq!(content(&root, node, handle), b"content", "{when}");
+        root.release(node, handle).unwrap();
+    }
+    let handle = open(&root, photo, read).unwrap();
+    assert!(samples::is_clean(&content(&root, photo, handle)), "{when}");
+    root.release(photo, handle).unwrap();
+    assert_eq!(root.walk("hidden"), Err(Errno::ENOENT), "{when}");
+}
+
+#[test]
+fn files_are_judged_as_before_and_without_being_looked_up_again() {
+    on_each(|ground, way| {
+        let source = ground.source();
+        let server = Server::new(source, config(way, POLICY));
+        let client = mounted(&server);
+        let root = client.root();
+        let paths = ["denied/x", "kept/x", "plain/x", "of-one", "photos/a.jpg"];
+        let nodes = paths.map(|path| root.walk(path).unwrap());
+        is_judged(&client, &nodes, "before");
+        server.passed_on(way, source);
+        is_judged(&client, &nodes, "after one");
+        server.passed_on(way, source);
+        is_judged(&client, &nodes, "after two");
+    });
+}
+
+#[test]
+fn what_is_open_is_seen_as_it_was() {
+    on_each(|ground, way| {
+        let source = ground.source();
+        let server = Server::new(source, config(way, POLICY));
+        let client = mounted(&server);
+        let root = client.root();
+        let [photo, kept, direct] =
+            ["photos/a.jpg", "kept/x", "direct"].map(|path| root.walk(path).unwrap());
+        let [shown, held, straight] =
+            [photo, kept, direct].map(|node| open(&root, node, libc::O_RDONLY).unwrap());
+        server.passed_on(way, source);
+        server.passed_on(way, source);
+        assert!(samples::is_clean(&content(&root, photo, shown)));
+        assert_eq!(content(&root, kept, held), b"content");
+        assert_eq!(content(&root, direct, straight), b"content");
+        // Who opens it too goes the same way.
+        let again = root.open(direct, libc::O_RDONLY).unwrap();
+        assert_ne!(again.open_flags & 1, 0, "FOPEN_DIRECT_IO");
+        root.release(direct, again.fh).unwrap();
+        for (node, handle) in [(photo, shown), (kept, held), (direct, straight)] {
+            root.release(node, handle).unwrap();
+        }
+        // Looked through anew: it changed meanwhile.
+        fs::write(source.join("photos/a.jpg"), samples::photograph()).unwrap();
+        let shown = open(&root, photo, libc::O_RDONLY).unwrap();
+        assert!(samples::is_clean(&content(&root, photo, shown)));
+    });
+}
+
+#[test]
+fn names_are_known_however_they_came_about() {
+    on_each(|ground, way| {
+        let source = ground.source();
+        let server = Server::new(source, config(way, POLICY));
+        let client = mounted(&server);
+        let root = client.root();
+        let [denied, plain] = ["denied", "plain"].map(|path| root.walk(path).unwrap());
+        let made = root.create(plain, b"made", libc::O_RDWR, 0o600).unwrap();
+        let (made, handle) = (NodeId(made.0.nodeid), made.1.fh);
+        root.release(made, handle).unwrap();
+        let directory = NodeId(root.mkdir(plain, b"dir", 0o700).unwrap().nodeid);
+        let below = root.create(directory, b"f", libc::O_RDWR, 0o600).unwrap();
+        let below_handle = below.1.fh;
+        let below = NodeId(below.0.nodeid);
+        root.release(below, below_handle).unwrap();
+        // A second name, under a rule; and a file that has gone there, with its directory.
+        let linked = root.walk("plain/x").unwrap();
+        fs::hard_link(source.join("plain/x"), source.join("denied/second")).unwrap();
+        assert_eq!(
+            NodeId(root.lookup(denied, b"second").unwrap().nodeid),
+            linked
+        );
+        fs::rename(source.join("plain/dir"), source.join("denied/dir")).unwrap();
+        assert_eq!(
+            NodeId(root.lookup(denied, b"dir").unwrap().nodeid),
+            directory
+        );
+        let read = libc::O_RDONLY;
+        server.passed_on(way, source);
+        assert_eq!(open(&root, linked, read), Err(Errno::EACCES), "by one name");
+        assert_eq!(
+            open(&root, below, read),
+            Err(Errno::EACCES),
+            "by its directory"
+        );
+        let handle = open(&root, made, read).unwrap();
+        root.release(made, handle).unwrap();
+        // Names that were taken away are so: the other one counts.
+        fs::remove_file(source.join("denied/second")).unwrap();
+        assert_eq!(NodeId(root.lookup(plain, b"x").unwrap().nodeid), linked);
+        server.passed_on(way, source);
+        open(&root, linked, read).unwrap();
+    });
+}
+
+#[test]
+fn renames_and_exchanges_are_noted() {
+    let rules = "[[rule]]\npath = \"shut/**\"\naction = \"read-only\"\n";
+    on_each(|ground, way| {
+        let source = ground.source();
+        fs::create_dir(source.join("shut")).unwrap();
+        let server = Server::new(source, config(way, rules));
+        let client = mounted(&server);
+        let root = client.root();
+        let [x, one] = ["plain/x", "of-one"].map(|path| root.walk(path).unwrap());
+        let plain = root.walk("plain").unwrap();
+        for _ in 0..3 {
+            root.rename((plain, b"x"), (ROOT, b"of-one"), EXCHANGE)
+                .unwrap();
+            server.passed_on(way, source);
+        }
+        root.rename((plain, b"x"), (ROOT, b"x"), 0).unwrap();
+        server.passed_on(way, source);
+        // A directory comes under the rule, and what is in it.
+        root.rename((ROOT, b"x"), (plain, b"x"), 0).unwrap();
+        assert_eq!(NodeId(root.lookup(plain, b"x").unwrap().nodeid), one);
+        let handle = open(&root, one, libc::O_RDWR).unwrap();
+        root.release(one, handle).unwrap();
+        fs::rename(source.join("plain"), source.join("shut/plain")).unwrap();
+        root.walk("shut/plain").unwrap();
+        server.passed_on(way, source);
+        assert_eq!(open(&root, one, libc::O_RDWR), Err(Errno::EROFS));
+        assert!(open(&root, x, libc::O_RDWR).is_ok());
+    });
+}
+
+#[test]
+fn who_died_between_a_rename_and_its_note_has_not_hidden_where_the_file_is() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    filled(source);
+    for happened in [true, false] {
+        let server = Server::new(
+            source,
+            config(Way::Death, POLICY.replace("deny", "read-only").as_str()),
+        );
+        let client = mounted(&server);
+        let root = client.root();
+        let [file, plain, denied] =
+            ["plain/x", "plain", "denied"].map(|path| root.walk(path).unwrap());
+        fs::create_dir(source.join("open")).unwrap();
+        let opened = root.walk("open").unwrap();
+        root.rename((plain, b"x"), (opened, b"moved"), 0).unwrap();
+        server.forget_that_it_was_renamed(b"x", b"moved");
+        // Where it is now is under a rule, and where it was is not; or the other way round.
+        if happened {
+            fs::remove_dir(source.join("denied-before")).ok();
+            fs::rename(source.join("denied"), source.join("denied-before")).unwrap();
+            fs::rename(source.join("open"), source.join("denied")).unwrap();
+            let found = root.lookup(ROOT, b"denied").unwrap();
+            assert_eq!(NodeId(found.nodeid), opened);
+        } else {
+            fs::rename(source.join("open/moved"), source.join("plain/x")).unwrap();
+        }
+        server.died(source);
+        let written = open(&root, file, libc::O_RDWR);
+        if happened {
+            assert_eq!(written, Err(Errno::EROFS));
+            fs::rename(source.join("denied/moved"), source.join("plain/x")).unwrap();
+            fs::remove_dir(source.join("denied")).unwrap();
+            fs::rename(source.join("denied-before"), source.join("denied")).unwrap();
+        } else {
+            assert!(written.is_ok(), "{written:?}");
+        }
+        let _ = denied;
+    }
+}
+
+#[test]
+fn a_name_is_noted_before_it_is_given() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    filled(source);
+    fs::write(source.join("plain/replaced"), "").unwrap();
+    let server = Server::new(source, config(Way::Death, POLICY));
+    let client = mounted(&server);
+    let root = client.root();
+    let plain = root.walk("plain").unwrap();
+    root.walk("plain/x").unwrap();
+    let replaced = root.walk("plain/replaced").unwrap();
+    open(&root, replaced, libc::O_RDONLY).unwrap();
+    // Who is about to replace what is open has it kept, in the midst of the rename.
+    let (ledger, (tell, told)) = (server.ledger(), std::sync::mpsc::channel());
+    let beneath = source.join("plain/x");
+    server.when_keeping(move || {
+        let state_of = |name: &[u8]| {
+            let mut state = [0; 8];
+            let at = last_place_of(&ledger, name) - 40;
+            rustix::io::pread(ledger.as_fd(), &mut state, at).unwrap();
+            u64::from_ne_bytes(state)
+        };
+        tell.send((state_of(b"x"), state_of(b"replaced"), beneath.exists()))
+            .unwrap();
+    });
+    root.rename((plain, b"x"), (plain, b"replaced"), 0).unwrap();
+    assert_eq!(
+        told.recv(),
+        Ok((1, 3, true)),
+        "the old one, and perhaps the new"
+    );
+}
+
+#[test]
+fn what_was_granted_stays_granted_after_a_death_and_is_asked_for_on_a_move() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    filled(source);
+    let open_to_all = "[[rule]]\npath = \"never\"\naction = \"hide\"\n";
+    let server = Server::new(source, config(Way::Death, open_to_all));
+    let client = mounted(&server);
+    let root = client.root();
+    let [photo, denied, kept] =
+        ["photos/a.jpg", "denied/x", "kept/x"].map(|path| root.walk(path).unwrap());
+    let shown = open(&root, photo, libc::O_RDONLY).unwrap();
+    let read = open(&root, denied, libc::O_RDONLY).unwrap();
+    let written = open(&root, kept, libc::O_RDWR).unwrap();
+
+    server.serve_by(policy(POLICY));
+    server.died(source);
+    assert!(!samples::is_clean(&content(&root, photo, shown)), "granted");
+    assert_eq!(content(&root, denied, read), b"content");
+    root.write(kept, written, 0, b"C", 0).unwrap();
+    // Others are judged by what is in force.
+    assert_eq!(open(&root, photo, libc::O_RDONLY), Err(Errno::EBUSY));
+    assert_eq!(open(&root, denied, libc::O_RDONLY), Err(Errno::EACCES));
+    assert_eq!(open(&root, kept, libc::O_RDWR), Err(Errno::EROFS));
+
+    // To another machine, nothing goes that would not be granted there.
+    let state = server.saved().unwrap();
+    let refused = server.restored(source, Migration::default(), &state);
+    assert!(refused.is_err(), "{refused:?}");
+    let tolerant = Migration {
+        on_error: MigrationOnError::GuestError,
+        ..Migration::default()
+    };
+    server.restored(source, tolerant, &state).unwrap();
+    for (node, handle) in [(photo, shown), (denied, read), (kept, written)] {
+        assert_eq!(root.read(node, handle, 0, 10), Err(Errno::EBADF));
+    }
+    let shown = open(&root, photo, libc::O_RDONLY).unwrap();
+    assert!(samples::is_clean(&content(&root, photo, shown)));
+}
+
+#[test]
+fn a_session_moves_from_policy_to_policy_only() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    filled(source);
+    let with = Server::new(source, config(Way::Paths, POLICY));
+    let without = Server::new(source, config_for(Way::Paths));
+    let (of_with, of_without) = (mounted(&with), mounted(&without));
+    of_with.root().walk("plain/x").unwrap();
+    of_without.root().walk("plain/x").unwrap();
+    let (one, other) = (with.saved().unwrap(), without.saved().unwrap());
+    for (server, state) in [(&with, other), (&without, one)] {
+        let refused = server.restored(source, Migration::default(), &state);
+        assert!(refused.is_err());
+    }
+}
+
+#[test]
+fn files_go_by_their_paths_whatever_was_asked_for() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    filled(source);
+    let server = Server::new(source, config(Way::Handles, POLICY));
+    let client = mounted(&server);
+    let paths = ["denied/x", "kept/x", "plain/x", "of-one", "photos/a.jpg"];
+    let nodes = paths.map(|path| client.root().walk(path).unwrap());
+    server.passed_on(Way::Handles, source);
+    is_judged(&client, &nodes, "by path");
+}
+
+/// Whatever a state says, no file is shown that the rules here keep back.
+#[test]
+fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    filled(source);
+    let server = Server::new(source, config(Way::Paths, POLICY));
+    let client = mounted(&server);
+    let root = client.root();
+    let photo = root.walk("photos/a.jpg").unwrap();
+    let denied = root.walk("denied/x").unwrap();
+    root.walk("plain/x").unwrap();
+    let handle = open(&root, photo, libc::O_RDONLY).unwrap();
+    let listing = root.opendir(root.walk("plain").unwrap()).unwrap().fh;
+    let state = server.saved().unwrap();
+    let tolerant = Migration {
+        on_error: MigrationOnError::GuestError,
+        mode: MigrationMode::FindPaths,
+        ..Migration::default()
+    };
+    let mut gone_on = 0;
+    for at in 0..state.len() {
+        let mut bent = state.clone();
+        bent[at] ^= if at % 2 == 0 { 0x01 } else { 0xff };
+        if server.restored(source, tolerant.clone(), &bent).is_err() {
+            continue;
+        }
+        gone_on += 1;
+        if let Ok(bytes) = root.read(photo, handle, 0, 1 << 20) {
+            assert!(samples::is_clean(&bytes), "byte {at}");
+        }
+        if let Ok(handle) = open(&root, photo, libc::O_RDONLY) {
+            let bytes = root.read(photo, handle, 0, 1 << 20).unwrap_or_default();
+            assert!(samples::is_clean(&bytes), "byte {at}");
+        }
+        if let Ok(handle) = open(&root, denied, libc::O_RDONLY) {
+            // A node may have become another file, but not be opened under another's name.
+            let bytes = root.read(denied, handle, 0, 100).unwrap();
+            let beneath = fs::metadata(source.join("denied/x")).unwrap();
+            let told = root.getattr(denied).unwrap().attr.ino;
+            let is_denied = told == std::os::unix::fs::MetadataExt::ino(&beneath);
+            assert!(!is_denied, "byte {at}: {bytes:?}");
+        }
+        let _ = root.releasedir(NodeId(0), listing);
+    }
+    assert!(gone_on > 50, "{gone_on}");
+}
+
+#[test]
+fn an_open_is_told_once() {
+    let rules = "[[rule]]\npath = \"plain/**\"\naction = \"audit\"\n";
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    filled(source);
+    let log = ground.base().join("audit.log");
+    let file = fs::File::options().create(true).append(true).open(&log);
+    let server = Server::new(
+        source,
+        Config {
+            audit_log: AuditLog::new(Some(file.unwrap().into())),
+            ..config(Way::Death, rules)
+        },
+    );
+    let client = mounted(&server);
+    let root = client.root();
+    let told = || {
+        let text = fs::read_to_string(&log).unwrap();
+        text.matches("\"event\":\"open\"").count()
+    };
+    let plain = root.walk("plain").unwrap();
+    let node = root.walk("plain/x").unwrap();
+    let open = OpenIn {
+        flags: libc::O_RDWR as u32,
+        open_flags: 0,
+    };
+    let create = CreateIn {
+        flags: (libc::O_RDWR | libc::O_CREAT) as u32,
+        mode: libc::S_IFREG | 0o600,
+        ..CreateIn::default()
+    };
+    let requests = [
+        root.request(Opcode::Open, node).arg(&open).finish(),
+        root.request(Opcode::Create, plain)
+            .arg(&create)
+            .name(b"new")
+            .finish(),
+    ];
+    let begun = Begun {
+        nanoseconds: 0,
+        before: 0,
+    };
+    for (at, request) in requests.iter().enumerate() {
+        assert!(client.transact(request).is_some());
+        assert_eq!(told(), 2 * at + 1);
+        server.died(source);
+        // The answer was never seen: it is carried out again, and answered.
+        let answer = server.answer_again(request, begun);
+        assert_eq!(answer[4..8], [0; 4], "no error");
+        assert_eq!(told(), 2 * at + 1, "{}", fs::read_to_string(&log).unwrap());
+        // Another open of the same file is another.
+        let other = root.walk(["plain/x", "plain/new"][at]).unwrap();
+        root.open(other, libc::O_RDWR).unwrap();
+        assert_eq!(told(), 2 * at + 2);
+    }
+}
