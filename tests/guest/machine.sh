@@ -2,6 +2,7 @@
 # Sourced by what boots guests, on the host: servers of shares, guests, what their consoles say.
 #
 #   GUEST      `uml` or `qemu`
+#   QEMU       the emulator (default: the machine's own)
 #   KERNEL     what to boot
 #   INITRAMFS  what to boot it with: tests/guest/job.sh and all that it runs
 #   SERVER     `thrufs` or `virtiofsd`: how PROGRAM is called
@@ -15,6 +16,7 @@
 # `cargo xtask vm-test` runs such scripts in namespaces of their own and under a time limit: what is
 # left behind goes with them.
 SERVE=native
+QEMU=${QEMU:-qemu-system-x86_64}
 # shellcheck source=tests/real/mount.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../real/mount.sh"
 declare -A SHARE_TAG=() SHARE_QUEUES=() GUEST_PID=() CONSOLE_PID=() GUEST_START=() ASKED=()
@@ -27,6 +29,16 @@ declare -A BUS=()
 
 # Its panic would leave a core.
 ulimit -c 0
+
+# need_qemu VERSION: what a script cannot do without. `cargo xtask vm-test` looks for this line, and has
+# another QEMU where the machine's is older.
+need_qemu() {
+    [[ $GUEST == qemu ]] || fail "this needs QEMU: --guest qemu"
+    local version
+    version=$("$QEMU" --version | sed -nE 's/^QEMU emulator version ([0-9.]+).*/\1/p')
+    [[ $(printf '%s\n' "$1" "$version" | sort --version-sort | head -n 1) == "$1" ]] ||
+        fail "this needs QEMU $1, not $version"
+}
 
 # virtiofsd_options LIST: the same in virtiofsd's words.
 virtiofsd_options() {
@@ -128,8 +140,9 @@ qemu() { # qemu GUEST SHARE...
         devices+=("${words[@]}")
     done
     # QEMU 7.2 emulates cmpxchg16b with several processors wrongly: it leaves nonsense in the flags, on
-    # which Linux 6.12 falls over. Without it the kernel does without.
-    exec qemu-system-x86_64 -accel tcg,thread=multi -smp 2 -cpu max,-cx16 \
+    # which Linux 6.12 falls over. Without it the kernel does without. A time stamp counter that is
+    # emulated on a busy machine has been seen to jump by minutes, and who ran then to wait as long.
+    exec "$QEMU" -accel tcg,thread=multi -smp 2 -cpu max,-cx16,-tsc \
         -machine q35,memory-backend=memory -m "$MEMORY" \
         -object "memory-backend-memfd,id=memory,size=$MEMORY,share=on" \
         -nodefaults -no-user-config -display none -serial stdio $ON_REBOOT "${QEMU_MORE[@]}" "${devices[@]}" \
@@ -137,9 +150,10 @@ qemu() { # qemu GUEST SHARE...
         -append "console=ttyS0 quiet panic=-1 thrufs.guest=$guest"
 }
 
-# console GUEST: reads what it says. What the job says goes out as it comes; the account has everything.
+# console GUEST [INSIDE]: reads what it says. What the job says goes out as it comes; the account has
+# everything. INSIDE is `yes` where the job runs already.
 console() {
-    local guest=$1 line inside='' mark=''
+    local guest=$1 line inside=${2:-} mark=''
     [[ $guest == guest ]] || mark="[$guest] "
     while IFS= read -r line || [[ -n $line ]]; do
         line=${line%$'\r'}
@@ -185,6 +199,10 @@ finish() {
     wait "${CONSOLE_PID[$guest]}" || true
     unset "GUEST_PID[$guest]" "CONSOLE_PID[$guest]"
     say "$guest: ended after $(since "$guest") ms"
+    # A guest's kernel looks at answers from Linux 7.1 on: their length, and whose they are. The peer
+    # leaves DESTROY without one.
+    [[ $SERVER != thrufs || -n ${PEER:-} ]] || ! grep -E 'virtio-fs: (response|oh\.)' "$ACCOUNT" ||
+        fail "$guest: its kernel does not take what our server has answered"
     code=$(cat "$WORK/code-$guest" 2>/dev/null || true)
     [[ $code != 0 ]] || return 0
     tail -n 40 "$ACCOUNT" >&2

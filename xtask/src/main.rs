@@ -33,11 +33,16 @@ cargo xtask CHORE
           [--fetch] [WHAT...]
                    the POSIX cases (`posix`), the property tests (`property`), and scripts of
                    tests/guest and tests/real, in a guest without KVM, through virtio-fs; by default
-                   all that runs there, in User-Mode Linux, served by thrufs
+                   all that runs there, in User-Mode Linux, served by thrufs. Scripts of
+                   tests/guest/host are run by name: faults, hotplug (qemu), killed, locks,
+                   migrate (qemu), turns
   vm-bench [--guest uml|qemu] [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--cache MODE]
-          [--rows EXPRESSION] [--save]
+          [--with OPTIONS] [--rows EXPRESSION] [--save]
                    thrufs against virtiofsd in a guest, with QEMU against 9p as well, row by row in
                    turns; --save keeps what was measured in bench/results
+  vm-bench --open1 [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--save]
+                   opening and closing a file in QEMU guests with Linux 6.1 and 6.12, on a share
+                   and in the guest's own tmpfs, with and without restartable sequences
   fuzz [SECONDS]   every fuzz target, sharing SECONDS among them (default 60)
   hostile [SECONDS]
                    front ends and guests that misbehave, against a share that others use (default 60)

@@ -10,6 +10,7 @@ mod compiler;
 mod cpio;
 mod debian;
 mod differs;
+mod emulator;
 mod image;
 mod kernel;
 mod plan;
@@ -53,9 +54,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
     let comparison = compare::Comparison::parse(arguments)?;
     let plan = Plan::parse(&comparison.plan)?;
-    let kernel = |fetch| match plan.guest {
-        Guest::Uml => kernel::uml(fetch),
-        Guest::Qemu => kernel::debian(Debians::Full, fetch),
+    let kernel = |fetch| match (plan.guest, comparison.is_open1) {
+        (Guest::Uml, _) => kernel::uml(fetch),
+        (Guest::Qemu, true) => kernel::debian(Debians::Cloud, fetch),
+        (Guest::Qemu, false) => kernel::debian(Debians::Full, fetch),
     };
     let peer = server(Server::Virtiofsd)?;
     let measured = project::target().join(format!("measured-{}", std::process::id()));
@@ -63,10 +65,16 @@ pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
     let mut variables = comparison.variables();
     variables.push(("PEER", peer.display().to_string()));
     variables.push(("MEASURED", measured.display().to_string()));
-    carry_out(&plan, &kernel, &variables)?;
-    let text = fs::read_to_string(&measured).map_err(|error| failure(&measured, &error))?;
+    let carried_out = carry_out(&plan, &kernel, &variables);
+    // What was measured before something failed has taken its time as well.
+    let text = match (fs::read_to_string(&measured), &carried_out) {
+        (Ok(text), _) => text,
+        (Err(_), Err(_)) => return carried_out,
+        (Err(error), Ok(())) => return Err(failure(&measured, &error)),
+    };
     let _ = fs::remove_file(&measured);
-    comparison.report(&text, plan.guest.name(), &plan.lower)
+    comparison.report(&text, plan.guest.name(), &plan.lower)?;
+    carried_out
 }
 
 /// What scripts on the host are told besides.
@@ -92,6 +100,16 @@ fn carry_out(
     let _ = fs::remove_dir_all(&place);
     fs::create_dir_all(&place).map_err(|error| failure(&place, &error))?;
     let image = place.join("image.cpio");
+    let mut images = vec![(kernel, image.clone())];
+    let mut variables = variables.to_vec();
+    // A second kernel, where a script compares two.
+    if plan.runs().iter().any(Run::compares_kernels) {
+        let before = kernel::debian(Debians::Before, plan.fetch)?;
+        let image = place.join("image-before.cpio");
+        variables.push(("KERNEL_BEFORE", before.path.display().to_string()));
+        variables.push(("INITRAMFS_BEFORE", image.display().to_string()));
+        images.push((before, image));
+    }
     let mut failed = Vec::new();
     let runs = plan.runs();
     let ways = plan.options.iter();
@@ -100,9 +118,11 @@ fn carry_out(
         let account = place.join(format!("console-{}", number + 1));
         let name = plan.name_of(options, run);
         println!("\nxtask: {name}");
-        let booted = make_image(plan, options, run, &kernel, &image).and_then(|()| {
-            let paths = [kernel.path.as_path(), &image, &server, &account];
-            boot(plan, options, run, paths, variables)
+        let make =
+            |(kernel, path): &(Kernel, PathBuf)| make_image(plan, options, run, kernel, path);
+        let booted = images.iter().try_for_each(make).and_then(|()| {
+            let paths = [images[0].0.path.as_path(), &image, &server, &account];
+            boot(plan, options, run, paths, &variables)
         });
         if let Err(failure) = booted {
             eprintln!(
@@ -112,7 +132,9 @@ fn carry_out(
             failed.push(name);
         }
     }
-    let _ = fs::remove_file(&image);
+    for (_, image) in &images {
+        let _ = fs::remove_file(image);
+    }
     if failed.is_empty() {
         let _ = fs::remove_dir_all(&place);
         println!("xtask: {} guests passed", plan.options.len() * runs.len());
@@ -200,6 +222,10 @@ fn boot(
     variables: &Variables,
 ) -> Result<(), Failure> {
     let limit = plan.seconds_max(run);
+    let emulator = match run.emulator()? {
+        Some(version) if plan.guest == Guest::Qemu => emulator::at_least(version, plan.fetch)?,
+        _ => PathBuf::from(emulator::PROGRAM),
+    };
     // With us, should we be killed.
     let mut step = Step::new("setpriv");
     for (name, value) in variables {
@@ -216,6 +242,7 @@ fn boot(
     .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
     .args([&run.script])
     .env("GUEST", plan.guest.name())
+    .env("QEMU", emulator)
     .env("KERNEL", kernel)
     .env("INITRAMFS", image)
     .env("SERVER", plan.server.name())

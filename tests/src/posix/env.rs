@@ -129,7 +129,9 @@ impl Setting {
             {
                 Some("this file system leaves the times when the size stays")
             }
-            Need::SharedMaps if self.queues.is_some() && self.maps_are_private() => {
+            Need::SharedMaps
+                if (self.queues.is_some() || self.share.is_some()) && self.maps_are_private() =>
+            {
                 Some("data that are not cached are not mapped shared, without allow_mmap")
             }
             Need::TrustedAttributes

@@ -1,5 +1,5 @@
 //! What `cargo xtask vm-bench` is asked, and what it makes of what was measured: a table of medians and
-//! ratios, and a file to keep. What is measured is in `tests/guest/host/compare.sh`.
+//! ratios, and a file to keep. What is measured is in `tests/guest/host/compare.sh` and `open1.sh`.
 
 use crate::project;
 use crate::step::{Failure, Step};
@@ -17,19 +17,25 @@ pub(super) struct Comparison {
     rounds: String,
     seconds: String,
     cache: String,
+    /// More options of ours.
+    with: String,
     rows: String,
     is_saved: bool,
+    /// Whether files are opened and closed, by two kernels.
+    pub(super) is_open1: bool,
 }
 
 impl Comparison {
     pub(super) fn parse(arguments: &[String]) -> Result<Self, Failure> {
         let mut comparison = Self {
-            plan: vec!["compare".to_owned()],
+            plan: Vec::new(),
             rounds: "5".to_owned(),
             seconds: "2".to_owned(),
             cache: "never".to_owned(),
+            with: String::new(),
             rows: String::new(),
             is_saved: false,
+            is_open1: false,
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -38,9 +44,14 @@ impl Comparison {
                     comparison.is_saved = true;
                     continue;
                 }
+                "--open1" => {
+                    comparison.is_open1 = true;
+                    continue;
+                }
                 "--rounds" => &mut comparison.rounds,
                 "--seconds" => &mut comparison.seconds,
                 "--cache" => &mut comparison.cache,
+                "--with" => &mut comparison.with,
                 "--rows" => &mut comparison.rows,
                 _ => {
                     comparison.plan.push(word.clone());
@@ -51,6 +62,12 @@ impl Comparison {
             let value = value.ok_or_else(|| Failure::new(format!("{word} without a value")))?;
             value.clone_into(field);
         }
+        let script: &[&str] = match comparison.is_open1 {
+            true => &["open1", "--guest", "qemu"],
+            false => &["compare"],
+        };
+        let script = script.iter().map(|&word| word.to_owned());
+        comparison.plan.splice(0..0, script);
         Ok(comparison)
     }
 
@@ -60,6 +77,7 @@ impl Comparison {
             ("ROUNDS", self.rounds.clone()),
             ("SECONDS_EACH", self.seconds.clone()),
             ("CACHE", self.cache.clone()),
+            ("WITH", self.with.clone()),
             ("ROWS", self.rows.clone()),
         ]
     }
@@ -76,16 +94,19 @@ impl Comparison {
         let (_, date, _) = Step::new("date")
             .args(["-u", "+%Y-%m-%dT%H%M%S"])
             .capture()?;
+        let what = if self.is_open1 { "open1" } else { "guest" };
+        let cache = if self.is_open1 { "auto" } else { &self.cache };
         let about = [
             ("commit", commit.trim()),
             ("host_kernel", host.trim()),
             ("date", date.trim()),
             ("guest", guest),
             ("lower", lower),
-            ("cache", &self.cache),
+            ("cache", cache),
+            ("with", &self.with),
             ("seconds", &self.seconds),
         ];
-        let path = format!("bench/results/{}-guest-{guest}-{lower}.json", date.trim());
+        let path = format!("bench/results/{}-{what}-{guest}-{lower}.json", date.trim());
         fs::write(project::root().join(&path), json(&about, &measured))
             .map_err(|error| Failure::new(format!("{path}: {error}")))?;
         println!("xtask: kept in {path}");
@@ -263,5 +284,8 @@ mod tests {
             ("3", true)
         );
         assert!(Comparison::parse(&["--rows".to_owned()]).is_err());
+        let words = ["--open1", "--save"].map(str::to_owned);
+        let comparison = Comparison::parse(&words).expect("a comparison");
+        assert_eq!(comparison.plan, ["open1", "--guest", "qemu"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Packages of Debian that are taken apart here and never installed: kernels of guests.
+//! Packages of Debian that are taken apart here and never installed: kernels of guests, and QEMU.
 //!
 //! They come from a release that need not be this machine's. So apt gets sources, lists and a cache
 //! of its own; the machine's are not touched.
@@ -77,12 +77,38 @@ impl Debian {
         file.map(|file| file.path())
             .ok_or_else(|| Failure::new(format!("apt-get fetched no {}", package.name)))
     }
+
+    /// Fetches a package and all that it depends on, as for a machine that has nothing.
+    pub(super) fn download_all(&self, package: &Package) -> Result<Vec<PathBuf>, Failure> {
+        let nothing = self.place.join("nothing-installed");
+        fs::write(&nothing, "").map_err(|error| failure(&nothing, &error))?;
+        let archives = self.place.join("cache/archives");
+        let _ = fs::remove_dir_all(&archives);
+        let partial = archives.join("partial");
+        fs::create_dir_all(&partial).map_err(|error| failure(&partial, &error))?;
+        self.apt("apt-get")
+            .args([format!("-oDir::State::status={}", nothing.display())])
+            .args([
+                "--quiet=2",
+                "--yes",
+                "--no-install-recommends",
+                "--download-only",
+                "install",
+            ])
+            .args([format!("{}={}", package.name, package.version)])
+            .run()?;
+        let files = fs::read_dir(&archives).map_err(|error| failure(&archives, &error))?;
+        let files = files.filter_map(|file| Some(file.ok()?.path()));
+        Ok(files
+            .filter(|path| path.extension().is_some_and(|extension| extension == "deb"))
+            .collect())
+    }
 }
 
 /// The sources that guests' kernels come from. Debian signs them with a key that bookworm has as well.
 fn text(mirror: &str) -> String {
     format!(
-        "Types: deb\nURIs: {mirror}\nSuites: trixie trixie-backports\nComponents: main\n\
+        "Types: deb\nURIs: {mirror}\nSuites: bookworm trixie trixie-backports\nComponents: main\n\
          Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
     )
 }
@@ -139,7 +165,9 @@ mod tests {
         let archives = "http://mirror.test/debian-security/\nhttp://mirror.test/debian/\n";
         let archive = first_archive(archives).expect("one that is for all");
         assert_eq!(archive, "http://mirror.test/debian/");
-        assert!(text(archive).contains("\nURIs: http://mirror.test/debian/\nSuites: trixie "));
+        assert!(
+            text(archive).contains("\nURIs: http://mirror.test/debian/\nSuites: bookworm trixie ")
+        );
         assert_eq!(first_archive("http://mirror.test/debian-security/\n"), None);
     }
 

@@ -14,9 +14,6 @@ const UML_SOURCE: (&str, &str) = ("linux-source-7.2", "trixie-backports");
 /// How that kernel is configured, beneath the top of the repository.
 const UML_CONFIG: &str = "tests/guest/uml.config";
 
-/// The suite that kernels for QEMU come from.
-const SUITE: &str = "trixie";
-
 /// A kernel of Debian's, by what stands for the newest.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Debians {
@@ -24,14 +21,17 @@ pub(super) enum Debians {
     Cloud,
     /// For any machine: it has 9p as well.
     Full,
+    /// For virtual machines, from before close(2) did its work before it returned (Linux 6.6).
+    Before,
 }
 
 impl Debians {
-    /// How it is called here, and the package that stands for it.
-    fn names(self) -> (&'static str, &'static str) {
+    /// How it is called here, the package that stands for it, and the suite that has it.
+    fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Cloud => ("cloud-", "linux-image-cloud-amd64"),
-            Self::Full => ("full-", "linux-image-amd64"),
+            Self::Cloud => ("cloud-", "linux-image-cloud-amd64", "trixie"),
+            Self::Full => ("full-", "linux-image-amd64", "trixie"),
+            Self::Before => ("before-", "linux-image-cloud-amd64", "bookworm"),
         }
     }
 }
@@ -66,7 +66,7 @@ pub(super) struct Kernel {
 }
 
 /// Where kernels are kept.
-fn place() -> Result<PathBuf, Failure> {
+pub(super) fn place() -> Result<PathBuf, Failure> {
     let place = project::tools().join("guest");
     fs::create_dir_all(&place).map_err(|error| failure(&place, &error))?;
     Ok(place)
@@ -129,16 +129,16 @@ fn build_uml(
 
 /// The newest of these kernels that is there, fetched if there is none.
 pub(super) fn debian(which: Debians, fetch: bool) -> Result<Kernel, Failure> {
-    let (prefix, stands_for) = which.names();
+    let (prefix, stands_for, suite) = which.names();
     let directory = match cached(prefix, "")? {
         Some(path) if !fetch => path,
         _ => {
             let debian = apt()?;
-            let standing = debian.newest(stands_for, SUITE)?;
+            let standing = debian.newest(stands_for, suite)?;
             let name = standing
                 .needs("linux-image-")
                 .ok_or_else(|| Failure::new(format!("{} stands for no kernel", standing.name)))?;
-            let package = debian.newest(name, SUITE)?;
+            let package = debian.newest(name, suite)?;
             let path = place()?.join(format!("{prefix}{}", file_name(&package)));
             if !path.exists() {
                 unpack(&debian.download(&package)?, &path)?;
@@ -156,11 +156,19 @@ pub(super) fn debian(which: Debians, fetch: bool) -> Result<Kernel, Failure> {
 fn unpack(package: &Path, path: &Path) -> Result<(), Failure> {
     let partial = beside(path, ".partial");
     let _ = fs::remove_dir_all(&partial);
-    Step::new("dpkg-deb")
-        .args(["--extract".as_ref(), package, partial.as_path()])
-        .run()?;
-    let _ = fs::remove_file(package);
+    extract(package, &partial)?;
     fs::rename(&partial, path).map_err(|error| failure(path, &error))
+}
+
+/// Adds what a package has to a folder, and removes the package.
+pub(super) fn extract(package: &Path, folder: &Path) -> Result<(), Failure> {
+    let arguments = ["--extract".as_ref(), package, folder];
+    let (passed, _, errors) = Step::new("dpkg-deb").args(arguments).capture()?;
+    if !passed {
+        return Err(Failure::new(format!("{}: {errors}", package.display())));
+    }
+    let _ = fs::remove_file(package);
+    Ok(())
 }
 
 /// The modules that a guest loads, decompressed: the kernel need not be able to.
@@ -198,7 +206,7 @@ fn modules(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
 }
 
 /// The newest of the kernels that are there whose name begins and ends so.
-fn cached(prefix: &str, suffix: &str) -> Result<Option<PathBuf>, Failure> {
+pub(super) fn cached(prefix: &str, suffix: &str) -> Result<Option<PathBuf>, Failure> {
     let place = place()?;
     let unreadable = |error: &io::Error| failure(&place, error);
     let mut found = Vec::new();
@@ -215,7 +223,7 @@ fn cached(prefix: &str, suffix: &str) -> Result<Option<PathBuf>, Failure> {
 }
 
 /// The same path with `mark` behind it.
-fn beside(path: &Path, mark: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, mark: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(mark);
     PathBuf::from(name)
@@ -233,7 +241,7 @@ fn entry(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<PathBuf, 
 }
 
 /// The version as a part of a file's name.
-fn file_name(package: &Package) -> String {
+pub(super) fn file_name(package: &Package) -> String {
     package.version.replace(['/', ':'], "_")
 }
 
@@ -244,7 +252,7 @@ fn fingerprint(bytes: &[u8]) -> u64 {
     })
 }
 
-fn failure(path: &Path, error: &io::Error) -> Failure {
+pub(super) fn failure(path: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("{}: {error}", path.display()))
 }
 

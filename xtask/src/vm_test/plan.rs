@@ -1,6 +1,6 @@
 //! What is asked of `cargo xtask vm-test`.
 
-use super::differs;
+use super::{differs, emulator};
 use crate::project;
 use crate::step::Failure;
 use std::fs;
@@ -26,6 +26,9 @@ const HOST: &str = "tests/guest/host";
 
 /// What does in a guest what the host says.
 const REMOTE: &str = "remote";
+
+/// What compares kernels, in [`HOST`].
+const OPEN1: &str = "open1";
 
 /// What boots a guest for all others, beneath the top of the repository.
 const GUEST: &str = "tests/guest/guest.sh";
@@ -214,6 +217,21 @@ impl Plan {
     }
 }
 
+impl Run {
+    /// Whether it boots guests with two kernels.
+    pub(super) fn compares_kernels(&self) -> bool {
+        self.name == OPEN1
+    }
+
+    /// The version of QEMU that the script needs, by its line `need_qemu VERSION`.
+    pub(super) fn emulator(&self) -> Result<Option<emulator::Version>, Failure> {
+        let path = &self.script;
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        Ok(emulator_needed(&text))
+    }
+}
+
 /// A name that is built in or is that of a script.
 fn known(name: &str) -> Result<String, Failure> {
     if BUILT_IN.contains(&name) || (!NOT_TESTS.contains(&name) && script(name).is_some()) {
@@ -242,9 +260,16 @@ fn needs(script: &str) -> impl Iterator<Item = String> {
     words.map(str::to_owned).collect::<Vec<_>>().into_iter()
 }
 
+fn emulator_needed(script: &str) -> Option<emulator::Version> {
+    let line = script
+        .lines()
+        .find_map(|line| line.strip_prefix("need_qemu "));
+    line.and_then(emulator::parse)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Guest, Plan, Server, needs};
+    use super::{Guest, Plan, Server, emulator_needed, needs};
 
     fn parse(words: &[&str]) -> Result<Plan, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
@@ -286,6 +311,10 @@ mod tests {
         let found: Vec<_> = needs("#!/bin/bash\nneedless x\nneed tar rsync\ntar x\n").collect();
         assert_eq!(found, ["tar", "rsync"]);
         assert_eq!(needs("true\n").count(), 0);
+        let script = "need fio\nneed_qemu 8.2\n";
+        assert_eq!(emulator_needed(script), Some((8, 2)));
+        assert_eq!(needs(script).count(), 1);
+        assert_eq!(emulator_needed("need fio\n"), None);
     }
 
     #[test]
