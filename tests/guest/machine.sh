@@ -23,6 +23,8 @@ declare -A SHARE_TAG=() SHARE_QUEUES=() GUEST_PID=() CONSOLE_PID=() GUEST_START=
 
 # More arguments of QEMU, and what it does when the guest reboots.
 QEMU_MORE=()
+# More words for the kernel of an emulated guest.
+KERNEL_MORE=
 ON_REBOOT=-no-reboot
 # Where a share is plugged in, if it may be taken out.
 declare -A BUS=()
@@ -147,7 +149,7 @@ qemu() { # qemu GUEST SHARE...
         -object "memory-backend-memfd,id=memory,size=$MEMORY,share=on" \
         -nodefaults -no-user-config -display none -serial stdio $ON_REBOOT "${QEMU_MORE[@]}" "${devices[@]}" \
         -kernel "$KERNEL" -initrd "$INITRAMFS" \
-        -append "console=ttyS0 quiet panic=-1 thrufs.guest=$guest"
+        -append "console=ttyS0 quiet panic=-1 $KERNEL_MORE thrufs.guest=$guest"
 }
 
 # console GUEST [INSIDE]: reads what it says. What the job says goes out as it comes; the account has

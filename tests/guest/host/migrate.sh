@@ -16,6 +16,9 @@ LOCKS=${LOCKS:-local shared}
 TURNS=${TURNS:-1}
 # Lines of a file that is read all the while.
 LINES=200000
+# Otherwise the guest itself writes to each page just before a server fills it, and nobody would see that
+# the server does not note it.
+KERNEL_MORE=init_on_alloc=0
 declare -A MONITOR_IN=() MONITOR_OUT=()
 # How many there were, and where the guest is.
 machines=0 here=0
