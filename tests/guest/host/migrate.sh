@@ -334,6 +334,9 @@ there_and_back() {
 }
 
 GIVEN=$OPTIONS
+# What is cached is looked at after a move only so: with cache=auto the next open has it read again, as a
+# new server does not remember which version of the data the guest has.
+[[ $GIVEN == *cache=* ]] || GIVEN+=${GIVEN:+,}cache=always
 for mode in $MODES; do
     for locks in $LOCKS; do
         there_and_back "$mode" "$locks"
