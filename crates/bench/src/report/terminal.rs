@@ -192,10 +192,18 @@ fn ratio(entry: Option<&Entry<'_>>) -> Text {
     Text::new(text, weight)
 }
 
-/// `0.94 ±3 %`.
+/// `0.94 ±3 %`; or `0.32 [0.04 to 14]`, where half the interval is more than the figure.
 pub(super) fn with_bar(ratio: &Middle) -> String {
-    let spread = figure::percent(ratio.spread());
-    format!("{} ±{spread}", figure::times(ratio.median))
+    let times = figure::times;
+    let median = times(ratio.median);
+    if ratio.spread() > 1.0 {
+        return format!(
+            "{median} [{} to {}]",
+            times(ratio.least),
+            times(ratio.greatest)
+        );
+    }
+    format!("{median} ±{}", figure::percent(ratio.spread()))
 }
 
 fn absent(cell: &Cell) -> Text {
