@@ -17,21 +17,29 @@ pub struct Racer {
     dir: PathBuf,
     state: u64,
     growing_seen: u64,
-    may_lose_races: bool,
+    races_to_lose: u32,
 }
+
+/// Times that a process may lose a race twice in a row where the server has descriptors enough.
+const RACES_TO_LOSE: u32 = 2;
 
 const SHARED: u64 = 3;
 
 impl Racer {
-    /// Takes part in `dir`, where others do, with decisions of its own. If it `may_lose_races`, a file
-    /// that was replaced while it was being opened, twice in a row, may be ESTALE: a server that has no
-    /// descriptors left for files that are not open cannot find them again.
+    /// Takes part in `dir`, where others do, with decisions of its own. A name whose file was removed
+    /// between being looked up and being used, and again when the kernel tried anew, may be ESTALE: nothing
+    /// leads to a file that has neither a name nor a descriptor. That is rare, unless `may_lose_races`: a
+    /// server that has no descriptors left for files that are not open loses many.
     pub fn new(dir: &Path, seed: u64, may_lose_races: bool) -> Self {
         Self {
             dir: dir.to_owned(),
             state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             growing_seen: 0,
-            may_lose_races,
+            races_to_lose: if may_lose_races {
+                u32::MAX
+            } else {
+                RACES_TO_LOSE
+            },
         }
     }
 
@@ -66,7 +74,8 @@ impl Racer {
         match outcome {
             Ok(()) => Ok(()),
             Err(error) if is_by_others(&error) => Ok(()),
-            Err(error) if self.may_lose_races && error.raw_os_error() == Some(libc::ESTALE) => {
+            Err(error) if self.races_to_lose > 0 && error.raw_os_error() == Some(libc::ESTALE) => {
+                self.races_to_lose -= 1;
                 Ok(())
             }
             Err(error) => Err(format!("{what}: {error}")),

@@ -211,13 +211,7 @@ fn running_program_is_etxtbsy(env: &Env) {
     env.chmod("program", 0o755);
     env.file("file", "");
     // `hold` runs until its input closes; it says "ok" once it is running.
-    let mut child = std::process::Command::new(&program)
-        .arg("hold")
-        .arg(env.path("file"))
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = started(&program, &env.path("file"));
     let mut ok = [0; 3];
     child.stdout.take().unwrap().read_exact(&mut ok).unwrap();
     assert_eq!(&ok, b"ok\n");
@@ -226,6 +220,26 @@ fn running_program_is_etxtbsy(env: &Env) {
     child.wait().unwrap();
     fails(refused, Errno::TXTBSY);
     drop(env.open("program", OFlags::WRONLY));
+}
+
+/// A program that was just written, running. A process that another case was starting meanwhile may have
+/// the descriptor, by which it was written, a moment longer.
+fn started(program: &Path, file: &Path) -> std::process::Child {
+    for _ in 0..100 {
+        let child = std::process::Command::new(program)
+            .arg("hold")
+            .arg(file)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        match child {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            child => return child.unwrap(),
+        }
+    }
+    panic!("{} stays open for writing", program.display());
 }
 
 fn openat2_beneath(env: &Env) {
