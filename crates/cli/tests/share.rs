@@ -4,6 +4,7 @@
 mod ground;
 
 use ground::{Foreground, THRUFS, processes, run, skipped, stderr, within};
+use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{Read, Write};
@@ -57,17 +58,22 @@ impl Place {
         child
     }
 
+    /// As `share`, and what it says can be read while it does.
+    fn share_aloud(&self, arguments: &[&str]) -> (Foreground, Said) {
+        let said = Said(self.path("said"));
+        let file = fs::File::create(&said.0).unwrap();
+        let mut command = self.command(arguments);
+        let child = Foreground::of(command.stderr(file).spawn().unwrap());
+        within(10, "the socket to appear", || self.socket.exists());
+        (child, said)
+    }
+
     fn workers(&self) -> Vec<Pid> {
         processes("--share-worker", &self.socket)
     }
 
     fn worker(&self) -> Pid {
-        let mut found = Vec::new();
-        within(10, "one worker", || {
-            found = self.workers();
-            found.len() == 1
-        });
-        found[0]
+        worker_at(&self.socket)
     }
 
     /// Connects, and says what a front end says first.
@@ -89,15 +95,52 @@ impl Place {
     }
 }
 
+fn worker_at(socket: &Path) -> Pid {
+    let mut found = Vec::new();
+    within(10, "one worker", || {
+        found = processes("--share-worker", socket);
+        found.len() == 1
+    });
+    found[0]
+}
+
+/// What a share says, by and by.
+struct Said(PathBuf);
+
+impl Said {
+    fn says(&self, part: &str) {
+        within(10, part, || {
+            fs::read_to_string(&self.0).unwrap().contains(part)
+        });
+    }
+}
+
 /// VHOST_USER_GET_FEATURES, version 1, no payload.
 const GET_FEATURES: [u32; 3] = [1, 1, 0];
 
-/// Whether an answer comes within a moment.
-fn answers(stream: &mut UnixStream) -> bool {
+/// Waits for an answer, which is left to be read: whoever gives it serves this machine.
+fn is_served(stream: &UnixStream) {
+    stream
+        .set_read_timeout(Some(Duration::from_millis(20)))
+        .unwrap();
+    within(5, "an answer", || {
+        let mut byte = [0; 1];
+        rustix::net::recv(stream, &mut byte, RecvFlags::PEEK).is_ok_and(|(_, length)| length > 0)
+    });
+}
+
+/// Takes an answer that comes.
+fn is_answered(stream: &mut UnixStream) {
+    is_served(stream);
+    assert!(stream.read(&mut [0; 64]).unwrap() > 0);
+}
+
+/// Whether no answer comes within a moment.
+fn is_silent(stream: &mut UnixStream) -> bool {
     stream
         .set_read_timeout(Some(Duration::from_millis(300)))
         .unwrap();
-    stream.read(&mut [0; 64]).is_ok_and(|length| length > 0)
+    stream.read(&mut [0; 64]).is_err()
 }
 
 /// Whether the other end is closed; what it says before that does not matter.
@@ -116,22 +159,6 @@ fn is_closed(stream: &mut UnixStream) -> bool {
             }
         }
     }
-}
-
-/// Waits until the worker has the connection.
-fn handed_over(worker: Pid) {
-    let is_socket = |target: PathBuf| {
-        target
-            .as_os_str()
-            .as_encoded_bytes()
-            .starts_with(b"socket:")
-    };
-    within(5, "the connection to be handed over", || {
-        let entries = fs::read_dir(format!("/proc/{}/fd", worker.as_raw_nonzero())).unwrap();
-        let targets = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        // Its own are the channel and this one.
-        targets.filter(|target| is_socket(target.clone())).count() >= 2
-    });
 }
 
 fn status(process: Pid, field: &str) -> String {
@@ -203,7 +230,7 @@ fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
     let child = place.share(&["-o", "control=none,machines=2,resume=0"]);
     let first = place.worker();
     let mut one = place.connect();
-    handed_over(first);
+    is_served(&one);
     let mut second = None;
     within(10, "the next worker", || {
         second = place.workers().into_iter().find(|found| *found != first);
@@ -211,23 +238,24 @@ fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
     });
     let second = second.unwrap();
     let mut two = place.connect();
-    handed_over(second);
+    is_served(&two);
     // One more than may be served waits: it is answered by nobody.
     let mut three = place.connect();
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(place.workers().len(), 2);
-    assert!(answers(&mut one) && answers(&mut two));
-    assert!(!answers(&mut three));
+    is_answered(&mut one);
+    is_answered(&mut two);
+    assert!(is_silent(&mut three));
     // A signal to one worker, even its death, is about its machine alone.
     kill_process(first, Signal::TERM).unwrap();
     within(5, "the first connection to close", || is_closed(&mut one));
-    within(10, "the third to be served", || answers(&mut three));
+    is_answered(&mut three);
     let third = place.workers().into_iter().find(|found| *found != second);
     kill_process(third.unwrap(), Signal::KILL).unwrap();
     within(5, "the third connection to close", || is_closed(&mut three));
     two.write_all(&GET_FEATURES.map(u32::to_ne_bytes).concat())
         .unwrap();
-    assert!(answers(&mut two), "all the while");
+    is_answered(&mut two);
     child.signal(Signal::TERM);
     let (code, said) = child.ends_within(10);
     assert_eq!(code, Some(0), "{said}");
@@ -265,7 +293,7 @@ fn a_worker_that_dies_is_replaced_for_the_next_machine() {
     let child = place.share(&["-o", "control=none,machines=1,resume=0"]);
     let worker = place.worker();
     let mut stream = place.connect();
-    handed_over(worker);
+    is_served(&stream);
     kill_process(worker, Signal::KILL).unwrap();
     within(5, "the connection to close", || is_closed(&mut stream));
     let next = place.replaced(worker);
@@ -284,7 +312,7 @@ fn a_worker_does_not_outlive_its_supervisor() {
     let child = place.share(&["-o", "control=none,machines=1"]);
     let worker = place.worker();
     let mut stream = place.connect();
-    handed_over(worker);
+    is_served(&stream);
     child.signal(Signal::KILL);
     within(5, "the worker to end", || {
         !place.workers().contains(&worker)
@@ -461,7 +489,7 @@ fn an_ordinary_user_is_root_in_its_namespace_if_that_is_asked_for() {
         assert!(said.contains("user namespace"), "{said}");
         return skipped("the user namespace: this user may make none");
     }
-    let worker = processes("--share-worker", &socket)[0];
+    let worker = worker_at(&socket);
     let map = fs::read_to_string(format!("/proc/{}/uid_map", worker.as_raw_nonzero())).unwrap();
     let map: Vec<&str> = map.split_whitespace().collect();
     assert_eq!(map, ["0", &USER.to_string(), "1"]);
@@ -506,7 +534,7 @@ fn an_ordinary_user_shares_too() {
     };
     let child = Foreground::of(command.spawn().unwrap());
     within(10, "the socket to appear", || socket.exists());
-    let worker = processes("--share-worker", &socket)[0];
+    let worker = worker_at(&socket);
     assert_eq!(status(worker, "CapPrm").trim_start_matches('0'), "");
     assert_eq!(status(worker, "NoNewPrivs"), "1");
     let namespace = format!("/proc/{}/ns/user", worker.as_raw_nonzero());
@@ -535,7 +563,7 @@ fn figures_are_told_at_the_socket_and_on_a_signal() {
     let place = Place::new();
     let control = place.path("control");
     let option = format!("control={}", control.display());
-    let child = place.share(&["-o", &option]);
+    let (child, said) = place.share_aloud(&["-o", &option]);
     let worker = place.worker();
     within(5, "the control socket", || control.exists());
     let output = run(Command::new(THRUFS)
@@ -568,15 +596,11 @@ fn figures_are_told_at_the_socket_and_on_a_signal() {
     within(5, "both to have left", || figures()["left"] == 2);
     assert!(!place.workers().contains(&worker));
     child.signal(Signal::USR1);
-    std::thread::sleep(Duration::from_millis(200));
+    said.says("0 connected, 2 have left");
+    // Of the worker that waits.
+    said.says("no requests yet");
     child.signal(Signal::TERM);
-    let (code, said) = child.ends_within(5);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("0 connected, 2 have left"), "{said}");
-    assert!(
-        said.contains("no requests yet"),
-        "of the worker that waits: {said}"
-    );
+    assert_eq!(child.ends_within(5).0, Some(0));
     assert!(!control.exists());
 }
 
@@ -602,18 +626,15 @@ fn a_policy_is_read_again_and_a_bad_one_changes_nothing() {
     let policy = place.path("policy.toml");
     fs::write(&policy, "[[rule]]\npath = \"secret\"\naction = \"hide\"\n").unwrap();
     let option = format!("control=none,policy={}", policy.display());
-    let child = place.share(&["-o", &option]);
+    let (child, said) = place.share_aloud(&["-o", &option]);
     place.worker();
     child.signal(Signal::HUP);
-    std::thread::sleep(Duration::from_millis(300));
+    said.says("as it is now");
     fs::write(&policy, "nonsense").unwrap();
     child.signal(Signal::HUP);
-    std::thread::sleep(Duration::from_millis(300));
+    said.says("the policy in force stays");
     child.signal(Signal::TERM);
-    let (code, said) = child.ends_within(5);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("as it is now"), "{said}");
-    assert!(said.contains("the policy in force stays"), "{said}");
+    assert_eq!(child.ends_within(5).0, Some(0));
 
     fs::write(
         &policy,
