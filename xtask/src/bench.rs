@@ -20,11 +20,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         .args(["build", "--release", "--locked", "--bin", "thrufs"])
         .run()?;
     let server = project::target().join("release/thrufs");
-    if let Some(("--shares", arguments)) = arguments
-        .split_first()
-        .map(|(first, rest)| (first.as_str(), rest))
-    {
-        return shares(&server, arguments);
+    if let Some((first, rest)) = arguments.split_first() {
+        match first.as_str() {
+            "--shares" => return scripted("shares.sh", &server, rest),
+            "--memory" => return scripted("memory.sh", &server, rest),
+            _ => {}
+        }
     }
     // Whoever has built them elsewhere says so.
     let peers = std::env::var_os("PEERS").map(PathBuf::from);
@@ -78,14 +79,14 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
-/// Shares for virtual machines, beside virtiofsd.
-fn shares(server: &Path, arguments: &[String]) -> Result<(), Failure> {
+/// What a script of `bench/` measures: shares for virtual machines beside virtiofsd, or memory.
+fn scripted(script: &str, server: &Path, arguments: &[String]) -> Result<(), Failure> {
     tools::set_up()?;
     // In a namespace of its own, which ends with it: no mount and no server is left.
     Step::new("unshare")
         .args(["--mount", "--propagation", "private"])
         .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
-        .args([project::root().join("bench/shares.sh")])
+        .args([project::root().join("bench").join(script)])
         .args(arguments)
         .env("THRUFS", server)
         .env("VIRTIOFSD", tools::program("virtiofsd"))

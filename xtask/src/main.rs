@@ -49,6 +49,8 @@ cargo xtask CHORE
   ci               check, test, fuzz and hostile
   bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
                    kept in bench/results (see bench/README.md)
+  bench --shares, bench --memory
+                   shares beside virtiofsd; memory of idle mounts and of many files
   bench --document makes the tables of docs/performance.md anew from bench/results
   tools            list what setup installs";
 

@@ -1,9 +1,12 @@
-//! Letting go of mounts beneath that nobody uses.
+//! Letting go of mounts beneath that nobody uses, and of memory.
 //!
 //! A descriptor of ours on a mount beneath keeps it from being unmounted. So when the last file or
 //! directory that clients have open there is released, everything that is kept for that mount goes:
 //! at once, but not on the thread that answers requests. A mount on which names and attributes alone
 //! are looked at is let go when it was idle for a while.
+//!
+//! When the kernel has forgotten most of many files, as after a backup of all, the memory that they took
+//! goes back to the system.
 //!
 //! **Who may touch what.** Requests mark a mount as used, or as left by the last open file, and ring
 //! the [`Bell`]; only the housekeeper lets go. What a request holds at that moment it keeps, and marks
@@ -78,7 +81,11 @@ fn keep_house(host: &Weak<Host>, bell: &Bell) {
         for mount in &swept.released {
             host.descriptors.release_mount(*mount);
         }
+        let was_much_forgotten = host.nodes.shrink();
         drop(host);
+        if was_much_forgotten {
+            thrufs_sys::heap::give_back();
+        }
         interval = if swept.keeps_something {
             WATCHFUL_INTERVAL
         } else {

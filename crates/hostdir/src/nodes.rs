@@ -17,11 +17,17 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
 
 const SHARDS: usize = 16;
+
+/// Tables that have never had so many nodes are left as they are.
+const MANY: usize = 1 << 16;
+
+/// What has no more than one in so many of the nodes that it once had is too large.
+const FEW: usize = 8;
 
 /// Nodes of another process have indices below this.
 const RESTORED_INDICES: u32 = 1 << 24;
@@ -34,6 +40,8 @@ pub(crate) struct Nodes {
     dormant: Mutex<VecDeque<NodeId>>,
     dormant_max: usize,
     notes: Option<Arc<Notes>>,
+    /// The most nodes that were seen at once since memory was given back.
+    most: AtomicUsize,
 }
 
 /// What a new inode is made of.
@@ -54,7 +62,24 @@ impl Nodes {
             dormant: Mutex::new(VecDeque::new()),
             dormant_max,
             notes,
+            most: AtomicUsize::new(0),
         }
+    }
+
+    /// Makes the tables smaller when there were many nodes and few are left. Says whether it has: then
+    /// the allocator has memory to give back. To be called now and then, by one thread.
+    pub(crate) fn shrink(&self) -> bool {
+        let known = self.len();
+        let most = self.most.load(Ordering::Relaxed).max(known);
+        let is_large = most >= MANY && known <= most / FEW;
+        self.most
+            .store(if is_large { known } else { most }, Ordering::Relaxed);
+        if is_large {
+            for shard in &self.shards {
+                shard.lock().shrink_to(0, |&index| self.hash_at(index));
+            }
+        }
+        is_large
     }
 
     /// The inode with this node id.

@@ -38,6 +38,7 @@ pub mod dir;
 pub mod fuse_dev;
 pub mod fuse_ring;
 pub mod handle;
+pub mod heap;
 pub mod inherited;
 pub mod ioctl;
 pub mod lock;

@@ -11,6 +11,7 @@
 mod goals;
 mod list;
 mod markdown;
+mod memory;
 mod shares;
 
 use crate::Outcome;

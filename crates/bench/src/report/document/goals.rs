@@ -3,6 +3,7 @@
 use super::files;
 use super::list::{Aim, GOALS, Want};
 use super::markdown::{NONE, plain, with_interval};
+use super::memory::{Finding, Memory};
 use super::shares::Shares;
 use crate::Outcome;
 use crate::report::derived::{Against, Goal, Met, comparisons, goes_through, is_mount};
@@ -19,6 +20,7 @@ struct Found {
     /// The newest first.
     runs: Vec<Results>,
     shares: Vec<Shares>,
+    memory: Vec<Memory>,
 }
 
 /// A figure of one of ours.
@@ -33,12 +35,16 @@ pub(super) fn table(directory: &Path) -> Outcome<String> {
     let mut found = Found {
         runs: Vec::new(),
         shares: Vec::new(),
+        memory: Vec::new(),
     };
     for path in files(directory)? {
         match Results::read(&path) {
             Ok(results) => found.runs.push(results),
             // Other things are kept there as well.
-            Err(ReadError::Form { .. }) => found.shares.extend(Shares::read(&path)),
+            Err(ReadError::Form { .. }) => {
+                found.shares.extend(Shares::read(&path));
+                found.memory.extend(Memory::read(&path));
+            }
             Err(error) => return Err(error.to_string()),
         }
     }
@@ -106,6 +112,10 @@ impl Found {
             let figure = |ratio: Middle| Figure::of("one queue", &ratio, Goal::AtLeast(least));
             return ratios.take(1).map(figure).collect();
         }
+        if let Aim::Memory(bound) = want.aim {
+            let findings = Memory::shown(&self.memory, bound).into_iter();
+            return findings.map(Figure::found).collect();
+        }
         for run in &self.runs {
             for section in sections(run)
                 .iter()
@@ -127,6 +137,15 @@ impl Found {
 }
 
 impl Figure {
+    fn found((contestant, text, is_so): Finding) -> Figure {
+        let met = if is_so { Met::Yes } else { Met::No };
+        Figure {
+            contestant,
+            text,
+            met,
+        }
+    }
+
     fn of(contestant: &str, middle: &Middle, goal: Goal) -> Figure {
         Figure {
             contestant: contestant.to_owned(),
@@ -202,7 +221,7 @@ impl Want {
                     met,
                 })
             }
-            Aim::Share(_) | Aim::Elsewhere { .. } => None,
+            Aim::Share(_) | Aim::Memory(_) | Aim::Elsewhere { .. } => None,
         }
     }
 }
@@ -214,8 +233,12 @@ mod tests {
     use crate::results::{Kind, Results};
 
     fn line(runs: Vec<Results>, what: &str) -> String {
-        let shares = Vec::new();
-        let text = of(&Found { runs, shares });
+        let (shares, memory) = (Vec::new(), Vec::new());
+        let text = of(&Found {
+            runs,
+            shares,
+            memory,
+        });
         let mut lines = text.lines();
         let line = lines.find(|line| line.starts_with(&format!("| {what} |")));
         line.unwrap_or_else(|| panic!("{what}: {text}")).to_owned()

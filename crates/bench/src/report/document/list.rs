@@ -1,5 +1,7 @@
 //! The project's goals, row by row. On tmpfs, which shows the server's own cost.
 
+use super::memory::Bound;
+
 /// A goal.
 pub(super) struct Want {
     /// For people.
@@ -31,6 +33,8 @@ pub(super) enum Aim {
     },
     /// So many times virtiofsd's rate.
     Share(f64),
+    /// Memory or descriptors.
+    Memory(Bound),
     /// Shown by something else than the benchmark, if by anything.
     Elsewhere {
         goal: &'static str,
@@ -49,6 +53,7 @@ impl Aim {
             Aim::Requests { most, each: 1, .. } => format!("≤ {most:.0}"),
             Aim::Requests { most, each, .. } => format!("≤ {most:.0} for {each}"),
             Aim::Share(least) => format!("≥ {least:.0} × virtiofsd"),
+            Aim::Memory(bound) => bound.goal(),
             Aim::Elsewhere { goal, .. } => goal.to_owned(),
         }
     }
@@ -94,6 +99,10 @@ const fn requests(what: &'static str, rows: &'static [&'static str], most: f64) 
 
 const fn share(what: &'static str, rows: &'static [&'static str]) -> Want {
     want(what, rows, Aim::Share(2.0))
+}
+
+const fn memory(what: &'static str, bound: Bound) -> Want {
+    want(what, &[], Aim::Memory(bound))
 }
 
 const fn elsewhere(what: &'static str, goal: &'static str, whence: &'static str) -> Want {
@@ -266,21 +275,15 @@ const SHARES: &[Want] = &[
 ];
 
 const MEMORY: &[Want] = &[
-    elsewhere("idle mount", "≤ 8 MB", "see [Memory](#memory)"),
-    elsewhere(
-        "cached inode",
-        "≤ 300 bytes",
-        "`cargo xtask real million` fails above: see [Memory](#memory)",
+    memory(
+        "idle mount, both processes, pages shared with others in parts",
+        Bound::Idle(8 << 20),
     ),
-    elsewhere(
-        "ring entry, untouched",
-        "no resident page",
-        "`tests/tests/uring/memory.rs`: see [Counts](#counts)",
-    ),
-    elsewhere(
+    memory("cached inode", Bound::Inode(300)),
+    memory("ring entry, untouched", Bound::Untouched),
+    memory(
         "files served under `RLIMIT_NOFILE` 1024",
-        "10 million",
-        "`cargo xtask real million` counts to what is asked for: see [Memory](#memory)",
+        Bound::Files(10_000_000),
     ),
 ];
 
