@@ -1,9 +1,12 @@
 //! The benchmark: the command, built optimised, with the peers that it is compared with.
 
+mod asked;
+
 use crate::project;
 use crate::step::{Failure, Step};
-use crate::tools;
-use std::path::{Path, PathBuf};
+use crate::{tools, vm_test};
+use asked::Asked;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Builds the command and the benchmark, and runs the benchmark with `arguments`.
@@ -27,22 +30,57 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             _ => {}
         }
     }
-    // Whoever has built them elsewhere says so.
-    let peers = std::env::var_os("PEERS").map(PathBuf::from);
-    let peers = peers.unwrap_or_else(|| project::target().join("peers"));
+    let asked = Asked::of(arguments)?;
     let reports = project::target().join("bench");
     make_directory(&reports)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let number = now.map_or(0, |time| time.as_secs());
     let report = reports.join(number.to_string());
-    let outcome = Step::new(&server)
-        .args(["bench"])
-        .args(arguments)
-        .args([Path::new("--out"), &report])
-        .env("PEERS", peers)
-        .env("PROJECT", project::root())
-        .run();
-    keep(&report, number)?;
+    let mut outcome = Ok(());
+    if asked.is_for_host() {
+        outcome = Step::new(&server)
+            .args(["bench"])
+            .args(asked.of_host())
+            .args([Path::new("--out"), &report])
+            .env("PEERS", project::peers())
+            .env("PROJECT", project::root())
+            .run();
+        // Before anything else can fail.
+        keep(&report, number)?;
+    }
+    if let Some(rounds) = asked.rounds_in_guests() {
+        let in_guests = in_guests(&server, &report, rounds);
+        keep(&report, number)?;
+        outcome = outcome.and(in_guests);
+    }
+    outcome
+}
+
+/// What belongs to the suite `published` and takes place in guests: measured, and added to the report.
+fn in_guests(server: &Path, report: &Path, rounds: &str) -> Result<(), Failure> {
+    tools::set_up()?;
+    make_directory(report)?;
+    let mut outcome = Ok(());
+    let mut found = Vec::new();
+    for (name, which) in [("guest", ["--guest", "qemu"].as_slice()), ("open1", &["--open1"])] {
+        let path = report.join(format!("{name}.json"));
+        let mut words: Vec<String> = which.iter().map(|&word| word.to_owned()).collect();
+        let more = ["--rounds", rounds, "--seconds", "1", "--save-as"];
+        words.extend(more.map(str::to_owned));
+        words.push(path.display().to_string());
+        outcome = outcome.and(vm_test::bench(&words));
+        // What was measured before something failed, too.
+        if path.exists() {
+            found.push(path);
+        }
+    }
+    if !found.is_empty() {
+        Step::new(server)
+            .args([Path::new("--bench"), Path::new("guests"), report])
+            .args(found)
+            .env("PROJECT", project::root())
+            .run()?;
+    }
     outcome
 }
 

@@ -37,9 +37,9 @@ cargo xtask CHORE
                    tests/guest/host are run by name: faults, hotplug (qemu), killed, locks,
                    migrate (qemu), turns
   vm-bench [--guest uml|qemu] [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--cache MODE]
-          [--with OPTIONS] [--rows EXPRESSION] [--save]
+          [--with OPTIONS] [--rows EXPRESSION] [--save] [--save-as FILE]
                    thrufs against virtiofsd in a guest, with QEMU against 9p as well, row by row in
-                   turns; --save keeps what was measured in bench/results
+                   turns; --save keeps what was measured in bench/results, --save-as elsewhere
   vm-bench --open1 [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--save]
                    opening and closing a file in QEMU guests with Linux 6.1 and 6.12, on a share
                    and in the guest's own tmpfs, with and without restartable sequences
@@ -48,7 +48,8 @@ cargo xtask CHORE
                    front ends and guests that misbehave, against a share that others use (default 60)
   ci               check, test, fuzz and hostile
   bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
-                   kept in bench/results (see bench/README.md)
+                   kept in bench/results (see bench/README.md); --suite published takes place in
+                   guests as well: --no-guest leaves them out, --only-guest the rest
   bench --shares, bench --memory
                    shares beside virtiofsd; memory of idle mounts and of many files
   bench --document makes the tables of docs/performance.md anew from bench/results

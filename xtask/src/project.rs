@@ -25,6 +25,14 @@ pub(crate) fn tools() -> PathBuf {
     }
 }
 
+/// Where servers that are compared with are built; whoever has built them elsewhere says so, by `PEERS`.
+pub(crate) fn peers() -> PathBuf {
+    match std::env::var_os("PEERS") {
+        Some(path) => root().join(path),
+        None => target().join("peers"),
+    }
+}
+
 /// Manifests of the crates outside the workspace that are there.
 pub(crate) fn outside_manifests() -> Vec<PathBuf> {
     ["fuzz/Cargo.toml"]

@@ -19,7 +19,7 @@ const NOT_TESTS: &[&str] = &["mount"];
 
 /// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or it matters
 /// little to what they test.
-const NOT_OVER_RING: &[&str] = &["counts", "million"];
+const NOT_OVER_RING: &[&str] = &["counts", "million", "peers"];
 
 /// Scripts that also run without passthrough, where what is read and written comes to the server.
 const SERVED_TOO: &[&str] = &["faults", "fsx", "sqlite", "stress"];
@@ -176,6 +176,8 @@ fn run_one(run: &Run, server: &PathBuf) -> Result<(), Failure> {
         .env("OPTIONS", run.options)
         .env("TOOLS", project::tools().join("bin"))
         .env("PROJECT", project::root())
+        .env("PEERS", project::peers())
+        .env("THRUFS_TOOLS", project::tools())
         .without_env("CARGO_TARGET_DIR")
         .run()
 }

@@ -100,6 +100,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
         "agreement" => done(agreement::measure(rest)),
         "floor" => done(floor::serve_here(rest)),
         "report" => done(report::again(rest)),
+        "guests" => done(report::with_guests(rest)),
         "document" => done(report::document(rest)),
         "serve" => done(server::serve_here(rest)),
         _ => Err(format!(

@@ -9,8 +9,8 @@
 //! | `close` | synchronous close (Guzik, 2023) |
 //! | `virtiofs` | virtio-fs against 9p against DAX, in a guest (Goyal, 2020) |
 //!
-//! The last is not measured by the suite but by `cargo xtask vm-bench --guest qemu --save`, whose file is
-//! joined by [`beside_guest`]; so is what `close` has to say of kernels from before the change.
+//! The last, and what `close` has to say of kernels from before the change, are measured in guests, by
+//! `cargo xtask vm-bench`: `cargo xtask bench --suite published` adds what that finds to the results.
 
 mod close;
 mod guest;
@@ -22,10 +22,12 @@ mod terminal;
 mod virtiofs;
 
 pub use close::environment;
-pub use guest::beside_guest;
+pub(crate) use guest::{kernels, setting};
 pub use html::{STYLE, html};
+pub(crate) use terminal::number;
 pub use terminal::terminal;
 
+use crate::Outcome;
 use crate::results::published::{Column, Line, Pair, Published, Source, Unit};
 use crate::results::{Cell, Results, statistics};
 
@@ -61,6 +63,8 @@ struct Place {
     here: &'static str,
     /// What is appended to the name of the row in this column.
     variant: &'static str,
+    /// Why nobody stands for it, where nobody does.
+    absent: &'static str,
 }
 
 /// What was measured by so many processes at once.
@@ -82,6 +86,17 @@ const fn place(original: &'static str, here: &'static str) -> Place {
         original,
         here,
         variant: "",
+        absent: "",
+    }
+}
+
+/// A column of the original for which there is nobody here.
+const fn nobody(original: &'static str, absent: &'static str) -> Place {
+    Place {
+        original,
+        here: "",
+        variant: "",
+        absent,
     }
 }
 
@@ -156,6 +171,16 @@ fn also(original: &Original, contestant: &str) -> bool {
     }
 }
 
+/// The order in which comparisons are shown.
+const ORDER: [&str; 6] = [
+    "passthrough",
+    "virtiofs",
+    "ring",
+    "killpriv",
+    "close",
+    "close-guest",
+];
+
 /// What a report shows: all comparisons, with what the run has found, if it was about them.
 #[must_use]
 pub fn of(results: &Results) -> Vec<Published> {
@@ -166,13 +191,31 @@ pub fn of(results: &Results) -> Vec<Published> {
     }
 }
 
-/// All comparisons, with what a run has found for them.
+/// All comparisons, with what a run has found for them, in guests as well. Of a run in guests alone, only
+/// theirs.
 #[must_use]
 pub fn beside(results: &Results) -> Vec<Published> {
-    MEASURED
-        .iter()
-        .map(|original| original.beside(results))
-        .collect()
+    let mut all = guest::beside(&results.guests);
+    if all.is_empty() || !results.cells.is_empty() {
+        all.extend(MEASURED.iter().map(|original| original.beside(results)));
+    }
+    all.sort_by_key(|one| ORDER.iter().position(|name| *name == one.name));
+    all
+}
+
+/// The comparison of that name, with what a run of any suite has found for it; none where it has found nothing.
+///
+/// # Errors
+///
+/// A name that is no comparison's.
+pub(crate) fn named(results: &Results, name: &str) -> Outcome<Option<Published>> {
+    if !ORDER.contains(&name) {
+        let names = ORDER.join(", ");
+        return Err(format!("there is no comparison {name}; there are {names}"));
+    }
+    let found = |line: &Line| line.pairs.iter().any(|pair| pair.here.is_some());
+    let mut all = beside(results).into_iter();
+    Ok(all.find(|one| one.name == name && one.lines.iter().any(found)))
 }
 
 impl Original {
@@ -194,7 +237,7 @@ impl Original {
                 let rate = statistics::rate(cell);
                 pair.here = rate.map(|rate| told.unit.of(rate.median, bytes(&cell.row)));
                 let ratio = cells[0].and_then(|base| statistics::ratio(cell, base));
-                pair.here_ratio = ratio.map(|ratio| ratio.median);
+                pair.ratio_is(ratio);
             }
         }
         published.missing = self.missing(results, &published);
@@ -213,6 +256,7 @@ impl Original {
         let columns = self.columns.iter().map(|column| Column {
             original: owned(column.original),
             here: (!column.here.is_empty()).then(|| owned(column.here)),
+            absent: owned(column.absent),
         });
         let lines = self.lines.iter().map(|told| Line {
             what: owned(told.what),

@@ -5,6 +5,7 @@ use crate::project;
 use crate::step::{Failure, Step};
 use std::fmt::Write;
 use std::fs;
+use std::path::PathBuf;
 
 /// Who everybody is compared with.
 const OURS: &str = "thrufs";
@@ -21,6 +22,8 @@ pub(super) struct Comparison {
     with: String,
     rows: String,
     is_saved: bool,
+    /// Where what was measured is kept instead of among the results.
+    saved_as: Option<PathBuf>,
     /// Whether files are opened and closed, by two kernels.
     pub(super) is_open1: bool,
 }
@@ -35,10 +38,12 @@ impl Comparison {
             with: String::new(),
             rows: String::new(),
             is_saved: false,
+            saved_as: None,
             is_open1: false,
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
+            let mut file = String::new();
             let field = match word.as_str() {
                 "--save" => {
                     comparison.is_saved = true;
@@ -53,6 +58,7 @@ impl Comparison {
                 "--cache" => &mut comparison.cache,
                 "--with" => &mut comparison.with,
                 "--rows" => &mut comparison.rows,
+                "--save-as" => &mut file,
                 _ => {
                     comparison.plan.push(word.clone());
                     continue;
@@ -61,6 +67,9 @@ impl Comparison {
             let value = words.next();
             let value = value.ok_or_else(|| Failure::new(format!("{word} without a value")))?;
             value.clone_into(field);
+            if word == "--save-as" {
+                comparison.saved_as = Some(PathBuf::from(file));
+            }
         }
         let script: &[&str] = match comparison.is_open1 {
             true => &["open1", "--guest", "qemu"],
@@ -86,7 +95,7 @@ impl Comparison {
     pub(super) fn report(&self, text: &str, guest: &str, lower: &str) -> Result<(), Failure> {
         let measured = parse(text)?;
         println!("\n{}", table(&measured));
-        if !self.is_saved {
+        if !self.is_saved && self.saved_as.is_none() {
             return Ok(());
         }
         let (_, commit, _) = Step::new("git").args(["rev-parse", "HEAD"]).capture()?;
@@ -106,10 +115,12 @@ impl Comparison {
             ("with", &self.with),
             ("seconds", &self.seconds),
         ];
-        let path = format!("bench/results/{}-{what}-{guest}-{lower}.json", date.trim());
-        fs::write(project::root().join(&path), json(&about, &measured))
-            .map_err(|error| Failure::new(format!("{path}: {error}")))?;
-        println!("xtask: kept in {path}");
+        let among = format!("bench/results/{}-{what}-{guest}-{lower}.json", date.trim());
+        let path = self.saved_as.clone();
+        let path = path.unwrap_or_else(|| project::root().join(among));
+        fs::write(&path, json(&about, &measured))
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        println!("xtask: kept in {}", path.display());
         Ok(())
     }
 }
@@ -243,6 +254,7 @@ fn json(about: &[(&str, &str)], rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Comparison, json, median, parse, table};
+    use std::path::PathBuf;
 
     const MEASURED: &str = "stat thrufs /s 100\nstat virtiofsd /s 50\nstat thrufs /s 120\n\
                             stat virtiofsd /s 30\nread-mmap thrufs /s 7.5\n";
@@ -284,6 +296,10 @@ mod tests {
             ("3", true)
         );
         assert!(Comparison::parse(&["--rows".to_owned()]).is_err());
+        let words = ["--save-as", "measured.json"].map(str::to_owned);
+        let comparison = Comparison::parse(&words).expect("a comparison");
+        assert_eq!(comparison.saved_as, Some(PathBuf::from("measured.json")));
+        assert_eq!(comparison.plan, ["compare"]);
         let words = ["--open1", "--save"].map(str::to_owned);
         let comparison = Comparison::parse(&words).expect("a comparison");
         assert_eq!(comparison.plan, ["open1", "--guest", "qemu"]);

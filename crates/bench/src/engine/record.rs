@@ -30,6 +30,7 @@ impl Record {
             rows: Vec::new(),
             cells: Vec::new(),
             remarks: Vec::new(),
+            guests: Vec::new(),
         };
         Record {
             results,

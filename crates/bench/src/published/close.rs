@@ -1,6 +1,6 @@
 //! close(2) that is done when it returns.
 
-use super::{Original, Place, Written, told};
+use super::{Original, Place, Written, nobody, told};
 use crate::results::published::Unit::PerSecond;
 
 /// What is appended to the name of a row that is measured without restartable sequences.
@@ -11,6 +11,7 @@ const fn column(original: &'static str, variant: &'static str) -> Place {
         original,
         here: "native",
         variant,
+        absent: "",
     }
 }
 
@@ -36,11 +37,7 @@ pub(super) const ORIGINAL: Original = Original {
     columns: &[
         column("with rseq", ""),
         column("without rseq", WITHOUT_RSEQ),
-        Place {
-            original: "patched",
-            here: "",
-            variant: "",
-        },
+        nobody("patched", "in a guest"),
     ],
     lines: &[
         told(

@@ -1,162 +1,135 @@
-//! What was measured in a guest: results of `cargo xtask vm-bench --save`, beside the original.
+//! What was measured in guests (`cargo xtask vm-bench`), beside the originals.
 
 use super::{Original, close, virtiofs};
-use crate::Outcome;
 use crate::results::published::{Pair, Published, Unit};
 use crate::results::statistics::Middle;
-use serde_json::{Map, Value};
-use std::path::Path;
+use crate::results::{GuestRow, GuestRun};
 
-/// What the file has for the comparisons that take place in a guest, each beside its original.
-///
-/// # Errors
-///
-/// As a text, for a file that cannot be read or is no such file.
-pub fn beside_guest(file: &Path) -> Outcome<Vec<Published>> {
-    let failed = |why: String| format!("{}: {why}", file.display());
-    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
-    joined(&text).map_err(failed)
-}
-
-fn joined(text: &str) -> Outcome<Vec<Published>> {
-    let run = Run::read(text)?;
+/// What the runs have for the comparisons that take place in a guest, each beside its original. What several
+/// of them have measured counts as the last has found it.
+pub(super) fn beside(runs: &[GuestRun]) -> Vec<Published> {
     let mut found = Vec::new();
-    let is_published = |row: &Row| {
-        let lines = virtiofs::ORIGINAL.lines.iter();
-        lines.into_iter().any(|told| told.row == row.name)
+    let is_published = |run: &GuestRun| {
+        let mut lines = virtiofs::ORIGINAL.lines.iter();
+        lines.any(|told| run.rows.iter().any(|row| row.name == told.row))
     };
-    if run.rows.iter().any(is_published) {
-        found.push(run.beside(&virtiofs::ORIGINAL));
+    found.extend(beside_virtiofs(&those(runs, is_published)));
+    let has_kernels = |run: &GuestRun| run.rows.iter().any(|row| row.kernel().is_some());
+    found.extend(beside_close(&those(runs, has_kernels)));
+    found
+}
+
+fn those(runs: &[GuestRun], wanted: impl Fn(&GuestRun) -> bool) -> Vec<&GuestRun> {
+    runs.iter().filter(|run| wanted(run)).collect()
+}
+
+fn row<'a>(runs: &[&'a GuestRun], name: &str) -> Option<&'a GuestRow> {
+    let mut rows = runs.iter().rev().flat_map(|run| &run.rows);
+    rows.find(|row| row.name == name)
+}
+
+fn beside_virtiofs(runs: &[&GuestRun]) -> Option<Published> {
+    let original: &Original = &virtiofs::ORIGINAL;
+    if runs.is_empty() {
+        return None;
     }
-    found.extend(run.beside_close());
-    Ok(found)
-}
-
-/// A run in a guest.
-struct Run {
-    about: Map<String, Value>,
-    rows: Vec<Row>,
-}
-
-struct Row {
-    name: String,
-    /// By contestant: one of each round.
-    values: Vec<(String, Vec<f64>)>,
-}
-
-impl Run {
-    fn read(text: &str) -> Outcome<Run> {
-        let whole = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let Value::Object(mut about) = whole else {
-            return Err("no results of a guest".to_owned());
+    let mut published = original.alone();
+    for (line, told) in published.lines.iter_mut().zip(original.lines) {
+        let Some(row) = row(runs, told.row) else {
+            continue;
         };
-        let Some(Value::Array(rows)) = about.remove("rows") else {
-            return Err("no rows".to_owned());
+        let here = original.columns.iter().map(|column| row.of(column.here));
+        let here: Vec<Option<&[f64]>> = here.collect();
+        for (pair, values) in line.pairs.iter_mut().zip(&here) {
+            fill(pair, *values, here[0], told.unit);
+        }
+    }
+    published.missing = settings(runs);
+    Some(published)
+}
+
+/// Opening and closing, by kernel: the older one is from before the change.
+fn beside_close(runs: &[&GuestRun]) -> Option<Published> {
+    let (before, after) = kernels(runs.iter().copied())?;
+    let mut published = close::ORIGINAL.alone();
+    published.name.push_str("-guest");
+    published.title.push_str(", in a guest");
+    published.differences = vec![
+        format!(
+            "Guests under QEMU without KVM: Linux {}.{} stands for the columns before the change, {}.{} (with rseq) \
+             for the one after it. Other things than the change lie between the two.",
+            before.0, before.1, after.0, after.1
+        ),
+        "On a tmpfs of the guest; a share's figures stand in the run's own table.".to_owned(),
+        "Without rseq means GLIBC_TUNABLES=glibc.pthread.rseq=0 for the process that measures.".to_owned(),
+        "The loop is of our own, in the manner of open1.".to_owned(),
+    ];
+    for line in &mut published.lines {
+        let values = |(major, minor): (u32, u32), word: &str| {
+            let name = format!("linux-{major}.{minor}-{word}-{}", line.jobs);
+            row(runs, &name)?.of("tmpfs")
         };
-        let rows = rows.iter().map(Row::read).collect::<Option<_>>();
-        let rows = rows.ok_or("rows of another form")?;
-        Ok(Run { about, rows })
-    }
-
-    fn row(&self, name: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.name == name)
-    }
-
-    fn beside(&self, original: &Original) -> Published {
-        let mut published = original.alone();
-        for (line, told) in published.lines.iter_mut().zip(original.lines) {
-            let Some(row) = self.row(told.row) else {
-                continue;
-            };
-            let here = original.columns.iter().map(|column| row.of(column.here));
-            let here: Vec<Option<&[f64]>> = here.collect();
-            for (pair, values) in line.pairs.iter_mut().zip(&here) {
-                fill(pair, *values, here[0], told.unit);
-            }
-        }
-        published.missing = self.setting().into_iter().collect();
-        published
-    }
-
-    /// Opening and closing, by kernel: the older one is from before the change.
-    fn beside_close(&self) -> Option<Published> {
-        let mut kernels: Vec<(u32, u32)> = self.rows.iter().filter_map(Row::kernel).collect();
-        kernels.sort_unstable();
-        let (before, after) = (*kernels.first()?, *kernels.last()?);
-        if before == after {
-            return None;
-        }
-        let mut published = close::ORIGINAL.alone();
-        published.title.push_str(", in a guest");
-        published.differences = vec![
-            format!(
-                "Guests under QEMU without KVM: Linux {}.{} stands for the columns before the change, {}.{} (with rseq) \
-                 for the one after it.",
-                before.0, before.1, after.0, after.1
-            ),
-            "On a tmpfs of the guest; a share's figures stand in the run's own table.".to_owned(),
+        let here = [
+            values(before, "rseq"),
+            values(before, "no-rseq"),
+            values(after, "rseq"),
         ];
-        for line in &mut published.lines {
-            let values = |(major, minor): (u32, u32), word: &str| {
-                let name = format!("linux-{major}.{minor}-{word}-{}", line.jobs);
-                self.row(&name)?.of("tmpfs")
-            };
-            let here = [
-                values(before, "rseq"),
-                values(before, "no-rseq"),
-                values(after, "rseq"),
-            ];
-            for (pair, values) in line.pairs.iter_mut().zip(here) {
-                fill(pair, values, here[0], line.unit);
-            }
+        for (pair, values) in line.pairs.iter_mut().zip(here) {
+            fill(pair, values, here[0], line.unit);
         }
-        published.columns[2].here = Some(format!("Linux {}.{}", after.0, after.1));
-        for column in &mut published.columns[..2] {
-            column.here = Some(format!("Linux {}.{}", before.0, before.1));
-        }
-        published.missing = self.setting().into_iter().collect();
-        Some(published)
     }
-
-    /// What the guest was, in a sentence.
-    fn setting(&self) -> Option<String> {
-        let word = |name: &str| self.about.get(name)?.as_str();
-        let (guest, lower) = (word("guest")?, word("lower")?);
-        let cache = word("cache").map_or_else(String::new, |cache| format!(", cache={cache}"));
-        Some(format!(
-            "Measured with --guest {guest}, {lower} beneath{cache}."
-        ))
+    let linux = |(major, minor): (u32, u32)| Some(format!("Linux {major}.{minor}"));
+    for (column, kernel) in published.columns.iter_mut().zip([before, before, after]) {
+        column.here = linux(kernel);
     }
+    published.missing = settings(runs);
+    Some(published)
 }
 
-impl Row {
-    fn read(value: &Value) -> Option<Row> {
-        let fields = value.as_object()?;
-        let mut row = Row {
-            name: fields.get("row")?.as_str()?.to_owned(),
-            values: Vec::new(),
-        };
-        for (name, value) in fields {
-            let Value::Array(values) = value else {
-                continue;
-            };
-            let values = values.iter().map(Value::as_f64).collect::<Option<_>>()?;
-            row.values.push((name.clone(), values));
+/// The oldest and the newest kernel in which files were opened and closed; none where there are no two.
+pub(crate) fn kernels<'a>(
+    runs: impl Iterator<Item = &'a GuestRun>,
+) -> Option<((u32, u32), (u32, u32))> {
+    let rows = runs.flat_map(|run| &run.rows);
+    let mut kernels: Vec<(u32, u32)> = rows.filter_map(GuestRow::kernel).collect();
+    kernels.sort_unstable();
+    let (before, after) = (*kernels.first()?, *kernels.last()?);
+    (before != after).then_some((before, after))
+}
+
+/// What the guests were, each sentence once.
+fn settings(runs: &[&GuestRun]) -> Vec<String> {
+    let mut sentences: Vec<String> = Vec::new();
+    for sentence in runs.iter().map(|run| setting(run)) {
+        if !sentences.contains(&sentence) {
+            sentences.push(sentence);
         }
-        Some(row)
     }
+    sentences
+}
 
-    fn of(&self, contestant: &str) -> Option<&[f64]> {
-        let found = self.values.iter().find(|(name, _)| name == contestant);
-        found.map(|(_, values)| values.as_slice())
+/// How it was measured, in a sentence.
+#[must_use]
+pub(crate) fn setting(run: &GuestRun) -> String {
+    let word = |name: &str| run.about.get(name).filter(|word| !word.is_empty());
+    let values = run.rows.iter().flat_map(|row| row.values.values());
+    let rounds = values.map(Vec::len).max().unwrap_or_default();
+    let mut text = format!("Measured in {rounds} rounds");
+    let mut add = |before: &str, name: &str, behind: &str| {
+        if let Some(word) = word(name) {
+            text += &format!("{before}{word}{behind}");
+        }
+    };
+    add(" of ", "seconds", " s for each figure");
+    add(", with --guest ", "guest", "");
+    add(", ", "lower", " beneath");
+    add(", cache=", "cache", "");
+    add(", more options of ours: ", "with", "");
+    add(", on Linux ", "host_kernel", "");
+    if let Some(commit) = word("commit") {
+        text += &format!(", commit {}", commit.chars().take(12).collect::<String>());
     }
-
-    /// Of a name as `linux-6.1-rseq-2`.
-    fn kernel(&self) -> Option<(u32, u32)> {
-        let version = self.name.strip_prefix("linux-")?.split('-').next()?;
-        let (major, minor) = version.split_once('.')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
-    }
+    text + "."
 }
 
 fn fill(pair: &mut Pair, values: Option<&[f64]>, base: Option<&[f64]>, unit: Unit) {
@@ -167,12 +140,19 @@ fn fill(pair: &mut Pair, values: Option<&[f64]>, base: Option<&[f64]>, unit: Uni
         let pairs = values.iter().zip(base);
         pairs.map(|(one, other)| unit.ratio(*one, *other)).collect()
     });
-    pair.here_ratio = ratios.and_then(Middle::of).map(|middle| middle.median);
+    pair.ratio_is(ratios.and_then(Middle::of));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::joined;
+    use super::beside;
+    use crate::results::GuestRun;
+    use crate::results::published::Published;
+
+    fn joined(texts: &[&str]) -> Vec<Published> {
+        let runs = texts.iter().map(|text| GuestRun::parse(text).unwrap());
+        beside(&runs.collect::<Vec<_>>())
+    }
 
     #[test]
     fn a_run_in_a_guest_stands_beside_its_original() {
@@ -180,7 +160,7 @@ mod tests {
             {"row": "randread-psync-1", "unit": "/s", "thrufs": [300.0, 200.0, 260.0],
              "virtiofsd": [150.0, 100.0, 130.0], "9p": [100.0, 100.0, 130.0]},
             {"row": "write-mmap-1", "unit": "/s", "thrufs": [50.0]}]}"#;
-        let published = &joined(text).unwrap()[0];
+        let published = &joined(&[text])[0];
         let line = |what: &str| {
             let mut lines = published.lines.iter();
             lines
@@ -191,6 +171,7 @@ mod tests {
         assert_eq!(random.pairs[1].original, Some(26200.0));
         assert_eq!(random.pairs[1].here, Some(260.0));
         assert_eq!(random.pairs[1].here_ratio, Some(2.0));
+        assert_eq!(random.pairs[1].here_interval, Some([2.0, 3.0]));
         assert_eq!(random.pairs[3].original, Some(165_600.0));
         assert_eq!(random.pairs[3].here, None);
         let mapped = line("write, mmap");
@@ -202,7 +183,35 @@ mod tests {
             (mapped.pairs[1].here, mapped.pairs[1].here_ratio),
             (Some(50.0), None)
         );
-        assert!(published.missing[0].contains("--guest qemu"));
+        assert!(published.missing[0].contains("3 rounds, with --guest qemu"));
+        assert_eq!(published.columns[3].absent, "not served");
+    }
+
+    #[test]
+    fn several_runs_make_one_table_and_the_last_of_them_counts() {
+        let run = |row: &str, value: &str, cache: &str| {
+            format!(
+                r#"{{"guest": "qemu", "lower": "tmpfs", "cache": "{cache}", "rows": [
+                {{"row": "{row}", "unit": "/s", "thrufs": [{value}]}}]}}"#
+            )
+        };
+        let texts = [
+            run("read-psync-1", "1.0", "never"),
+            run("write-psync-1", "2.0", "never"),
+            run("read-psync-1", "3.0", "auto"),
+        ];
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let published = &joined(&texts);
+        assert_eq!(published.len(), 1);
+        let here = |what: &str| {
+            let mut lines = published[0].lines.iter();
+            let line = lines.find(|line| line.what == what && line.jobs == 1);
+            line.unwrap().pairs[1].here
+        };
+        assert_eq!(here("read, psync"), Some(3.0));
+        assert_eq!(here("write, psync"), Some(2.0));
+        // One sentence for the two that were alike.
+        assert_eq!(published[0].missing.len(), 2, "{:?}", published[0].missing);
     }
 
     #[test]
@@ -211,7 +220,7 @@ mod tests {
             {"row": "linux-6.12-rseq-1", "unit": "/s", "tmpfs": [30.0], "thrufs": [1.0]},
             {"row": "linux-6.1-no-rseq-1", "unit": "/s", "tmpfs": [22.0]},
             {"row": "linux-6.1-rseq-1", "unit": "/s", "tmpfs": [20.0]}]}"#;
-        let published = joined(text).unwrap();
+        let published = joined(&[text]);
         assert_eq!(published.len(), 1);
         let here: Vec<_> = published[0].lines[0]
             .pairs
@@ -220,20 +229,16 @@ mod tests {
             .collect();
         assert_eq!(here, [Some(20.0), Some(22.0), Some(30.0)]);
         assert_eq!(published[0].lines[0].pairs[2].here_ratio, Some(1.5));
+        let columns = published[0].columns.iter();
+        let columns: Vec<_> = columns.map(|column| column.here.as_deref()).collect();
+        assert_eq!(columns[1..], [Some("Linux 6.1"), Some("Linux 6.12")]);
+        assert_eq!(published[0].name, "close-guest");
     }
 
     #[test]
-    fn other_files_are_refused_and_other_runs_have_nothing() {
-        for text in [
-            "",
-            "[]",
-            "{}",
-            r#"{"rows": [1]}"#,
-            r#"{"rows": [{"row": 1}]}"#,
-        ] {
-            assert!(joined(text).is_err(), "{text}");
-        }
+    fn other_runs_have_nothing() {
         let uml = r#"{"rows": [{"row": "stat", "unit": "/s", "thrufs": [1.0]}]}"#;
-        assert!(joined(uml).unwrap().is_empty());
+        assert!(joined(&[uml]).is_empty());
+        assert!(joined(&[]).is_empty());
     }
 }

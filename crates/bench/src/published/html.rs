@@ -66,9 +66,10 @@ fn write_one(page: &mut String, comparison: &Published) {
 fn write_table(page: &mut String, comparison: &Published) {
     page.push_str("<div class=\"wide\"><table><thead><tr><td></td>");
     for column in &comparison.columns {
-        let here = column.here.as_deref().map_or_else(String::new, |here| {
-            format!("<br><span class=\"here\">{}</span>", escaped(here))
-        });
+        let here = match column.name_here() {
+            "-" => String::new(),
+            here => format!("<br><span class=\"here\">{}</span>", escaped(here)),
+        };
         let _ = write!(
             page,
             "<th scope=\"col\">{}{here}</th>",

@@ -1,6 +1,6 @@
 //! Published comparisons for the terminal: of each line what was published and, below it, what was found here.
 
-use crate::results::published::{Line, Pair, Published};
+use crate::results::published::{Column, Line, Pair, Published};
 use std::fmt::Write;
 
 /// Characters for one column's figure with its ratio.
@@ -36,7 +36,7 @@ fn write_one(text: &mut String, comparison: &Published) {
         .map(|column| column.original.as_str());
     row(text, "published", names);
     let names = comparison.columns.iter();
-    let names = names.map(|column| column.here.as_deref().unwrap_or("-"));
+    let names = names.map(Column::name_here);
     row(text, "here", names);
     let is_here = |line: &&Line| line.pairs.iter().any(|pair| pair.here.is_some());
     let shown: Vec<&Line> = comparison.lines.iter().filter(is_here).collect();
@@ -99,7 +99,7 @@ pub(super) fn cell(figure: Option<f64>, ratio: Option<f64>) -> String {
 }
 
 /// Three digits or more, with no more of them behind the point than say something.
-fn number(figure: f64) -> String {
+pub(crate) fn number(figure: f64) -> String {
     let digits = match figure.abs() {
         0.0..1.0 => 3,
         1.0..10.0 => 2,

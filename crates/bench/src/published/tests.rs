@@ -51,6 +51,7 @@ fn results(cells: Vec<Cell>) -> Results {
         rows: vec![row("read-4k", 4096), row("build-c", 0)],
         cells,
         remarks: Vec::new(),
+        guests: Vec::new(),
     }
 }
 

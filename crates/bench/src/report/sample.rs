@@ -62,6 +62,7 @@ impl Builder {
             rows: Vec::new(),
             cells: Vec::new(),
             remarks: Vec::new(),
+            guests: Vec::new(),
         };
         Builder {
             results,

@@ -3,6 +3,7 @@
 //! Another machine, kernel and year stand behind each original, so that its rates say nothing about ours.
 //! What can be compared is the ratio of two of its columns with the ratio of ours: both are kept.
 
+use super::statistics::Middle;
 use serde::{Deserialize, Serialize};
 
 /// One published comparison.
@@ -46,6 +47,8 @@ pub struct Column {
     pub original: String,
     /// Which contestant of ours stands for it; none where nobody does.
     pub here: Option<String>,
+    /// Why nobody does, in a word or two: `not served`.
+    pub absent: String,
 }
 
 /// One thing that was measured.
@@ -86,6 +89,28 @@ pub struct Pair {
     pub here: Option<f64>,
     /// How many times as fast as the first column ours is: the median of the rounds' ratios.
     pub here_ratio: Option<f64>,
+    /// The ends of that ratio's interval.
+    pub here_interval: Option<[f64; 2]>,
+}
+
+impl Column {
+    /// Who stands for it here, or why nobody does.
+    #[must_use]
+    pub fn name_here(&self) -> &str {
+        let absent = match self.absent.as_str() {
+            "" => "-",
+            absent => absent,
+        };
+        self.here.as_deref().unwrap_or(absent)
+    }
+}
+
+impl Pair {
+    /// Sets ours to the first column's.
+    pub(crate) fn ratio_is(&mut self, ratio: Option<Middle>) {
+        self.here_ratio = ratio.map(|ratio| ratio.median);
+        self.here_interval = ratio.map(|ratio| [ratio.least, ratio.greatest]);
+    }
 }
 
 impl Unit {

@@ -1,5 +1,6 @@
 //! Tables of documents.
 
+use super::guests;
 use crate::Outcome;
 use crate::report::agreement::agreements;
 use crate::report::derived::{Against, Comparison, Goal, Met, comparisons};
@@ -12,7 +13,7 @@ use crate::results::{Cell, Ending, Results};
 /// What makes a table.
 type Table = fn(&Results) -> String;
 
-const TABLES: [(&str, Table); 8] = [
+const TABLES: [(&str, Table); 11] = [
     ("run", run),
     ("ratios", ratios),
     ("against", against),
@@ -21,6 +22,9 @@ const TABLES: [(&str, Table); 8] = [
     ("costs", costs),
     ("latency", latency),
     ("agreement", agreement),
+    ("guest-run", guests::run),
+    ("guest-ratios", guests::ratios),
+    ("guest-kernels", guests::by_kernel),
 ];
 
 /// In place of a figure that there is not.
@@ -36,13 +40,13 @@ pub(super) fn named(name: &str) -> Outcome<Table> {
 }
 
 /// A table in Markdown.
-struct Grid {
+pub(super) struct Grid {
     text: String,
     columns: usize,
 }
 
 impl Grid {
-    fn new(head: &[String]) -> Grid {
+    pub(super) fn new(head: &[String]) -> Grid {
         let mut grid = Grid {
             text: String::new(),
             columns: head.len(),
@@ -52,10 +56,15 @@ impl Grid {
         grid
     }
 
-    fn line(&mut self, cells: &[String]) {
+    pub(super) fn line(&mut self, cells: &[String]) {
         debug_assert_eq!(cells.len(), self.columns);
         let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
         self.text += &format!("| {} |\n", cells.join(" | "));
+    }
+
+    /// The table's text.
+    pub(super) fn finished(self) -> String {
+        self.text
     }
 }
 

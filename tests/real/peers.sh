@@ -1,0 +1,88 @@
+#!/bin/bash
+# The servers that benchmarks compare with: each script of bench/peers installs its peer, tells its version and
+# becomes its server, and the benchmark measures a little of each. What is built is kept in $PEERS (default:
+# target/peers); with an empty one, everything is fetched and built anew.
+# shellcheck source=tests/real/mount.sh
+source "$(dirname "$0")/mount.sh"
+need flock
+
+[[ $SERVE == thrufs ]] || { say "peers are started by the host's own scripts"; exit 0; }
+SCRIPTS=$PROJECT/bench/peers
+# As the scripts themselves have it, for the benchmark too.
+export PROJECT PEERS=${PEERS:-$PROJECT/target/peers}
+# Those that mount, as the benchmark has them.
+MOUNTING=(passthrough passthrough_ll passthrough_hp bindfs mergerfs go-fuse)
+
+# is_version WHAT TEXT: a number with a point in it.
+is_version() { [[ $2 =~ ^[0-9]+\.[0-9]+ && $2 != *$'\n'* ]] || fail "$1 tells its version as '$2'"; }
+
+# stopped PID: ends a server that a script has become.
+stopped() {
+    kill "$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+}
+
+lower "$WORK/lower" 1G
+for peer in "${MOUNTING[@]}"; do
+    say "$peer"
+    "$SCRIPTS/$peer" install </dev/null || fail "$peer was not installed"
+    is_version "$peer" "$("$SCRIPTS/$peer" version)"
+    # In the foreground, at a path with a space in it.
+    mkdir "$WORK/lower/tree of $peer" "$WORK/mnt-$peer"
+    echo "by $peer" >"$WORK/lower/tree of $peer/file"
+    "$SCRIPTS/$peer" start "$WORK/lower/tree of $peer" "$WORK/mnt-$peer" </dev/null &
+    SERVER_PID[$peer]=$!
+    for ((turn = 0; turn < 300; turn++)); do
+        [[ ! -e $WORK/mnt-$peer/file ]] || break
+        kill -0 "${SERVER_PID[$peer]}" 2>/dev/null || fail "$peer has ended"
+        sleep 0.1
+    done
+    expect "a file through $peer" "$(cat "$WORK/mnt-$peer/file")" "by $peer"
+    echo more >>"$WORK/mnt-$peer/file"
+    expect "what was written through $peer" "$(tail -n 1 "$WORK/lower/tree of $peer/file")" more
+    umount "$WORK/mnt-$peer"
+    stopped "${SERVER_PID[$peer]}"
+    unset "SERVER_PID[$peer]"
+done
+
+# All that the benchmark has to know of them.
+mkdir "$WORK/bench"
+(cd "$WORK/lower" && "$THRUFS" bench . --modes none --peers all --rows stat-warm,create --rounds 1 --percent 1 \
+    --out "$WORK/bench/report" </dev/null) || fail "the benchmark with peers"
+for peer in "${MOUNTING[@]}"; do
+    for row in stat-warm create; do
+        grep -q "\"row\":\"$row\",\"contestant\":\"$peer\".*\"samples\":\[{" "$WORK/bench/report/results.json" ||
+            fail "the benchmark has no figure of $peer in $row"
+    done
+done
+
+# virtiofsd has a socket in place of a mount point.
+say virtiofsd
+"$SCRIPTS/virtiofsd" install </dev/null || fail "virtiofsd was not installed"
+is_version virtiofsd "$("$SCRIPTS/virtiofsd" version)"
+mkdir "$WORK/lower/share"
+"$SCRIPTS/virtiofsd" start "$WORK/lower/share" "$WORK/socket" </dev/null &
+SERVER_PID[virtiofsd]=$!
+for ((turn = 0; turn < 300; turn++)); do
+    [[ ! -S $WORK/socket ]] || break
+    kill -0 "${SERVER_PID[virtiofsd]}" 2>/dev/null || fail "virtiofsd has ended"
+    sleep 0.1
+done
+"$THRUFS" client --socket "$WORK/socket" bench --name virtiofsd --rounds 1 --sample 20 --file-bytes 1048576 getattr \
+    >"$WORK/said" || fail "thrufs client bench at virtiofsd"
+grep -q getattr "$WORK/said" || fail "nothing was measured of virtiofsd: $(cat "$WORK/said")"
+stopped "${SERVER_PID[virtiofsd]}"
+unset "SERVER_PID[virtiofsd]"
+
+# What only says where it is measured.
+code=0
+said=$("$SCRIPTS/9p" start "$WORK/lower" "$WORK/mnt-9p" 2>&1) || code=$?
+expect "9p ends with" "$code" 2
+[[ $said == *vm-bench* ]] || fail "9p says: $said"
+
+# A script refuses what makes no sense.
+for words in "" "start" "start $WORK/lower" "install twice" "shout"; do
+    # shellcheck disable=SC2086 # They are words.
+    ! "$SCRIPTS/bindfs" $words 2>/dev/null || fail "bindfs takes '$words'"
+done
+say "all peers serve"
