@@ -62,7 +62,10 @@ fn in_guests(server: &Path, report: &Path, rounds: &str) -> Result<(), Failure> 
     make_directory(report)?;
     let mut outcome = Ok(());
     let mut found = Vec::new();
-    for (name, which) in [("guest", ["--guest", "qemu"].as_slice()), ("open1", &["--open1"])] {
+    for (name, which) in [
+        ("guest", ["--guest", "qemu"].as_slice()),
+        ("open1", &["--open1"]),
+    ] {
         let path = report.join(format!("{name}.json"));
         let mut words: Vec<String> = which.iter().map(|&word| word.to_owned()).collect();
         let more = ["--rounds", rounds, "--seconds", "1", "--save-as"];

@@ -61,7 +61,8 @@ fn beside_close(runs: &[&GuestRun]) -> Option<Published> {
             before.0, before.1, after.0, after.1
         ),
         "On a tmpfs of the guest; a share's figures stand in the run's own table.".to_owned(),
-        "Without rseq means GLIBC_TUNABLES=glibc.pthread.rseq=0 for the process that measures.".to_owned(),
+        "Without rseq means GLIBC_TUNABLES=glibc.pthread.rseq=0 for the process that measures."
+            .to_owned(),
         "The loop is of our own, in the manner of open1.".to_owned(),
     ];
     for line in &mut published.lines {

@@ -84,7 +84,12 @@ mod tests {
         assert_eq!((&after.cells, after.guests.len()), (&before.cells, 1));
         for file in ["report.html", "report.txt"] {
             let text = std::fs::read_to_string(directory.path().join(file)).unwrap();
-            for part in ["3146", "not served", "FUSE passthrough", "virtio-fs, 9p and DAX"] {
+            for part in [
+                "3146",
+                "not served",
+                "FUSE passthrough",
+                "virtio-fs, 9p and DAX",
+            ] {
                 assert!(text.contains(part), "{file}: {part}");
             }
         }

@@ -132,9 +132,7 @@ impl Marker {
     }
 
     fn table(&self, directory: &Path) -> Outcome<String> {
-        if (self.file.as_str(), self.suite.as_str(), self.table.as_str())
-            == (ALL, "all", "goals")
-        {
+        if (self.file.as_str(), self.suite.as_str(), self.table.as_str()) == (ALL, "all", "goals") {
             return goals::table(directory);
         }
         if self.file == ALL {

@@ -150,7 +150,10 @@ fn runs_in_guests_have_tables_too() {
         ("guest.json guest/guest-kernels", "nothing to show"),
         ("kernels.json guest/guest-ratios", "nothing to show"),
         ("a.json guest/guest-ratios", "no results of a guest"),
-        ("guest.json guest/beside-nobody", "there is no comparison nobody"),
+        (
+            "guest.json guest/beside-nobody",
+            "there is no comparison nobody",
+        ),
     ] {
         let refused = made_of_guests(marker).unwrap_err();
         assert!(refused.contains(why), "{marker}: {refused}");
@@ -187,8 +190,19 @@ fn the_newest_run_that_has_it_stands_beside_what_was_published() {
     let (old, new) = ("| create, per second | 3944 |", "(2.00 [2.00 to 2.00])");
     assert!(text.contains(old) && text.contains(new), "{text}");
     let of_newest = made("a.json published/beside-ring").unwrap();
-    let table = |text: &str| text.lines().filter(|line| line.starts_with("| create")).collect::<String>();
+    let table = |text: &str| {
+        text.lines()
+            .filter(|line| line.starts_with("| create"))
+            .collect::<String>()
+    };
     assert_eq!(table(&text), table(&of_newest));
-    assert_ne!(table(&text), table(&made("b.json published/beside-ring").unwrap()));
-    assert!(made("*.json published/beside-killpriv").unwrap().contains("Not measured yet"));
+    assert_ne!(
+        table(&text),
+        table(&made("b.json published/beside-ring").unwrap())
+    );
+    assert!(
+        made("*.json published/beside-killpriv")
+            .unwrap()
+            .contains("Not measured yet")
+    );
 }
