@@ -39,7 +39,7 @@ impl Asked {
             )));
         }
         let chosen = |name: &&str| has(name) || value(name).is_some();
-        let without = WITHOUT_GUESTS.iter().any(|name| chosen(&name));
+        let without = WITHOUT_GUESTS.iter().any(chosen);
         if only_guest && (no_guest || without) {
             return Err(Failure::new(format!(
                 "{ONLY_GUEST} goes with neither {NO_GUEST} nor rows: rows in guests are those of vm-bench"
