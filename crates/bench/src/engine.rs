@@ -177,6 +177,9 @@ impl<'a> Run<'a> {
                     if question == Question::Counts && is_native {
                         continue;
                     }
+                    if question == Question::Latency && !task.row.times_each() {
+                        continue;
+                    }
                     if self.schedule.is_late() {
                         self.record.remark(
                             "the time was over before requests were counted and latencies taken everywhere"

@@ -165,6 +165,11 @@ impl Row {
         }
     }
 
+    /// Whether its operations can be timed one by one: a build is all of its row, and takes long.
+    pub(crate) fn times_each(&self) -> bool {
+        !matches!(self.work, Work::Build(_))
+    }
+
     /// Why the row cannot be measured on this machine, wherever, if it cannot: for people.
     pub(crate) fn missing(&self) -> Option<String> {
         match &self.work {

@@ -115,7 +115,8 @@ pub(crate) fn setting(run: &GuestRun) -> String {
     let word = |name: &str| run.about.get(name).filter(|word| !word.is_empty());
     let values = run.rows.iter().flat_map(|row| row.values.values());
     let rounds = values.map(Vec::len).max().unwrap_or_default();
-    let mut text = format!("Measured in {rounds} rounds");
+    let plural = if rounds == 1 { "" } else { "s" };
+    let mut text = format!("Measured in {rounds} round{plural}");
     let mut add = |before: &str, name: &str, behind: &str| {
         if let Some(word) = word(name) {
             text += &format!("{before}{word}{behind}");

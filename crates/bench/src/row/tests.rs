@@ -239,6 +239,7 @@ fn every_operation_has_a_latency_where_that_is_asked_for() {
         "random-read-4k",
         "git-status",
     ] {
+        assert!(named(name).unwrap().times_each(), "{name}");
         let mut ground = Ground::new();
         ground.errand.each = true;
         let done = match ground.done(named(name).unwrap()) {
@@ -257,6 +258,8 @@ fn every_operation_has_a_latency_where_that_is_asked_for() {
 fn programs_leave_what_they_make() {
     if let Some((ground, done)) = run("build-small") {
         assert_eq!(done.operations, 1);
+        // It would be built once more to no end.
+        assert!(done.each.is_empty() && !named("build-small").unwrap().times_each());
         assert!(ground.errand.beneath.join("project/program").is_file());
     }
     if let Some((ground, done)) = run("git-clone") {

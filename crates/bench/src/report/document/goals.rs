@@ -1,10 +1,10 @@
 //! The table of the project's goals, each held against the newest results that have its row.
 
-use super::files;
 use super::list::{Aim, GOALS, Want};
 use super::markdown::{NONE, plain, with_interval};
 use super::memory::{Finding, Memory};
 use super::shares::Shares;
+use super::{files, is_whole};
 use crate::Outcome;
 use crate::report::derived::{Against, Goal, Met, comparisons, goes_through, is_mount};
 use crate::report::table::{Entry, Line, ratio, sections};
@@ -39,7 +39,8 @@ pub(super) fn table(directory: &Path) -> Outcome<String> {
     };
     for path in files(directory)? {
         match Results::read(&path) {
-            Ok(results) => found.runs.push(results),
+            Ok(results) if is_whole(&results) => found.runs.push(results),
+            Ok(_) => {}
             // Other things are kept there as well.
             Err(ReadError::Form { .. }) => {
                 found.shares.extend(Shares::read(&path));

@@ -114,9 +114,11 @@ fn found(pair: &Pair, column: &Column, is_base: bool) -> String {
     };
     let figure = number(figure);
     match (pair.here_ratio, pair.here_interval) {
-        (Some(ratio), Some([least, greatest])) if !is_base => {
+        (Some(ratio), Some([least, greatest])) if !is_base && least < greatest => {
             format!("{figure} ({ratio:.2} [{least:.2} to {greatest:.2}])")
         }
+        // Of one round.
+        (Some(ratio), _) if !is_base => format!("{figure} ({ratio:.2})"),
         _ => figure,
     }
 }
