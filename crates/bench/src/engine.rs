@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
         for remark in plan.missing_rows() {
             record.remark(remark);
         }
-        for remark in ground.remarks(&plan.place()) {
+        for remark in ground.remarks(&plan.directory) {
             record.remark(remark);
         }
         let cells = tasks.len()
@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
         let row = task.row.name;
         let jobs = match task.jobs {
             1 => String::new(),
-            jobs => format!(" by {jobs}"),
+            jobs => format!(" × {jobs}"),
         };
         let text = format!("{what} · {row}{jobs} · {name} on {lower}");
         self.progress.say(&text, self.schedule.left(round));
