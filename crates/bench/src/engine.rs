@@ -296,6 +296,9 @@ impl<'a> Run<'a> {
             self.progress.line("nothing was measured");
             return Ok(ExitCode::FAILURE);
         }
+        if self.stop.is_at_once() {
+            return Ok(ExitCode::FAILURE);
+        }
         write(&results, self.plan)?;
         let failed = |cell: &&crate::results::Cell| {
             cell.absence.as_ref().is_some_and(|absence| absence.failed)
