@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
         for remark in plan.missing_rows() {
             record.remark(remark);
         }
-        for remark in ground.remarks(&plan.place()) {
+        for remark in ground.remarks(&plan.directory) {
             record.remark(remark);
         }
         let cells = tasks.len()
@@ -223,7 +223,7 @@ impl<'a> Run<'a> {
         let row = task.row.name;
         let jobs = match task.jobs {
             1 => String::new(),
-            jobs => format!(" by {jobs}"),
+            jobs => format!(" × {jobs}"),
         };
         let text = format!("{what} · {row}{jobs} · {name} on {lower}");
         self.progress.say(&text, self.schedule.left(round));
@@ -297,6 +297,9 @@ impl<'a> Run<'a> {
         let results = self.record.finished();
         if results.cells.iter().all(|cell| cell.samples.is_empty()) {
             self.progress.line("nothing was measured");
+            return Ok(ExitCode::FAILURE);
+        }
+        if self.stop.is_at_once() {
             return Ok(ExitCode::FAILURE);
         }
         write(&results, self.plan)?;

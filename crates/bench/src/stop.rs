@@ -31,6 +31,15 @@ impl Stop {
         poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().is_empty()
     }
 
+    /// Whether nobody waits for a report any more: who held the leash has gone, or is in a hurry. Whoever cleans
+    /// up then ends this process as well, but on a busy machine it may be done before.
+    pub(crate) fn is_at_once(&self) -> bool {
+        // Only the end of the leash, which cannot be masked.
+        let mut polled = [PollFd::new(&self.leash, PollFlags::empty())];
+        poll(&mut polled, Some(&Timespec::default())).is_ok()
+            && polled[0].revents().contains(PollFlags::HUP)
+    }
+
     /// Waits until `descriptor` can be read, somebody wants to stop, or the time is over.
     ///
     /// # Errors

@@ -98,6 +98,16 @@ pub(crate) enum CommandError {
         pid: i32,
         waited: Duration,
     },
+    #[error(
+        "{path} is unmounted here, but not in another mount namespace: its server goes on until process \
+         {pid} ({name}) has ended or unmounted it",
+        path = .path.display()
+    )]
+    MountedElsewhere {
+        path: PathBuf,
+        pid: i32,
+        name: String,
+    },
     #[error("cannot append to the audit log {path}: {source}", path = .path.display())]
     AuditLog { path: PathBuf, source: io::Error },
     #[error("the worker ended before it was ready; run it with --log=debug to see why")]

@@ -40,10 +40,32 @@ pub(crate) struct Mount {
 /// When `/proc` cannot be read.
 pub(crate) fn all() -> io::Result<Vec<Mount>> {
     let text = std::fs::read("/proc/thread-self/mountinfo")?;
-    Ok(text
-        .split(|byte| *byte == b'\n')
-        .filter_map(parse_line)
-        .collect())
+    Ok(parse(&text).collect())
+}
+
+fn parse(text: &[u8]) -> impl Iterator<Item = Mount> {
+    text.split(|byte| *byte == b'\n').filter_map(parse_line)
+}
+
+/// A process, and what it is called, in whose mount namespace the file system of this number is mounted.
+/// Processes for which `is_left_out` are not asked, nor are those that this user may not look at.
+pub(crate) fn process_that_sees(
+    device: DeviceNumber,
+    is_left_out: impl Fn(i32) -> bool,
+) -> Option<(i32, String)> {
+    let mut processes = std::fs::read_dir("/proc").ok()?.flatten();
+    processes.find_map(|process| {
+        let pid: i32 = process.file_name().to_str()?.parse().ok()?;
+        if is_left_out(pid) {
+            return None;
+        }
+        let text = std::fs::read(process.path().join("mountinfo")).ok()?;
+        if !parse(&text).any(|mount| mount.device == device) {
+            return None;
+        }
+        let name = std::fs::read_to_string(process.path().join("comm")).ok()?;
+        Some((pid, name.trim_end().to_owned()))
+    })
 }
 
 /// What a path lookup ends at when it comes to `path`: the last mount there.

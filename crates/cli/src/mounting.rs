@@ -83,13 +83,7 @@ pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountE
             tracing::warn!("{option} is not in force: fusermount3 does not offer it");
         }
     }
-    mount::mount_unprivileged(&config.mountpoint, &options(config)).map_err(|error| match error {
-        MountError::Helper(words) if words.contains("/dev/fuse: Permission denied") => {
-            let fix = "make the device usable for everybody, as udev does: chmod 666 /dev/fuse";
-            MountError::Helper(format!("{words} ({fix})"))
-        }
-        other => other,
-    })
+    mount::mount_unprivileged(&config.mountpoint, &options(config))
 }
 
 /// The device number of the FUSE file system on `mountpoint`; `None` when there is none, or no

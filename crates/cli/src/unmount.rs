@@ -16,6 +16,9 @@ use thrufs::mount;
 /// How long a server may take to end after its mount: longer than it waits for its requests.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// After so long, somebody else may be what it waits for.
+const OTHERS_AFTER: Duration = Duration::from_secs(2);
+
 /// How many descriptors of a process are looked at: the device is among the first it opens.
 const DESCRIPTORS_LOOKED_AT: usize = 64;
 
@@ -62,7 +65,7 @@ pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError>
     if lazy || elsewhere {
         return Ok(());
     }
-    wait_for(&servers, &path)
+    wait_for(&servers, mount.device, &path)
 }
 
 /// The path as the table of mounts has it. The mount point itself is not looked into: its server
@@ -97,11 +100,23 @@ fn take_away(path: &Path, lazy: bool) -> Result<(), CommandError> {
     })
 }
 
-fn wait_for(servers: &[Server], path: &Path) -> Result<(), CommandError> {
-    let deadline = Instant::now() + SERVER_TIMEOUT;
+fn wait_for(servers: &[Server], device: DeviceNumber, path: &Path) -> Result<(), CommandError> {
+    let start = Instant::now();
     for server in servers {
-        let [ended] = waiting::readable([Some(server.descriptor.as_fd())], Some(deadline));
-        if !ended {
+        let has_ended_by = |deadline| {
+            let [ended] = waiting::readable([Some(server.descriptor.as_fd())], Some(deadline));
+            ended
+        };
+        if has_ended_by(start + OTHERS_AFTER) {
+            continue;
+        }
+        // A namespace that was made while it was mounted has a mount of its own.
+        let is_server = |pid| servers.iter().any(|server| server.pid == pid);
+        if let Some((pid, name)) = mount_table::process_that_sees(device, is_server) {
+            let path = path.into();
+            return Err(CommandError::MountedElsewhere { path, pid, name });
+        }
+        if !has_ended_by(start + SERVER_TIMEOUT) {
             return Err(CommandError::StillRunning {
                 path: path.into(),
                 pid: server.pid,

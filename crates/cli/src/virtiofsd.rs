@@ -91,8 +91,8 @@ pub(crate) fn arguments(all: &[OsString]) -> Option<Vec<OsString>> {
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
     let name = arguments
         .first()
-        .map(|name| name.to_string_lossy().into_owned());
-    let name = name.unwrap_or_else(|| NAME.to_owned());
+        .and_then(|name| Path::new(name).file_name());
+    let name = name.unwrap_or(OsStr::new(NAME)).to_string_lossy();
     let parsed = command(&name).no_binary_name(true);
     let matches = match parsed.try_get_matches_from(arguments.into_iter().skip(1)) {
         Ok(matches) => matches,
@@ -127,7 +127,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
 pub(crate) fn command(name: &str) -> Command {
     let mut command = Command::new(name.to_owned())
         .about("Share a directory with a virtual machine, with the arguments of virtiofsd 1.14")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(concat!(env!("CARGO_PKG_VERSION"), " (thrufs)"))
         .args_override_self(true);
     for option in OPTIONS {
         command = command.arg(argument(option));

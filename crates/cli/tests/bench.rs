@@ -3,7 +3,7 @@
 
 mod ground;
 
-use ground::{Ground, THRUFS, is_mount, run, skipped, stderr, within};
+use ground::{Ground, THRUFS, is_mount, run, skipped, stderr, succeeded, within};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
@@ -292,11 +292,15 @@ fn it_refuses_where_it_would_fill_a_disk_or_tell_nothing() {
     ] {
         let said = bench(directory, &[]);
         assert!(said.contains(why), "{why}: {said}");
+        assert!(!said.contains("stays"), "nothing was made: {said}");
     }
     let nowhere = format!("nowhere={}", place.ground.mnt.display());
     for (arguments, why) in [
         (["--against", nowhere.as_str()], "nothing is mounted there"),
-        (["--rows", "none-such"], "no row none-such"),
+        (
+            ["--rows", "none-such"],
+            "no row none-such; `thrufs bench --list`",
+        ),
         (["--modes", "none"], "nobody to compare with"),
     ] {
         let said = bench(place.directory(), &arguments);
@@ -335,6 +339,22 @@ fn what_is_asked_to_end_does_so_with_what_it_has() {
     let _ = kill_process(running.pid(), Signal::INT);
     assert_eq!(running.ends("two signals").0, Some(130));
     place.nothing_is_left("two signals");
+}
+
+#[test]
+fn what_is_unmounted_during_a_run_is_gone() {
+    let Some(place) = Place::new() else { return };
+    succeeded(&place.ground.mount(&[]));
+    let mut arguments = LITTLE.to_vec();
+    arguments.extend(["--rounds", "1000", "--time", "100000"]);
+    let running = place.start(&arguments);
+    place.process("row");
+    // Its server ends as well: a mount of it in the namespace of the run would keep it.
+    let output = run(Command::new(THRUFS).arg("unmount").arg(&place.ground.mnt));
+    kill_process(running.pid(), Signal::INT).unwrap();
+    assert_eq!(running.ends("a signal").0, Some(130));
+    succeeded(&output);
+    place.nothing_is_left("a run during which something was unmounted");
 }
 
 #[test]

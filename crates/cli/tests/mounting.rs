@@ -225,7 +225,7 @@ fn a_busy_mount_is_waited_for_and_then_taken_away() {
     server.signal(Signal::TERM);
     let (code, said) = server.ends_within(12);
     let took = began.elapsed();
-    assert!(took >= Duration::from_secs(1), "{took:?}");
+    assert!(took >= Duration::from_secs(1), "{took:?}: {said}");
     assert!(took < Duration::from_secs(9), "{took:?}: {said}");
     assert_eq!(code, Some(0), "{said}");
     assert!(

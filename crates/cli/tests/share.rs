@@ -754,7 +754,7 @@ fn as_virtiofsd_it_tells_what_it_can_and_cannot() {
     assert_eq!(of_thrufs.stdout, output.stdout);
 
     for (arguments, code, part) in [
-        (&["--version"][..], 0, "virtiofsd"),
+        (&["--version"][..], 0, "(thrufs)"),
         (&["--help"], 0, "--migration-mode"),
         (
             &["--fd=3", "--shared-dir=/", "--migration-mode=by-name"],

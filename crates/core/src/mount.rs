@@ -65,7 +65,7 @@ impl MountOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// There is no FUSE.
-    #[error("cannot open /dev/fuse: {0}; is FUSE in this kernel (try `modprobe fuse`)?")]
+    #[error("cannot open /dev/fuse: {0}; {advice}", advice = device_advice(.0))]
     Device(#[source] io::Error),
     /// The mount point cannot be used.
     #[error("cannot use the mount point {path}: {source}")]
@@ -233,6 +233,17 @@ pub fn unmount(target: &Path, lazy: bool) -> Result<(), MountError> {
 pub fn unmount_by_force(target: &Path) -> Result<(), MountError> {
     let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
     unmount_call(target, flags).map_err(|errno| unmount_error(target, errno.into()))
+}
+
+/// What to do about `/dev/fuse`.
+fn device_advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EACCES) => {
+            "this user may not open it: as root, `chmod 666 /dev/fuse`, as most systems have it"
+        }
+        Some(libc::EPERM) => "a container must be given the device (`--device /dev/fuse`)",
+        _ => "is FUSE in this kernel (try `modprobe fuse`)?",
+    }
 }
 
 fn unmount_error(path: &Path, source: io::Error) -> MountError {

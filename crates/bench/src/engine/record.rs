@@ -47,11 +47,20 @@ impl Record {
         }
     }
 
-    /// Why those who do not take part do not.
+    /// Why those who do not take part do not: each reason once, after all whose it is.
     pub(super) fn reasons(&self) -> Vec<String> {
-        let all = self.results.contestants.iter();
-        all.filter_map(|one| Some(format!("{}: {}", one.name, one.absent.as_ref()?)))
-            .collect()
+        let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
+        for one in &self.results.contestants {
+            let Some(why) = one.absent.as_deref() else {
+                continue;
+            };
+            match reasons.iter_mut().find(|(_, other)| *other == why) {
+                Some((names, _)) => names.push(&one.name),
+                None => reasons.push((vec![&one.name], why)),
+            }
+        }
+        let text = |(names, why): (Vec<&str>, &str)| format!("{}: {why}", names.join(", "));
+        reasons.into_iter().map(text).collect()
     }
 
     pub(super) fn remark(&mut self, text: String) {

@@ -52,7 +52,7 @@ impl Cost {
         let name = self.task.row.name;
         let jobs = match self.task.jobs {
             1 => String::new(),
-            jobs => format!(" by {jobs}"),
+            jobs => format!(" × {jobs}"),
         };
         if self.time.is_zero() {
             return format!("{name}{jobs}");

@@ -1,13 +1,17 @@
 //! The process between: makes the namespaces, and starts the first process inside.
 
 use super::janitor::NO_GROUND;
-use super::{Ground, front};
+use super::{Ground, front, tree};
 use crate::Outcome;
 use crate::counting::outside::Offer;
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use crate::plan::Plan;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
+};
 use std::ffi::CStr;
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use thrufs_sys::cred;
 
@@ -34,16 +38,22 @@ pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
         && let Ok(offer) = Offer::make()
         && offer.give(&mut inside).is_ok()
     {
-        return go_in(ground, inside, Some(offer));
+        return go_in(ground, plan, inside, Some(offer));
     }
-    go_in(ground, inside, None)
+    go_in(ground, plan, inside, None)
 }
 
 /// Starts the run in its namespaces, and waits for it.
-fn go_in(ground: Ground, mut inside: Command, offer: Option<Offer>) -> Outcome<ExitCode> {
+fn go_in(
+    ground: Ground,
+    plan: &str,
+    mut inside: Command,
+    offer: Option<Offer>,
+) -> Outcome<ExitCode> {
     if let Err(error) = namespaces(ground) {
         return refused(ground, &error);
     }
+    let_go_of_mounts(&Plan::parse(plan)?);
     let status = inside.spawn().and_then(|mut child| {
         // From now on the run has it alone.
         drop(offer);
@@ -86,6 +96,34 @@ fn namespaces(ground: Ground) -> std::io::Result<()> {
     )?;
     cred::unshare_process_namespace()?;
     Ok(())
+}
+
+/// Takes away, here, the FUSE mounts that the run does not use. Where mounts are private (containers, systems
+/// without systemd), one that is unmounted outside would go on here, and its server for as long as the run.
+/// In a user namespace it cannot be done, and is not.
+fn let_go_of_mounts(plan: &Plan) {
+    let mut used = vec![plan.directory.clone()];
+    // The report is not there yet.
+    used.extend(plan.out.parent().map(PathBuf::from));
+    used.extend(plan.mounts_of_others().map(PathBuf::from));
+    used.extend(std::env::current_dir());
+    used.extend(std::env::current_exe());
+    // Programs that measure or are measured, and what they need for a while.
+    used.extend(
+        std::env::var_os("PATH")
+            .iter()
+            .flat_map(std::env::split_paths),
+    );
+    used.push(std::env::temp_dir());
+    let used: Vec<PathBuf> = used
+        .into_iter()
+        .map(|path| fs::canonicalize(&path).unwrap_or(path))
+        .collect();
+    for point in tree::fuse_mount_points() {
+        if !used.iter().any(|path| path.starts_with(&point)) {
+            let _ = unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+        }
+    }
 }
 
 /// What the first process inside does before anything else: process numbers are to mean what they mean

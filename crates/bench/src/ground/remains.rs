@@ -5,13 +5,17 @@ use crate::plan::Plan;
 use crate::ring_parameter::Switched;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// How long processes that were killed may take: one that waits for a server which does not answer ends
 /// when that has ended.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long files are removed without a word.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// Has this process be the parent of all that descend from it and lose their own.
 pub(super) fn adopt_orphans() {
@@ -23,14 +27,30 @@ pub(super) fn clean_up(plan: &Plan, switched: &Switched) {
     end_all_children();
     let place = plan.place();
     unmount_below(&place);
-    // What is beneath mounts is not to be removed through them; those of others come last, because they
-    // may not answer.
-    scratch::remove(&place);
-    scratch::remove(&plan.unfinished_out());
-    for point in plan.mounts_of_others() {
-        scratch::remove(&point.join(&plan.scratch));
-    }
+    tell_when_slow(|| {
+        // What is beneath mounts is not to be removed through them; those of others come last, because they
+        // may not answer.
+        scratch::remove(&place);
+        scratch::remove(&plan.unfinished_out());
+        for point in plan.mounts_of_others() {
+            scratch::remove(&point.join(&plan.scratch));
+        }
+    });
     switched.put_back();
+}
+
+/// Files by the thousand, on a disk that is busy: whoever waits for the prompt is told what for.
+fn tell_when_slow(remove: impl FnOnce()) {
+    let (done, is_done) = mpsc::channel::<()>();
+    let teller = std::thread::spawn(move || {
+        if is_done.recv_timeout(SILENCE) == Err(RecvTimeoutError::Timeout) {
+            // The terminal may be gone.
+            let _ = writeln!(std::io::stderr(), "removing the files of the run");
+        }
+    });
+    remove();
+    drop(done);
+    let _ = teller.join();
 }
 
 /// Ends children, and theirs, which become ours when they lose their parents.

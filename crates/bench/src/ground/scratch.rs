@@ -130,7 +130,15 @@ pub(crate) fn remove(path: &Path) {
     for _ in 0..20 {
         match fs::remove_dir_all(path) {
             Ok(()) => return,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            // Nothing was made where there is no directory.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return;
+            }
             // Something that was killed may still make a file.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 std::thread::sleep(Duration::from_millis(50));

@@ -37,6 +37,22 @@ pub(super) fn mount_points_below(directory: &Path) -> Vec<PathBuf> {
     points
 }
 
+/// Where FUSE file systems are mounted.
+pub(super) fn fuse_mount_points() -> Vec<PathBuf> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let lines = table.split(|&byte| byte == b'\n');
+    lines.filter_map(fuse_mount_point).collect()
+}
+
+/// Where a line of the table says that one is mounted.
+fn fuse_mount_point(line: &[u8]) -> Option<PathBuf> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let point = unescaped(fields.nth(4)?);
+    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+    let is_fuse = kind == b"fuse" || kind.starts_with(b"fuse.");
+    is_fuse.then_some(point)
+}
+
 /// Spaces and the like stand there as a backslash and three octal digits (proc_pid_mountinfo(5)).
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::new();
@@ -77,7 +93,7 @@ pub(crate) fn same_tree(point: &Path, directory: &Path, probe: &str) -> Option<P
 
 #[cfg(test)]
 mod tests {
-    use super::{kind, same_tree, unescaped};
+    use super::{fuse_mount_point, kind, same_tree, unescaped};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
@@ -87,6 +103,23 @@ mod tests {
         assert_eq!(unescaped(br"/a\040b\134"), Path::new("/a b\\"));
         assert_eq!(unescaped(b"/plain\\"), Path::new("/plain\\"));
         assert_eq!(kind(Path::new("/proc")).as_deref(), Some("proc"));
+    }
+
+    #[test]
+    fn mounts_of_fuse_are_told_from_others() {
+        let point = |kind: &str| {
+            let line =
+                format!("104 76 0:40 / /a\\040b rw,nosuid shared:1 - {kind} /source rw,user_id=0");
+            fuse_mount_point(line.as_bytes())
+        };
+        for kind in ["fuse", "fuse.thrufs", "fuse.bindfs"] {
+            assert_eq!(point(kind).as_deref(), Some(Path::new("/a b")), "{kind}");
+        }
+        // A disk of NTFS, and the directory of connections.
+        for kind in ["fuseblk", "fusectl", "ext4"] {
+            assert_eq!(point(kind), None, "{kind}");
+        }
+        assert_eq!(fuse_mount_point(b""), None);
     }
 
     #[test]

@@ -10,6 +10,9 @@ pub(crate) const TIMES_FLOOR_AND_NATIVE_MAX: f64 = 1.15;
 /// The goal for the rate of metadata operations, over that of libfuse's best mode.
 pub(crate) const TIMES_LIBFUSE_MIN: f64 = 1.5;
 
+/// What the names of libfuse's modes begin with.
+const LIBFUSE: &str = "libfuse";
+
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Against {
@@ -23,6 +26,8 @@ pub(crate) enum Against {
     Without,
     /// The rate of libfuse's best mode in this row.
     Libfuse,
+    /// The rate of one of the others in this row, by the best of ours.
+    Other,
     /// The time of an operation: the floor's and native's together.
     Floor,
 }
@@ -104,9 +109,11 @@ impl Comparison<'_> {
     pub(crate) fn title(&self) -> String {
         let (subject, other) = (self.subject, self.other);
         match self.against {
-            Against::Native | Against::Dev | Against::Without | Against::Libfuse => {
-                format!("{subject} / {other}")
-            }
+            Against::Native
+            | Against::Dev
+            | Against::Without
+            | Against::Libfuse
+            | Against::Other => format!("{subject} / {other}"),
             Against::NativeTime => format!("time of {subject} / {other}"),
             Against::Floor => format!("time of {subject} / ({other} + native)"),
         }
@@ -127,6 +134,28 @@ pub(crate) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
         all.extend(with_floor(line, ours));
     }
     all
+}
+
+/// The best of ours in a row over each of the others that the reader has brought along: what `--against` is
+/// asked for. Libfuse's are in [`comparisons`], by the way that data go.
+pub(crate) fn with_others<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
+    let Some(ours) = line.best_of(Kind::Ours) else {
+        return Vec::new();
+    };
+    let others = line.entries.iter().filter(|entry| {
+        entry.contestant.kind == Kind::Other && !entry.contestant.name.starts_with(LIBFUSE)
+    });
+    others
+        .filter_map(|other| {
+            Some(Comparison {
+                subject: &ours.contestant.name,
+                against: Against::Other,
+                other: &other.contestant.name,
+                times: ratio(ours.cell, other.cell)?,
+                goal: None,
+            })
+        })
+        .collect()
 }
 
 /// Whether the kernel uses the files beneath by itself.
@@ -199,7 +228,7 @@ fn with_libfuse<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>>
         let name = &entry.contestant.name;
         // Where data move, who moves them makes the difference: like is compared with like.
         entry.contestant.kind == Kind::Other
-            && name.starts_with("libfuse")
+            && name.starts_with(LIBFUSE)
             && (line.row.group != Group::Data
                 || goes_through(entry.contestant) == goes_through(ours.contestant))
     };
@@ -294,7 +323,7 @@ fn time(sample: &Sample) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Against, Comparison, Goal, Met, comparisons};
+    use super::{Against, Comparison, Goal, Met, comparisons, with_others};
     use crate::report::sample::Builder;
     use crate::report::table::sections;
     use crate::results::statistics::Middle;
@@ -323,6 +352,45 @@ mod tests {
         let mut all = all.iter();
         all.find(|one| one.subject == subject && one.against == against)
             .map(read)
+    }
+
+    #[test]
+    fn the_best_of_ours_is_compared_with_each_of_the_others() {
+        let all = [
+            ("native", Kind::Native),
+            ("dev", Kind::Ours),
+            ("ring", Kind::Ours),
+            ("old", Kind::Other),
+            ("older", Kind::Other),
+            ("libfuse", Kind::Other),
+        ];
+        let times = [
+            ("native", 1_000),
+            ("dev", 3_000),
+            ("ring", 2_000),
+            ("old", 4_000),
+            ("older", 1_000),
+            ("libfuse", 5_000),
+        ];
+        let builder = Builder::new().contestants(&all).on("tmpfs");
+        let results = times
+            .iter()
+            .fold(builder, |builder, (contestant, time)| {
+                builder.cell("stat-cold", contestant, &[*time; 3])
+            })
+            .results();
+        let sections = sections(&results);
+        let found = with_others(&sections[0].lines[0]);
+        let found: Vec<(String, f64)> = found
+            .iter()
+            .map(|one| (one.title(), one.times.median))
+            .collect();
+        let wanted = [("ring / old", 2.0), ("ring / older", 0.5)];
+        assert_eq!(found.len(), wanted.len(), "{found:?}");
+        for ((title, times), (wanted_title, wanted_times)) in found.iter().zip(wanted) {
+            assert_eq!(title, wanted_title);
+            assert!((times - wanted_times).abs() < 1e-6, "{title}: {times}");
+        }
     }
 
     fn row(name: &str, times: &[(&str, u64)]) -> Results {

@@ -60,7 +60,7 @@ pub fn html(results: &Results) -> String {
         &costs(results, &sections),
     );
     let against: String = sections.iter().map(tables::against).collect();
-    text += &section("against", "Ours against others, and goals", &against);
+    text += &section("against", "One against another", &against);
     let published = published::html(&published::of(results));
     text += &section("published", "Published, and here", &published);
     text += &section("numbers", "Raw numbers", &numbers(results, &sections));

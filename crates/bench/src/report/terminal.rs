@@ -1,7 +1,7 @@
 //! The table for the terminal.
 
 use super::agreement::agreements;
-use super::derived::{Against, Comparison, Met, comparisons};
+use super::derived::{Against, Comparison, Met, comparisons, with_others};
 use super::figure;
 use super::grid::{Grid, Text, Weight, paint, wrapped};
 use super::screen::Screen;
@@ -35,7 +35,7 @@ pub fn terminal(results: &Results, screen: Screen) -> String {
             screen,
         );
         text += &titled(
-            &format!("Ours against others ({})", section.lower),
+            &format!("One against another ({})", section.lower),
             against(section),
             screen,
         );
@@ -279,10 +279,14 @@ fn against(section: &Section<'_>) -> Option<Grid> {
     let lines: Vec<(&Line<'_>, Vec<Comparison<'_>>)> = section
         .lines
         .iter()
-        .map(|line| (line, comparisons(line)))
+        .map(|line| {
+            let mut all = with_others(line);
+            all.extend(comparisons(line));
+            (line, all)
+        })
         .collect();
     let all = lines.iter().flat_map(|(_, comparisons)| comparisons);
-    let columns = table::each(all.map(|one| (one.against, one.subject)));
+    let columns = table::each(all.map(column_of));
     if columns.is_empty() {
         return None;
     }
@@ -290,14 +294,14 @@ fn against(section: &Section<'_>) -> Option<Grid> {
     head.extend(
         columns
             .iter()
-            .map(|(against, subject)| Text::new(column_title(*against, subject), Weight::Bold)),
+            .map(|(against, named)| Text::new(column_title(*against, named), Weight::Bold)),
     );
     let mut grid = Grid::new(head);
     for (line, comparisons) in lines.iter().filter(|(_, some)| !some.is_empty()) {
         let mut cells = vec![Text::from(format!("  {}", line.label()))];
         cells.extend(columns.iter().map(|column| {
             let mut all = comparisons.iter();
-            let one = all.find(|one| (one.against, one.subject) == *column);
+            let one = all.find(|one| column_of(one) == *column);
             one.map_or(NONE.into(), comparison)
         }));
         grid.line(cells);
@@ -335,7 +339,15 @@ fn agreement(results: &Results, section: &Section<'_>) -> Option<Grid> {
     Some(grid)
 }
 
-/// Over a column of comparisons, whose other side may be another one in each row.
+/// What is compared in a column, and the one that is the same in all of its rows.
+fn column_of<'a>(one: &Comparison<'a>) -> (Against, &'a str) {
+    match one.against {
+        Against::Other => (one.against, one.other),
+        _ => (one.against, one.subject),
+    }
+}
+
+/// Over a column of comparisons, of which one side may be another one in each row.
 pub(super) fn column_title(against: Against, subject: &str) -> String {
     match against {
         Against::Native => format!("{subject} / native"),
@@ -343,6 +355,7 @@ pub(super) fn column_title(against: Against, subject: &str) -> String {
         Against::Dev => format!("{subject} / {}", subject.replacen("ring", "dev", 1)),
         Against::Without => format!("{subject} / no-{subject}"),
         Against::Libfuse => format!("{subject} / libfuse's best"),
+        Against::Other => format!("our best / {subject}"),
         Against::Floor => format!("time of {subject} / (floor + native)"),
     }
 }

@@ -46,14 +46,19 @@ pub(crate) fn headline(results: &Results) -> String {
     if noisy > 0 {
         at_native += &format!(" ({noisy} too noisy to tell)");
     }
-    let ahead = match behind {
-        0 => format!("ahead of the others in {ahead} of {compared} and never behind"),
-        _ => format!("ahead of the others in {ahead} of {compared} and behind in {behind}"),
+    let behind = match behind {
+        0 => "never behind".to_owned(),
+        _ => format!("behind in {behind}"),
     };
     match (native, compared) {
         (_, 0) => format!("Thrufs is {at_native}"),
-        (0, _) => format!("Thrufs is {}", ahead.replacen(" and", " rows and", 1)),
-        _ => format!("Thrufs is {at_native}, {ahead}"),
+        (0, _) => {
+            let compared = rows(compared);
+            format!("Thrufs is ahead of the others in {ahead} of {compared} and {behind}")
+        }
+        _ => format!(
+            "Thrufs is {at_native}, ahead of the others in {ahead} of {compared} and {behind}"
+        ),
     }
 }
 
@@ -290,13 +295,30 @@ pub(crate) fn list(names: &[String]) -> String {
 mod tests {
     use super::{headline, list, reading};
     use crate::report::sample;
-    use crate::results::Ending;
+    use crate::results::{Ending, Kind};
 
     #[test]
     fn the_headline_counts_rows() {
         assert_eq!(
             headline(&sample::usual()),
             "Thrufs is at native speed in 2 of 5 rows, ahead of the others in 4 of 4 and never behind"
+        );
+    }
+
+    #[test]
+    fn one_row_is_no_rows() {
+        let all = [
+            ("native", Kind::Native),
+            ("dev", Kind::Ours),
+            ("old", Kind::Other),
+        ];
+        let mut builder = sample::Builder::new().contestants(&all);
+        for (name, time) in [("native", 1_000), ("dev", 9_000), ("old", 20_000)] {
+            builder = builder.cell("create", name, &[time; 5]);
+        }
+        assert_eq!(
+            headline(&builder.results()),
+            "Thrufs is ahead of the others in 1 of 1 row and never behind"
         );
     }
 

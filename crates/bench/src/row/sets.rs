@@ -238,6 +238,9 @@ pub(crate) const SETS: &[(&str, &[&str])] = &[
 /// Rows that are measured by several processes as well when nobody says how many.
 const WITH_MORE_JOBS: &[&str] = &["open-close", "open-close-write"];
 
+/// Rows that are named to whoever asks for one that there is not.
+const LIKE_MAX: usize = 6;
+
 /// What stands behind the name of a row of which there is another by fio.
 const LOOP: &str = "-loop";
 
@@ -268,12 +271,17 @@ pub(crate) fn names() -> Vec<&'static str> {
 /// The row of that name.
 pub(crate) fn named(name: &str) -> Outcome<&'static Row> {
     all().find(|row| row.name == name).ok_or_else(|| {
-        let sets: Vec<&str> = SETS.iter().map(|(set, _)| *set).collect();
-        format!(
-            "no row {name}; there are: {}; and sets: {}",
-            names().join(" "),
-            sets.join(" ")
-        )
+        let like: Vec<&str> = names()
+            .into_iter()
+            .filter(|row| !name.is_empty() && row.contains(name))
+            .take(LIKE_MAX)
+            .collect();
+        let like = if like.is_empty() {
+            String::new()
+        } else {
+            format!("; there are {}", like.join(", "))
+        };
+        format!("no row {name}{like}; `thrufs bench --list` has all rows and sets")
     })
 }
 
@@ -316,6 +324,18 @@ mod tests {
         assert_eq!(mixed.len(), 12);
         assert_eq!(mixed[..2], ["mkdir", "read-128k-cold"]);
         assert!(listed("mkdir,transport").is_err());
+    }
+
+    #[test]
+    fn who_asks_for_a_row_that_there_is_not_is_told_in_a_line() {
+        let refused = |list: &str| listed(list).err().unwrap();
+        assert_eq!(
+            refused("readlink"),
+            "no row readlink; there are readlink-warm, readlink-cold; `thrufs bench --list` has all rows and sets"
+        );
+        for list in ["none-such", "read", ""] {
+            assert!(refused(list).len() < 300, "{}", refused(list));
+        }
     }
 
     #[test]

@@ -157,7 +157,7 @@ fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<Door, SocketE
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(parent, flags, Mode::empty())
-        .map_err(system("open the directory", parent))?;
+        .map_err(system("open the directory of the socket,", parent))?;
     // Before anybody is asked by connecting: a server that serves one front end takes that for it.
     let pid_file = lock_pid_file(directory.as_fd(), name, path, pid_file)?;
     let locked = directory

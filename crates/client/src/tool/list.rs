@@ -58,6 +58,11 @@ fn entries(share: &Share, directory: NodeId, ls: &Ls) -> Result<Vec<Line>, Errno
                 (line.node, line.attr) = (found.node, Some(found.attr));
             }
         }
+        // Nobody may be asked for a parent by name; that of the root is the root.
+        if ls.long && (line.name == b"." || itself && directory == NodeId::ROOT) {
+            line.node = directory;
+            line.attr = Some(share.root().getattr(directory)?.attr);
+        }
         lines.push(line);
     }
     Ok(lines)

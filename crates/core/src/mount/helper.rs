@@ -113,7 +113,7 @@ fn words(output: &Output) -> String {
         format!("{said} (add the line user_allow_other to /etc/fuse.conf, or drop allow_other)")
     } else if said.contains("/dev/fuse: Permission denied") {
         format!(
-            "{said} (the device must be readable and writable for users: `chmod 666 /dev/fuse`)"
+            "{said} (the device must be readable and writable for users, as udev makes it: `chmod 666 /dev/fuse`)"
         )
     } else if said.is_empty() {
         output.status.to_string()

@@ -168,7 +168,7 @@ pub(super) fn at_a_glance(results: &Results, section: &Section<'_>) -> String {
         return String::new();
     }
     let caption = "Geometric mean of the ratios to native, over the rows that all of these have; and in \
-                   how many rows nobody is told to be better";
+                   how many rows nobody is told to be better. Bars end at 1";
     super::page::table(caption, &head, &lines)
 }
 

@@ -1,0 +1,34 @@
+//! Unmounting what another mount namespace has as well. Such a namespace keeps every mount that there is when
+//! it is made, so this is not among tests that wait for their servers to end.
+#![allow(clippy::unwrap_used)]
+
+mod ground;
+
+use ground::{Ground, THRUFS, run, stderr, succeeded, within};
+use std::fs;
+use std::process::Command;
+
+#[test]
+fn unmount_tells_who_else_has_it_mounted() {
+    let Some(ground) = Ground::new() else { return };
+    succeeded(&ground.mount(&[]));
+    // A namespace into which unmounting does not go.
+    let mut other = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sleep", "600"])
+        .spawn()
+        .unwrap();
+    let name = format!("/proc/{}/comm", other.id());
+    within(10, "a namespace", || {
+        fs::read_to_string(&name).unwrap() == "sleep\n"
+    });
+    let output = run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt));
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("another mount namespace"), "{said}");
+    // Somebody else on this machine may have made one too.
+    assert!(said.contains("goes on until process"), "{said}");
+    assert!(!ground.is_mounted());
+    ground.gone_within(10);
+}
