@@ -3,13 +3,24 @@
 use crate::project;
 use crate::step::{Failure, Step};
 use crate::tools;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Before the arguments of a chore that Ctrl-C and the terminal's end leave alone.
+const TO_ITS_END: &str = "--to-its-end";
 
 /// Builds the command and the benchmark, and runs the benchmark with `arguments`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if arguments == ["--document"] {
         return document();
+    }
+    let server = project::target().join("release/thrufs");
+    if let Some((first, arguments)) = arguments.split_first()
+        && first == TO_ITS_END
+    {
+        return measure(&server, arguments);
     }
     if !tools::is_root()? {
         return Err(Failure::new(
@@ -19,13 +30,33 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     Step::cargo()
         .args(["build", "--release", "--locked", "--bin", "thrufs"])
         .run()?;
-    let server = project::target().join("release/thrufs");
     if let Some(("--shares", arguments)) = arguments
         .split_first()
         .map(|(first, rest)| (first.as_str(), rest))
     {
         return shares(&server, arguments);
     }
+    Err(become_patient(arguments))
+}
+
+/// Starts this chore anew in this process, so that Ctrl-C ends the benchmark alone: what that has found by then
+/// is still to be kept. What is ignored stays so across exec(2), and there is no other way without unsafe code.
+fn become_patient(arguments: &[String]) -> Failure {
+    let this = match std::env::current_exe() {
+        Ok(this) => this,
+        Err(error) => return Failure::new(format!("cannot find this program: {error}")),
+    };
+    let error = Command::new("sh")
+        .args(["-c", "trap '' INT HUP; exec \"$@\"", "sh"])
+        .arg(this)
+        .args(["bench", TO_ITS_END])
+        .args(arguments)
+        .exec();
+    Failure::new(format!("cannot start again: {error}"))
+}
+
+/// Runs the benchmark to its end, whichever that is, and keeps what it has found.
+fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
     // Whoever has built them elsewhere says so.
     let peers = std::env::var_os("PEERS").map(PathBuf::from);
     let peers = peers.unwrap_or_else(|| project::target().join("peers"));
@@ -34,7 +65,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let number = now.map_or(0, |time| time.as_secs());
     let report = reports.join(number.to_string());
-    let outcome = Step::new(&server)
+    // It is to hear what this process does not.
+    let outcome = Step::new("env")
+        .args(["--default-signal=INT,HUP"])
+        .args([server])
         .args(["bench"])
         .args(arguments)
         .args([Path::new("--out"), &report])
@@ -64,7 +98,9 @@ fn keep(report: &Path, number: u64) -> Result<(), Failure> {
     if !found.exists() {
         return Ok(());
     }
-    let results = project::root().join("bench/results");
+    // Whoever is to keep them elsewhere says so.
+    let results = std::env::var_os("RESULTS").map(PathBuf::from);
+    let results = results.unwrap_or_else(|| project::root().join("bench/results"));
     make_directory(&results)?;
     let kept = results.join(format!("{number}.json"));
     std::fs::copy(&found, &kept)
