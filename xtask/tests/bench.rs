@@ -59,7 +59,9 @@ impl Chore {
     /// As a terminal does.
     fn signal(&self, name: &str) {
         let group = format!("-{}", self.child.id());
-        let status = Command::new("kill").args(["-s", name, "--", &group]).status();
+        let status = Command::new("kill")
+            .args(["-s", name, "--", &group])
+            .status();
         assert!(status.unwrap().success());
     }
 
@@ -72,11 +74,15 @@ impl Chore {
     }
 
     fn has_started(&mut self) {
-        self.within("the benchmark to start", |chore| chore.top.join("started").exists());
+        self.within("the benchmark to start", |chore| {
+            chore.top.join("started").exists()
+        });
     }
 
     fn ends(&mut self) -> ExitStatus {
-        self.within("the chore to end", |chore| chore.child.try_wait().unwrap().is_some());
+        self.within("the chore to end", |chore| {
+            chore.child.try_wait().unwrap().is_some()
+        });
         self.child.wait().unwrap()
     }
 

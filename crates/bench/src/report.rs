@@ -16,7 +16,7 @@ mod again;
 mod agreement;
 mod csv;
 mod derived;
-mod document;
+pub(crate) mod document;
 mod figure;
 mod grid;
 mod html;

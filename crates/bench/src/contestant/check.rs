@@ -24,8 +24,7 @@ impl Contestant {
     pub(super) fn check(&mut self) -> Outcome<()> {
         let transport = match &self.entrant {
             Entrant::Ours { transport, .. } => *transport,
-            Entrant::Libfuse => Some(Transport::Dev),
-            Entrant::LibfuseRing => Some(Transport::Ring),
+            Entrant::Libfuse(mode) => Some(mode.transport),
             Entrant::Floor(name) if name == "floor-dev" => Some(Transport::Dev),
             Entrant::Floor(_) => Some(Transport::Ring),
             _ => None,

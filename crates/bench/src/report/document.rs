@@ -13,6 +13,9 @@ mod list;
 mod markdown;
 mod shares;
 
+#[cfg(test)]
+pub(crate) use list::of_mounts as goals_of_mounts;
+
 use crate::Outcome;
 use crate::results::{Results, Row};
 use std::ffi::OsStr;
