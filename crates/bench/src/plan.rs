@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     /// The folder of the report, which is not there yet; absolute.
     pub(crate) out: PathBuf,
     pub(crate) turns_ring_on: bool,
+    /// The results of the run that this one repeats; absolute.
+    pub(crate) repeats: Option<PathBuf>,
 }
 
 /// A row by so many processes.
@@ -103,6 +105,7 @@ impl Plan {
             entrants,
             out: out(request)?,
             turns_ring_on: suite.turns_ring_on,
+            repeats: request.repeats.as_deref().map(absolute).transpose()?,
         };
         plan.check()?;
         Ok(plan)
