@@ -28,10 +28,12 @@ const KEPT: &[&str] = &["stat-warm", "find-warm", "find-stat-warm"];
 const KEPT_OF_OURS: &[&str] = &[
     "small-file-read-warm",
     "git-status",
-    // For their requests.
     "lookup-warm",
     "readlink-warm",
 ];
+/// Those whose requests are of interest also where changes are not followed, and the kernel need not ask again after
+/// a second.
+const KEPT_WITHOUT_REQUESTS: &[&str] = &["stat-warm", "lookup-warm", "readlink-warm"];
 
 /// Every operation reaches the server.
 const REACHING: &[&str] = &[
@@ -92,7 +94,7 @@ pub(super) fn asks(row: &str, contestant: &str, jobs: u32) -> bool {
         "dev" => reaches,
         "ring" => reaches || is_in(DATA_OF_PEERS),
         "dev+pt" | "ring+pt" if reaches => is_in(REACHING_WITH_FILES),
-        "dev+pt" | "ring+pt" => !is_kept,
+        "dev+pt" | "ring+pt" => !is_kept || is_in(KEPT_WITHOUT_REQUESTS),
         "dev+pt:auto" | "ring+pt:auto" => is_kept,
         "floor-dev" | "floor-uring" => reaches && !is_in(REACHING_BY_LISTS),
         "bindfs" => is_in(OF_BINDFS),

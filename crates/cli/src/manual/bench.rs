@@ -94,7 +94,8 @@ fn description(page: &mut Page) {
          ratio to native of one round, and of all rounds the median with the interval in which it lies \
          nine times in ten. There are as many rounds as there is time for, three at least: on a slow disk, \
          rows are left out, and said. After the rounds, requests and system calls of each operation are \
-         counted, and the times of single operations taken.",
+         counted, and the times of single operations taken, in every row: of fewer operations where time is \
+         short.",
     );
     page.text(
         "A table goes to standard output, what is going on to standard error. A mode that this machine does \
