@@ -1,12 +1,13 @@
 //! A fio that has laid out its job and waits at the first block.
 //!
-//! It is told to run a command before that, which says that it is there and then waits for the end of its standard
-//! input: a pipe whose other end is here. fio takes the time after the command has ended.
+//! It is told to run a command before that, which says that it is there and then waits for a line on its standard
+//! input: a pipe whose other end is here. fio takes the time after the command has ended, and does nothing where that
+//! has failed, as it does when whoever holds the other end has died.
 
 use super::{Done, LATENCIES, job_file, read_output, said};
 use crate::errand::Errand;
 use crate::job::Job;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::thread::JoinHandle;
 
@@ -36,8 +37,8 @@ impl Waiting {
         let bytes = job.file_bytes(errand.percent);
         let limit_ms = errand.limit.as_millis().max(1);
         let mut text = job_file(job, bytes, errand.once, limit_ms, errand.each);
-        // fio adds that what is said goes to a file: to that of the last command, which there never is.
-        text.push_str(&format!("exec_prerun=echo {READY} && cat || :\n"));
+        // fio adds that what is said goes to a file: what the last command says, which is for failures alone.
+        text.push_str(&format!("exec_prerun=echo {READY} && read go || false\n"));
         let path = errand.beneath.join(JOB_FILE);
         std::fs::write(&path, text)?;
         let mut process = Command::new("fio")
@@ -96,6 +97,10 @@ impl Waiting {
     ///
     /// As of [`start`](Self::start).
     pub(crate) fn run(mut self, job: &Job, errand: &Errand) -> io::Result<Done> {
+        if let Some(gate) = &mut self.gate {
+            // What it says tells why, should it have ended.
+            let _ = gate.write_all(b"go\n");
+        }
         let output = self.end()?;
         let mut done = read_output(job, &output)?;
         if errand.each {
@@ -107,7 +112,7 @@ impl Waiting {
         Ok(done)
     }
 
-    /// Opens the gate, and waits for its end.
+    /// Waits for its end.
     fn end(&mut self) -> io::Result<Output> {
         drop(self.gate.take());
         let mut stdout = std::mem::take(&mut self.said);
@@ -131,7 +136,7 @@ impl Drop for Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::Waiting;
+    use super::{Waiting, read_output};
     use crate::errand::Errand;
     use crate::fio::version;
     use crate::job::{Job, data};
@@ -181,6 +186,23 @@ mod tests {
             assert_eq!(done.operations, 2 * (2 << 20) / 4096);
             assert!(bytes(&path).iter().any(|&byte| byte != 1));
         }
+    }
+
+    #[test]
+    fn one_whose_starter_has_died_does_nothing() {
+        if version().is_none() {
+            return skipped("there is no fio");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let job = Job::PLAIN.write();
+        let errand = errand(&directory.path().join("one"));
+        let path = errand.seen.join(data::NAME);
+        fs::write(&path, vec![1; 2 << 20]).unwrap();
+        let mut waiting = Waiting::start(&job, &errand).unwrap();
+        // As the kernel does for it.
+        let output = waiting.end().unwrap();
+        assert!(read_output(&job, &output).is_err(), "{output:?}");
+        assert!(fs::read(&path).unwrap().iter().all(|&byte| byte == 1));
     }
 
     #[test]
