@@ -336,6 +336,9 @@ impl<'a> Run<'a> {
             }
         }
         self.progress.clear();
+        if self.stop.is_abandoned() {
+            return Ok(ExitCode::FAILURE);
+        }
         let results = self.record.finished();
         if results.cells.iter().all(|cell| cell.samples.is_empty()) {
             self.progress.line("nothing was measured");

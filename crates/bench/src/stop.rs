@@ -31,6 +31,13 @@ impl Stop {
         poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().is_empty()
     }
 
+    /// Whether whoever held the other end is gone: then there is nobody for whom to make a report.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let mut polled = [PollFd::new(&self.leash, PollFlags::empty())];
+        let at_once = Timespec::default();
+        poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().is_empty()
+    }
+
     /// Waits until `descriptor` can be read, somebody wants to stop, or the time is over.
     ///
     /// # Errors

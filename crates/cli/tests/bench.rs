@@ -234,6 +234,8 @@ fn a_run_is_repeated_from_its_results_and_what_differs_is_told() {
     let before = place.ground.path().join("then");
     fs::rename(&place.out, &before).unwrap();
     let file = before.join("results.json");
+    let page = fs::read_to_string(before.join("report.html")).unwrap();
+    assert!(page.contains("thrufs bench --repeat results.json"));
     let repeat = |file: &Path, out: &Path| {
         let mut command = Command::new(THRUFS);
         command.args(["bench", "--repeat"]).arg(file);
@@ -417,6 +419,28 @@ fn whoever_is_killed_and_whenever_nothing_is_left() {
             assert!(!place.out.exists(), "{why}");
         }
     }
+}
+
+#[test]
+fn a_run_that_was_abandoned_makes_no_report_even_if_nobody_ends_it() {
+    let Some(place) = Place::new() else { return };
+    let mut arguments = LITTLE.to_vec();
+    arguments.extend(["--rounds", "1000", "--time", "100000"]);
+    let running = place.start(&arguments);
+    place.process("row");
+    // Until there is something to report.
+    sleep(Duration::from_secs(2));
+    let janitor = place.process("janitor");
+    kill_process(janitor, Signal::STOP).unwrap();
+    kill_process(running.pid(), Signal::KILL).unwrap();
+    within(60, "the run to end", || {
+        let all = place.processes();
+        !all.iter().any(|(_, role)| role == "inside")
+    });
+    assert!(!place.out.exists());
+    kill_process(janitor, Signal::CONT).unwrap();
+    running.ends("it was killed");
+    place.nothing_is_left("it was abandoned");
 }
 
 #[test]
