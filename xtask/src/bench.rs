@@ -4,15 +4,26 @@ mod asked;
 
 use crate::project;
 use crate::step::{Failure, Step};
-use crate::{tools, vm_test};
+use crate::tools;
 use asked::Asked;
-use std::path::Path;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Before the arguments of a chore that Ctrl-C and the terminal's end leave alone.
+const TO_ITS_END: &str = "--to-its-end";
 
 /// Builds the command and the benchmark, and runs the benchmark with `arguments`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if arguments == ["--document"] {
         return document();
+    }
+    let server = project::target().join("release/thrufs");
+    if let Some((first, arguments)) = arguments.split_first()
+        && first == TO_ITS_END
+    {
+        return measure(&server, arguments);
     }
     if !tools::is_root()? {
         return Err(Failure::new(
@@ -22,7 +33,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     Step::cargo()
         .args(["build", "--release", "--locked", "--bin", "thrufs"])
         .run()?;
-    let server = project::target().join("release/thrufs");
     if let Some((first, rest)) = arguments.split_first() {
         match first.as_str() {
             "--shares" => return scripted("shares.sh", &server, rest),
@@ -30,6 +40,27 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             _ => {}
         }
     }
+    Err(become_patient(arguments))
+}
+
+/// Starts this chore anew in this process, so that Ctrl-C ends the benchmark alone: what that has found by then
+/// is still to be kept. What is ignored stays so across exec(2), and there is no other way without unsafe code.
+fn become_patient(arguments: &[String]) -> Failure {
+    let this = match std::env::current_exe() {
+        Ok(this) => this,
+        Err(error) => return Failure::new(format!("cannot find this program: {error}")),
+    };
+    let error = Command::new("sh")
+        .args(["-c", "trap '' INT HUP; exec \"$@\"", "sh"])
+        .arg(this)
+        .args(["bench", TO_ITS_END])
+        .args(arguments)
+        .exec();
+    Failure::new(format!("cannot start again: {error}"))
+}
+
+/// Runs the benchmark to its end, whichever that is, and keeps what it has found.
+fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
     let asked = Asked::of(arguments)?;
     let reports = project::target().join("bench");
     make_directory(&reports)?;
@@ -38,7 +69,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let report = reports.join(number.to_string());
     let mut outcome = Ok(());
     if asked.is_for_host() {
-        outcome = Step::new(&server)
+        outcome = interruptible(server)
             .args(["bench"])
             .args(asked.of_host())
             .args([Path::new("--out"), &report])
@@ -49,15 +80,27 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         keep(&report, number)?;
     }
     if let Some(rounds) = asked.rounds_in_guests() {
-        let in_guests = in_guests(&server, &report, rounds);
+        if outcome.is_err() {
+            println!("xtask: not measured: guests (--only-guest measures them alone)");
+            return outcome;
+        }
+        outcome = in_guests(server, &report, rounds);
         keep(&report, number)?;
-        outcome = outcome.and(in_guests);
     }
     outcome
 }
 
+/// It is to hear the Ctrl-C that this process does not.
+fn interruptible(program: &Path) -> Step {
+    Step::new("env")
+        .args(["--default-signal=INT,HUP"])
+        .args([program])
+}
+
 /// What belongs to the suite `published` and takes place in guests: measured, and added to the report.
 fn in_guests(server: &Path, report: &Path, rounds: &str) -> Result<(), Failure> {
+    let this = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
     tools::set_up()?;
     make_directory(report)?;
     let mut outcome = Ok(());
@@ -71,7 +114,9 @@ fn in_guests(server: &Path, report: &Path, rounds: &str) -> Result<(), Failure> 
         let more = ["--rounds", rounds, "--seconds", "1", "--save-as"];
         words.extend(more.map(str::to_owned));
         words.push(path.display().to_string());
-        outcome = outcome.and(vm_test::bench(&words));
+        if outcome.is_ok() {
+            outcome = interruptible(&this).args(["vm-bench"]).args(&words).run();
+        }
         // What was measured before something failed, too.
         if path.exists() {
             found.push(path);
@@ -106,7 +151,9 @@ fn keep(report: &Path, number: u64) -> Result<(), Failure> {
     if !found.exists() {
         return Ok(());
     }
-    let results = project::root().join("bench/results");
+    // Whoever is to keep them elsewhere says so.
+    let results = std::env::var_os("RESULTS").map(PathBuf::from);
+    let results = results.unwrap_or_else(|| project::root().join("bench/results"));
     make_directory(&results)?;
     let kept = results.join(format!("{number}.json"));
     std::fs::copy(&found, &kept)

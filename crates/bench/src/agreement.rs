@@ -92,8 +92,8 @@ fn rate(row: &Row, scratch: &Path) -> io::Result<f64> {
         once: false,
         each: false,
     };
-    let prepared = row.prepare(&errand)?;
-    let done = row.run(&errand, &prepared)?;
+    let mut prepared = row.prepare(&errand)?;
+    let done = row.run(&errand, &mut prepared)?;
     std::fs::remove_dir_all(place)?;
     Ok(done.operations as f64 * 1e9 / (done.end - done.start) as f64)
 }

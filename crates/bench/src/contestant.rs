@@ -290,15 +290,9 @@ fn command(entrant: &Entrant, job: usize) -> Outcome<Command> {
             let word = name.trim_start_matches("floor-");
             own.args([crate::ROLE, "floor", word, &processor(job).to_string()]);
         }
-        Entrant::Libfuse | Entrant::LibfuseRing | Entrant::LibfuseThrough => {
+        Entrant::Libfuse(mode) => {
             let mut command = Command::new(peers::passthrough_hp()?);
-            command.args(["--foreground", "--nosplice"]);
-            if *entrant != Entrant::LibfuseThrough {
-                command.arg("--nopassthrough");
-            }
-            if *entrant == Entrant::LibfuseRing {
-                command.args(["-o", "io_uring"]);
-            }
+            command.arg("--foreground").args(mode.options_of_libfuse());
             return Ok(command);
         }
         Entrant::Peer(name) => return peers::start(name),
@@ -313,8 +307,7 @@ fn command(entrant: &Entrant, job: usize) -> Outcome<Command> {
 fn wanted_data(entrant: &Entrant) -> Data {
     match entrant {
         Entrant::Ours { data, .. } | Entrant::Library { data, .. } => *data,
-        Entrant::Libfuse | Entrant::LibfuseRing => Data::Served,
-        Entrant::LibfuseThrough => Data::Through,
+        Entrant::Libfuse(mode) => mode.data,
         Entrant::Native | Entrant::Floor(_) | Entrant::Peer(_) | Entrant::Against { .. } => {
             Data::Any
         }

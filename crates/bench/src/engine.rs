@@ -16,11 +16,11 @@ use crate::progress::Progress;
 use crate::report::{self, Screen};
 use crate::results::{Absence, Ending, Results};
 use crate::stop::Stop;
-use crate::{Outcome, counting, splice, suite};
+use crate::{Outcome, counting, repeat, splice, suite};
 use arena::Arena;
 use noise::Noise;
 use record::Record;
-use schedule::{Schedule, Spent};
+use schedule::{Effort, Schedule, Spent};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -62,8 +62,19 @@ struct Run<'a> {
     schedule: Schedule,
     noise: Noise,
     progress: Progress,
+    /// What the run that is repeated has found.
+    then: Option<Results>,
     /// How long processes have taken to be ready in the row that is measured.
     preparing: Duration,
+}
+
+/// What is asked of whom.
+#[derive(Clone, Copy)]
+struct Turn {
+    task: Task,
+    arena: usize,
+    who: usize,
+    question: Question,
 }
 
 /// Whether to go on.
@@ -78,6 +89,7 @@ impl<'a> Run<'a> {
         let started = Instant::now();
         let noise = Noise::watch();
         let tasks = plan.tasks()?;
+        let then = plan.repeats.as_deref().map(repeat::read).transpose()?;
         let mut record = Record::new(plan);
         let mut progress = Progress::new();
         let jobs = tasks.iter().map(|task| task.jobs).max().unwrap_or(1);
@@ -102,6 +114,7 @@ impl<'a> Run<'a> {
             record,
             noise,
             progress,
+            then,
             preparing: Duration::ZERO,
         })
     }
@@ -129,11 +142,8 @@ impl<'a> Run<'a> {
                 report::so_far(results, Screen::standard_error())
             });
         }
-        for question in [Question::Counts, Question::Latency] {
-            if self.pass(question)? == Then::Stop {
-                self.is_stopped();
-                return Ok(());
-            }
+        if self.passes()? == Then::Stop {
+            self.is_stopped();
         }
         Ok(())
     }
@@ -153,7 +163,14 @@ impl<'a> Run<'a> {
                     // Whoever goes first has what the row before has left to be cleaned up, and so on:
                     // every place is everybody's once.
                     let who = (turn + round as usize) % count;
-                    if self.one(task, arena, who, round, Question::Rate)? == Then::Stop {
+                    let turn = Turn {
+                        task,
+                        arena,
+                        who,
+                        question: Question::Rate,
+                    };
+                    let effort = self.schedule.usual();
+                    if self.one(turn, round, effort)? == Then::Stop {
                         return Ok(Then::Stop);
                     }
                 }
@@ -169,42 +186,71 @@ impl<'a> Run<'a> {
         Ok(Then::GoOn)
     }
 
-    fn pass(&mut self, question: Question) -> Outcome<Then> {
-        for task in self.schedule.tasks().to_vec() {
-            for arena in 0..self.arenas.len() {
-                for who in 0..self.arenas[arena].contestants.len() {
-                    let is_native = self.arenas[arena].contestants[who].is_native();
-                    if question == Question::Counts && is_native {
-                        continue;
-                    }
-                    if question == Question::Latency && !task.row.times_each() {
-                        continue;
-                    }
-                    if self.schedule.is_late() {
-                        self.record.remark(
-                            "the time was over before requests were counted and latencies taken everywhere"
-                                .to_owned(),
-                        );
-                        return Ok(Then::GoOn);
-                    }
-                    if self.one(task, arena, who, 0, question)? == Then::Stop {
-                        return Ok(Then::Stop);
-                    }
-                }
+    /// Counts and latencies of every cell, with as much to do as there is time left for.
+    fn passes(&mut self) -> Outcome<Then> {
+        let mut turns: Vec<Turn> = Vec::new();
+        for question in [Question::Counts, Question::Latency] {
+            turns.extend(self.turns(question));
+        }
+        let mut left = turns.len();
+        let mut is_shorter = false;
+        for turn in turns {
+            let contestants = self.arenas.iter().map(|arena| arena.contestants.len());
+            let share = match turn.question {
+                Question::Counts => 1.0 / COUNTS_SHARE as f64,
+                _ => 1.0,
+            };
+            let effort = self
+                .schedule
+                .effort(turn.task, contestants.sum(), share, left);
+            is_shorter |= effort.share < 1.0;
+            left -= 1;
+            if self.one(turn, 0, effort)? == Then::Stop {
+                return Ok(Then::Stop);
             }
+        }
+        if is_shorter {
+            self.record.remark(
+                "time was short: some counts and latencies are of fewer operations than usual"
+                    .to_owned(),
+            );
         }
         Ok(Then::GoOn)
     }
 
+    /// What is asked of whom, besides rates.
+    fn turns(&self, question: Question) -> Vec<Turn> {
+        let mut turns = Vec::new();
+        for task in self.schedule.tasks() {
+            for (arena, Arena { contestants, .. }) in self.arenas.iter().enumerate() {
+                for (who, contestant) in contestants.iter().enumerate() {
+                    let is_worth_it = match question {
+                        Question::Counts => !contestant.is_native(),
+                        Question::Latency => task.row.times_each(),
+                        Question::Rate => true,
+                    };
+                    let is_asked = is_worth_it && self.plan.asks(task, contestant.entrant());
+                    let turn = Turn {
+                        task,
+                        arena,
+                        who,
+                        question,
+                    };
+                    turns.extend(is_asked.then_some(turn));
+                }
+            }
+        }
+        turns
+    }
+
     /// One measurement.
-    fn one(
-        &mut self,
-        task: Task,
-        arena: usize,
-        who: usize,
-        round: u32,
-        question: Question,
-    ) -> Outcome<Then> {
+    fn one(&mut self, turn: Turn, round: u32, effort: Effort) -> Outcome<Then> {
+        let Turn {
+            task,
+            arena,
+            who,
+            question,
+        } = turn;
         let Arena { lower, contestants } = &mut self.arenas[arena];
         let contestant = &mut contestants[who];
         let name = contestant.name().to_owned();
@@ -231,11 +277,11 @@ impl<'a> Run<'a> {
             question,
             jobs: task.jobs,
             round,
-            percent: match question {
-                Question::Counts => (self.plan.percent / COUNTS_SHARE).max(1),
+            percent: effort.of(match question {
+                Question::Counts => self.plan.percent / COUNTS_SHARE,
                 _ => self.plan.percent,
-            },
-            limit: self.schedule.limit(),
+            }),
+            limit: effort.limit,
             patience: self.schedule.patience(),
         };
         let measured = measure(
@@ -294,12 +340,12 @@ impl<'a> Run<'a> {
             }
         }
         self.progress.clear();
+        if self.stop.is_abandoned() {
+            return Ok(ExitCode::FAILURE);
+        }
         let results = self.record.finished();
         if results.cells.iter().all(|cell| cell.samples.is_empty()) {
             self.progress.line("nothing was measured");
-            return Ok(ExitCode::FAILURE);
-        }
-        if self.stop.is_at_once() {
             return Ok(ExitCode::FAILURE);
         }
         write(&results, self.plan)?;
@@ -309,6 +355,10 @@ impl<'a> Run<'a> {
         let failed = results.cells.iter().filter(failed).count();
         self.progress
             .result(&|| report::terminal(&results, Screen::standard_output()));
+        if let Some(then) = &self.then {
+            let difference = || report::repeated(then, &results, Screen::standard_output());
+            self.progress.result(&difference);
+        }
         self.progress
             .line(&format!("report: {}", self.plan.out.display()));
         if failed > 0 {

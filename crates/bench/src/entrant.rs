@@ -44,11 +44,7 @@ pub(crate) enum Entrant {
     /// Our library in a server of the benchmark's own.
     Library { name: String, data: Data },
     /// libfuse's `passthrough_hp`.
-    Libfuse,
-    /// The same over io_uring.
-    LibfuseRing,
-    /// The same, handing reads and writes to the kernel.
-    LibfuseThrough,
+    Libfuse(Mode),
     /// A server that answers from constants.
     Floor(String),
     /// One of [`peers`], with its own defaults.
@@ -57,8 +53,8 @@ pub(crate) enum Entrant {
     Against { name: String, point: PathBuf },
 }
 
-/// A mode of ours: a transport and a way of data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A mode of ours, or of libfuse: a transport and a way of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mode {
     pub(crate) transport: Transport,
     pub(crate) data: Data,
@@ -76,7 +72,7 @@ impl Mode {
         Mode::of(Transport::Ring, Data::Through),
     ];
 
-    const fn of(transport: Transport, data: Data) -> Mode {
+    pub(crate) const fn of(transport: Transport, data: Data) -> Mode {
         Mode { transport, data }
     }
 
@@ -88,6 +84,28 @@ impl Mode {
             (Transport::Dev, _) => "dev",
             (Transport::Ring, _) => "ring",
         }
+    }
+
+    /// What libfuse's server in that mode is called.
+    fn name_with_libfuse(self) -> &'static str {
+        match (self.transport, self.data) {
+            (Transport::Dev, Data::Through) => "libfuse+pt",
+            (Transport::Ring, Data::Through) => "libfuse-uring+pt",
+            (Transport::Dev, _) => "libfuse",
+            (Transport::Ring, _) => "libfuse-uring",
+        }
+    }
+
+    /// What libfuse's server is told. Without `--nosplice` it makes a pipe for each request.
+    pub(crate) fn options_of_libfuse(self) -> Vec<&'static str> {
+        let mut options = vec!["--nosplice"];
+        if self.data != Data::Through {
+            options.push("--nopassthrough");
+        }
+        if self.transport == Transport::Ring {
+            options.extend(["-o", "io_uring"]);
+        }
+        options
     }
 
     /// The modes of these names; all for none.
@@ -159,9 +177,7 @@ impl Entrant {
             | Entrant::Floor(name)
             | Entrant::Peer(name)
             | Entrant::Against { name, .. } => name,
-            Entrant::Libfuse => "libfuse",
-            Entrant::LibfuseRing => "libfuse-uring",
-            Entrant::LibfuseThrough => "libfuse+pt",
+            Entrant::Libfuse(mode) => mode.name_with_libfuse(),
         }
     }
 
@@ -181,21 +197,16 @@ impl Entrant {
                 Kind::Ours,
                 "cache always, /dev/fuse".to_owned(),
             ),
-            Entrant::Libfuse => (
-                "libfuse's passthrough_hp".to_owned(),
-                Kind::Other,
-                "--nosplice --nopassthrough".to_owned(),
-            ),
-            Entrant::LibfuseRing => (
-                "libfuse's passthrough_hp over io_uring".to_owned(),
-                Kind::Other,
-                "--nosplice --nopassthrough -o io_uring".to_owned(),
-            ),
-            Entrant::LibfuseThrough => (
-                "libfuse's passthrough_hp, passthrough".to_owned(),
-                Kind::Other,
-                "--nosplice".to_owned(),
-            ),
+            Entrant::Libfuse(mode) => {
+                let mut title = "libfuse's passthrough_hp".to_owned();
+                if mode.transport == Transport::Ring {
+                    title.push_str(" over io_uring");
+                }
+                if mode.data == Data::Through {
+                    title.push_str(", passthrough");
+                }
+                (title, Kind::Other, mode.options_of_libfuse().join(" "))
+            }
             Entrant::Floor(name) => (
                 format!("a server that answers from constants, {name}"),
                 Kind::Floor,
@@ -244,6 +255,23 @@ mod tests {
         let (name, said) = options(ring_through, Some("never"));
         assert_eq!(name, "ring+pt:never");
         assert_eq!(said, "transport=uring,cache=never,control=none");
+    }
+
+    #[test]
+    fn libfuse_has_the_modes_that_ours_has() {
+        let of = |mode: Mode| {
+            let described = Entrant::Libfuse(mode).described();
+            (described.name, described.options)
+        };
+        let expected = [
+            ("libfuse", "--nosplice --nopassthrough"),
+            ("libfuse-uring", "--nosplice --nopassthrough -o io_uring"),
+            ("libfuse+pt", "--nosplice"),
+            ("libfuse-uring+pt", "--nosplice -o io_uring"),
+        ];
+        for (mode, (name, options)) in Mode::ALL.into_iter().zip(expected) {
+            assert_eq!(of(mode), (name.to_owned(), options.to_owned()));
+        }
     }
 
     #[test]

@@ -14,12 +14,7 @@ pub(crate) fn fetch(plan: &Plan) -> Outcome<()> {
     if std::env::var_os("PEERS").is_none() {
         return Ok(());
     }
-    let is_libfuse = |entrant: &Entrant| {
-        matches!(
-            entrant,
-            Entrant::Libfuse | Entrant::LibfuseRing | Entrant::LibfuseThrough
-        )
-    };
+    let is_libfuse = |entrant: &Entrant| matches!(entrant, Entrant::Libfuse(_));
     if plan.entrants.iter().any(is_libfuse) {
         peers::passthrough_hp()?;
     }

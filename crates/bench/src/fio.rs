@@ -1,24 +1,25 @@
 //! Jobs that [`fio`](https://fio.readthedocs.io) does: it is what others publish figures by, and it has
 //! asynchronous I/O. What counts is fio's own time from the first block to the last, and to the end of the fsync
-//! where there is one; its start does not count.
+//! where there is one; its start does not count. It starts while things are prepared, and waits at the first block
+//! ([`waiting`]), so that several begin at once.
 //!
 //! fio is given a job file, which people can repeat by hand ([`job_file`]), and says what it has done in JSON
 //! ([`said`]).
 
 mod said;
+mod waiting;
+
+pub(crate) use waiting::Waiting;
 
 use crate::Outcome;
 use crate::archive;
-use crate::errand::Errand;
 use crate::job::{Calls, Job, data};
 use std::io;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Older ones are taken for missing: their JSON has other fields.
 pub(crate) const MAJOR_MIN: u32 = 3;
-/// The job file, beneath.
-const JOB_FILE: &str = "row.fio";
 /// How fio calls the file of latencies: `PREFIX_lat.1.log`.
 const LATENCIES: &str = "latency";
 
@@ -102,36 +103,6 @@ pub(crate) fn job_file(
         "; No clock is read for each block: fio's own time dilutes.\ngtod_reduce=1\n".to_owned()
     });
     text
-}
-
-/// Does a job on the file where it is seen.
-///
-/// # Errors
-///
-/// [`io::ErrorKind::Unsupported`] for what the kernel or the file system does not have; any other is a failure,
-/// with what fio has said.
-pub(crate) fn run(job: &Job, errand: &Errand) -> io::Result<Done> {
-    let bytes = job.file_bytes(errand.percent);
-    let limit_ms = errand.limit.as_millis().max(1);
-    let text = job_file(job, bytes, errand.once, limit_ms, errand.each);
-    let path = errand.beneath.join(JOB_FILE);
-    std::fs::write(&path, text)?;
-    let output = Command::new("fio")
-        .args(["--output-format=json", "--eta=never"])
-        .arg(&path)
-        // The job names the file without a directory: names have no meaning for fio then.
-        .current_dir(&errand.seen)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| io::Error::other(format!("fio: {error}")))?;
-    let mut done = read_output(job, &output)?;
-    if errand.each {
-        let log = errand.seen.join(format!("{LATENCIES}_lat.1.log"));
-        done.each = said::latencies(&std::fs::read_to_string(&log)?);
-        // The floor of what is measured next has no place for it.
-        std::fs::remove_file(log)?;
-    }
-    Ok(done)
 }
 
 fn read_output(job: &Job, output: &Output) -> io::Result<Done> {

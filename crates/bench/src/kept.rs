@@ -17,7 +17,14 @@ const CLAIMS_MAX: usize = 1024;
 pub(crate) struct Claim {
     /// Its name in the directory of what is kept.
     pub(crate) name: String,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Not by closing it alone: a process that is just being started has it too, for a moment.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl Claim {
@@ -43,7 +50,7 @@ impl Claim {
             if fs::symlink_metadata(&whole).is_err() {
                 make_whole(&whole, make)?;
             }
-            return Ok(Claim { name, _lock: lock });
+            return Ok(Claim { name, lock });
         }
         Err(io::Error::other(format!(
             "{CLAIMS_MAX} processes have a {stem}"
@@ -90,6 +97,18 @@ mod tests {
         assert_eq!(made, 2);
     }
 
+    /// As a process that is just being started has.
+    #[test]
+    fn what_was_let_go_is_free_whoever_still_has_the_descriptor() {
+        let directory = tempfile::tempdir().unwrap();
+        let take = || Claim::take(directory.path(), "tree", |path| fs::create_dir(path)).unwrap();
+        let claim = take();
+        let other = claim.lock.try_clone().unwrap();
+        drop(claim);
+        assert_eq!(take().name, "tree-0");
+        drop(other);
+    }
+
     #[test]
     fn what_was_left_half_done_is_made_again() {
         let directory = tempfile::tempdir().unwrap();
@@ -102,7 +121,7 @@ mod tests {
             assert!(!path.exists());
             fs::write(path, "half")
         });
-        let kept = directory.path().join(claim.unwrap().name);
+        let kept = directory.path().join(&claim.unwrap().name);
         assert_eq!(fs::read(kept).unwrap(), b"half");
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! | room | what it does |
 //! |---|---|
-//! | `request`, `suite`, `entrant`, `plan` | what is asked for, and what is to be done |
+//! | `request`, `repeat`, `suite`, `entrant`, `plan` | what is asked for, and what is to be done |
 //! | `ground` | the processes and namespaces of a run, the scratch folder, and that nothing stays |
 //! | `engine` | rounds, and what is found in them |
 //! | `contestant`, `lower`, `peers`, `floor`, `server` | who takes part, and what lies beneath |
@@ -41,6 +41,7 @@ mod peers;
 mod plan;
 mod progress;
 pub mod published;
+mod repeat;
 pub mod report;
 mod request;
 pub mod results;

@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     /// The folder of the report, which is not there yet; absolute.
     pub(crate) out: PathBuf,
     pub(crate) turns_ring_on: bool,
+    /// The results of the run that this one repeats; absolute.
+    pub(crate) repeats: Option<PathBuf>,
 }
 
 /// A row by so many processes.
@@ -103,6 +105,7 @@ impl Plan {
             entrants,
             out: out(request)?,
             turns_ring_on: suite.turns_ring_on,
+            repeats: request.repeats.as_deref().map(absolute).transpose()?,
         };
         plan.check()?;
         Ok(plan)
@@ -158,8 +161,12 @@ impl Plan {
     /// Whether it is measured at one of those who take part: suites may have no question there. Whoever was
     /// named on the command line is always asked.
     pub(crate) fn asks(&self, task: Task, entrant: &Entrant) -> bool {
-        let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
-        let named = matches!(entrant, Entrant::Against { .. } | Entrant::Peer(_));
+        let suite = suite::named(&self.suite).ok();
+        let asks = suite.and_then(|suite| suite.asks);
+        let is_of_suite = suite
+            .and_then(|suite| suite.entrants)
+            .is_some_and(|entrants| entrants().contains(entrant));
+        let named = matches!(entrant, Entrant::Against { .. } | Entrant::Peer(_)) && !is_of_suite;
         let is_asked =
             |asks: fn(&str, &str, u32) -> bool| asks(task.row.name, entrant.name(), task.jobs);
         self.jobs_given || named || asks.is_none_or(is_asked)

@@ -10,16 +10,18 @@
 //! | `words` | what can be said in sentences |
 //! | `figure` | figures as people read them |
 //! | `terminal`, `html`, `csv` | the forms |
+//! | `repeated` | a run beside the one that it repeats |
 //! | `document` | the tables of documents |
 
 mod again;
 mod agreement;
 mod csv;
 mod derived;
-mod document;
+pub(crate) mod document;
 mod figure;
 mod grid;
 mod html;
+mod repeated;
 #[cfg(test)]
 pub(crate) mod sample;
 mod screen;
@@ -32,6 +34,7 @@ pub(crate) use again::{again, with_guests};
 pub use csv::csv;
 pub(crate) use document::document;
 pub use html::html;
+pub(crate) use repeated::repeated;
 pub use screen::Screen;
 pub use standing_out::{Finding, Measure, standing_out};
 pub use terminal::{so_far, terminal};

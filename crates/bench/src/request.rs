@@ -36,6 +36,8 @@ pub struct Request {
     pub inject: Vec<String>,
     /// Where the report goes.
     pub out: Option<PathBuf>,
+    /// The results of another run: what is found is shown beside them.
+    pub repeats: Option<PathBuf>,
     /// The command line, word by word, to be kept beside the figures.
     pub command: Vec<String>,
 }

@@ -17,7 +17,7 @@ use crate::Outcome;
 use crate::build::Project;
 use crate::clock::{Clock, now};
 use crate::errand::{Done, Errand};
-use crate::fio;
+use crate::fio::{self, Waiting};
 use crate::git::Git;
 use crate::job::{self, By, Cache, Job, own};
 use crate::kept::Claim;
@@ -87,6 +87,8 @@ pub(crate) struct Prepared {
     place: Option<Place>,
     /// Kept from others until the row is done.
     claims: Vec<Claim>,
+    /// It has come to the first block.
+    fio: Option<Waiting>,
 }
 
 /// The warm-up's directory in that of the measurement, and its share of the work.
@@ -102,6 +104,7 @@ impl Row {
     /// As of the calls made; [`io::ErrorKind::Unsupported`] where the contestant or the machine does not have
     /// what the row is about.
     pub(crate) fn prepare(&self, errand: &Errand) -> io::Result<Prepared> {
+        let mut fio = None;
         let (place, claims) = match &self.work {
             Work::Loop(work) => {
                 let operations = self.scaled(errand.percent);
@@ -112,14 +115,20 @@ impl Row {
                 let (place, second) = work.ground(errand, "measured", operations)?;
                 (Some(place), first.into_iter().chain(second).collect())
             }
-            Work::Data(job) => (None, prepare_data(job, errand)?),
+            Work::Data(job) => {
+                let claims = prepare_data(job, errand)?;
+                if job.is_for_fio() {
+                    fio = Some(Waiting::start(job, errand)?);
+                }
+                (None, claims)
+            }
             Work::Build(project) => {
                 project.prepare(&errand.beneath, errand.percent)?;
                 (None, Vec::new())
             }
             Work::Git(git) => (None, vec![git.prepare(errand)?]),
         };
-        Ok(Prepared { place, claims })
+        Ok(Prepared { place, claims, fio })
     }
 
     /// Does the work.
@@ -127,11 +136,18 @@ impl Row {
     /// # Errors
     ///
     /// As of [`prepare`](Self::prepare).
-    pub(crate) fn run(&self, errand: &Errand, prepared: &Prepared) -> io::Result<Done> {
+    pub(crate) fn run(&self, errand: &Errand, prepared: &mut Prepared) -> io::Result<Done> {
         match (&self.work, &prepared.place) {
             (Work::Loop(work), Some(place)) => timed(errand, |clock| (work.run)(place, clock)),
             (Work::Loop(_), None) => Err(io::Error::other("not prepared")),
-            (Work::Data(job), _) if job.is_for_fio() => by_fio(job, errand),
+            (Work::Data(job), _) if job.is_for_fio() => {
+                let fio = prepared.fio.take();
+                by_fio(
+                    job,
+                    errand,
+                    fio.ok_or_else(|| io::Error::other("not prepared"))?,
+                )
+            }
             (Work::Data(job), _) => {
                 let bytes = job.file_bytes(errand.percent);
                 timed(errand, |clock| {
@@ -263,9 +279,9 @@ fn prepare_data(job: &Job, errand: &Errand) -> io::Result<Vec<Claim>> {
 }
 
 /// fio's time is its own; where on the clock it was is not known to the millisecond.
-fn by_fio(job: &Job, errand: &Errand) -> io::Result<Done> {
+fn by_fio(job: &Job, errand: &Errand, fio: Waiting) -> io::Result<Done> {
     let start = now();
-    let done = fio::run(job, errand)?;
+    let done = fio.run(job, errand)?;
     Ok(Done {
         each: done.each,
         ..took(done.operations, start, done.nanoseconds)

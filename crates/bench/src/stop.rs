@@ -31,13 +31,11 @@ impl Stop {
         poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().is_empty()
     }
 
-    /// Whether nobody waits for a report any more: who held the leash has gone, or is in a hurry. Whoever cleans
-    /// up then ends this process as well, but on a busy machine it may be done before.
-    pub(crate) fn is_at_once(&self) -> bool {
-        // Only the end of the leash, which cannot be masked.
+    /// Whether whoever held the other end is gone: then there is nobody for whom to make a report.
+    pub(crate) fn is_abandoned(&self) -> bool {
         let mut polled = [PollFd::new(&self.leash, PollFlags::empty())];
-        poll(&mut polled, Some(&Timespec::default())).is_ok()
-            && polled[0].revents().contains(PollFlags::HUP)
+        let at_once = Timespec::default();
+        poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().is_empty()
     }
 
     /// Waits until `descriptor` can be read, somebody wants to stop, or the time is over.

@@ -1,5 +1,7 @@
 //! The suites: which rows, by how many processes, who takes part, and for how long.
 
+mod goals;
+
 use crate::Outcome;
 use crate::contestant::FLOORS;
 use crate::entrant::{Data, Entrant, Mode, Transport};
@@ -125,6 +127,16 @@ const SUITES: &[Suite] = &[
         ..COMPARISON
     },
     Suite {
+        name: "goals",
+        about: "what the project's goals and its table of peers need, of all modes, in half an hour",
+        rows: "goals",
+        jobs: &[1, 2],
+        lowers: &["tmpfs"],
+        entrants: Some(goals::entrants),
+        asks: Some(goals::asks),
+        ..COMPARISON
+    },
+    Suite {
         name: published::SUITE,
         about: "published measurements again, each beside the original's figures",
         rows: published::SUITE,
@@ -177,11 +189,16 @@ fn ours(transport: Transport, data: Data) -> Entrant {
     Mode { transport, data }.entrant(Some("always"), false)
 }
 
+/// libfuse's server in the same modes.
+fn libfuse(transport: Transport, data: Data) -> Entrant {
+    Entrant::Libfuse(Mode::of(transport, data))
+}
+
 fn usual() -> Vec<Entrant> {
     vec![
         Entrant::ours_by_itself("cache=always"),
-        Entrant::Libfuse,
-        Entrant::LibfuseThrough,
+        libfuse(Transport::Dev, Data::Served),
+        libfuse(Transport::Dev, Data::Through),
     ]
 }
 
@@ -189,8 +206,8 @@ fn transports() -> Vec<Entrant> {
     vec![
         ours(Transport::Dev, Data::Served),
         ours(Transport::Ring, Data::Served),
-        Entrant::Libfuse,
-        Entrant::LibfuseRing,
+        libfuse(Transport::Dev, Data::Served),
+        libfuse(Transport::Ring, Data::Served),
         Entrant::Floor("floor-dev".to_owned()),
         Entrant::Floor("floor-uring".to_owned()),
     ]
@@ -204,7 +221,7 @@ fn ring_setups() -> Vec<Entrant> {
 fn passthrough() -> Vec<Entrant> {
     let mut all = passthrough_only();
     all.push(ours(Transport::Dev, Data::Served));
-    all.push(Entrant::Libfuse);
+    all.push(libfuse(Transport::Dev, Data::Served));
     all
 }
 
@@ -212,7 +229,7 @@ fn passthrough_only() -> Vec<Entrant> {
     vec![
         ours(Transport::Dev, Data::Through),
         ours(Transport::Ring, Data::Through),
-        Entrant::LibfuseThrough,
+        libfuse(Transport::Dev, Data::Through),
     ]
 }
 
@@ -224,7 +241,7 @@ fn builds() -> Vec<Entrant> {
     vec![
         by_default(Transport::Dev),
         by_default(Transport::Ring),
-        Entrant::LibfuseThrough,
+        libfuse(Transport::Dev, Data::Through),
     ]
 }
 

@@ -1,13 +1,15 @@
 //! `thrufs bench`: the command line of it. Everything else is the library's (`thrufs_bench`).
 
+use crate::command_line;
 use crate::error::CommandError;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_bench::Request;
+use thrufs_bench::results::Results;
 
 /// What was asked for.
 #[derive(Debug)]
@@ -19,6 +21,12 @@ pub(crate) enum BenchArguments {
 
 const MODES: [&str; 5] = ["dev", "ring", "dev+pt", "ring+pt", "none"];
 const CACHES: [&str; 3] = ["never", "auto", "always"];
+
+/// What a run that is repeated brings along.
+const OF_A_RUN: [&str; 12] = [
+    "against", "peers", "modes", "cache", "lower", "suite", "rows", "list", "jobs", "percent",
+    "rounds", "time",
+];
 
 /// What clap is told.
 pub(crate) fn command() -> Command {
@@ -83,8 +91,20 @@ fn whom() -> [Arg; 6] {
 }
 
 /// What is measured.
-fn what() -> [Arg; 6] {
+fn what() -> [Arg; 7] {
     [
+        Arg::new("repeat")
+            .long("repeat")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .value_hint(clap::ValueHint::FilePath)
+            .conflicts_with_all(OF_A_RUN)
+            .help("Repeat the run that has left this results.json, and tell what differs")
+            .long_help(
+                "Repeat the run that has left this results.json: its suite, rows, modes, caches, processes, rounds \
+                 and amount of work, in its DIR unless another is given (a relative one is beneath the working \
+                 directory). The end of the table tells how each ratio to native differs from then.",
+            ),
         Arg::new("suite")
             .long("suite")
             .value_name("SUITE")
@@ -189,6 +209,7 @@ impl BenchArguments {
             lowers: all(&mut matches, "lower"),
             inject: all(&mut matches, "inject"),
             out: matches.remove_one("out"),
+            repeats: matches.remove_one("repeat"),
             command: [String::from("thrufs")].into_iter().chain(shown).collect(),
         }))
     }
@@ -215,6 +236,100 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<ExitCode, CommandError> 
             let _ = std::io::stdout().write_all(text.as_bytes());
             Ok(ExitCode::SUCCESS)
         }
-        BenchArguments::Run(request) => thrufs_bench::run(request).map_err(CommandError::Bench),
+        BenchArguments::Run(request) => match &request.repeats {
+            Some(file) => thrufs_bench::run(&again(request, file)?),
+            None => thrufs_bench::run(request),
+        }
+        .map_err(CommandError::Bench),
+    }
+}
+
+/// The request of the run that has left these results, for whoever has asked for it by `asked`.
+fn again(asked: &Request, file: &Path) -> Result<Request, CommandError> {
+    let then = Results::read(file).map_err(|error| CommandError::Bench(error.to_string()))?;
+    match command_line::parse(then.command.iter().map(OsString::from)) {
+        Ok(command_line::Request::Bench(BenchArguments::Run(before))) => {
+            Ok(before.again(&then, asked))
+        }
+        _ => Err(CommandError::Bench(format!(
+            "{}: it cannot be repeated by this program, as it was started by: {}",
+            file.display(),
+            then.command.join(" ")
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BenchArguments;
+    use crate::command_line::{self, Request};
+    use std::ffi::OsString;
+    use thrufs_bench::results::Results;
+
+    fn parsed(words: &[&str]) -> thrufs_bench::Request {
+        let words = words.iter().map(OsString::from);
+        match command_line::parse(words).unwrap() {
+            Request::Bench(BenchArguments::Run(request)) => *request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Results without a figure.
+    fn nothing() -> Results {
+        let text = r#"{"format": 1, "suite": "", "command": [], "started": 0, "seconds": 0, "ending": "complete",
+            "machine": {"kernel": "", "processor": "", "processors": 1, "memory_bytes": 0, "load_before": 0,
+            "hypervisor": null, "versions": {}}, "contestants": [], "rows": [], "cells": [], "remarks": []}"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn all_that_is_said_about_a_run_is_said_again_but_for_its_report() {
+        let words = [
+            "thrufs",
+            "bench",
+            "--suite",
+            "full",
+            "--against",
+            "a=/b",
+            "--modes",
+            "dev,ring+pt",
+            "--cache",
+            "never,auto",
+            "--rows",
+            "mkdir,quick",
+            "--jobs",
+            "1,4",
+            "--rounds",
+            "7",
+            "--time",
+            "90",
+            "--percent",
+            "50",
+            "--peers",
+            "bindfs",
+            "--inject",
+            "MKDIR=5",
+            "--out",
+            "/out",
+            "/where",
+        ];
+        let before = parsed(&words);
+        let asked = parsed(&["thrufs", "bench", "--repeat", "f.json"]);
+        let again = before.clone().again(&nothing(), &asked);
+        let words: Vec<&str> = again.command.iter().map(String::as_str).collect();
+        let said = parsed(&words);
+        let without = |request: thrufs_bench::Request| thrufs_bench::Request {
+            out: None,
+            repeats: None,
+            command: Vec::new(),
+            ..request
+        };
+        assert_eq!(without(said), without(before));
+    }
+
+    #[test]
+    fn whatever_a_repetition_brings_along_is_not_asked_for_besides() {
+        let words = ["thrufs", "bench", "--repeat", "f.json", "--rows", "mkdir"];
+        assert!(command_line::parse(words.iter().map(OsString::from)).is_err());
     }
 }

@@ -224,6 +224,56 @@ fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
 }
 
 #[test]
+fn a_run_is_repeated_from_its_results_and_what_differs_is_told() {
+    let Some(place) = Place::new() else { return };
+    let mut arguments = LITTLE.to_vec();
+    arguments.extend(["--rounds", "3", "--cache", "auto", "--jobs", "2"]);
+    let output = run(&mut place.bench(&arguments));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let then = place.results();
+    let before = place.ground.path().join("then");
+    fs::rename(&place.out, &before).unwrap();
+    let file = before.join("results.json");
+    let page = fs::read_to_string(before.join("report.html")).unwrap();
+    assert!(page.contains("thrufs bench --repeat results.json"));
+    let repeat = |file: &Path, out: &Path| {
+        let mut command = Command::new(THRUFS);
+        command.args(["bench", "--repeat"]).arg(file);
+        command.arg("--out").arg(out).stdin(Stdio::null());
+        command.output().unwrap()
+    };
+    let output = repeat(&file, &place.out);
+    assert!(output.status.success(), "{}", stderr(&output));
+    place.nothing_is_left("its repetition");
+    let now = place.results();
+    for what in ["suite", "rows"] {
+        assert_eq!(now[what], then[what]);
+    }
+    assert_eq!(names(&now["contestants"]), names(&then["contestants"]));
+    let amount = |run: &Value| -> Vec<(Value, Value, usize)> {
+        let cells = run["cells"].as_array().unwrap().iter();
+        let rounds = |cell: &Value| cell["samples"].as_array().unwrap().len();
+        let all = cells.map(|cell| (cell["row"].clone(), cell["jobs"].clone(), rounds(cell)));
+        all.collect()
+    };
+    assert_eq!(amount(&now), amount(&then));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let table = said.split("ratios to native then and now").nth(1);
+    let table = table.unwrap_or_else(|| panic!("{said}"));
+    for row in names(&then["rows"]) {
+        let is_it = |line: &&str| line.starts_with(row) && line.contains("dev:auto");
+        assert!(table.lines().any(|line| is_it(&line)), "{row}: {table}");
+    }
+    // What was repeated can be, without the first.
+    fs::remove_file(&file).unwrap();
+    let again = place.ground.path().join("again");
+    let output = repeat(&place.out.join("results.json"), &again);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let gone = repeat(&file, &again);
+    assert!(refused(&gone).contains("results.json"));
+}
+
+#[test]
 fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
     let Some(place) = Place::new() else { return };
     let serving = place.ground.path().join("serving");
@@ -389,6 +439,28 @@ fn whoever_is_killed_and_whenever_nothing_is_left() {
             assert!(!place.out.exists(), "{why}");
         }
     }
+}
+
+#[test]
+fn a_run_that_was_abandoned_makes_no_report_even_if_nobody_ends_it() {
+    let Some(place) = Place::new() else { return };
+    let mut arguments = LITTLE.to_vec();
+    arguments.extend(["--rounds", "1000", "--time", "100000"]);
+    let running = place.start(&arguments);
+    place.process("row");
+    // Until there is something to report.
+    sleep(Duration::from_secs(2));
+    let janitor = place.process("janitor");
+    kill_process(janitor, Signal::STOP).unwrap();
+    kill_process(running.pid(), Signal::KILL).unwrap();
+    within(60, "the run to end", || {
+        let all = place.processes();
+        !all.iter().any(|(_, role)| role == "inside")
+    });
+    assert!(!place.out.exists());
+    kill_process(janitor, Signal::CONT).unwrap();
+    running.ends("it was killed");
+    place.nothing_is_left("it was abandoned");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod ground;
 
 use ground::{Ground, THRUFS, stderr};
+use serde_json::Value;
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
@@ -68,4 +69,40 @@ fn what_cannot_be_made_slow_is_refused() {
     assert!(!output.status.success());
     let said = stderr(&output);
     assert!(said.contains("OPCODE=MICROSECONDS"), "{said}");
+}
+
+#[test]
+fn every_cell_is_counted_and_its_latencies_are_taken_when_rounds_take_all_the_time() {
+    let Some(ground) = Ground::new() else {
+        return;
+    };
+    let mut command = Command::new(THRUFS);
+    command
+        .arg("bench")
+        .arg(&ground.src)
+        // What is left of the files is removed as slowly: a round takes longer than all may.
+        .args(["--rows", "unlink", "--percent", "5", "--inject", "UNLINK=5000"])
+        .args(["--modes", "dev", "--jobs", "1", "--time", "2"])
+        .arg("--out")
+        .arg(ground.path().join("out"))
+        .stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let results: Value = serde_json::from_str(&report(&ground, "results.json")).unwrap();
+    let remarks = results["remarks"].to_string();
+    let counts = !remarks.contains("were not counted");
+    let cells = results["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 3);
+    for cell in cells {
+        assert!(
+            cell["latency"]["operations"].as_u64() > Some(0),
+            "{cell} {remarks}"
+        );
+        let is_counted = cell["contestant"] != "native" && counts;
+        assert_eq!(cell["counts"].is_object(), is_counted, "{cell} {remarks}");
+    }
+    assert!(
+        remarks.contains("of fewer operations than usual"),
+        "{remarks}"
+    );
 }

@@ -147,6 +147,11 @@ fn traced(job: &Job, errand: &Errand) -> Option<u64> {
     Some(trace.lines().filter(|line| line.ends_with(&ends)).count() as u64)
 }
 
+fn by_fio_alone(job: &Job, errand: &Errand) -> fio::Done {
+    let waiting = fio::Waiting::start(job, errand).unwrap();
+    waiting.run(job, errand).unwrap()
+}
+
 #[test]
 fn operations_and_bytes_are_the_same() {
     if fio::version().is_none() {
@@ -157,7 +162,7 @@ fn operations_and_bytes_are_the_same() {
         let errand = errand(directory.path());
         let _claim = data::prepare(by_fio, &errand, "", errand.percent).unwrap();
         let (operations, counted) = counted(by_us, &errand);
-        let done = fio::run(by_fio, &errand).unwrap();
+        let done = by_fio_alone(by_fio, &errand);
         assert_eq!(done.operations, operations, "{name}");
         let bytes = operations * by_us.block_bytes;
         let expected = match (by_us.calls, by_us.write) {
@@ -193,11 +198,7 @@ fn the_file_is_gone_through_once_where_the_second_time_is_cheaper() {
         let _claim = data::prepare(by_fio, &errand, "", errand.percent).unwrap();
         let blocks = by_us.file_bytes(errand.percent) / by_us.block_bytes;
         assert_eq!(counted(by_us, &errand).0, blocks, "{name}");
-        assert_eq!(
-            fio::run(by_fio, &errand).unwrap().operations,
-            blocks,
-            "{name}"
-        );
+        assert_eq!(by_fio_alone(by_fio, &errand).operations, blocks, "{name}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether a contestant is what it claims to be: servers fall back to something else without a word.
 
-use super::process::has_ring;
+use super::process::{has_ring, have_stopped};
 use super::{Contestant, wanted_data};
 use crate::Outcome;
 use crate::entrant::{Data, Entrant, Transport};
@@ -9,11 +9,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thrufs::session::{SessionConfig, ring_availability};
 
 /// Size of the file by which the way of data is found.
 const PROBE_BYTES: usize = 1 << 20;
+
+/// How long a server's threads may take to stop.
+const STOPPING_MAX: Duration = Duration::from_secs(20);
 
 impl Contestant {
     /// Makes sure of transport and data path.
@@ -24,8 +27,7 @@ impl Contestant {
     pub(super) fn check(&mut self) -> Outcome<()> {
         let transport = match &self.entrant {
             Entrant::Ours { transport, .. } => *transport,
-            Entrant::Libfuse => Some(Transport::Dev),
-            Entrant::LibfuseRing => Some(Transport::Ring),
+            Entrant::Libfuse(mode) => Some(mode.transport),
             Entrant::Floor(name) if name == "floor-dev" => Some(Transport::Dev),
             Entrant::Floor(_) => Some(Transport::Ring),
             _ => None,
@@ -73,7 +75,8 @@ impl Contestant {
             _ => Duration::from_millis(100),
         };
         let through = self.goes_through(patience);
-        let through = through.map_err(|error| format!("cannot read a file: {error}"))?;
+        let through =
+            through.map_err(|error| format!("cannot tell by which way its data go: {error}"))?;
         self.caches_above = !through;
         match wanted {
             Data::Through if !through => Err(self.without_passthrough()),
@@ -103,7 +106,7 @@ impl Contestant {
         let mut file = File::open(&seen)?;
         let (tell, told) = mpsc::channel();
         let servers = self.servers();
-        let stopped = Stopped::these(&servers);
+        let stopped = Stopped::these(&servers)?;
         let reader = std::thread::spawn(move || {
             let read = file.read_exact(&mut [0; PROBE_BYTES]);
             // Nobody listens any more, when the time is over.
@@ -128,7 +131,9 @@ impl Contestant {
 struct Stopped(Vec<Pid>);
 
 impl Stopped {
-    fn these(processes: &[u32]) -> Stopped {
+    /// Stops them. kill(2) comes back before that is so: a thread goes on until it is next on its way to or from
+    /// the kernel, which it has to get a processor for, and could answer until then.
+    fn these(processes: &[u32]) -> io::Result<Stopped> {
         let numbers = processes
             .iter()
             .filter_map(|&number| i32::try_from(number).ok());
@@ -136,7 +141,15 @@ impl Stopped {
         for &process in &all {
             let _ = kill_process(process, Signal::STOP);
         }
-        Stopped(all)
+        let stopped = Stopped(all);
+        let start = Instant::now();
+        while !have_stopped(processes) {
+            if start.elapsed() > STOPPING_MAX {
+                return Err(io::Error::other("its server cannot be stopped to try it"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(stopped)
     }
 }
 
@@ -145,5 +158,57 @@ impl Drop for Stopped {
         for &process in &self.0 {
             let _ = kill_process(process, Signal::CONT);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stopped;
+    use crate::contestant::process::have_stopped;
+    use std::process::{Child, Command};
+
+    /// Each wants a processor, and there are not enough.
+    struct Busy(Vec<Child>);
+
+    impl Busy {
+        fn new() -> Busy {
+            let count = 8 * std::thread::available_parallelism().map_or(1, usize::from);
+            let one = |_| {
+                let mut command = Command::new("sh");
+                command.args(["-c", "while :; do :; done"]).spawn().unwrap()
+            };
+            Busy((0..count).map(one).collect())
+        }
+
+        fn numbers(&self) -> Vec<u32> {
+            self.0.iter().map(Child::id).collect()
+        }
+    }
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            for child in &mut self.0 {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_stopped_does_nothing_any_more_when_the_machine_is_busy() {
+        let busy = Busy::new();
+        let numbers = busy.numbers();
+        let stopped = Stopped::these(&numbers).unwrap();
+        assert!(have_stopped(&numbers));
+        drop(stopped);
+        assert!(!have_stopped(&numbers));
+    }
+
+    #[test]
+    fn one_that_has_ended_is_not_waited_for() {
+        let mut ended = Command::new("true").spawn().unwrap();
+        let number = ended.id();
+        ended.wait().unwrap();
+        assert!(Stopped::these(&[number]).is_ok());
     }
 }

@@ -28,6 +28,25 @@ pub(super) fn has_ring(process: u32) -> Option<bool> {
     }))
 }
 
+/// Whether each thread of all of them has stopped (by a signal), or ended. Where nobody may look, they count as
+/// stopped.
+pub(super) fn have_stopped(processes: &[u32]) -> bool {
+    let threads = processes
+        .iter()
+        .filter_map(|process| std::fs::read_dir(format!("/proc/{process}/task")).ok())
+        .flatten()
+        .flatten();
+    threads
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok())
+        .all(|stat| matches!(state(&stat), 'T' | 'Z' | 'X'))
+}
+
+/// Of a line as in `/proc/PID/stat` (proc_pid_stat(5)): the name before it may have any characters in it.
+fn state(stat: &str) -> char {
+    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+    after.trim_start().chars().next().unwrap_or('X')
+}
+
 /// Its resident memory.
 pub(super) fn resident_kib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

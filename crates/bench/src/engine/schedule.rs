@@ -1,7 +1,7 @@
 //! How many rounds there is time for, and of which rows.
 //!
-//! The first round shows how long a round takes. Where three rounds are too many, rows go, the dearest
-//! first; and rows that take far more time than others go until there are five.
+//! The first round shows how long a round takes. Where three rounds are too many, the run takes longer, by up to
+//! half of its time; where that does not do, rows go, the dearest first; and rows that take far more time than others go until there are five.
 
 use crate::plan::{Plan, Task};
 use std::time::{Duration, Instant};
@@ -12,8 +12,12 @@ const ROUNDS_MIN: u32 = 3;
 const ROUNDS_WANTED: u32 = 5;
 /// More are not worth the time.
 const ROUNDS_MAX: u32 = 11;
-/// Passes for latencies and counts, in rounds.
+/// Passes for latencies and counts, in rounds, where nobody has limited the time.
 const PASSES: f64 = 2.0;
+/// The share of a limited time that is kept for them, however slow the rounds are.
+const PASSES_SHARE: f64 = 0.2;
+/// A run may take so much longer than its time, so that rows have the fewest rounds that tell anything.
+const OVERTIME: f64 = 0.5;
 /// A row is far dearer than others when it takes so many times what the one in the middle does.
 const DEAR: u32 = 3;
 /// No more of the time may go into the first round.
@@ -59,6 +63,22 @@ impl Cost {
         }
         let seconds = self.time.as_secs_f64().ceil();
         format!("{name}{jobs} ({seconds:.0} s a round)")
+    }
+}
+
+/// How much a measurement may do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Effort {
+    /// After this long, loops end.
+    pub(super) limit: Duration,
+    /// Of the usual work.
+    pub(super) share: f64,
+}
+
+impl Effort {
+    /// Of so much work, in hundredths: as much, at least one.
+    pub(super) fn of(self, percent: usize) -> usize {
+        ((percent as f64 * self.share) as usize).max(1)
     }
 }
 
@@ -123,9 +143,12 @@ impl Schedule {
         }
     }
 
-    /// After this long, loops end.
-    pub(super) fn limit(&self) -> Duration {
-        self.limit
+    /// What a measurement does in a round.
+    pub(super) fn usual(&self) -> Effort {
+        Effort {
+            limit: self.limit,
+            share: 1.0,
+        }
     }
 
     /// How long a process may take to be ready, or to be done.
@@ -155,7 +178,9 @@ impl Schedule {
     pub(super) fn round_is_over(&mut self, round: u32, gone: &mut Vec<Task>) -> Option<String> {
         let budget = self.budget?;
         let mut names = Vec::new();
-        let left = budget.saturating_sub(self.started.elapsed());
+        let for_rounds = budget.mul_f64(1.0 - PASSES_SHARE);
+        let left = for_rounds.saturating_sub(self.started.elapsed());
+        let overtime = budget.mul_f64(OVERTIME);
         let done = round + 1;
         if round == 0 {
             names.extend(self.give_up(gone, |cost| cost.time.is_zero()));
@@ -167,7 +192,8 @@ impl Schedule {
             while self.tasks.len() > 1 && self.fitting(left) + done < wanted {
                 let dearest = self.dearest();
                 let is_dear = dearest > median * DEAR;
-                if !is_dear && self.fitting(left) + done >= least {
+                // Rather a little longer than without what has been measured.
+                if !is_dear && self.fitting(left + overtime) + done >= least {
                     break;
                 }
                 names.extend(self.give_up(gone, |cost| cost.time == dearest));
@@ -186,10 +212,10 @@ impl Schedule {
         ))
     }
 
-    /// Rounds that fit into a time, with the passes after them.
+    /// Rounds that fit into a time.
     fn fitting(&self, left: Duration) -> u32 {
         let round = self.a_round().as_secs_f64().max(1e-3);
-        let rounds = left.as_secs_f64() / round - PASSES;
+        let rounds = left.as_secs_f64() / round;
         rounds.clamp(0.0, 1e6) as u32
     }
 
@@ -220,10 +246,29 @@ impl Schedule {
         go.iter().map(Cost::named).collect()
     }
 
-    /// Whether the time is over.
-    pub(super) fn is_late(&self) -> bool {
-        let budget = self.budget;
-        budget.is_some_and(|budget| self.started.elapsed() > budget)
+    /// What there is time for in one of so many measurements that are left of the passes, which usually does this
+    /// share of what one in a round does, with so many contestants: every one has its turn, and less to do where
+    /// time is short.
+    pub(super) fn effort(&self, task: Task, contestants: usize, share: f64, left: usize) -> Effort {
+        let usual = self.usual();
+        let Some(budget) = self.budget else {
+            return usual;
+        };
+        let time = budget.saturating_sub(self.started.elapsed());
+        let time = time.as_secs_f64() / left.max(1) as f64;
+        let cost = self.tasks.iter().find(|cost| cost.task == task);
+        let cost = cost.map_or(0.0, |cost| cost.time.as_secs_f64()) / contestants.max(1) as f64;
+        let fitting = time / (cost * share).max(1e-9);
+        // By steps: what is kept for measurements of one size is of no use for another.
+        let steps = [1.0, 0.1, 0.01];
+        let share = steps.into_iter().find(|&step| step <= fitting);
+        let share = share.unwrap_or(steps[2]);
+        if share == 1.0 {
+            return usual;
+        }
+        let limit = Duration::from_secs_f64(time * (1.0 - AROUND));
+        let limit = limit.clamp(LIMIT_MIN.min(self.limit), self.limit);
+        Effort { limit, share }
     }
 
     /// How long it will take from now.

@@ -77,11 +77,11 @@ pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
 
 fn in_step(row: &Row, errand: &Errand) -> io::Result<Span> {
     std::fs::create_dir(&errand.beneath)?;
-    let prepared = row.prepare(errand)?;
+    let mut prepared = row.prepare(errand)?;
     // All is prepared; the others are waited for.
     say(&Reply::Ready)?;
     io::stdin().read_to_end(&mut Vec::new())?;
-    let done = row.run(errand, &prepared)?;
+    let done = row.run(errand, &mut prepared)?;
     Ok(Span {
         operations: done.operations,
         start: done.start,

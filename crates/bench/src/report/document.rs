@@ -21,6 +21,9 @@ mod memory;
 mod published;
 mod shares;
 
+#[cfg(test)]
+pub(crate) use list::of_mounts as goals_of_mounts;
+
 use crate::Outcome;
 use crate::results::{GuestRun, Results, Row};
 use std::ffi::OsStr;

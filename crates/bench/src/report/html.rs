@@ -247,7 +247,9 @@ fn place(results: &Results) -> String {
     }
     add!(
         text,
-        "</dl>\n<p>To repeat it:</p>\n<pre><code>{}</code></pre>\n",
+        "</dl>\n<p>To repeat it, and to see how what is found differs:</p>\n\
+         <pre><code>thrufs bench --repeat results.json</code></pre>\n\
+         <p>It was started by</p>\n<pre><code>{}</code></pre>\n",
         Plain(&figure::command(&results.command))
     );
     let mut listed = |title: &str, sentences: &[String]| {

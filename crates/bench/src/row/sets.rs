@@ -176,6 +176,54 @@ const PASSTHROUGH: &[&str] = &[
     "create-write-4k",
 ];
 
+/// What the project's goals and its table of peers are about, but for builds. Which contestants say something in a
+/// row: see the suite of that name.
+const GOALS: &[&str] = &[
+    "read-4k",
+    "read-4k-cold",
+    // First, for the requests: of files that have attributes it says more than the next.
+    "write-4k-xattr",
+    "write-4k",
+    "random-read-4k",
+    "random-read-4k-cold",
+    "random-write-4k",
+    "read-1m",
+    "read-1m-cold",
+    "write-1m",
+    "mmap-read-4k",
+    "mmap-random-read-4k",
+    "mmap-random-write-4k",
+    "direct-random-read-4k",
+    "direct-random-write-4k",
+    "direct-read-1m",
+    "direct-write-1m",
+    "aio16-random-read-4k",
+    "aio64-random-read-4k",
+    "aio16-random-write-4k",
+    "aio64-random-write-4k",
+    "stat-warm",
+    "lookup-warm",
+    "readlink-warm",
+    "find-warm",
+    "find-stat-warm",
+    "small-file-read-warm",
+    "git-status",
+    "stat-cold",
+    "stat-missing",
+    "open-close",
+    "lookup-cold",
+    "readlink-cold",
+    "small-file-read-cold",
+    "create",
+    "create-write-4k",
+    "rename",
+    "unlink",
+    "mkdir",
+    "rmdir",
+    "find-cold",
+    "find-stat-cold",
+];
+
 /// Small writes, to files with extended attributes and without.
 const KILLPRIV: &[&str] = &[
     "random-write-4k",
@@ -232,6 +280,7 @@ pub(crate) const SETS: &[(&str, &[&str])] = &[
     ("builds", &["build-c", "build-cargo"]),
     ("killpriv", KILLPRIV),
     ("agreement", AGREEMENT),
+    ("goals", GOALS),
     ("published", PUBLISHED),
 ];
 

@@ -39,8 +39,8 @@ impl Ground {
     }
 
     fn done(&self, row: &Row) -> io::Result<Done> {
-        let prepared = row.prepare(&self.errand)?;
-        row.run(&self.errand, &prepared)
+        let mut prepared = row.prepare(&self.errand)?;
+        row.run(&self.errand, &mut prepared)
     }
 
     /// Of names in the directory that a loop works in, those that begin with `stem`.

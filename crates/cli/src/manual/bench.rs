@@ -14,6 +14,7 @@ pub(super) fn bench() -> String {
         "[--against NAME=MOUNTPOINT]... [--modes LIST] [--cache LIST] [--suite SUITE] [--rows LIST] [--jobs \
          LIST] [--rounds N] [--time SECONDS] [--out DIR] [DIR]",
     );
+    page.synopsis("thrufs bench", "--repeat FILE [--out DIR] [DIR]");
     page.synopsis("thrufs bench", "--list [--rows LIST]");
     page.section("DESCRIPTION");
     description(&mut page);
@@ -71,6 +72,10 @@ pub(super) fn bench() -> String {
         "One mode, against a mount that is there already.",
     );
     page.item(
+        "thrufs bench --repeat thrufs-bench-2026-11-21/results.json",
+        "The same again, after a change of the machine or of thrufs.",
+    );
+    page.item(
         "thrufs bench --list --rows git-status",
         "What a row measures.",
     );
@@ -89,7 +94,8 @@ fn description(page: &mut Page) {
          ratio to native of one round, and of all rounds the median with the interval in which it lies \
          nine times in ten. There are as many rounds as there is time for, three at least: on a slow disk, \
          rows are left out, and said. After the rounds, requests and system calls of each operation are \
-         counted, and the times of single operations taken.",
+         counted, and the times of single operations taken, in every row: of fewer operations where time is \
+         short.",
     );
     page.text(
         "A table goes to standard output, what is going on to standard error. A mode that this machine does \
@@ -121,6 +127,13 @@ fn options(page: &mut Page) {
     page.item(
         "--rows LIST",
         "Rows, or sets of them, instead of the suite's.",
+    );
+    page.item(
+        "--repeat FILE",
+        "Repeat the run that has left this results.json: its suite, the rows that it had, its modes, caches, \
+         processes, rounds, time and amount of work, in its DIR unless another is given; a relative one is \
+         beneath the working directory. A second table, at the end, tells how each ratio to native differs from \
+         then, and whether the intervals of the two are apart. No other option goes with it but --out.",
     );
     page.item(
         "--list",

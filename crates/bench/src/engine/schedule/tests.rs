@@ -51,7 +51,7 @@ fn names(schedule: &Schedule) -> Vec<&'static str> {
 fn a_fast_machine_has_more_rounds() {
     let mut schedule = schedule(100, |_| ());
     assert_eq!(first_round(&mut schedule, [3, 3, 3, 3]), None);
-    // One and six more of twelve seconds, and two for the passes.
+    // One and six more of twelve seconds, and the rest for the passes.
     assert_eq!((schedule.rounds(), names(&schedule).len()), (7, 4));
     let mut faster = self::schedule(100, |_| ());
     first_round(&mut faster, [1, 0, 1, 1]);
@@ -70,9 +70,17 @@ fn a_row_that_is_far_dearer_than_others_goes_before_rounds_do() {
 #[test]
 fn on_a_slow_disk_rows_go_until_three_rounds_fit() {
     let mut schedule = schedule(60, |_| ());
-    first_round(&mut schedule, [10, 11, 12, 13]);
+    first_round(&mut schedule, [10, 11, 22, 23]);
     assert!(schedule.rounds() >= 3);
-    assert_eq!(names(&schedule), ["mkdir"]);
+    // 48 seconds without the passes and 30 more: two rounds of 21 seconds, not of 43.
+    assert_eq!(names(&schedule), ["mkdir", "rename"]);
+}
+
+#[test]
+fn a_run_takes_longer_rather_than_lose_rows() {
+    let mut schedule = schedule(60, |_| ());
+    first_round(&mut schedule, [8, 9, 9, 10]);
+    assert_eq!((schedule.rounds(), names(&schedule).len()), (3, 4));
 }
 
 #[test]
@@ -94,4 +102,39 @@ fn rounds_that_were_asked_for_are_kept() {
     let mut schedule = schedule(1000, |request| request.rounds = Some(2));
     first_round(&mut schedule, [1, 1, 1, 1]);
     assert_eq!(schedule.rounds(), 2);
+}
+
+#[test]
+fn some_of_the_time_is_kept_for_the_passes() {
+    let mut schedule = schedule(100, |_| ());
+    first_round(&mut schedule, [4, 4, 4, 4]);
+    // One and four more of sixteen seconds.
+    assert_eq!(schedule.rounds(), 5);
+    let mut long = self::schedule(100, |request| request.rounds = Some(9));
+    first_round(&mut long, [5, 5, 5, 5]);
+    // Rows go, of five seconds each, rather than the time for the passes.
+    let seconds = 5.0 * names(&long).len() as f64 * f64::from(long.rounds() - 1);
+    assert_eq!(long.rounds(), 9);
+    assert!(seconds <= 100.0 * (1.0 - super::PASSES_SHARE));
+}
+
+#[test]
+fn every_measurement_of_the_passes_has_its_turn_however_late_it_is() {
+    let mut schedule = schedule(100, |_| ());
+    // With five contestants, a second for each measurement.
+    first_round(&mut schedule, [5, 5, 5, 5]);
+    let task = tasks()[0];
+    let at = |schedule: &mut Schedule, elapsed: u64, share: f64| {
+        schedule.started = Instant::now() - Duration::from_secs(elapsed);
+        schedule.effort(task, 5, share, 40)
+    };
+    assert_eq!(at(&mut schedule, 50, 1.0), schedule.usual());
+    let shorter = at(&mut schedule, 80, 1.0);
+    assert_eq!(shorter.share, 0.1);
+    assert!(shorter.limit <= schedule.usual().limit);
+    // What does a tenth anyway has time enough.
+    assert_eq!(at(&mut schedule, 80, 0.1), schedule.usual());
+    let late = at(&mut schedule, 1000, 1.0);
+    assert_eq!((late.share, late.of(50)), (0.01, 1));
+    assert!(late.limit > Duration::ZERO);
 }

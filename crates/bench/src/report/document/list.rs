@@ -297,3 +297,37 @@ pub(super) const GOALS: &[(&str, &[Want])] = &[
     ("virtio-fs, one queue, driven at the socket", SHARES),
     ("memory and descriptors", MEMORY),
 ];
+
+/// Of each goal that a mount can show in a suite that builds nothing: what it is, the rows that show it, by how
+/// many processes, and some of the contestants that it takes.
+#[cfg(test)]
+pub(crate) fn of_mounts() -> Vec<(
+    &'static str,
+    &'static [&'static str],
+    u32,
+    &'static [&'static str],
+)> {
+    let areas = [THROUGH, COUNTED, COHERENT, REACHING];
+    let wants = areas.into_iter().flatten();
+    let with_contestants = |want: &'static Want| {
+        let contestants: &[&str] = match want.aim {
+            Aim::Through(_) => &["dev+pt", "ring+pt"],
+            Aim::Coherent(_) => &["dev+pt:auto", "ring+pt:auto"],
+            Aim::Floor(_) => &["dev", "ring", "floor-dev", "floor-uring"],
+            Aim::Libfuse(_) => &[
+                "ring",
+                "libfuse",
+                "libfuse-uring",
+                "libfuse+pt",
+                "libfuse-uring+pt",
+            ],
+            Aim::Requests { .. }
+            | Aim::Time(_)
+            | Aim::Share(_)
+            | Aim::Memory(_)
+            | Aim::Elsewhere { .. } => &[],
+        };
+        (want.what, want.rows, want.jobs, contestants)
+    };
+    wants.map(with_contestants).collect()
+}
