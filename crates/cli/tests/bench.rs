@@ -262,8 +262,7 @@ fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
         );
     }
     assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
-    let unmounted = run(Command::new(THRUFS).arg("unmount").arg(&place.ground.mnt));
-    assert!(unmounted.status.success());
+    ground::unmount_by_command(&place.ground.mnt);
     place.nothing_is_left("its end");
 }
 
@@ -435,8 +434,7 @@ const AS_USER: &str = r#"
 fn an_ordinary_user_has_what_can_be_had_and_is_told_what_cannot() {
     let Some(place) = Place::new() else { return };
     // The programs of tests may lie where only root can go.
-    let program = place.ground.path().join("thrufs");
-    fs::copy(THRUFS, &program).unwrap();
+    let program = ground::copied_program(place.ground.path());
     let own = place.directory().join("own");
     fs::create_dir(&own).unwrap();
     std::os::unix::fs::chown(&own, Some(65534), Some(65534)).unwrap();
