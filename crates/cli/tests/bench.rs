@@ -375,7 +375,8 @@ fn a_measurement_or_a_server_that_is_killed_is_a_failure_and_the_others_go_on() 
     let Some(place) = Place::new() else { return };
     for role in ["row", "--worker", "mount"] {
         let mut arguments = LITTLE.to_vec();
-        arguments.extend(["--rounds", "40"]);
+        // More than it will come to: it must not end by itself while its processes are looked for.
+        arguments.extend(["--rounds", "1000", "--time", "100000"]);
         let running = place.start(&arguments);
         // Servers that end before they take part do not take part.
         place.process("row");

@@ -8,7 +8,7 @@ use std::num::NonZeroU16;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use thrufs::layout::{LkIn, ReadIn};
 use thrufs::{NodeId, Opcode};
@@ -148,7 +148,7 @@ fn work_goes_on_elsewhere() {
                 within("work between two moves", || {
                     let now = counts.iter().map(|count| count.load(Ordering::SeqCst));
                     let all_went_on = now.zip(before).all(|(now, before)| now > before);
-                    all_went_on || workers.iter().any(|worker| worker.is_finished())
+                    all_went_on || workers.iter().any(ScopedJoinHandle::is_finished)
                 });
                 let (next, stream) = Server::start(Shelf::make(&tree), queues);
                 let moved = client.carrier().migrate_over(stream, memory).unwrap();

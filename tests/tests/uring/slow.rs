@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use rustix::mount::{UnmountFlags, unmount};
 use thrufs_tests::caller::Process;
-use thrufs_tests::connection::Connection;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::machine::{cpus, on_cpu};
 use thrufs_tests::mounted::is_mounted;
@@ -17,7 +16,14 @@ use thrufs_tests::transport::must_skip_ring;
 
 /// A hundred requests that nobody holds up take a fraction of it; if they are, it is until what is slow
 /// is let go.
-const PROMPT_MAX: Duration = Duration::from_secs(60);
+const PROMPT_MAX: Duration = Duration::from_secs(20);
+
+/// By then, others serve those who come after what is slow. A request that comes earlier may wait for
+/// it.
+const UNDER_WAY: Duration = Duration::from_millis(300);
+
+/// How often a busy machine may keep those others from their CPU.
+const ATTEMPTS_MAX: usize = 5;
 
 /// The slow file system, mounted where a ground has its source.
 struct SlowSource<'a> {
@@ -42,6 +48,12 @@ impl<'a> SlowSource<'a> {
 
     fn line(&self) -> String {
         self.process.as_ref().unwrap().line()
+    }
+
+    /// Whether one more is waited for.
+    fn is_slow(&self) -> bool {
+        let line = self.process.as_ref().unwrap().line_within(PROMPT_MAX);
+        line.is_some_and(|line| line == "slow")
     }
 
     /// Lets go what is slow.
@@ -75,10 +87,15 @@ fn look_a_hundred_times(mnt: &Path) {
 
 /// While processes run the helper with `slow` on one CPU, another there asks for other files.
 fn slow_ones_hold_up_nobody(options: &str, slow: &[[&str; 2]]) {
+    let mut attempts = 0..ATTEMPTS_MAX;
+    let is_well = attempts.any(|_| !is_held_up(options, slow));
+    assert!(is_well, "held up each time");
+}
+
+fn is_held_up(options: &str, slow: &[[&str; 2]]) -> bool {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = SlowSource::mount(&ground);
     let server = Server::start(&ground, &format!("transport=uring,{options}"), None);
-    let connection = Connection::of(ground.mnt());
     let cpu = cpus()[0];
     // What is carried out aside, as this is, must not leave a thread with room for two requests, one
     // of which would wait for the other.
@@ -91,30 +108,27 @@ fn slow_ones_hold_up_nobody(options: &str, slow: &[[&str; 2]]) {
             on_cpu(cpu, || Process::start(&[command, path.to_str().unwrap()]))
         })
         .collect();
-    for _ in slow {
-        assert_eq!(source.line(), "slow", "all are in the midst of it");
-    }
+    let are_under_way = slow.iter().all(|_| source.is_slow());
+    thread::sleep(UNDER_WAY);
     let (mnt, deadline) = (ground.mnt(), Instant::now() + PROMPT_MAX);
-    thread::scope(|scope| {
+    let is_held_up = thread::scope(|scope| {
         let looking = scope.spawn(|| on_cpu(cpu, || look_a_hundred_times(mnt)));
         while !looking.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
-        if !looking.is_finished() {
-            // So that those who ask can be killed.
-            connection.abort();
-            panic!("held up for {PROMPT_MAX:?}");
-        }
+        let is_held_up = !looking.is_finished();
+        let early: Vec<_> = asking.iter().flat_map(Process::lines).collect();
+        source.open();
+        assert!(early.is_empty(), "nothing was slow: {early:?}");
+        is_held_up
     });
-    let early: Vec<_> = asking.iter().flat_map(Process::lines).collect();
-    assert!(early.is_empty(), "nothing was slow: {early:?}");
-    source.open();
     for process in asking {
         assert_eq!(process.line(), "ok");
         process.finish();
     }
     server.stop();
     source.unmount();
+    is_held_up || !are_under_way
 }
 
 const OPTIONS: [&str; 2] = ["cache=never", "cache=never,ring_depth=1"];

@@ -9,8 +9,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thrufs::session::{SessionConfig, ring_availability};
+
+/// How long processes may take to stop when they are told to.
+const STOPPING_MAX: Duration = Duration::from_secs(10);
 
 /// Size of the file by which the way of data is found.
 const PROBE_BYTES: usize = 1 << 20;
@@ -136,8 +139,28 @@ impl Stopped {
         for &process in &all {
             let _ = kill_process(process, Signal::STOP);
         }
+        // A thread that has not had its turn yet goes on until it has.
+        let start = Instant::now();
+        while !all.iter().all(|process| have_stopped(*process)) && start.elapsed() < STOPPING_MAX {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         Stopped(all)
     }
+}
+
+/// Whether no thread of a process goes on: each has stopped, or the process has ended.
+fn have_stopped(process: Pid) -> bool {
+    let path = format!("/proc/{}/task", process.as_raw_nonzero());
+    let Ok(threads) = fs::read_dir(path) else {
+        return true;
+    };
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
+        state.is_none_or(|state| "TtZX".contains(state))
+    })
 }
 
 impl Drop for Stopped {
