@@ -23,7 +23,7 @@ const PROMPT_MAX: Duration = Duration::from_secs(20);
 const UNDER_WAY: Duration = Duration::from_millis(300);
 
 /// How often a busy machine may keep those others from their CPU.
-const ATTEMPTS_MAX: usize = 5;
+const ATTEMPTS_MAX: usize = 10;
 
 /// The slow file system, mounted where a ground has its source.
 struct SlowSource<'a> {
