@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,7 @@ impl Caller {
 }
 
 /// How long another process may take for a line that is due.
-const LINE_TIMEOUT: Duration = Duration::from_secs(20);
+const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -133,7 +133,7 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// If none comes within 20 seconds.
+    /// If none comes within a minute.
     #[track_caller]
     pub fn line(&self) -> String {
         self.line_within(LINE_TIMEOUT)
@@ -143,6 +143,25 @@ impl Process {
     /// The next line, if one comes within `timeout`.
     pub fn line_within(&self, timeout: Duration) -> Option<String> {
         self.lines.recv_timeout(timeout).ok()
+    }
+
+    /// What it has printed up to its end since the last line that was asked for.
+    ///
+    /// # Panics
+    ///
+    /// If it goes on printing, or does not end, for a minute.
+    #[track_caller]
+    pub fn last_lines(&self) -> Vec<String> {
+        let deadline = Instant::now() + LINE_TIMEOUT;
+        let mut lines = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => lines.push(line),
+                Err(RecvTimeoutError::Disconnected) => return lines,
+                Err(RecvTimeoutError::Timeout) => panic!("the other process does not end"),
+            }
+        }
     }
 
     /// All lines that it has printed since the last one that was asked for.

@@ -24,10 +24,10 @@ use crate::tree::Tree;
 const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
 
 /// How long a mount may take until it answers.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a server may take to end after SIGTERM.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 

@@ -20,7 +20,7 @@ use crate::programs;
 use crate::tree::Tree;
 
 /// How long anything may take to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 

@@ -17,10 +17,11 @@ use crate::{programs, transport};
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long a mount may take until it answers.
-pub const START_TIMEOUT: Duration = Duration::from_secs(10);
+pub const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a server may take to end: longer than it gives to requests in progress.
-pub const END_TIMEOUT: Duration = Duration::from_secs(12);
+/// How long a server may take to end: far longer than it gives to requests in progress, as the machine may
+/// be busy.
+pub const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What it logs when its mount stands. With a space, because it logs the end as `unmounted`.
 const MOUNTED: &str = " mounted ";

@@ -89,11 +89,10 @@ impl Tracer {
     #[track_caller]
     pub fn count(&self, operation: impl FnOnce()) -> Requests {
         // What was still under way from before.
-        thread::sleep(SETTLE_TIME);
+        self.settled();
         self.set("trace", "").unwrap();
         operation();
-        thread::sleep(SETTLE_TIME);
-        let text = fs::read_to_string(self.instance.join("trace")).unwrap();
+        let text = self.settled();
         let mut requests = Requests::new();
         for line in text
             .lines()
@@ -103,6 +102,20 @@ impl Tracer {
         }
         assert_eq!(self.lost_events(), 0, "the trace buffer was too small");
         requests
+    }
+
+    /// What was traced, once nothing more comes.
+    fn settled(&self) -> String {
+        let read = || fs::read_to_string(self.instance.join("trace")).unwrap();
+        let mut before = read();
+        loop {
+            thread::sleep(SETTLE_TIME);
+            let now = read();
+            if now.lines().count() == before.lines().count() {
+                return now;
+            }
+            before = now;
+        }
     }
 
     fn lost_events(&self) -> u64 {

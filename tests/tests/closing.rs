@@ -31,7 +31,7 @@ const WAYS: [&str; 4] = [
 ];
 
 /// What may come after close(2) has returned comes within this time, also on a busy machine.
-const LATE_MAX: Duration = Duration::from_secs(5);
+const LATE_MAX: Duration = Duration::from_secs(30);
 
 fn on_each_way(test: &str, lower: Lower, ways: &[&str], body: impl Fn(&Mounted, &str)) {
     over_each(test, |transport| {
@@ -263,12 +263,12 @@ fn a_mount_beneath_can_be_unmounted() {
             assert_eq!(fs::read_dir(through.join("one/two")).unwrap().count(), 1);
             walked.push(delay_until(|| submount.unmounts()));
         }
-        // By the last release, and not because it was idle.
+        // By the last release, and not because it was idle for half a second.
         for median in [
             say(name, "written", written),
             say(name, "walked and read", walked),
         ] {
-            assert!(median < Duration::from_millis(100), "{median:?}");
+            assert!(median < Duration::from_millis(400), "{median:?}");
         }
         // Without any open file: when it was idle for a while.
         let (at, through) = place("looked-at");
@@ -277,7 +277,7 @@ fn a_mount_beneath_can_be_unmounted() {
         assert_eq!(fs::metadata(through.join("file")).unwrap().len(), 7);
         let start = Instant::now();
         while !submount.unmounts() {
-            assert!(start.elapsed() < Duration::from_secs(5), "it stays busy");
+            assert!(start.elapsed() < LATE_MAX, "it stays busy");
         }
         eprintln!("{name}: looked at: {:?} late", start.elapsed());
     });

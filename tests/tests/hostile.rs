@@ -58,7 +58,7 @@ const THREADS_BESIDE_MAX: u64 = 8;
 /// Episodes that are told of when a worker dies.
 const RECENT_MAX: usize = 20;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect(variable))

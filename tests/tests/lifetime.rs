@@ -56,13 +56,13 @@ fn killed_while_writing(victim: Victim, options: &str) {
             Victim::Worker => server.worker(),
         };
         kill_process(pid, Signal::KILL);
-        let unmounted = is_unmounted_within(ground.mnt(), Duration::from_secs(10));
+        let unmounted = is_unmounted_within(ground.mnt(), END_TIMEOUT);
         if !unmounted {
             let _ = rustix::mount::unmount(ground.mnt(), UnmountFlags::DETACH);
         }
         assert!(
             unmounted,
-            "{victim:?} killed: a dead mount stays after 10 s"
+            "{victim:?} killed: a dead mount stays after {END_TIMEOUT:?}"
         );
         writer.join().unwrap()
     });
@@ -288,7 +288,7 @@ fn until_there_is_room(ground: &Ground) {
         space.f_bavail * space.f_frsize
     };
     while free() < 4 << 20 {
-        assert!(start.elapsed() < Duration::from_secs(5), "no room again");
+        assert!(start.elapsed() < START_TIMEOUT, "no room again");
         thread::sleep(Duration::from_millis(1));
     }
 }

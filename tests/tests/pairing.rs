@@ -16,7 +16,7 @@ use thrufs_tests::mounted::{Mounted, must_skip};
 const IDLE_CLASS: &str = "5";
 
 /// Long enough for a machine that does other things.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A request that waits for its turn on a busy machine may take so long; one that is starved takes
 /// longer than any test.
@@ -177,7 +177,7 @@ fn stopping_does_not_wait_for_a_pair() {
     ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
     let start = Instant::now();
     mounted.stop().unwrap();
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < PATIENCE / 2);
 }
 
 #[test]

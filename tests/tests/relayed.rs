@@ -92,7 +92,7 @@ fn within(patience: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The worker that has the connection of a front end: the one with threads of queues.
 fn serving_workers(share: &Share) -> Vec<u32> {

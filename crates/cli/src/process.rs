@@ -117,6 +117,7 @@ impl Process {
     /// Whether it ends within this time, now that it is ending.
     pub(crate) fn has_ended_within(&mut self, time: Duration) -> bool {
         self.watched = None;
+        thrufs_sys::sched::hurry(self.id());
         waiting::readable([Some(self.ended())], Some(Instant::now() + time))[0]
     }
 

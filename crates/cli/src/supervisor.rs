@@ -46,7 +46,7 @@ struct Supervisor {
     launcher: Option<Channel>,
     /// Whether it was told that the mount stands.
     announced: bool,
-    /// Came when the mount stood and the worker had not said so yet.
+    /// Came when the mount may have stood and not all who know had said so yet.
     early_signal: Option<i32>,
     /// Removed when this is dropped.
     control: Option<ControlSocket>,
@@ -207,11 +207,10 @@ impl Supervisor {
                     let left = Some(self.worker.id());
                     return Err(CommandError::Stuck { mountpoint, left });
                 }
-                // It stands, and may serve already: the worker is about to say so. Whoever has seen it
-                // before this process wants an end to a mount, and not to an attempt.
-                Event::Signal(number @ (SIGTERM | SIGINT))
-                    if mounting.is_none() && self.early_signal.is_none() =>
-                {
+                // It may stand and serve already: the thread that mounts and the worker are about to say
+                // so. Whoever has seen it before this process wants an end to a mount, and not to an
+                // attempt.
+                Event::Signal(number @ (SIGTERM | SIGINT)) if self.early_signal.is_none() => {
                     self.early_signal = Some(number);
                     deadline = deadline.min(Instant::now() + LAST_WORDS_TIMEOUT);
                 }

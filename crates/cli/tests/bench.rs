@@ -312,8 +312,7 @@ fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
         );
     }
     assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
-    let unmounted = run(Command::new(THRUFS).arg("unmount").arg(&place.ground.mnt));
-    assert!(unmounted.status.success());
+    ground::unmount_by_command(&place.ground.mnt);
     place.nothing_is_left("its end");
 }
 
@@ -468,7 +467,8 @@ fn a_measurement_or_a_server_that_is_killed_is_a_failure_and_the_others_go_on() 
     let Some(place) = Place::new() else { return };
     for role in ["row", "--worker", "mount"] {
         let mut arguments = LITTLE.to_vec();
-        arguments.extend(["--rounds", "40"]);
+        // More than it will come to: it must not end by itself while its processes are looked for.
+        arguments.extend(["--rounds", "1000", "--time", "100000"]);
         let running = place.start(&arguments);
         // Servers that end before they take part do not take part.
         place.process("row");
@@ -527,8 +527,7 @@ const AS_USER: &str = r#"
 fn an_ordinary_user_has_what_can_be_had_and_is_told_what_cannot() {
     let Some(place) = Place::new() else { return };
     // The programs of tests may lie where only root can go.
-    let program = place.ground.path().join("thrufs");
-    fs::copy(THRUFS, &program).unwrap();
+    let program = ground::copied_program(place.ground.path());
     let own = place.directory().join("own");
     fs::create_dir(&own).unwrap();
     std::os::unix::fs::chown(&own, Some(65534), Some(65534)).unwrap();

@@ -373,15 +373,6 @@ fn statistics_come_by_the_socket() {
     ends(server);
 }
 
-/// By another process: a descriptor of this one, open for writing, would go to a program that another
-/// test starts at the moment, and keep the copy from being executed.
-fn copied_program(ground: &Ground) -> PathBuf {
-    let program = ground.path().join("thrufs");
-    let install = ["-m", "755", THRUFS];
-    succeeded(&run(Command::new("install").args(install).arg(&program)));
-    program
-}
-
 #[test]
 fn only_its_user_and_root_may_ask() {
     let Some(Mounted {
@@ -398,8 +389,7 @@ fn only_its_user_and_root_may_ask() {
     let directory = fs::metadata("/run/thrufs").unwrap();
     assert_eq!((directory.mode() & 0o022, directory.uid()), (0, 0));
 
-    // Where the user can surely execute it.
-    let program = copied_program(&ground);
+    let program = ground::copied_program(ground.path());
     let as_nobody = || {
         let mut command = Command::new(&program);
         run(command
@@ -438,7 +428,7 @@ fn an_ordinary_user_asks_and_so_does_root() {
         let test = "an_ordinary_user_asks_and_so_does_root";
         return ground::once_more_with_a_device_for_everybody(ground.path(), test);
     }
-    let program = copied_program(&ground);
+    let program = ground::copied_program(ground.path());
     let runtime = ground.path().join("runtime");
     fs::create_dir(&runtime).unwrap();
     for directory in [&ground.src, &ground.mnt, &runtime] {
@@ -494,12 +484,12 @@ fn an_ordinary_user_asks_and_so_does_root() {
         "{said}"
     );
     assert_eq!(user(None, &ask).status.code(), Some(1));
-    succeeded(&user(None, &["unmount".as_ref(), ground.mnt.as_os_str()]));
+    ground::unmounts(|| user(None, &["unmount".as_ref(), ground.mnt.as_os_str()]));
     // A directory of somebody else's is not used.
     let output = user(Some(ground.path()), &mount);
     succeeded(&output);
     assert!(stderr(&output).contains("no control socket"), "{output:?}");
-    succeeded(&user(None, &["unmount".as_ref(), ground.mnt.as_os_str()]));
+    ground::unmounts(|| user(None, &["unmount".as_ref(), ground.mnt.as_os_str()]));
     ground.gone_within(5);
 }
 
@@ -586,7 +576,7 @@ fn a_socket_in_a_place_of_one_s_choice() {
         file.as_os_str(),
     ]);
     succeeded(&output);
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
     assert!(!place.exists());
 }
 
@@ -634,6 +624,6 @@ fn what_the_killed_have_left_is_recognised_and_removed() {
     let (source, other) = (ground.src.as_os_str(), other.as_os_str());
     succeeded(&mount(&["mount".as_ref(), source, other]));
     assert!(!socket.exists(), "the next one to make a socket sweeps");
-    succeeded(&mount(&["unmount".as_ref(), other]));
+    ground::unmounts(|| mount(&["unmount".as_ref(), other]));
     ends(server);
 }

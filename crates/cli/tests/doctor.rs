@@ -184,7 +184,7 @@ fn assert_mount_agrees(ground: &Ground, carrier: &str) {
         said.contains(&format!("requests come by {carrier}")),
         "{carrier} in {said}"
     );
-    ground::succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
 }
 
 #[test]
@@ -221,10 +221,7 @@ fn an_ordinary_user_is_told_how_to_mount() {
     }
     let place = TempDir::with_prefix("thrufs-doctor-").unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // Where the user can surely execute it.
-    let thrufs = place.path().join("thrufs");
-    fs::copy(THRUFS, &thrufs).unwrap();
-    fs::set_permissions(&thrufs, fs::Permissions::from_mode(0o755)).unwrap();
+    let thrufs = ground::copied_program(place.path());
     let mut command = Command::new(&thrufs);
     command.args(["doctor", "--json", "/"]).current_dir("/");
     let output = run(command.uid(65_534).gid(65_534));

@@ -7,7 +7,7 @@ use ground::{Ground, THRUFS, is_mount, mount_line, run, stderr, stop_process, su
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -32,8 +32,7 @@ fn mount_serves_and_unmount_leaves_nothing() {
     );
     assert!(line.contains(ground.src.to_str().unwrap()), "{line}");
 
-    let output = run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt));
-    succeeded(&output);
+    ground::unmount_by_command(&ground.mnt);
     assert!(!ground.is_mounted());
     assert!(
         ground.processes("--supervisor").is_empty(),
@@ -90,7 +89,7 @@ fn a_source_with_a_long_path() {
     ground.assert_serves();
     let line = mount_line(&ground.mnt);
     assert!(line.contains(ground.src.to_str().unwrap()), "{line}");
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
 }
 
 #[test]
@@ -174,11 +173,10 @@ fn whatever_gets_the_number_of_a_mount_next_is_left_alone() {
 fn signals_unmount_an_idle_mount_at_once() {
     let Some(ground) = Ground::new() else { return };
     for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
-        let server = ground.mount_in_foreground(&[]);
-        let began = Instant::now();
+        // For a mount in use it would wait far longer than it may take to end.
+        let server = ground.mount_in_foreground(&["--stop-timeout=600"]);
         server.signal(signal);
         let (code, said) = server.ends_within(5);
-        assert!(began.elapsed() < Duration::from_secs(3));
         assert_eq!(code, Some(0), "{said}");
         assert!(said.contains(&format!("{name}: unmounting")), "{said}");
         assert!(said.contains("unmounted "), "{said}");
@@ -194,8 +192,9 @@ fn a_signal_right_after_the_first_answer_is_no_failure() {
     for _ in 0..20 {
         let server = ground.start_in_foreground(&[]);
         let began = Instant::now();
+        // Without a pause.
         while !ground.mnt.join("file").exists() {
-            assert!(began.elapsed() < Duration::from_secs(10), "no mount");
+            assert!(began.elapsed() < Duration::from_secs(60), "no mount");
         }
         server.signal(Signal::TERM);
         let (code, said) = server.ends_within(5);
@@ -223,10 +222,9 @@ fn a_busy_mount_is_waited_for_and_then_taken_away() {
     open.write_all(b" and more").unwrap();
     let began = Instant::now();
     server.signal(Signal::TERM);
-    let (code, said) = server.ends_within(12);
+    let (code, said) = server.ends_within(9);
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(1), "{took:?}: {said}");
-    assert!(took < Duration::from_secs(9), "{took:?}: {said}");
     assert_eq!(code, Some(0), "{said}");
     assert!(
         said.contains("waiting up to 1 s") && said.contains("still in use"),
@@ -285,8 +283,7 @@ fn a_second_signal_does_not_wait() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&["--stop-timeout=60"]);
     let _open = fs::File::open(ground.mnt.join("file")).unwrap();
-    server.signal(Signal::INT);
-    std::thread::sleep(Duration::from_millis(300));
+    server.signal_and_wait(Signal::INT);
     server.signal(Signal::INT);
     let (code, said) = server.ends_within(10);
     assert_eq!(code, Some(0), "{said}");
@@ -384,19 +381,28 @@ fn system_calls_are_filtered() {
         }
     });
     ground.assert_serves();
-    // Until those that stand by have given back their memory.
-    std::thread::sleep(Duration::from_millis(1500));
     let field = |status: &str, name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or_default().trim().to_owned()
     };
+    let own = fs::read_to_string("/proc/thread-self/status").unwrap();
+    let inherited: u32 = field(&own, "Seccomp_filters:").parse().unwrap();
     let worker = ground.process("--worker").as_raw_nonzero();
-    let threads: Vec<(String, String)> = fs::read_dir(format!("/proc/{worker}/task"))
-        .unwrap()
-        .map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap())
-        .inspect(|status| assert_eq!(field(status, "Seccomp:"), "2", "{status}"))
-        .map(|status| (field(&status, "Name:"), field(&status, "Seccomp_filters:")))
-        .collect();
+    let mut threads: Vec<(String, String)> = Vec::new();
+    let are_filtered = || {
+        // Threads come and go.
+        threads = fs::read_dir(format!("/proc/{worker}/task"))
+            .unwrap()
+            .filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok())
+            .inspect(|status| assert_eq!(field(status, "Seccomp:"), "2", "{status}"))
+            .map(|status| (field(&status, "Name:"), field(&status, "Seccomp_filters:")))
+            .collect();
+        threads
+            .iter()
+            .all(|(_, filters)| filters.parse() == Ok(inherited + 2))
+    };
+    // Until those that stand by have given back their memory.
+    within(10, "two filters for each thread", are_filtered);
     let names: Vec<&str> = threads.iter().map(|(name, _)| name.as_str()).collect();
     for expected in [
         "thrufs-worker",
@@ -405,11 +411,6 @@ fn system_calls_are_filtered() {
         "thrufs-0",
     ] {
         assert!(names.contains(&expected), "no {expected} in {names:?}");
-    }
-    let own = fs::read_to_string("/proc/thread-self/status").unwrap();
-    let inherited: u32 = field(&own, "Seccomp_filters:").parse().unwrap();
-    for (name, filters) in &threads {
-        assert_eq!(filters.parse(), Ok(inherited + 2), "{name} of {threads:?}");
     }
     server.signal(Signal::TERM);
     let (code, said) = server.ends_within(5);
@@ -439,10 +440,10 @@ fn both_killed_at_once_the_way_back_is_told() {
         "{}",
         stderr(&output)
     );
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
     succeeded(&ground.mount(&[]));
     ground.assert_serves();
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
 }
 
 #[test]
@@ -459,9 +460,15 @@ fn a_launcher_that_is_ended_leaves_no_mount() {
         launcher.kill().unwrap();
         let _ = launcher.wait();
         std::thread::sleep(Duration::from_millis(300));
-        if ground.is_mounted() {
-            ground.assert_serves();
-            succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+        // One that has not heard yet that there is nobody to tell may still be going.
+        let mut is_served = false;
+        within(10, "a mount that serves, or none", || {
+            let read = fs::read_to_string(ground.mnt.join("file"));
+            is_served = read.is_ok_and(|content| content == "content");
+            is_served || !ground.is_mounted()
+        });
+        if is_served {
+            let _ = run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt));
         }
         ground.gone_within(5);
     }
@@ -475,7 +482,7 @@ fn hangup_is_nothing_to_the_background() {
     kill_process(ground.process("--worker"), Signal::HUP).unwrap();
     std::thread::sleep(Duration::from_millis(200));
     ground.assert_serves();
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
 }
 
 #[test]
@@ -512,7 +519,7 @@ fn statistics_go_to_the_log_file() {
         text.contains("mounted ") && text.contains("LOOKUP"),
         "{text}"
     );
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
     let text = fs::read_to_string(&log).unwrap();
     assert!(text.contains("was unmounted"), "{text}");
 }
@@ -530,7 +537,7 @@ fn a_mount_over_its_own_source() {
         "content"
     );
     fs::write(ground.src.join("inner"), "x").unwrap();
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.src)));
+    ground::unmount_by_command(&ground.src);
     assert_eq!(fs::read_to_string(ground.src.join("inner")).unwrap(), "x");
 }
 
@@ -543,7 +550,7 @@ fn a_source_beneath_its_mount_point() {
         .arg(&ground.src)
         .arg(place)));
     assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "content");
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(place)));
+    ground::unmount_by_command(place);
     assert!(ground.src.join("file").exists());
 }
 
@@ -564,7 +571,7 @@ fn a_mount_point_within_the_source_does_not_contain_itself() {
     );
     fs::write(inner.join("more"), "x").unwrap();
     assert_eq!(fs::read_to_string(ground.src.join("more")).unwrap(), "x");
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&inner)));
+    ground::unmount_by_command(&inner);
 }
 
 #[test]
@@ -599,7 +606,7 @@ fn the_worker_has_no_more_privilege_than_it_needs() {
     assert_eq!(names, ["dev"], "nothing but the device is in reach by name");
     let device = fs::metadata(format!("/proc/{worker}/root/dev/fuse")).unwrap();
     assert_eq!(device.rdev(), fs::metadata("/dev/fuse").unwrap().rdev());
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
 }
 
 #[test]
@@ -617,7 +624,7 @@ fn mounts_beneath_the_source_come_into_view() {
     );
     rustix::mount::unmount(&sub, rustix::mount::UnmountFlags::DETACH).unwrap();
     assert!(!ground.mnt.join("sub/below").exists());
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
 }
 
 #[test]
@@ -650,7 +657,7 @@ fn fstab_lines_work_through_the_helper() {
     ]));
     ground.assert_serves();
     assert!(mount_line(&ground.mnt).contains("allow_other"));
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
 
     let output = call(&["-o", "alow_other"]);
     assert_eq!(output.status.code(), Some(1));
@@ -662,7 +669,7 @@ fn fstab_lines_work_through_the_helper() {
         .arg(&ground.mnt));
     assert_eq!(output.status.code(), Some(32));
     succeeded(&call(&["-s", "-o", "alow_other"]));
-    succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+    ground::unmount_by_command(&ground.mnt);
 }
 
 #[test]
@@ -680,10 +687,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
             "an_ordinary_user_mounts_through_fusermount3",
         );
     }
-    // Where the user can surely execute it.
-    let thrufs = ground.path().join("thrufs");
-    fs::copy(THRUFS, &thrufs).unwrap();
-    fs::set_permissions(&thrufs, fs::Permissions::from_mode(0o755)).unwrap();
+    let thrufs = ground::copied_program(ground.path());
     for directory in [&ground.src, &ground.mnt] {
         std::os::unix::fs::chown(directory, Some(65_534), Some(65_534)).unwrap();
     }
@@ -721,7 +725,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
 
     succeeded(&user(&["mount", src, mnt]));
     assert_eq!(read(), b"content");
-    succeeded(&user(&["unmount", mnt]));
+    ground::unmounts(|| user(&["unmount", mnt]));
     assert!(!ground.is_mounted());
     ground.gone_within(2);
 
@@ -745,7 +749,7 @@ fn reads_ahead_as_far_as_told() {
         let minor = rustix::fs::minor(device);
         let path = format!("/sys/class/bdi/0:{minor}/read_ahead_kb");
         let kib = fs::read_to_string(path).unwrap().trim().to_owned();
-        succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+        ground::unmount_by_command(&ground.mnt);
         kib
     };
     assert_eq!(readahead(&[]), "128");

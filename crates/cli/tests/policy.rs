@@ -227,10 +227,8 @@ fn what_cannot_be_read_is_taken_for_what_is_meant() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     // Root can read it all the same. Another user needs a program that it can surely execute.
     let executable = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(site.place.path(), executable.clone()).unwrap();
-    let thrufs = site.place.path().join("thrufs");
-    fs::copy(THRUFS, &thrufs).unwrap();
-    fs::set_permissions(&thrufs, executable).unwrap();
+    fs::set_permissions(site.place.path(), executable).unwrap();
+    let thrufs = ground::copied_program(site.place.path());
     let mut command = Command::new(&thrufs);
     if rustix::process::geteuid().is_root() {
         command.uid(65_534).gid(65_534);

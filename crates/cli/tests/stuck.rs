@@ -201,7 +201,7 @@ impl StoppedSource {
         }
         let path = self.ground.mnt.join("cold");
         let client = std::thread::spawn(move || fs::metadata(path));
-        std::thread::sleep(Duration::from_millis(300));
+        ground::waits_for_a_file(self.ground.process("--worker"));
         assert!(!client.is_finished());
         client
     }
@@ -214,9 +214,7 @@ impl StoppedSource {
 
     fn goes(&self) {
         self.signal(Signal::CONT);
-        succeeded(&run(Command::new(THRUFS)
-            .arg("unmount")
-            .arg(&self.ground.src)));
+        ground::unmount_by_command(&self.ground.src);
     }
 }
 

@@ -7,8 +7,8 @@ use ground::shelf::{SLOW, Shelf, Tree};
 use std::num::NonZeroU16;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use thrufs::layout::{LkIn, ReadIn};
 use thrufs::{NodeId, Opcode};
@@ -83,7 +83,7 @@ impl Drop for Opens<'_> {
 }
 
 fn within(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while !done() {
         assert!(Instant::now() < end, "never: {what}");
         std::thread::sleep(Duration::from_millis(1));
@@ -97,8 +97,8 @@ fn pattern(number: u64, length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Writes and reads a file of its own, until it is told to stop. Returns how often.
-fn work(client: &Client<FrontEnd>, name: &str, stop: &AtomicBool) -> u64 {
+/// Writes and reads a file of its own, until it is told to stop. Counts how often.
+fn work(client: &Client<FrontEnd>, name: &str, stop: &AtomicBool, count: &AtomicU64) {
     let root = client.root();
     let (entry, open) = root
         .create(ROOT, name.as_bytes(), READ_WRITE, 0o644)
@@ -117,8 +117,8 @@ fn work(client: &Client<FrontEnd>, name: &str, stop: &AtomicBool) -> u64 {
         assert_eq!(read, bytes, "{name}, round {rounds}");
         assert_eq!(root.lookup(ROOT, name.as_bytes()).unwrap().nodeid, node.0);
         root.forget(node, 1);
+        count.store(rounds, Ordering::SeqCst);
     }
-    rounds
 }
 
 /// Moves again and again while threads work, and back. Whatever does not come along shows: numbers of
@@ -132,17 +132,24 @@ fn work_goes_on_elsewhere() {
         let tree = Arc::new(Tree::default());
         let (mut server, client) = mount(&tree, queues);
         let stop = AtomicBool::new(false);
+        let counts = [const { AtomicU64::new(0) }; 4];
         let mut in_flight = 0;
         std::thread::scope(|scope| {
             let _stops = Stops(&stop);
-            let workers: Vec<_> = (0..4)
-                .map(|number| {
-                    let (client, stop) = (&client, &stop);
-                    scope.spawn(move || work(client, &format!("file-{number}"), stop))
-                })
-                .collect();
+            let workers = counts.iter().enumerate().map(|(number, count)| {
+                let (client, stop) = (&client, &stop);
+                scope.spawn(move || work(client, &format!("file-{number}"), stop, count))
+            });
+            let workers: Vec<_> = workers.collect();
             for _ in 0..15 {
+                // Each has done something since, however slow the machine is.
+                let before = counts.each_ref().map(|count| count.load(Ordering::SeqCst));
                 std::thread::sleep(Duration::from_millis(20));
+                within("work between two moves", || {
+                    let now = counts.iter().map(|count| count.load(Ordering::SeqCst));
+                    let all_went_on = now.zip(before).all(|(now, before)| now > before);
+                    all_went_on || workers.iter().any(ScopedJoinHandle::is_finished)
+                });
                 let (next, stream) = Server::start(Shelf::make(&tree), queues);
                 let moved = client.carrier().migrate_over(stream, memory).unwrap();
                 assert!(moved.state_bytes > 0);
@@ -152,7 +159,7 @@ fn work_goes_on_elsewhere() {
             }
             stop.store(true, Ordering::SeqCst);
             for worker in workers {
-                assert!(worker.join().unwrap() > 15);
+                worker.join().unwrap();
             }
         });
         assert_eq!(tree.restored.load(Ordering::SeqCst), 15);
@@ -201,7 +208,7 @@ fn what_was_answered_and_not_collected_comes_along() {
         let moved = std::thread::scope(|scope| {
             let opens = Opens(&tree);
             scope.spawn(move || {
-                std::thread::sleep(Duration::from_millis(500));
+                std::thread::sleep(Duration::from_secs(2));
                 drop(opens);
             });
             client.carrier().migrate_over(stream, memory).unwrap()
@@ -213,7 +220,7 @@ fn what_was_answered_and_not_collected_comes_along() {
         let mut queue = client.carrier().queue(FIRST_REQUEST_QUEUE).unwrap();
         let mut reply = Vec::new();
         while queue.in_flight() > 0 {
-            let end = Some(Instant::now() + Duration::from_secs(10));
+            let end = Some(Instant::now() + Duration::from_secs(60));
             assert!(queue.wait(end).unwrap());
             while let Some(completion) = queue.poll().unwrap() {
                 queue.copy_reply(&completion, &mut reply);

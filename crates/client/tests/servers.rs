@@ -155,7 +155,7 @@ fn a_server_that_dies_leaves_nobody_waiting() {
         drop(ground);
         let start = Instant::now();
         assert!(client.root().getattr(ROOT).is_err());
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(60));
     }
 }
 

@@ -19,7 +19,7 @@ use thrufs_sys::signal::{current_thread_id, interrupt_thread};
 const OVER: thrufs::Transport = thrufs::Transport::Uring;
 
 /// Who had to wait for what is held would wait longer, and on a busy machine nobody else does.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Has the calling thread, and those that it starts, ask from one CPU: their requests share a queue.
 fn stay_on_one_cpu() {
@@ -42,14 +42,19 @@ fn ask(mount: &Mount, number: usize) -> Duration {
 
 #[test]
 fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
+    stay_on_one_cpu();
+    // Where a thread was kept from its CPU, a request may have come to one that then got stuck.
+    undisturbed_once(who_is_stuck_keeps_nobody_waiting);
+}
+
+fn who_is_stuck_keeps_nobody_waiting() -> bool {
     let stage = Stage::with(b"content");
     let Some(mount) = Mount::new(&stage, plain()) else {
-        return;
+        return true;
     };
-    stay_on_one_cpu();
     let slow: PathBuf = mount.path("slow");
-    std::thread::scope(|scope| {
-        for number in 1..=5 {
+    let is_well = std::thread::scope(|scope| {
+        let is_well = (1..=5).all(|number| {
             let stuck = scope.spawn(|| std::fs::metadata(&slow).unwrap().len());
             stage.gate.wait_for(number);
             if number > 1 {
@@ -59,13 +64,19 @@ fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
                 });
                 std::thread::sleep(Duration::from_millis(5));
             }
-            let took = ask(&mount, number);
-            assert!(took < PATIENCE, "{number}: {took:?}");
+            let (mount, begun) = (&mount, Instant::now());
+            let asking = scope.spawn(move || ask(mount, number));
+            while !asking.is_finished() && begun.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             assert!(!stuck.is_finished());
-        }
+            asking.is_finished()
+        });
         stage.gate.open();
+        is_well
     });
     assert!(ask(&mount, 99) < PATIENCE);
+    is_well
 }
 
 #[test]

@@ -697,17 +697,20 @@ mod tests {
     fn a_thread_that_waits_is_woken() {
         let Some(mut ring) = ring() else { return };
         let waker = ring.waker();
+        let (waits, waiting) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 ring.enable().unwrap();
                 let calm = ring.wait(Some(Duration::from_millis(5))).unwrap();
                 assert!(!calm && ring.next_event().is_none(), "nothing yet");
                 for _ in 0..3 {
+                    waits.send(()).unwrap();
                     ring.wait(None).unwrap();
                     assert!(matches!(ring.next_event(), Some(Event::Woken)));
                 }
             });
-            for _ in 0..3 {
+            // Two at once would be one.
+            for () in waiting {
                 std::thread::sleep(Duration::from_millis(20));
                 waker.wake();
             }

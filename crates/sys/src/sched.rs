@@ -11,6 +11,7 @@ use crate::raw::check;
 use crate::signal::ThreadId;
 use rustix::io::Result;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::sync::mpsc;
 
 /// The two classes of ordinary threads that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,15 +84,42 @@ fn attributes(thread: ThreadId) -> Result<libc::sched_attr> {
 }
 
 /// Whether threads of this process can come back from [`Class::Idle`]: tried on a thread made for
-/// it, since one that cannot would be lost.
+/// it, since one that cannot would be lost. That thread sleeps meanwhile: on a busy machine it would
+/// not get as far as coming back by itself.
 pub fn may_leave_idle() -> bool {
-    let tried = std::thread::Builder::new()
+    let (tell, told) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let thread = std::thread::Builder::new()
         .name("thrufs-probe".to_owned())
-        .spawn(|| {
-            let me = crate::signal::current_thread_id();
-            set_class(me, Class::Idle).and_then(|()| set_class(me, Class::Prompt))
+        .spawn(move || {
+            let _ = tell.send(crate::signal::current_thread_id());
+            let _ = released.recv();
         });
-    tried.is_ok_and(|thread| matches!(thread.join(), Ok(Ok(()))))
+    let (Ok(thread), Ok(probe)) = (thread, told.recv()) else {
+        return false;
+    };
+    let tried = set_class(probe, Class::Idle).and_then(|()| set_class(probe, Class::Prompt));
+    drop(release);
+    let _ = thread.join();
+    tried.is_ok()
+}
+
+/// Has no thread of a process be in [`Class::Idle`], as far as that is possible: for a process that is
+/// ending. Each of its threads needs its turn for that, and the last one gives back what all had; on a
+/// busy machine, one that runs when nothing else does would take seconds.
+pub fn hurry(process: u32) {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
+        return;
+    };
+    let numbers = threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok());
+    for thread in numbers.map(ThreadId::of) {
+        let is_idle = attributes(thread)
+            .is_ok_and(|attributes| attributes.sched_policy == libc::SCHED_IDLE as u32);
+        if is_idle {
+            // Without the right to, it takes its time.
+            let _ = set_class(thread, Class::Prompt);
+        }
+    }
 }
 
 /// Raises the limit on the nice value so far that threads may come back from [`Class::Idle`] without
@@ -144,6 +172,27 @@ mod tests {
             assert_eq!(policy(), libc::SCHED_OTHER);
         });
         assert!(may_leave_idle());
+    }
+
+    #[test]
+    fn a_process_that_is_ending_is_hurried() {
+        if !is_root() {
+            return;
+        }
+        let _alone = crate::test_ground::FORKING.write().unwrap();
+        let mut sleeping = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let thread = ThreadId::of(sleeping.id().try_into().unwrap());
+        let class = || attributes(thread).unwrap().sched_policy;
+        set_class(thread, Class::Idle).unwrap();
+        assert_eq!(class(), libc::SCHED_IDLE as u32);
+        hurry(sleeping.id());
+        assert_eq!(class(), libc::SCHED_OTHER as u32);
+        sleeping.kill().unwrap();
+        sleeping.wait().unwrap();
+        hurry(sleeping.id());
     }
 
     #[test]

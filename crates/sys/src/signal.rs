@@ -89,6 +89,10 @@ pub fn install_interrupt_handler() -> Result<()> {
 pub struct ThreadId(i32);
 
 impl ThreadId {
+    pub(crate) const fn of(number: i32) -> ThreadId {
+        ThreadId(number)
+    }
+
     /// The number that the kernel knows it by.
     #[must_use]
     pub const fn as_raw(self) -> i32 {

@@ -4,13 +4,14 @@
 mod ground;
 
 use ground::memory::{Journal, Memory};
-use ground::{ALL_FEATURES, GUEST, Guest, Serving, serve};
+use ground::{ALL_FEATURES, GUEST, Guest, PATIENCE, Serving, serve};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use thrufs::Opcode;
 use thrufs_abi::layout::{GetattrIn, ReadIn};
 use thrufs_virtio::memory::LOG_PAGE_BYTES;
@@ -113,6 +114,8 @@ fn what_is_written_is_logged_from_when_it_is_asked_for_until_it_is_not() {
     assert_eq!(logged.remove(0), used);
     assert_eq!(logged[0], expected);
     guest.place_queue(1, None);
+    // What was written to it after the last answer, such as from where on to be notified.
+    log.take();
     getattr(&mut guest);
     assert!(!log.take().contains(&used));
     guest.front_end.set_features(ALL_FEATURES).unwrap();
@@ -131,7 +134,7 @@ fn a_log_is_in_force_when_nothing_else_is_written_any_more() {
         blocked_max: 0,
         ..DeviceConfig::default()
     };
-    let (_, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
     guest.init().unwrap();
     let bytes = log_bytes(&guest);
     let log = Log::of(bytes);
@@ -143,15 +146,18 @@ fn a_log_is_in_force_when_nothing_else_is_written_any_more() {
     };
     let request = guest.request(Opcode::Read, 1).arg(&slow).finish();
     let head = guest.submit(1, &request, 4096);
+    let deadline = Instant::now() + PATIENCE;
+    while device.handle().metrics().blocked_inline == 0 {
+        assert!(Instant::now() < deadline, "it is in progress");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let gate = Arc::clone(&journal);
     let opener = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(200));
         gate.gate.open();
     });
-    // By now it is in progress.
-    std::thread::sleep(std::time::Duration::from_millis(100));
     let in_force = guest.front_end.set_features(ALL_FEATURES | LOG_ALL);
-    let answered = guest.next_used_within(1, std::time::Duration::ZERO);
+    let answered = guest.next_used_within(1, Duration::ZERO);
     opener.join().unwrap();
     in_force.unwrap();
     // It was not noted, so it has to be in what is copied from now on.
@@ -316,7 +322,7 @@ fn no_request_comes_before_the_state() {
     let comes = Arc::new(AtomicBool::new(false));
     let coming = Arc::clone(&comes);
     let writer = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300));
         coming.store(true, Ordering::SeqCst);
         std::fs::File::from(ours).write_all(&state).unwrap();
     });

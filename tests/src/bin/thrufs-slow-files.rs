@@ -1,13 +1,13 @@
 //! A slow file system, to lie beneath the one under test.
 //!
 //! ```text
-//! thrufs-slow-files MOUNTPOINT    mounts, prints "ok", serves until standard input closes
+//! thrufs-slow-files MOUNTPOINT [GATE]    mounts, prints "ok", serves until standard input closes
 //! ```
 //!
-//! Its root has `file-0` to `file-9`, which answer at once, `slow-0` to `slow-9`, which take a
-//! second to be looked up and again for their attributes, `sync-0` to `sync-9`, whose fsync takes as
-//! long, and `full-0` to `full-9`, to which everything can be written, and whose close says that there
-//! was no room.
+//! Its root has `file-0` to `file-9`, which answer at once, `slow-0` to `slow-9`, which are slow to be
+//! looked up and again for their attributes, `sync-0` to `sync-9`, whose fsync is slow, and `full-0` to
+//! `full-9`, to which everything can be written, and whose close says that there was no room.
+//! What is slow prints "slow", and waits until there is a file named GATE.
 //! Nothing is cached, and nothing that is written is kept.
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@
 use std::error::Error;
 use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ use thrufs::{
     MountOptions, Name, NodeId, Result, SessionConfig, SetAttr, WriteArgs, WriteSource, mount,
 };
 
-const SLOWNESS: Duration = Duration::from_secs(1);
+/// How often to look for the gate.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// So many may sleep at once, and others are still served.
 const READERS: usize = 16;
@@ -35,7 +37,9 @@ const FIRST_SLOW: u64 = 20;
 const FIRST_SYNC: u64 = 30;
 const FIRST_FULL: u64 = 40;
 
-struct SlowFiles;
+struct SlowFiles {
+    gate: Option<PathBuf>,
+}
 
 fn node_of(name: &[u8]) -> Option<u64> {
     let numbered = [
@@ -52,19 +56,29 @@ fn node_of(name: &[u8]) -> Option<u64> {
         })
 }
 
-fn attributes_of(node: u64) -> Attr {
-    if (FIRST_SLOW..FIRST_SYNC).contains(&node) {
-        thread::sleep(SLOWNESS);
+impl SlowFiles {
+    fn wait(&self) {
+        let Some(gate) = &self.gate else { return };
+        println!("slow");
+        while !gate.exists() {
+            thread::sleep(POLL_INTERVAL);
+        }
     }
-    let (mode, nlink) = match node {
-        1 => (0o040_755, 2),
-        _ => (0o100_644, 1),
-    };
-    Attr {
-        ino: node,
-        mode,
-        nlink,
-        ..Attr::default()
+
+    fn attributes_of(&self, node: u64) -> Attr {
+        if (FIRST_SLOW..FIRST_SYNC).contains(&node) {
+            self.wait();
+        }
+        let (mode, nlink) = match node {
+            1 => (0o040_755, 2),
+            _ => (0o100_644, 1),
+        };
+        Attr {
+            ino: node,
+            mode,
+            nlink,
+            ..Attr::default()
+        }
     }
 }
 
@@ -74,7 +88,7 @@ impl FileSystem for SlowFiles {
         Ok(Entry {
             node: NodeId(node),
             generation: Generation(0),
-            attr: attributes_of(node),
+            attr: self.attributes_of(node),
             entry_timeout: Duration::ZERO,
             attr_timeout: Duration::ZERO,
         })
@@ -82,14 +96,14 @@ impl FileSystem for SlowFiles {
 
     fn getattr(&self, _: &Context<'_>, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
         Ok(Attributes {
-            attr: attributes_of(node.0),
+            attr: self.attributes_of(node.0),
             timeout: Duration::ZERO,
         })
     }
 
     fn setattr(&self, _: &Context<'_>, node: NodeId, _: &SetAttr) -> Result<Attributes> {
         Ok(Attributes {
-            attr: attributes_of(node.0),
+            attr: self.attributes_of(node.0),
             timeout: Duration::ZERO,
         })
     }
@@ -118,7 +132,7 @@ impl FileSystem for SlowFiles {
 
     fn fsync(&self, _: &Context<'_>, node: NodeId, _: FileHandle, _: bool) -> Result<()> {
         if (FIRST_SYNC..FIRST_FULL).contains(&node.0) {
-            thread::sleep(SLOWNESS);
+            self.wait();
         }
         Ok(())
     }
@@ -138,9 +152,10 @@ impl FileSystem for SlowFiles {
 }
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
-    let target = std::env::args()
-        .nth(1)
-        .ok_or("usage: thrufs-slow-files MOUNTPOINT")?;
+    let mut args = std::env::args().skip(1);
+    let usage = "usage: thrufs-slow-files MOUNTPOINT [GATE]";
+    let target = args.next().ok_or(usage)?;
+    let gate = args.next().map(PathBuf::from);
     let config = SessionConfig {
         threads: Threads {
             readers: NonZeroUsize::new(READERS),
@@ -149,7 +164,12 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         transport: Transport::Dev,
         ..SessionConfig::default()
     };
-    let session = mount(SlowFiles, target, &MountOptions::new("slow"), config)?;
+    let session = mount(
+        SlowFiles { gate },
+        target,
+        &MountOptions::new("slow"),
+        config,
+    )?;
     println!("ok");
     io::stdout().flush()?;
     io::stdin().read_to_end(&mut Vec::new())?;

@@ -132,7 +132,7 @@ fn a_thousand_reloads_under_load() {
 }
 
 /// Ends the others also when their thread panics.
-struct StopAll<'a>(&'a AtomicBool);
+pub struct StopAll<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAll<'_> {
     fn drop(&mut self) {

@@ -21,7 +21,7 @@ use thrufs_tests::transport::{Transport, over_each};
 const RELOADED: &str = "serving by the policy in";
 const REFUSED: &str = "the policy in force stays";
 
-const RELOAD_TIMEOUT: Duration = Duration::from_secs(20);
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Held for writing by who makes the kernel forget what it knows, of all mounts there are, and for
 /// reading by who relies on what it knows.

@@ -16,7 +16,7 @@ use thrufs_tests::transport::must_skip_ring;
 use crate::load::{Load, serve};
 
 /// The most that a supervisor may take to see that its worker is gone, and to take the mount away.
-const DEAD_MOUNT_MAX: Duration = Duration::from_secs(10);
+const DEAD_MOUNT_MAX: Duration = Duration::from_secs(60);
 
 const RETRY_INTERVAL: Duration = Duration::from_micros(300);
 

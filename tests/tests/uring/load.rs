@@ -14,7 +14,7 @@ use thrufs_tests::machine::{cpus, on_cpu};
 use thrufs_tests::server::{START_TIMEOUT, Server};
 
 /// How long callers may take to come back after an end.
-pub const CALLERS_TIMEOUT: Duration = Duration::from_secs(10);
+pub const CALLERS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// So many rounds, and the load is under way.
 const ROUNDS: u64 = 5;
@@ -128,7 +128,7 @@ impl Load {
                 caller.process.place()
             );
             // Its last words are under way when it has ended.
-            while let Some(line) = caller.process.line_within(Duration::from_millis(200)) {
+            for line in caller.process.last_lines() {
                 match line.parse() {
                     Ok(count) => caller.count = count,
                     Err(_) => caller.last_words = line,

@@ -17,8 +17,8 @@ const LARGE: usize = 1 << 20;
 /// What may be left of it for each processor: stacks of the threads that stood in for those that slept.
 const LEFT_KIB_MAX: u64 = 1024;
 
-/// So long after the last large request, memory is to be back.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Memory is back a few seconds after the last large request, or later where the machine is busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Resident memory without pages of files, in KiB.
 fn resident_kib(process: u32) -> u64 {
@@ -72,17 +72,19 @@ fn gives_memory_back(lower: Lower, options: &str) {
         asking.into_iter().for_each(|asks| asks.join().unwrap());
         resident_kib(worker)
     });
-    thread::sleep(PATIENCE);
-    let after = resident_kib(worker);
+    let most_left = idle + LEFT_KIB_MAX * cpus().len() as u64;
+    let deadline = Instant::now() + PATIENCE;
+    let mut after = resident_kib(worker);
+    while after > most_left && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(100));
+        after = resident_kib(worker);
+    }
     eprintln!("{options}: {idle} KiB idle, {most} KiB after large requests, {after} KiB later");
     assert!(
         most >= idle + 1024,
         "{idle} KiB and {most} KiB: nothing to give back"
     );
-    assert!(
-        after <= idle + LEFT_KIB_MAX * cpus().len() as u64,
-        "{idle} KiB before, {after} KiB after"
-    );
+    assert!(after <= most_left, "{idle} KiB before, {after} KiB after");
     server.stop();
 }
 

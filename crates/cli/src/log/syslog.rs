@@ -98,7 +98,7 @@ mod tests {
         let place = tempfile::TempDir::new().unwrap();
         let path = place.path().join("log");
         let log = UnixDatagram::bind(&path).unwrap();
-        log.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        log.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(Syslog::connect_to(&path).unwrap())
             .without_time()

@@ -394,6 +394,9 @@ impl Supervisor {
     ) -> Option<Result<(), CommandError>> {
         let served = who != Who::Waiting;
         let process = worker.process.id();
+        if served {
+            self.failures = 0;
+        }
         // Unless it is kept, its connection ends here.
         if self.goes_on(&mut worker, status) {
             self.machines.forget(process);
@@ -423,7 +426,6 @@ impl Supervisor {
             if self.once {
                 return Some(if well { Ok(()) } else { Err(failed()) });
             }
-            self.failures = 0;
             // Nobody waits when as many served as may.
             return match self.phase {
                 Phase::Full => self.have_one_wait(),

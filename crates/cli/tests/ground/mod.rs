@@ -4,8 +4,9 @@
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -62,27 +63,38 @@ impl Ground {
             .arg(&self.mnt))
     }
 
-    /// Mounts in the foreground; back when the mount is there.
+    /// Mounts in the foreground; back when the server knows that the mount stands. Before that, it takes
+    /// what happens to it for a failed start.
     pub fn mount_in_foreground(&self, arguments: &[&str]) -> Foreground {
-        let child = self.start_in_foreground(arguments);
-        within(10, "the mount to appear", || {
-            self.is_mounted() && self.mnt.join("file").exists()
+        let path = self.path().join("notified");
+        let notified = UnixDatagram::bind(&path).unwrap();
+        notified.set_nonblocking(true).unwrap();
+        let mut command = self.in_foreground(arguments);
+        let mut child = Foreground::of(command.env("NOTIFY_SOCKET", &path).spawn().unwrap());
+        within(10, "the mount to stand", || {
+            assert!(!child.has_ended(), "{}", child.said());
+            notified.recv(&mut [0; 64]).is_ok()
         });
+        fs::remove_file(&path).unwrap();
+        assert!(self.is_mounted() && self.mnt.join("file").exists());
         child
     }
 
     /// Starts to mount in the foreground.
     pub fn start_in_foreground(&self, arguments: &[&str]) -> Foreground {
-        let child = Command::new(THRUFS)
+        Foreground::of(self.in_foreground(arguments).spawn().unwrap())
+    }
+
+    fn in_foreground(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(THRUFS);
+        command
             .args(["mount", "-f"])
             .args(arguments)
             .arg(&self.src)
             .arg(&self.mnt)
             .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Foreground(Some(child))
+            .stderr(Stdio::piped());
+        command
     }
 
     pub fn is_mounted(&self) -> bool {
@@ -146,8 +158,30 @@ impl Foreground {
         kill_process(self.pid(), signal).unwrap();
     }
 
+    /// Sends a signal, and waits until the server has taken it: the next of its kind is one more.
+    pub fn signal_and_wait(&self, signal: Signal) {
+        self.signal(signal);
+        let status = format!("/proc/{}/status", self.pid().as_raw_nonzero());
+        within(5, "the signal to be taken", || {
+            let status = fs::read_to_string(&status).unwrap();
+            let pending = |name| status.lines().find_map(|line| line.strip_prefix(name));
+            ["SigPnd:", "ShdPnd:"].into_iter().all(|name| {
+                let set = u64::from_str_radix(pending(name).unwrap().trim(), 16).unwrap();
+                set & 1 << (signal.as_raw() - 1) == 0
+            })
+        });
+    }
+
     pub fn has_ended(&mut self) -> bool {
         self.0.as_mut().unwrap().try_wait().unwrap().is_some()
+    }
+
+    /// What it said before it ended.
+    fn said(&mut self) -> String {
+        let mut said = String::new();
+        let errors = self.0.as_mut().unwrap().stderr.take();
+        let _ = errors.unwrap().read_to_string(&mut said);
+        said
     }
 
     /// It ends; a worker that does not may still hold what it says.
@@ -175,6 +209,24 @@ impl Drop for Foreground {
             let _ = child.wait();
         }
     }
+}
+
+/// By `thrufs unmount`. Whoever cleans up after another server looks at what has its number now, and a
+/// mount is in use as long as somebody looks at it.
+pub fn unmount_by_command(path: &Path) {
+    unmounts(|| run(Command::new(THRUFS).arg("unmount").arg(path)));
+}
+
+/// The same, by a command of one's own.
+pub fn unmounts(mut command: impl FnMut() -> Output) {
+    within(2, "the command to unmount", || {
+        let output = command();
+        let is_in_use = stderr(&output).contains("in use");
+        if !is_in_use {
+            succeeded(&output);
+        }
+        !is_in_use
+    });
 }
 
 /// As umount(8). A server in the foreground may be about to close what it mounted with.
@@ -244,6 +296,35 @@ pub fn stop_process(process: Pid) {
         fs::read_dir(&tasks).unwrap().all(|task| {
             let stat = fs::read_to_string(task.unwrap().path().join("stat"));
             stat.is_ok_and(|stat| stat.rsplit_once(')').unwrap().1.starts_with(" T"))
+        })
+    });
+}
+
+/// A copy of the command in `directory`, where any user can surely execute it. Made by another process:
+/// a descriptor of this one, open for writing, would go to a program that another test starts at the
+/// moment, and keep the copy from being executed.
+pub fn copied_program(directory: &Path) -> PathBuf {
+    let program = directory.join("thrufs");
+    let install = ["-m", "755", THRUFS];
+    succeeded(&run(Command::new("install").args(install).arg(&program)));
+    program
+}
+
+/// Waits until a thread of a process sleeps in a system call that looks for a file: in `syscall` of
+/// proc(5), their numbers come first.
+pub fn waits_for_a_file(process: Pid) {
+    const CALLS: [libc::c_long; 4] = [
+        libc::SYS_statx,
+        libc::SYS_openat,
+        libc::SYS_openat2,
+        libc::SYS_name_to_handle_at,
+    ];
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    within(10, "a thread to wait for a file", || {
+        fs::read_dir(&tasks).unwrap().flatten().any(|task| {
+            let call = fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
+            let number = call.split_whitespace().next();
+            number.is_some_and(|number| CALLS.iter().any(|call| call.to_string() == number))
         })
     });
 }

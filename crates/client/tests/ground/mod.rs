@@ -188,7 +188,7 @@ fn virtiofsd(shared: &Path, sockets: &Path) -> Result<Running, String> {
 
 /// Waits until somebody listens. A trial connection might be the only one that the server takes.
 fn wait_for(socket: &Path) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while !is_listened_to(socket) {
         assert!(Instant::now() < end, "nobody at {}", socket.display());
         std::thread::sleep(Duration::from_millis(5));

@@ -225,7 +225,7 @@ fn a_reader_that_gets_stuck_is_replaced() {
         let start = Instant::now();
         assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
         assert!(
-            start.elapsed() < Duration::from_secs(10),
+            start.elapsed() < Duration::from_secs(60),
             "{:?}",
             start.elapsed()
         );
@@ -322,8 +322,11 @@ fn a_lock_that_is_waited_for_is_interrupted_with_its_client() {
 #[test]
 fn too_many_who_wait_for_locks_are_refused() {
     let stage = Stage::with(b"content");
+    // Far longer than all this takes.
+    let drain_timeout = Duration::from_secs(600);
     let config = SessionConfig {
         lock_waiters_max: 3,
+        drain_timeout,
         ..one_reader()
     };
     let Some(mount) = Mount::new(&stage, config) else {
@@ -338,7 +341,7 @@ fn too_many_who_wait_for_locks_are_refused() {
     let start = Instant::now();
     drop(mount);
     assert!(
-        start.elapsed() < Duration::from_secs(4),
+        start.elapsed() < drain_timeout / 10,
         "{:?}",
         start.elapsed()
     );

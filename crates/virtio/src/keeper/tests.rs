@@ -38,10 +38,10 @@ impl Play {
     }
 }
 
-/// The next message, within seconds.
+/// The next message, within a minute.
 fn hear(stream: &UnixStream) -> Parcel {
     let mut reader = Reader::default();
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if let Some(parcel) = reader.read(stream).unwrap() {
             return parcel;
         }
@@ -209,7 +209,7 @@ fn who_hangs_up_or_talks_nonsense_is_gone() {
     let nonsense: Vec<u8> = [1_u32, 1, 5000].map(u32::to_ne_bytes).concat();
     io::Write::write_all(&mut &play.front_end, &nonsense).unwrap();
     let gone = |play: &Play| {
-        (0..500).any(|_| {
+        (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             !play.keeper.is_connected()
         })
@@ -257,7 +257,7 @@ fn a_worker_that_comes_when_the_front_end_has_gone_hears_so() {
     let start = std::time::Instant::now();
     play.front_end.shutdown(Shutdown::Both).unwrap();
     while play.keeper.shared.connected.load(Ordering::SeqCst) {
-        assert!(start.elapsed() < Duration::from_secs(20));
+        assert!(start.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(1));
     }
     let mut worker = play.worker();

@@ -45,7 +45,7 @@ const INDIRECT_DESC: u64 = 1 << 28;
 const PROTOCOL_FEATURES: u64 = 1 << 30;
 pub const ALL_FEATURES: u64 = VERSION_1 | EVENT_IDX | INDIRECT_DESC | PROTOCOL_FEATURES;
 
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Queue {
     number: u64,
