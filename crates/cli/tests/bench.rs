@@ -160,6 +160,22 @@ impl Run {
     }
 }
 
+/// A process that goes on when this is dropped, also when its test has failed.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn now(process: Pid) -> Stopped {
+        kill_process(process, Signal::STOP).unwrap();
+        Stopped(process)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
 impl Drop for Run {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -449,15 +465,14 @@ fn a_run_that_was_abandoned_makes_no_report_even_if_nobody_ends_it() {
     place.process("row");
     // Until there is something to report.
     sleep(Duration::from_secs(2));
-    let janitor = place.process("janitor");
-    kill_process(janitor, Signal::STOP).unwrap();
+    let janitor = Stopped::now(place.process("janitor"));
     kill_process(running.pid(), Signal::KILL).unwrap();
     within(60, "the run to end", || {
         let all = place.processes();
         !all.iter().any(|(_, role)| role == "inside")
     });
     assert!(!place.out.exists());
-    kill_process(janitor, Signal::CONT).unwrap();
+    drop(janitor);
     running.ends("it was killed");
     place.nothing_is_left("it was abandoned");
 }

@@ -53,7 +53,12 @@ const REACHING: &[&str] = &[
     "find-stat-cold",
 ];
 /// Those in which files are registered to be used by the kernel itself.
-const REACHING_WITH_FILES: &[&str] = &["open-close", "small-file-read-cold", "create-write-4k"];
+const REACHING_WITH_FILES: &[&str] = &[
+    "open-close",
+    "small-file-read-cold",
+    "create",
+    "create-write-4k",
+];
 /// Those that the floor, whose directories are empty, cannot do.
 const REACHING_BY_LISTS: &[&str] = &["find-cold", "find-stat-cold"];
 /// Those in which bindfs was measured.

@@ -300,7 +300,7 @@ mod tests {
                 )
                 .results()
         };
-        let what = "requests for creating a file";
+        let what = "requests for creating a file (three waited for)";
         assert!(line(vec![run(1000)], what).ends_with("| ring 3 | met |"));
         assert!(line(vec![run(3000)], what).ends_with("| ring 5 | **missed** |"));
     }
