@@ -72,7 +72,7 @@ fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
         outcome = interruptible(server)
             .args(["bench"])
             .args(asked.of_host())
-            .args([Path::new("--out"), &report])
+            .args([Path::new("--out"), in_project(&report)])
             .env("PEERS", project::peers())
             .env("PROJECT", project::root())
             .run();
@@ -88,6 +88,11 @@ fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
         keep(&report, number)?;
     }
     outcome
+}
+
+/// From the top of the repository, where programs are run: results tell how they came about, and not where.
+fn in_project(path: &Path) -> &Path {
+    path.strip_prefix(project::root()).unwrap_or(path)
 }
 
 /// It is to hear the Ctrl-C that this process does not.
