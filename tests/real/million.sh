@@ -95,8 +95,6 @@ if [[ $SERVE != native ]]; then
         ((known > MILLION / 2)) || fail "only $known inodes are known after walking $MILLION files"
         ((each <= BYTES_MAX)) || fail "$each bytes per inode, wanted at most $BYTES_MAX"
     fi
-    [[ -z $FIGURES ]] || printf '{"files": %d, "known": %d, "resident": %d, "descriptors": %d, "seconds": %d}\n' \
-        "$MILLION" "$known" $((after - before)) "$descriptors" "$walked" >"$FIGURES"
 fi
 
 # Known inodes whose descriptors are long gone: opened, read and changed.
@@ -115,6 +113,9 @@ find "$WORK/lower/served" -printf '%i %y %m %P\n' | LC_ALL=C sort >"$WORK/beneat
 LC_ALL=C sort "$WORK/walk" | cmp - "$WORK/beneath" || fail "the mount's names, types, modes or inode numbers are others than beneath"
 [[ $SERVE == native ]] || settle "$WORK/mnt" "$began"
 unserve "$WORK/mnt"
+# Only of a walk that was right to the end.
+[[ -z $FIGURES ]] || printf '{"files": %d, "known": %d, "resident": %d, "descriptors": %d, "seconds": %d}\n' \
+    "$MILLION" "$known" $((after - before)) "$descriptors" "$walked" >"$FIGURES"
 
 # The same where files have no handles: an overlay. Its inodes are found again by name.
 OVERLAY_DIRECTORIES=$((DIRECTORIES < 200 ? DIRECTORIES : 200))

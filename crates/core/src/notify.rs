@@ -118,8 +118,9 @@ impl Notifier {
         })
     }
 
-    /// `name` in `parent`, which led to `child`, was removed. In contrast to
-    /// [`inval_entry`](Self::inval_entry), watchers in the kernel are told of it.
+    /// `name` in `parent`, which led to `child`, was removed. Beyond what
+    /// [`inval_entry`](Self::inval_entry) does, who watches `child` itself by inotify(7) gets
+    /// `IN_DELETE_SELF`; who watches `parent` gets nothing (Linux 6.18).
     ///
     /// # Errors
     ///

@@ -1,8 +1,12 @@
 //! What the kernel makes of each notification, on a real mount.
 
 use crate::ground::{Mount, Stage, eventually, node_of, one_reader, plain};
+use rustix::fs::inotify;
 use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use thrufs::{Errno, NodeId};
 
 fn mount(content: &[u8]) -> Option<Mount> {
@@ -92,6 +96,38 @@ fn delete_removes_the_name() {
     notifier.flush().unwrap();
     let error = std::fs::metadata(&path).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+}
+
+/// What inotify(7) says of a watched place since it was last asked, without names.
+fn events(watch: &OwnedFd) -> inotify::ReadFlags {
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    let mut reader = inotify::Reader::new(watch, &mut buffer);
+    let mut all = inotify::ReadFlags::empty();
+    while let Ok(event) = reader.next() {
+        all |= event.events();
+    }
+    all
+}
+
+fn watch(path: &Path) -> OwnedFd {
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&watch, path, inotify::WatchFlags::ALL_EVENTS).unwrap();
+    watch
+}
+
+#[test]
+fn delete_is_heard_by_who_watches_the_file_and_by_nobody_else() {
+    let Some(mount) = mount(b"") else { return };
+    let path = mount.path("plain");
+    let (above, file) = (watch(path.parent().unwrap()), watch(&path));
+    mount.stage.gone.lock().unwrap().push("plain".into());
+    let notifier = mount.stage.notifier();
+    notifier
+        .delete(NodeId::ROOT, node_of("plain"), b"plain")
+        .unwrap();
+    notifier.flush().unwrap();
+    assert!(events(&file).contains(inotify::ReadFlags::DELETE_SELF));
+    assert_eq!(events(&above), inotify::ReadFlags::empty());
 }
 
 #[test]

@@ -39,6 +39,13 @@ struct Walked {
     descriptors: u64,
 }
 
+impl Walked {
+    /// What the server took for each inode that it knew, in bytes.
+    fn bytes_each(&self) -> u64 {
+        self.resident / self.known.max(1)
+    }
+}
+
 /// One of the goals, with its bound.
 #[derive(Clone, Copy)]
 pub(super) enum Bound {
@@ -79,11 +86,16 @@ impl Memory {
         (memory.kind == "memory").then_some(memory)
     }
 
-    /// Of the newest run that says something; how many files can be served, of the one with most.
+    /// Of the newest run that says something. How many files can be served, of the one with most; what an
+    /// inode takes, of the one in which it takes most.
     pub(super) fn shown(runs: &[Memory], bound: Bound) -> Vec<Finding> {
-        if let Bound::Files(_) = bound {
-            let most = runs.iter().max_by_key(|run| run.walked.files);
-            return most.map_or_else(Vec::new, |run| run.findings(bound));
+        let worst = match bound {
+            Bound::Files(_) => runs.iter().max_by_key(|run| run.walked.files),
+            Bound::Inode(_) => runs.iter().max_by_key(|run| run.walked.bytes_each()),
+            Bound::Idle(_) | Bound::Untouched => None,
+        };
+        if let Some(run) = worst {
+            return run.findings(bound);
         }
         let findings = runs.iter().rev().map(|run| run.findings(bound));
         findings
@@ -110,12 +122,12 @@ impl Memory {
                 found.collect()
             }
             Bound::Inode(most) => {
-                // Where the kernel has made the server forget many, what they had may still be kept for others.
+                let bytes = walked.bytes_each();
+                let mut what = format!("{bytes} bytes, of {}", millions(walked.files));
+                // The kernel has made the server forget the others, whose memory may still be kept.
                 if walked.known < walked.files {
-                    return Vec::new();
+                    what += &format!(", {} of them known", millions(walked.known));
                 }
-                let bytes = walked.resident / walked.known.max(1);
-                let what = format!("{bytes} bytes, of {}", millions(walked.files));
                 vec![("dev".to_owned(), what, bytes <= most)]
             }
             Bound::Untouched => {
@@ -194,16 +206,20 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_newest_run_counts_and_for_files_the_largest() {
+    fn the_newest_run_counts_and_for_files_the_largest_and_for_inodes_the_worst() {
         let mut newest = memory(1_000_000, 1_000_000);
         newest.walked.resident = 200_000_000;
-        let runs = [memory(10_000_000, 9_000_000), newest];
+        newest.idle[0].proportional = 1 << 20;
+        let runs = [memory(10_000_000, 5_000_000), newest];
         let of = |bound| Memory::shown(&runs, bound).remove(0).1;
-        assert_eq!(of(Bound::Inode(300)), "200 bytes, of 1.0 million");
+        let inode = "250 bytes, of 10.0 million, 5.0 million of them known";
+        assert_eq!(of(Bound::Inode(300)), inode);
+        assert_eq!(of(Bound::Idle(1)), "1.0 MiB");
         assert!(of(Bound::Files(1)).starts_with("10.0 million"));
         let runs = [runs[1].clone(), runs[0].clone()];
         let of = |bound| Memory::shown(&runs, bound).remove(0).1;
-        assert_eq!(of(Bound::Inode(300)), "200 bytes, of 1.0 million");
+        assert_eq!(of(Bound::Inode(300)), inode);
+        assert_eq!(of(Bound::Idle(1)), "7.9 MiB");
     }
 
     #[test]
@@ -214,10 +230,5 @@ pub(super) mod tests {
             told(&found, Bound::Untouched),
             [("ring 1.00 pages".to_owned(), false)]
         );
-    }
-
-    #[test]
-    fn an_inode_s_memory_is_not_told_where_many_were_forgotten() {
-        assert!(told(&memory(1000, 999), Bound::Inode(300)).is_empty());
     }
 }
