@@ -30,6 +30,7 @@ pub mod property;
 pub mod race;
 pub mod relayed;
 pub mod server;
+pub mod storm;
 pub mod suite;
 pub mod tracer;
 pub mod transport;

@@ -14,6 +14,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
+#[path = "hostile/mount.rs"]
+mod mount;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

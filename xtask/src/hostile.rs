@@ -2,7 +2,7 @@
 
 use crate::step::{Failure, Step};
 
-/// Has front ends and guests misbehave for so many seconds.
+/// Has front ends and guests misbehave towards a share, and processes towards mounts, for so many seconds.
 pub(crate) fn run(seconds: &str) -> Result<(), Failure> {
     let _: u64 = seconds
         .parse()
@@ -12,7 +12,7 @@ pub(crate) fn run(seconds: &str) -> Result<(), Failure> {
         .run()?;
     Step::cargo()
         .args(["test", "--locked", "-p", "thrufs-tests"])
-        .args(["--test", "hostile", "--", "--nocapture"])
+        .args(["--test", "hostile", "--", "--nocapture", "--test-threads=3"])
         .env("THRUFS_HOSTILE_SECONDS", seconds)
         .run()
 }

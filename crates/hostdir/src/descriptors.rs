@@ -115,9 +115,12 @@ impl Descriptors {
         }
     }
 
-    /// How many descriptors are kept (those of forgotten inodes may still be counted).
+    /// How many descriptors are kept.
     pub(crate) fn len(&self) -> usize {
-        self.ring.lock().members.len()
+        let ring = self.ring.lock();
+        let known = |inode: &&Weak<Inode>| inode.strong_count() > 0;
+        // Forgotten inodes have closed theirs; their places are taken by others in turn.
+        ring.members.iter().filter(known).count()
     }
 
     /// How many descriptors were taken back so far.

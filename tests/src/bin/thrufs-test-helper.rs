@@ -24,6 +24,8 @@
 //!                                       Prints how often that did not succeed at once, and the
 //!                                       median and longest delay in microseconds; or "errno N"
 //! policy-race DIR ORIGINAL STATE SEED   see `policy_race`; prints what went wrong, or "ok"
+//! storm DIR SEED USER                   does everything at random as USER with DIR as its root, until it is killed (see
+//!                                       `storm`)
 //! stat PATH...                          looks at each, prints "ok" or "errno N"
 //! ```
 //!
@@ -42,12 +44,15 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
+use rustix::process::{Gid, Uid, chroot};
+use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 use thrufs_tests::acknowledged::write_and_sync;
 use thrufs_tests::close::{self, Usage};
 use thrufs_tests::fence::interrupt::interrupt_on_usr1;
 use thrufs_tests::fence::record_lock::{self, Kind, Owner, Range};
 use thrufs_tests::policy_race;
 use thrufs_tests::race::Racer;
+use thrufs_tests::storm::Storm;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -70,6 +75,7 @@ fn main() -> ExitCode {
             policy_race::Racer::new(directory, original, state, seed)
                 .map(|racer| println!("{}", racer.run()))
         }
+        ["storm", dir, seed, user] => storm(Path::new(dir), seed, user),
         ["stat", paths @ ..] => report(paths.iter().try_for_each(|path| stat(path))),
         other => Err(io::Error::other(format!("unknown command {other:?}"))),
     };
@@ -78,6 +84,23 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+fn storm(dir: &Path, seed: &str, user: &str) -> io::Result<()> {
+    let number = |text: &str| text.parse::<u32>().map_err(io::Error::other);
+    let (seed, user) = (number(seed)?, number(user)?);
+    // `..` must not lead it anywhere else.
+    chroot(dir)?;
+    std::env::set_current_dir("/")?;
+    if user != 0 {
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(user));
+        set_thread_res_gid(group, group, group)?;
+        set_thread_res_uid(user, user, user)?;
+    }
+    let mut storm = Storm::new(seed.into());
+    loop {
+        storm.step();
+    }
 }
 
 struct Request {

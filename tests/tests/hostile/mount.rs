@@ -1,0 +1,237 @@
+//! The same against a mount: processes of several users that ask for everything at random, and are killed
+//! in the middle of it, while another uses it and somebody beneath moves what is served.
+
+use super::{Ends, clean, descriptors, has_failed, number, picture, status, within};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use thrufs_client::misbehave::storm::Random;
+use thrufs_tests::caller::Process;
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::mounted::must_skip;
+use thrufs_tests::programs;
+use thrufs_tests::server::Server;
+
+/// Those who misbehave at once: root, and an ordinary user each.
+const USERS: [&str; 3] = ["0", "4001", "4002"];
+
+/// Private memory of the worker, in KiB, beside that of the inodes that it knows.
+const WORKER_KIB_MAX: u64 = 48 << 10;
+
+/// Descriptors that the worker may have beside those of the budget for inodes (half of the limit), and of
+/// what the processes have open at most.
+const WORKER_DESCRIPTORS_MAX: usize = 512 + USERS.len() * 130 + 200;
+
+/// Threads: readers, the pool, and waiters for locks.
+const WORKER_THREADS_MAX: u64 = 200;
+
+/// The limit on descriptors, so that there is pressure.
+const LIMIT: u32 = 1024;
+
+/// Each of these processes lives so long at most, in milliseconds.
+const LIFE_MS_MAX: u64 = 400;
+
+struct Hour<'a> {
+    server: &'a Server,
+    ground: &'a Ground,
+    ends: AtomicBool,
+    lives: AtomicU64,
+    rounds: AtomicU64,
+}
+
+impl Hour<'_> {
+    fn goes_on(&self) -> bool {
+        !self.ends.load(Ordering::Relaxed)
+    }
+
+    /// One process after the other, each killed in the middle of something.
+    fn misbehave(&self, user: &str, seed: u64) {
+        let _ends = Ends(&self.ends);
+        let mut random = Random(seed);
+        let place = self.ground.mnt().to_str().unwrap();
+        while self.goes_on() {
+            let seed = (random.number() as u32).to_string();
+            let process = Process::start(&["storm", place, &seed, user]);
+            std::thread::sleep(Duration::from_millis(1 + random.number() % LIFE_MS_MAX));
+            // It can be killed whatever it waits for.
+            process.kill();
+            self.lives.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Exchanges and replaces what is served, beneath.
+    fn move_beneath(&self, seed: u64) {
+        let _ends = Ends(&self.ends);
+        let mut random = Random(seed);
+        while self.goes_on() {
+            let name = |random: &mut Random| {
+                let source = self.ground.source();
+                source.join(format!("n{}", random.number() % 12))
+            };
+            let (one, other) = (name(&mut random), name(&mut random));
+            let _ = match random.number() % 4 {
+                0 => {
+                    renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).map_err(Into::into)
+                }
+                1 => fs::rename(one, other),
+                2 => fs::remove_file(one),
+                // Not blocking: it may have become a fifo.
+                _ => OpenOptions::new()
+                    .write(true)
+                    .create(true)
+                    .custom_flags(libc::O_NONBLOCK)
+                    .open(one)
+                    .and_then(|mut file| file.write_all(b"from beneath")),
+            };
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Somebody who means no harm, all the while.
+    fn use_it(&self, directory: &Path) {
+        let _ends = Ends(&self.ends);
+        while self.goes_on() {
+            let round = self.rounds.fetch_add(1, Ordering::Relaxed);
+            use_it(directory, round);
+        }
+    }
+
+    /// Looks at it from outside.
+    fn watch(&self, seconds: u64) {
+        let _ends = Ends(&self.ends);
+        let deadline = Instant::now() + Duration::from_secs(seconds);
+        let (supervisor, worker) = (self.server.pid(), self.server.worker());
+        let mut most = (0, 0, 0);
+        while Instant::now() < deadline && self.goes_on() {
+            std::thread::sleep(Duration::from_millis(200));
+            clean(self.ground.source());
+            assert_eq!(self.server.worker(), worker, "no other has taken its place");
+            let now = (
+                status(worker, "RssAnon"),
+                descriptors(worker),
+                status(worker, "Threads"),
+            );
+            assert!(now.0 < WORKER_KIB_MAX, "the worker has {} KiB", now.0);
+            assert!(
+                now.1 < WORKER_DESCRIPTORS_MAX,
+                "the worker has {} descriptors",
+                now.1
+            );
+            assert!(
+                now.2 < WORKER_THREADS_MAX,
+                "the worker has {} threads",
+                now.2
+            );
+            assert!(status(supervisor, "RssAnon") < 16 << 10);
+            most = (most.0.max(now.0), most.1.max(now.1), most.2.max(now.2));
+        }
+        println!(
+            "the worker had {} KiB, {} descriptors and {} threads at most",
+            most.0, most.1, most.2
+        );
+    }
+}
+
+/// A file is made, written, read, moved and removed, as it should be.
+fn use_it(directory: &Path, round: u64) {
+    let (path, moved) = (
+        directory.join(format!("file-{round}")),
+        directory.join("moved"),
+    );
+    let bytes: Vec<u8> = (0..10_000_u64).map(|at| (at * 7 + round) as u8).collect();
+    let file = File::create_new(&path).unwrap();
+    match file.write_all_at(&bytes, 0) {
+        Ok(()) => {
+            assert!(
+                fs::read(&path).unwrap() == bytes,
+                "what was written is read, round {round}"
+            );
+            assert_eq!(fs::metadata(&path).unwrap().size(), 10_000);
+        }
+        // The others may have taken all there is.
+        Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}"),
+    }
+    drop(file);
+    fs::rename(&path, &moved).unwrap();
+    fs::remove_file(&moved).unwrap();
+}
+
+/// A figure of the mount's.
+fn figure(mnt: &Path, name: &str) -> u64 {
+    let output = Command::new(programs::thrufs().unwrap())
+        .args(["ctl".as_ref(), mnt.as_os_str(), "statistics".as_ref()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut words = text.split_whitespace();
+    let found = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    found
+        .unwrap_or_else(|| panic!("no {name} in {text}"))
+        .parse()
+        .unwrap()
+}
+
+fn a_hostile_time(options: &str) {
+    let seconds = number("THRUFS_HOSTILE_SECONDS", super::SECONDS_DEFAULT);
+    let seed = number("THRUFS_HOSTILE_SEED", 1);
+    let ground = Ground::prepare(Lower::Tmpfs).unwrap();
+    fs::write(ground.outside().join("a"), "not theirs").unwrap();
+    let outside = picture(ground.outside());
+    let server = Server::start(&ground, options, Some(LIMIT));
+    // Everybody may make files at the top.
+    clean(ground.source());
+    let place = ground.mnt().join("well-meaning");
+    fs::create_dir(&place).unwrap();
+    let usual = descriptors(server.worker());
+    let hour = Hour {
+        server: &server,
+        ground: &ground,
+        ends: AtomicBool::new(false),
+        lives: AtomicU64::new(0),
+        rounds: AtomicU64::new(0),
+    };
+    let hour = &hour;
+    std::thread::scope(|scope| {
+        scope.spawn(|| hour.use_it(&place));
+        scope.spawn(move || hour.move_beneath(seed));
+        for (number, user) in USERS.into_iter().enumerate() {
+            scope.spawn(move || hour.misbehave(user, seed + 1000 * (number as u64 + 1)));
+        }
+        hour.watch(seconds);
+    });
+    let (lives, rounds) = (&hour.lives, hour.rounds.load(Ordering::Relaxed));
+    println!("{options}: {lives:?} processes killed, {rounds} rounds of good use");
+    assert!(rounds > seconds, "hardly anything else went on");
+    within("everything to be closed", || {
+        figure(ground.mnt(), "open_files") == 0
+    });
+    let most = usual + LIMIT as usize / 2;
+    within("descriptors to be given back", || {
+        descriptors(server.worker()) <= most
+    });
+    clean(ground.source());
+    use_it(&place, 0);
+    assert_eq!(picture(ground.outside()), outside);
+    let log = server.log_text();
+    assert!(!has_failed(&log), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_hostile_time_of_a_mount() {
+    if !must_skip("a_hostile_time_of_a_mount") {
+        a_hostile_time("transport=dev");
+    }
+}
+
+#[test]
+fn a_hostile_time_of_a_mount_without_passthrough_over_the_ring() {
+    if !must_skip("a_hostile_time_of_a_mount_without_passthrough_over_the_ring") {
+        a_hostile_time("transport=uring,nopassthrough,locks=shared");
+    }
+}
