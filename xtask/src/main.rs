@@ -44,8 +44,10 @@ cargo xtask CHORE
                    opening and closing a file in QEMU guests with Linux 6.1 and 6.12, on a share
                    and in the guest's own tmpfs, with and without restartable sequences
   fuzz [SECONDS]   every fuzz target, sharing SECONDS among them (default 60)
-  hostile [SECONDS]
-                   front ends and guests that misbehave, against a share that others use (default 60)
+  hostile [SECONDS [--record]]
+                   front ends and guests that misbehave against a share that others use, and processes
+                   against mounts (default 60); --record notes what passed in tests/results, and goes on
+                   where it was stopped
   ci               check, test, fuzz and hostile
   bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
                    kept in bench/results (see bench/README.md); --suite published takes place in
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         ("fuzz", [seconds]) => fuzz::run(seconds),
         ("hostile", []) => hostile::run("60"),
         ("hostile", [seconds]) => hostile::run(seconds),
+        ("hostile", [seconds, record]) if record == "--record" => hostile::record(seconds),
         ("ci", []) => ci(),
         ("bench", arguments) => bench::run(arguments),
         ("help" | "--help" | "-h", _) => {
