@@ -284,22 +284,20 @@ mod tests {
     }
 
     #[test]
-    fn unchecked_sharing_names_the_way_out() {
-        let error = resolved("allow_other,no_default_permissions")
-            .unwrap_err()
-            .to_string();
-        for part in [
-            "allow_other",
-            "no_default_permissions",
-            "cache=auto",
-            "cache=never",
+    fn unchecked_sharing_is_refused_whatever_else_is_said() {
+        for more in [
+            "",
+            ",cache=never",
+            ",cache=never,ro",
+            ",cache=always,uid=1000",
         ] {
-            assert!(error.contains(part), "{error}");
+            let error = resolved(&format!("allow_other,no_default_permissions{more}"));
+            let error = error.unwrap_err().to_string();
+            for part in ["`allow_other`", "`no_default_permissions`", "drop one"] {
+                assert!(error.contains(part), "{more}: {error}");
+            }
         }
-        assert!(resolved("allow_other,no_default_permissions,cache=never").is_ok());
-        let error = resolved("allow_other,no_default_permissions,cache=never,attr_timeout=3");
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("`attr_timeout=3`"), "{error}");
+        assert!(resolved("no_default_permissions").is_ok());
     }
 
     #[test]

@@ -75,6 +75,14 @@ pub enum MountError {
         /// What is wrong with it.
         source: io::Error,
     },
+    /// The file system would not be safe there.
+    #[error("not mounted on {path}: {why}")]
+    Refused {
+        /// The mount point.
+        path: PathBuf,
+        /// In the file system's words.
+        why: &'static str,
+    },
     /// A directory cannot be mounted on a file.
     #[error("the mount point {0} is not a directory")]
     NotADirectory(PathBuf),
