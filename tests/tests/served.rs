@@ -6,11 +6,11 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thrufs::{Errno, Result};
+use thrufs::{Errno, MountOptions, Result, SessionConfig};
 use thrufs_abi::layout::{FallocateIn, LkIn, SetattrIn};
 use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
 use thrufs_client::{Client, InProcess};
-use thrufs_hostdir::{Config, HostDir, IdMap, IdRange, Locks};
+use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, IdRange, Locks};
 
 struct Served {
     // Dropped before the directory that it serves.
@@ -45,6 +45,25 @@ fn is_root() -> bool {
 }
 
 const ROOT: NodeId = NodeId::ROOT;
+
+/// Others would act as the server's user: whoever serves it, and before anything is mounted.
+#[test]
+fn a_program_mounts_it_for_others_only_where_the_kernel_checks() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config {
+        cache: CacheMode::Never,
+        ..Config::default()
+    };
+    let host = HostDir::open(directory.path(), config).unwrap();
+    let options = MountOptions {
+        allow_other: true,
+        default_permissions: false,
+        ..MountOptions::new("served")
+    };
+    let mounted = thrufs::mount(host, directory.path(), &options, SessionConfig::default());
+    let error = mounted.expect_err("it is refused").to_string();
+    assert!(error.contains("default_permissions"), "{error}");
+}
 
 #[test]
 fn a_lookup_is_counted_and_forgotten() {

@@ -24,8 +24,7 @@ use thrufs_virtio::CALLERS_MAX;
 /// Longest packet: two paths and a long list of options.
 const PACKET_BYTES_MAX: usize = 128 * 1024;
 
-/// Most descriptors that one packet brings: the device, the source, the tree the source is in; a
-/// control socket and its file; a policy and a file for what it audits; two files of each thread of a
+/// Most descriptors that one packet brings: the device, the source, the tree the source is in; a policy and a file for what it audits; two files of each thread of a
 /// front end; a connection and what is kept of it.
 const DESCRIPTORS_MAX: usize = 2 * CALLERS_MAX;
 
@@ -34,9 +33,12 @@ const DESCRIPTORS_MAX: usize = 2 * CALLERS_MAX;
 pub(crate) enum Message {
     /// Serve this: the first packet to whoever is started.
     Serve(Box<MountConfig>, Vec<OwnedFd>),
-    /// What listens at the control socket, and the file of it: a packet that comes before
-    /// [`Serve`](Self::Serve), where there is a control socket.
-    Control(OwnedFd, OwnedFd),
+    /// What listens at the control socket: a packet that comes before [`Serve`](Self::Serve), where there
+    /// is a control socket.
+    Control(OwnedFd),
+    /// It is mounted. With it, where it can be had, the file that aborts the connection: for who sees the
+    /// supervisor die.
+    Mounted(Option<OwnedFd>),
     /// Serve this to who will be connected: the first packet to the worker of a share, with the
     /// source.
     Share(Box<ShareConfig>, OwnedFd),
@@ -52,7 +54,8 @@ pub(crate) enum Message {
     /// What such a worker has to say of itself at its end: a reply, as it would be asked for.
     Figures(String),
     /// The policy to serve by, opened, and the file for what it audits: a packet that comes before
-    /// [`Share`](Self::Share), where there is a policy, and again when it is to be read again.
+    /// [`Share`](Self::Share), where there is a policy, and again when it was read again; to the worker of
+    /// a mount, which reads the first one itself, only then.
     Policy(OwnedFd, Option<OwnedFd>),
     /// The worker is in a user namespace and wants its ids mapped; the answer is [`Ready`](Self::Ready)
     /// or [`Failed`](Self::Failed).
@@ -72,8 +75,6 @@ pub(crate) enum Message {
     Stop,
     /// Log your figures.
     Statistics,
-    /// Read the policy again.
-    Reload,
     /// The mount stands, leave the terminal.
     Background,
 }
@@ -89,7 +90,8 @@ impl Message {
             Message::Figures(text) => [b"figures\0", text.as_bytes()].concat(),
             Message::Policy(..) => b"policy".to_vec(),
             Message::MapIds => b"map ids".to_vec(),
-            Message::Control(..) => b"control".to_vec(),
+            Message::Control(_) => b"control".to_vec(),
+            Message::Mounted(_) => b"mounted".to_vec(),
             Message::Watching(_) => b"watching".to_vec(),
             Message::Ready => b"ready".to_vec(),
             Message::Failed(why) => [b"failed\0", why.as_bytes()].concat(),
@@ -97,7 +99,6 @@ impl Message {
             Message::Signalled(number) => format!("signal\0{number}").into_bytes(),
             Message::Stop => b"stop".to_vec(),
             Message::Statistics => b"statistics".to_vec(),
-            Message::Reload => b"reload".to_vec(),
             Message::Background => b"background".to_vec(),
         }
     }
@@ -126,10 +127,8 @@ impl Message {
                 let mut descriptors = descriptors.into_iter();
                 Message::Policy(descriptors.next()?, descriptors.next())
             }
-            b"control" => {
-                let (file, listener) = (descriptors.pop()?, descriptors.pop()?);
-                Message::Control(listener, file)
-            }
+            b"control" => Message::Control(descriptors.pop()?),
+            b"mounted" => Message::Mounted(descriptors.pop()),
             b"map ids" => Message::MapIds,
             b"watching" => Message::Watching(descriptors.pop()?),
             b"ready" => Message::Ready,
@@ -141,7 +140,6 @@ impl Message {
             b"signal" => Message::Signalled(decode_number(fields.next()?)?),
             b"stop" => Message::Stop,
             b"statistics" => Message::Statistics,
-            b"reload" => Message::Reload,
             b"background" => Message::Background,
             _ => return None,
         })
@@ -227,10 +225,11 @@ impl Channel {
             Message::Serve(_, descriptors) | Message::Callers(descriptors) => {
                 descriptors.iter().map(AsFd::as_fd).collect()
             }
-            Message::Control(listener, file) => vec![listener.as_fd(), file.as_fd()],
-            Message::Watching(one) | Message::Share(_, one) | Message::Questions(one) => {
-                vec![one.as_fd()]
-            }
+            Message::Watching(one)
+            | Message::Share(_, one)
+            | Message::Questions(one)
+            | Message::Control(one)
+            | Message::Mounted(Some(one)) => vec![one.as_fd()],
             Message::Connection(all) => all.iter().map(AsFd::as_fd).collect(),
             Message::Policy(text, audit) => {
                 let audit = audit.as_ref().map(AsFd::as_fd);
@@ -349,16 +348,18 @@ mod tests {
     }
 
     #[test]
-    fn a_control_socket_arrives_in_its_order() {
+    fn the_file_that_aborts_arrives_where_there_is_one() {
         let (ours, theirs) = pair();
-        let [listener, file] = ["/", "/dev"].map(|path| std::fs::File::open(path).unwrap().into());
-        ours.send(&Message::Control(listener, file)).unwrap();
-        let Some(Message::Control(listener, file)) = theirs.receive().unwrap() else {
+        let file = std::fs::File::open("/dev").unwrap();
+        ours.send(&Message::Mounted(Some(file.into()))).unwrap();
+        let Some(Message::Mounted(Some(file))) = theirs.receive().unwrap() else {
             panic!("something else arrived");
         };
-        let number = |fd: &OwnedFd| rustix::fs::fstat(fd).unwrap().st_dev;
-        assert_eq!(number(&listener), rustix::fs::stat("/").unwrap().st_dev);
-        assert_eq!(number(&file), rustix::fs::stat("/dev").unwrap().st_dev);
+        let number = rustix::fs::fstat(&file).unwrap().st_dev;
+        assert_eq!(number, rustix::fs::stat("/dev").unwrap().st_dev);
+        ours.send(&Message::Mounted(None)).unwrap();
+        let arrived = theirs.receive().unwrap();
+        assert!(matches!(arrived, Some(Message::Mounted(None))));
     }
 
     #[test]

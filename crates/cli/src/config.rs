@@ -64,6 +64,8 @@ pub(crate) struct MountConfig {
     pub(crate) attributes: MountAttributes,
     pub(crate) allow_other: bool,
     pub(crate) default_permissions: bool,
+    /// Whether the mount goes away when its server dies; else it stays and answers ENOTCONN.
+    pub(crate) auto_unmount: bool,
     /// What the mount shows as its source.
     pub(crate) fsname: OsString,
     /// What the mount shows as its type, after "fuse.".
@@ -104,6 +106,7 @@ impl MountConfig {
             attributes: MountAttributes::default(),
             allow_other: false,
             default_permissions: true,
+            auto_unmount: false,
             subtype: "thrufs".to_owned(),
             serving: Config::default(),
             transport: Transport::Auto,
@@ -158,7 +161,8 @@ impl MountConfig {
             }
             OptionId::RingSpin => self.ring.spin = Duration::from_micros(count()?),
             OptionId::Threads => self.threads = usize::try_from(count()?).ok(),
-            OptionId::AutoUnmount | OptionId::Ignored | OptionId::User | OptionId::Owner => {}
+            OptionId::AutoUnmount => self.auto_unmount = true,
+            OptionId::Ignored | OptionId::User | OptionId::Owner => {}
             id => unreachable!("{id:?} is for mounts"),
         }
         Ok(())
@@ -221,7 +225,8 @@ mod tests {
         assert!(!config.attributes.suid && !config.attributes.dev && config.attributes.exec);
         assert_eq!(config.fsname, "/src");
         assert_eq!(config.subtype, "thrufs");
-        assert!(config.default_permissions && !config.allow_other);
+        assert!(config.default_permissions && !config.allow_other && !config.auto_unmount);
+        assert!(resolved("auto_unmount").unwrap().auto_unmount);
         assert_eq!(config.server.stop_timeout, Duration::from_secs(10));
         assert_eq!(config.server.control, Control::Usual);
         assert!(config.serving.acl && config.serving.xattr && !config.serving.writeback);
@@ -284,22 +289,20 @@ mod tests {
     }
 
     #[test]
-    fn unchecked_sharing_names_the_way_out() {
-        let error = resolved("allow_other,no_default_permissions")
-            .unwrap_err()
-            .to_string();
-        for part in [
-            "allow_other",
-            "no_default_permissions",
-            "cache=auto",
-            "cache=never",
+    fn unchecked_sharing_is_refused_whatever_else_is_said() {
+        for more in [
+            "",
+            ",cache=never",
+            ",cache=never,ro",
+            ",cache=always,uid=1000",
         ] {
-            assert!(error.contains(part), "{error}");
+            let error = resolved(&format!("allow_other,no_default_permissions{more}"));
+            let error = error.unwrap_err().to_string();
+            for part in ["`allow_other`", "`no_default_permissions`", "drop one"] {
+                assert!(error.contains(part), "{more}: {error}");
+            }
         }
-        assert!(resolved("allow_other,no_default_permissions,cache=never").is_ok());
-        let error = resolved("allow_other,no_default_permissions,cache=never,attr_timeout=3");
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("`attr_timeout=3`"), "{error}");
+        assert!(resolved("no_default_permissions").is_ok());
     }
 
     #[test]

@@ -5,8 +5,7 @@
 //! What is served is reached by descriptors that were opened before, and they lead to the tree as the
 //! host has it, mounts that come and go included.
 //!
-//! An ordinary user's worker keeps its view: it has no privilege to begin with, and without its
-//! supervisor it must still be able to run the set-user-id program that unmounts.
+//! An ordinary user's worker keeps its view: it has no privilege to begin with.
 //!
 //! The worker of a share reads what a guest writes, and gives up more ([`share`]).
 //!
@@ -31,7 +30,7 @@ use std::path::Path;
 use thrufs_sys::{cred, sched};
 
 /// What serving needs: to act as the caller, to reach every file, to keep owners, modes, devices,
-/// attributes and leases as they are, `trusted.*` and unmounting.
+/// attributes and leases as they are, `trusted.*` and passthrough.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)

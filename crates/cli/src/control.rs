@@ -13,8 +13,8 @@
 //!     └── hands over the listening socket ──► worker: one thread answers
 //! ```
 //!
-//! **Who may touch what.** The supervisor alone makes, names and removes the file; the worker, in its
-//! stead, when the supervisor has died. The worker's thread has no name to go by: it answers whom the
+//! **Who may touch what.** The supervisor alone makes, names and removes the file; what one leaves that
+//! was killed is removed by the next. The worker's thread has no name to go by: it answers whom the
 //! kernel has let connect, looks at the peer's user once more, and tells from the server's tables,
 //! never through the mount.
 

@@ -9,7 +9,7 @@ use crate::mount_helper::HelperError;
 use crate::options::OptionError;
 use crate::virtiofsd::VirtiofsdError;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thrufs::MountError;
 use thrufs_hostdir::policy::PolicyFileError;
@@ -41,7 +41,7 @@ pub(crate) enum CommandError {
     MountPointNotDirectory(PathBuf),
     #[error(
         "a dead FUSE mount lies on {0} (its server is gone): take it away first, with \
-         `umount -l` or `fusermount3 -uz`"
+         `thrufs unmount {0}`"
     )]
     MountPointDead(PathBuf),
     #[error("cannot use the mount point {path}: {source}")]
@@ -62,15 +62,22 @@ pub(crate) enum CommandError {
     Server(String),
     #[error("the server ended before it was ready; run it with -f --log=debug to see why")]
     ServerGone,
-    #[error("the server died ({0}); the mount was taken away")]
-    ServerDied(String),
-    #[error("requests to {mountpoint} do not end, because the source does not answer: the mount was \
-             taken away{}", .left.map_or(String::new(), |pid| format!("; process {pid} stays until it does")),
+    #[error("{what}; {}", after_death(.dead.as_deref()))]
+    ServerDied {
+        what: String,
+        /// The mount point, if the mount stays.
+        dead: Option<PathBuf>,
+    },
+    #[error("requests to {mountpoint} do not end, because the source does not answer; {}{}",
+        after_death(.dead.then_some(mountpoint)),
+        .left.map_or(String::new(), |pid| format!("; process {pid} stays until it does")),
         mountpoint = .mountpoint.display())]
     Stuck {
         mountpoint: PathBuf,
         /// A process that cannot be ended.
         left: Option<u32>,
+        /// Whether the mount stays.
+        dead: bool,
     },
     #[error("{mountpoint} did not answer within {seconds} s; the mount was given up", seconds = .0.as_secs(), mountpoint = .1.display())]
     NoAnswer(Duration, PathBuf),
@@ -189,6 +196,16 @@ pub(crate) enum CommandError {
     ControlRefused { path: PathBuf, why: String },
     #[error("cannot write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
+}
+
+/// What has become of a mount without a server.
+fn after_death(dead: Option<&Path>) -> String {
+    match dead.map(Path::display) {
+        None => "the mount was taken away".to_owned(),
+        Some(path) => format!(
+            "the mount stays and answers ENOTCONN, until somebody takes it away (`thrufs unmount {path}`)"
+        ),
+    }
 }
 
 /// Attaches what was tried to an error of the system.

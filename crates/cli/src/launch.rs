@@ -146,7 +146,10 @@ fn look_at_mountpoint(path: &Path) -> Result<PathBuf, CommandError> {
     let wrong = |error: io::Error| match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => CommandError::MountPointMissing(path.into()),
         Some(Errno::NOTDIR) => CommandError::MountPointNotDirectory(path.into()),
-        Some(Errno::NOTCONN) => CommandError::MountPointDead(path.into()),
+        // By io_uring, the last who ask get one of the others.
+        Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => {
+            CommandError::MountPointDead(path.into())
+        }
         _ => CommandError::MountPoint {
             path: path.into(),
             source: error,
@@ -156,6 +159,10 @@ fn look_at_mountpoint(path: &Path) -> Result<PathBuf, CommandError> {
     let metadata = std::fs::metadata(&canonical).map_err(wrong)?;
     if !metadata.is_dir() {
         return Err(CommandError::MountPointNotDirectory(path.into()));
+    }
+    // Its attributes may be remembered still.
+    if mounting::device_number(&canonical).is_some() && mounting::is_dead(&canonical) {
+        return Err(CommandError::MountPointDead(path.into()));
     }
     Ok(canonical)
 }

@@ -54,17 +54,12 @@ pub(crate) fn system<E: Into<io::Error>>(
 pub(crate) struct SocketFile(OwnedFd);
 
 impl SocketFile {
-    pub(crate) fn from_descriptor(descriptor: OwnedFd) -> SocketFile {
-        SocketFile(descriptor)
-    }
-
     pub(crate) fn try_clone(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }
 
     /// Removes it, if it is still there.
     pub(crate) fn remove(&self) {
-        // The calls are those that the filter of the worker's watcher lets through.
         let Ok(path) = rustix::fs::readlinkat(CWD, descriptor_path(&self.0), Vec::new()) else {
             return;
         };

@@ -45,6 +45,8 @@ pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, CommandError> {
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Option<OwnedFd>,
+    /// Opened while it is in view; not in the foreground.
+    null: Option<OwnedFd>,
 }
 
 impl Log {
@@ -75,8 +77,12 @@ impl Log {
         if let Some(error) = unreached {
             tracing::warn!("the system's log cannot be reached: {error}");
         }
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let null = || rustix::fs::open("/dev/null", flags, Mode::empty());
+        let null = (!config.foreground).then(null).transpose();
         let log = Log {
             file: open(config)?,
+            null: null.map_err(system("open /dev/null"))?,
         };
         if config.foreground
             && let Some(file) = &log.file
@@ -90,12 +96,12 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// When `/dev/null` cannot be opened.
+    /// None that is known.
     pub(crate) fn leave_the_terminal(&self) -> Result<(), CommandError> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let null = rustix::fs::open("/dev/null", flags, Mode::empty())
-            .map_err(system("open /dev/null"))?;
-        rustix::stdio::dup2_stdout(&null).map_err(system("leave the terminal"))?;
+        let Some(null) = &self.null else {
+            return Ok(());
+        };
+        rustix::stdio::dup2_stdout(null).map_err(system("leave the terminal"))?;
         let log = match &self.file {
             Some(file) => file.as_fd(),
             None if is_journal() => return Ok(()),

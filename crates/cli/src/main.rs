@@ -10,6 +10,7 @@
 //! | `bench_command` | the benchmark's command line |
 //! | `policy_file` | the policy of a mount |
 //! | `supervisor`, `worker` | the two processes of a server |
+//! | `auto_unmount` | a third, where a mount is to go away when its server is killed |
 //! | `process`, `channel` | starting them, and what they say to each other |
 //! | `control` | the socket by which a server is asked |
 //! | `listening`, `systemd` | sockets of the file system; what systemd is told |
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod auto_unmount;
 mod bench_command;
 mod channel;
 mod client_command;
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Some(Role::Supervisor) => return supervisor::main(),
         Some(Role::Worker) => return worker::main(),
         Some(Role::ShareWorker) => return share::worker::main(),
+        Some(Role::AutoUnmount) => return auto_unmount::main(),
         None => {}
     }
     if arguments

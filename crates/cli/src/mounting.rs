@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thrufs::MountError;
 use thrufs::mount::{self, MountOptions};
@@ -104,7 +104,7 @@ pub(crate) fn connection_lives(device: impl AsFd) -> bool {
 /// Where the server's file system is to be taken away from.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    pub(crate) mountpoint: std::path::PathBuf,
+    pub(crate) mountpoint: PathBuf,
     /// Without it, the mount point alone is known.
     pub(crate) device: Option<DeviceNumber>,
     pub(crate) privileged: bool,
@@ -141,24 +141,14 @@ impl Target {
         }
     }
 
-    /// Takes away what is left of it when its connection has ended. Its number says nothing then: with
-    /// its last mount it was free, and the next mount may have it. What is dead answers ENOTCONN.
+    /// Takes away what is left of it when its connection has ended.
     ///
     /// # Errors
     ///
     /// As [`unmount`](Self::unmount).
     pub(crate) fn unmount_dead(&self) -> Result<(), MountError> {
-        let paths = match (self.device, mount_table::all()) {
-            (Some(device), Ok(mounts)) => mounts
-                .into_iter()
-                .rev()
-                .filter(|mount| mount.device == device)
-                .map(|mount| mount.path)
-                .collect(),
-            _ => vec![self.mountpoint.clone()],
-        };
         let mut outcome = Ok(());
-        for path in paths.into_iter().filter(|path| is_dead(path)) {
+        for path in self.dead() {
             let result = if self.privileged {
                 mount::unmount(&path, true)
             } else {
@@ -169,14 +159,43 @@ impl Target {
         outcome
     }
 
-    /// Ends its connection, mounted or not: whoever waits for an answer gets an error.
+    /// Where it is mounted still when its connection has ended. Its number says nothing then: with
+    /// its last mount it was free, and the next mount may have it. What is dead answers ENOTCONN.
+    pub(crate) fn dead(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = match (self.device, mount_table::all()) {
+            (Some(device), Ok(mounts)) => mounts
+                .into_iter()
+                .rev()
+                .filter(|mount| mount.device == device)
+                .map(|mount| mount.path)
+                .collect(),
+            _ => vec![self.mountpoint.clone()],
+        };
+        paths.retain(|path| is_dead(path));
+        paths
+    }
+
+    /// The file by which its connection is aborted, where that can be had. `device` is of that connection.
+    pub(crate) fn abort_file(&self, device: impl AsFd) -> Option<OwnedFd> {
+        let opened = mount::abort_file(self.device?.minor);
+        // As long as it lives, the number is its own.
+        opened.ok().filter(|_| connection_lives(device))
+    }
+
+    /// Ends its connection by force, and leaves it mounted, if it is: whoever waits for an answer gets an
+    /// error.
     ///
     /// # Errors
     ///
-    /// See [`mount::abort_connection`]; ENOENT also when its number is not known.
+    /// See [`mount::abort_mounted`]; ENOENT also when it is not known where it is mounted.
     pub(crate) fn abort(&self) -> io::Result<()> {
         let device = self.device.ok_or(io::ErrorKind::NotFound)?;
-        mount::abort_connection(device.minor)
+        let mounts = mount_table::all()?;
+        let on_top = |mount: &&Mount| {
+            mount_table::on_top_at(&mounts, &mount.path).is_some_and(|top| top.device == device)
+        };
+        let mount = mounts.iter().find(on_top);
+        mount::abort_mounted(&mount.ok_or(io::ErrorKind::NotFound)?.path)
     }
 
     /// Has the kernel read ahead by so many bytes, where INIT could not say so.
@@ -224,7 +243,7 @@ impl Target {
 }
 
 /// Whether a FUSE mount without a server lies there. One that does not answer has a server.
-fn is_dead(path: &Path) -> bool {
+pub(crate) fn is_dead(path: &Path) -> bool {
     let asked = path.to_owned();
     let Ok(asking) = Task::start(move || rustix::fs::statvfs(&asked)) else {
         return false;

@@ -34,17 +34,31 @@ impl PolicyFiles {
     /// As [`Loaded::from`]. Rules that match on programs are refused: those of a guest are not known
     /// here.
     pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, CommandError> {
+        let (files, policy) = PolicyFiles::of_mount(path, serving)?;
+        if policy.uses().executables {
+            return Err(CommandError::ProgramsOfGuests(path.into()));
+        }
+        Ok(files)
+    }
+
+    /// The same for a mount, whose callers are processes of this machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`Loaded::from`].
+    pub(crate) fn of_mount(
+        path: &Path,
+        serving: &Config,
+    ) -> Result<(PolicyFiles, Arc<Policy>), CommandError> {
         let file = File::open(path).map_err(system("open the policy"))?;
         let text = read_bounded(&file).map_err(system("read the policy"))?;
         let loaded = Loaded::of(Policy::of_file(path, &text)?)?;
         serving.check_policy(loaded.policy())?;
-        if loaded.policy().uses().executables {
-            return Err(CommandError::ProgramsOfGuests(path.into()));
-        }
-        Ok(PolicyFiles {
+        let files = PolicyFiles {
             text: sealed(&text).map_err(system("keep the policy"))?,
             audit: loaded.audit,
-        })
+        };
+        Ok((files, loaded.policy))
     }
 
     /// The same for one worker more.

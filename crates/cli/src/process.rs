@@ -23,10 +23,17 @@ pub(crate) enum Role {
     Worker,
     /// Parses and serves what one guest asks.
     ShareWorker,
+    /// Takes a mount away whose supervisor was killed.
+    AutoUnmount,
 }
 
 impl Role {
-    const ALL: [Role; 3] = [Role::Supervisor, Role::Worker, Role::ShareWorker];
+    const ALL: [Role; 4] = [
+        Role::Supervisor,
+        Role::Worker,
+        Role::ShareWorker,
+        Role::AutoUnmount,
+    ];
 
     /// The argument that says it. Not for people: it is in no help.
     const fn argument(self) -> &'static str {
@@ -34,6 +41,7 @@ impl Role {
             Role::Supervisor => "--supervisor",
             Role::Worker => "--worker",
             Role::ShareWorker => "--share-worker",
+            Role::AutoUnmount => "--auto-unmount",
         }
     }
 

@@ -2,19 +2,24 @@
 //!
 //! It parses nothing that comes from the mount, so that nothing a client does can bring it down.
 //! One thread waits for events; calls into the mount, which sleep as long as the worker takes, are
-//! [`Task`]s on threads of their own. Whatever happens to the worker, the mount is gone before the
-//! supervisor is.
+//! [`Task`]s on threads of their own. Whoever asks it to end finds the mount gone before the supervisor
+//! is. When the worker dies, the connection is ended, so that nobody waits, and the mount stays: it answers
+//! ENOTCONN until somebody takes it away, because programs that go on by path would find another directory
+//! there. `auto_unmount` takes it away.
 
+mod death;
 mod events;
 mod stop;
 mod stuck;
 
+use crate::auto_unmount::AutoUnmount;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::control::place::{ControlSocket, file_name};
 use crate::error::{CommandError, system};
 use crate::log::Log;
 use crate::mounting::{self, Target};
+use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
@@ -41,6 +46,10 @@ struct Supervisor {
     stuck: bool,
     /// Closing it, when the worker has ended too, is the end of the connection.
     device: Option<OwnedFd>,
+    /// What aborts the connection, once it is mounted and where that can be had.
+    abort: Option<OwnedFd>,
+    /// Takes the mount away if this process is killed.
+    auto_unmount: Option<AutoUnmount>,
     target: Target,
     /// As long as it wants to hear from us.
     launcher: Option<Channel>,
@@ -132,8 +141,11 @@ impl Supervisor {
             target.device = mounting::device_number(&config.mountpoint);
             device
         };
-        let listening = control.as_ref().zip(listener);
-        let worker = start_worker(&config, &device, descriptors, listening).inspect_err(|_| {
+        let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
+            let worker = start_worker(&config, &device, descriptors, listener)?;
+            Ok((auto_unmount, worker))
+        });
+        let (auto_unmount, worker) = started.inspect_err(|_| {
             if !privileged {
                 let _ = target.unmount(true);
             }
@@ -145,6 +157,8 @@ impl Supervisor {
             worker,
             stuck: false,
             device: Some(device),
+            abort: None,
+            auto_unmount,
             target,
             launcher,
             announced: false,
@@ -205,7 +219,12 @@ impl Supervisor {
                 Event::WorkerStuck => {
                     let mountpoint = self.config.mountpoint.clone();
                     let left = Some(self.worker.id());
-                    return Err(CommandError::Stuck { mountpoint, left });
+                    let dead = false;
+                    return Err(CommandError::Stuck {
+                        mountpoint,
+                        left,
+                        dead,
+                    });
                 }
                 // It may stand and serve already: the thread that mounts and the worker are about to say
                 // so. Whoever has seen it before this process wants an end to a mount, and not to an
@@ -230,6 +249,7 @@ impl Supervisor {
         if let Some(bytes) = self.config.serving.max_readahead {
             self.target.set_readahead(bytes);
         }
+        self.prepare_for_death();
         Ok(())
     }
 
@@ -301,6 +321,9 @@ impl Supervisor {
             return;
         };
         let _ = self.worker.channel.send(&Message::Background);
+        if let Some(process) = &self.auto_unmount {
+            process.tell(&Message::Background);
+        }
         let left = self.log.leave_the_terminal();
         // For the log file: on a terminal, success is silent.
         tracing::info!("{mounted}");
@@ -322,14 +345,16 @@ impl Supervisor {
                 Event::Signal(SIGUSR1) => {
                     let _ = self.worker.channel.send(&Message::Statistics);
                 }
-                Event::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => {
-                    let _ = self.worker.channel.send(&Message::Reload);
+                Event::Signal(SIGHUP) | Event::Worker(Message::Signalled(SIGHUP))
+                    if !self.config.server.ends_on_hangup() =>
+                {
+                    self.reload();
                 }
                 Event::Signal(number) | Event::Worker(Message::Signalled(number)) => {
                     return self.stop(number);
                 }
-                Event::WorkerEnded => return self.bury(),
-                Event::WorkerStuck => return self.let_go(),
+                Event::WorkerEnded => return self.on_death(),
+                Event::WorkerStuck => return self.on_stuck(),
                 Event::Unwanted => return self.stop_at_once("the mount does not answer"),
                 Event::Worker(message) => tracing::debug!(?message, "from the worker"),
                 Event::TaskDone | Event::Deadline => {}
@@ -337,21 +362,17 @@ impl Supervisor {
         }
     }
 
-    /// The worker has ended: because the mount has, or it has died and the mount must follow.
-    fn bury(&mut self) -> Result<(), CommandError> {
-        let status = self.worker.wait().map_err(system("wait for the worker"))?;
-        // The last descriptor of the connection: whoever still waits for an answer gets ENOTCONN.
-        self.device = None;
-        let mountpoint = self.config.mountpoint.display();
-        if let Err(error) = self.target.unmount_dead() {
-            tracing::warn!("{error}");
+    /// Has the policy read again. A bad one changes nothing.
+    fn reload(&self) {
+        let Some(path) = &self.config.server.policy else {
+            return;
+        };
+        match PolicyFiles::of_mount(path, &self.config.serving) {
+            Ok((PolicyFiles { text, audit }, _)) => {
+                let _ = self.worker.channel.send(&Message::Policy(text, audit));
+            }
+            Err(error) => tracing::error!("the policy in force stays: {error}"),
         }
-        if status.success() {
-            tracing::info!("{mountpoint} was unmounted");
-            return Ok(());
-        }
-        tracing::error!("the server died ({status}): unmounted {mountpoint}");
-        Err(CommandError::ServerDied(status.to_string()))
     }
 }
 
@@ -359,19 +380,14 @@ fn start_worker(
     config: &MountConfig,
     device: &OwnedFd,
     descriptors: Vec<OwnedFd>,
-    listening: Option<(&ControlSocket, OwnedFd)>,
+    listener: Option<OwnedFd>,
 ) -> Result<Process, CommandError> {
     let worker =
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
-    if let Some((control, listener)) = listening {
-        let file = control
-            .file()
-            .try_clone()
-            .map_err(system("duplicate a descriptor"))?;
-        let control = Message::Control(listener, file);
+    if let Some(listener) = listener {
         worker
             .channel
-            .send(&control)
+            .send(&Message::Control(listener))
             .map_err(system("speak to the worker"))?;
     }
     let device = device.try_clone().map_err(system("duplicate the device"))?;

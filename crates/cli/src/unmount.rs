@@ -55,7 +55,11 @@ pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError>
             tool,
         });
     }
-    take_away(&path, lazy)?;
+    match take_away(&path, lazy) {
+        // Nobody who uses it can do anything with it any more.
+        Err(CommandError::InUse(_)) if mounting::is_dead(&path) => take_away(&path, true)?,
+        taken => taken?,
+    }
     // It is mounted elsewhere too, or still used: the server goes on, rightly.
     let elsewhere = mounts
         .iter()

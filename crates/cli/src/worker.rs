@@ -1,19 +1,18 @@
 //! The worker: parses requests and serves them.
 //!
 //! It holds no more privilege than serving needs. Two kinds of threads run here: the session's, and
-//! one watcher, which waits for signals and for the supervisor. The watcher is started before the
-//! main thread leaves the tree and filters its system calls: it stays in the tree and may unmount, so
-//! that it can still take the mount away when the supervisor is gone.
+//! one watcher, which waits for signals and for the supervisor. All are confined alike. When the
+//! supervisor is gone, the watcher aborts the connection and ends the process, whatever its threads wait
+//! for: the mount is dead, and stays for others to take away.
 
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::confinement::{self, Duty};
 use crate::control::answer::{Served, Subject};
 use crate::control::server::Server;
-use crate::listening::SocketFile;
 use crate::log::Log;
-use crate::mounting::{self, Target};
-use crate::policy_file::Loaded;
+use crate::mounting;
+use crate::policy_file::{Loaded, PolicyFiles};
 use crate::process;
 use crate::waiting;
 use std::error::Error;
@@ -22,13 +21,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use thrufs::session::{Session, SessionConfig, SessionError, SessionHandle, Threads};
 use thrufs_hostdir::HostDir;
+use thrufs_hostdir::policy::Accounts;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
-
-/// How often an orphan looks whether its last users are gone.
-const ORPHAN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The process that serves (see [`Role::Worker`](crate::process::Role::Worker)).
 pub(crate) fn main() -> ExitCode {
@@ -38,7 +34,7 @@ pub(crate) fn main() -> ExitCode {
     let mut control = None;
     let (config, descriptors) = loop {
         match supervisor.receive() {
-            Ok(Some(Message::Control(listener, file))) => control = Some((listener, file)),
+            Ok(Some(Message::Control(listener))) => control = Some(listener),
             Ok(Some(Message::Serve(config, descriptors))) => break (config, descriptors),
             _ => return ExitCode::FAILURE,
         }
@@ -62,7 +58,7 @@ pub(crate) fn main() -> ExitCode {
 fn serve(
     mut config: MountConfig,
     descriptors: Vec<OwnedFd>,
-    control: Option<(OwnedFd, OwnedFd)>,
+    control: Option<OwnedFd>,
     supervisor: &Arc<Channel>,
 ) -> Result<(), Box<dyn Error>> {
     let log = Log::begin(&config.server)?;
@@ -83,7 +79,10 @@ fn serve(
     thrufs_sys::proc_fd::prepare()?;
     // Asked once, by a prctl or in /proc; later there is neither, and rustix panics without an answer.
     let _ = rustix::param::page_size();
+    let mut policy = None;
     if let Some(path) = &config.server.policy {
+        // Whom a later policy may name: those files are out of view then.
+        policy = Some((path.clone(), Accounts::read()?));
         Loaded::from(path)?.serve_by(&mut config.serving);
     }
     let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone())?);
@@ -98,7 +97,6 @@ fn serve(
         ..SessionConfig::default()
     };
     let session = Session::with_shared(Arc::clone(&file_system), device, session_config)?;
-    let (listener, control_file) = control.unzip();
     let subject = Arc::new(Subject {
         place: config.mountpoint.clone(),
         served: Served::Mount(Arc::clone(&file_system), session.handle()),
@@ -109,24 +107,18 @@ fn serve(
         handle: session.handle(),
         subject: Arc::clone(&subject),
         file_system,
-        control_file: control_file.map(SocketFile::from_descriptor),
-        target: Target {
-            mountpoint: config.mountpoint.clone(),
-            device: None,
-            privileged,
-        },
+        abort: None,
+        mountpoint: config.mountpoint.clone(),
         log,
-        policy: config.server.policy.clone(),
-        ends_on_hangup: config.server.ends_on_hangup(),
-        stop_timeout: config.server.stop_timeout,
+        policy,
     };
-    std::thread::Builder::new()
-        .name("thrufs-watcher".to_owned())
-        .spawn(move || watcher.watch())?;
     if privileged {
         confinement::leave_the_tree();
     }
-    if let Some(listener) = listener {
+    std::thread::Builder::new()
+        .name("thrufs-watcher".to_owned())
+        .spawn(move || watcher.watch())?;
+    if let Some(listener) = control {
         answer_by_socket(listener, subject)?;
     }
     confinement::filter_system_calls(Duty::Serving);
@@ -163,13 +155,12 @@ struct Watcher {
     handle: SessionHandle,
     subject: Arc<Subject>,
     file_system: Arc<HostDir>,
-    /// To be removed when the supervisor is gone.
-    control_file: Option<SocketFile>,
-    target: Target,
+    /// Aborts the connection, once it is mounted.
+    abort: Option<OwnedFd>,
+    mountpoint: PathBuf,
     log: Log,
-    policy: Option<PathBuf>,
-    ends_on_hangup: bool,
-    stop_timeout: Duration,
+    /// What it is called, and whom it may name.
+    policy: Option<(PathBuf, Accounts)>,
 }
 
 impl Watcher {
@@ -177,39 +168,32 @@ impl Watcher {
         if let Ok(thread) = process::this_thread() {
             let _ = self.supervisor.send(&Message::Watching(thread));
         }
-        // An ordinary user's must be able to run the set-user-id program that unmounts.
-        if self.target.privileged {
-            confinement::filter_system_calls(Duty::Watching);
-        }
+        confinement::filter_system_calls(Duty::Watching);
         loop {
             let descriptors = [Some(self.signals.as_fd()), Some(self.supervisor.as_fd())];
             let [signal, message] = waiting::readable(descriptors, None);
             if signal && let Ok(signal) = self.signals.read() {
-                self.on_signal(signal.number);
+                match signal.number {
+                    SIGUSR1 => self.print_statistics(),
+                    // The supervisor's to act upon. If it is gone, that is noticed next.
+                    number => drop(self.supervisor.send(&Message::Signalled(number))),
+                }
             }
             if message {
                 match self.supervisor.receive() {
-                    Ok(Some(message)) => self.on_message(&message),
-                    Ok(None) | Err(_) => return self.on_orphaned(),
+                    Ok(Some(message)) => self.on_message(message),
+                    Ok(None) | Err(_) => self.on_orphaned(),
                 }
             }
         }
     }
 
-    fn on_signal(&self, number: i32) {
-        match number {
-            SIGUSR1 => self.print_statistics(),
-            SIGHUP if !self.ends_on_hangup => self.reload(),
-            // Unmounting is the supervisor's. If it is gone, that is noticed next.
-            number => drop(self.supervisor.send(&Message::Signalled(number))),
-        }
-    }
-
-    fn on_message(&mut self, message: &Message) {
+    fn on_message(&mut self, message: Message) {
         match message {
             Message::Stop => self.handle.shutdown(),
+            Message::Mounted(abort) => self.abort = abort,
             Message::Statistics => self.print_statistics(),
-            Message::Reload => self.reload(),
+            Message::Policy(text, audit) => self.replace_policy(PolicyFiles { text, audit }),
             Message::Background => {
                 if let Err(error) = self.log.leave_the_terminal() {
                     tracing::warn!("{error}");
@@ -219,10 +203,12 @@ impl Watcher {
         }
     }
 
-    /// Reads the policy again. A bad one changes nothing.
-    fn reload(&self) {
-        let Some(path) = &self.policy else { return };
-        let replaced = Loaded::from(path).and_then(|loaded| {
+    /// A bad one changes nothing.
+    fn replace_policy(&self, files: PolicyFiles) {
+        let Some((path, accounts)) = &self.policy else {
+            return;
+        };
+        let replaced = Loaded::read(files, path, accounts).and_then(|loaded| {
             let (policy, audit) = loaded.into_parts();
             Ok(self.file_system.replace_policy(policy, audit)?)
         });
@@ -232,28 +218,14 @@ impl Watcher {
         }
     }
 
-    /// Without a supervisor nobody else will unmount. Users have as long as if it had been asked to
-    /// stop.
-    fn on_orphaned(&mut self) {
-        // First: with the mount goes the session, and with that this process.
-        if let Some(file) = &self.control_file {
-            file.remove();
+    /// Ends the connection first: threads that wait in the kernel may keep this process, and hold it.
+    fn on_orphaned(&self) -> ! {
+        if let Some(abort) = &self.abort {
+            let _ = thrufs::mount::abort_by(abort);
         }
-        let mountpoint = self.target.mountpoint.display();
-        if self.handle.features().is_none() {
-            self.handle.shutdown();
-            return;
-        }
-        self.target.device = mounting::device_number(&self.target.mountpoint);
-        match self.target.unmount(true) {
-            Ok(()) => tracing::error!("the supervisor died: unmounted {mountpoint}"),
-            Err(error) => tracing::error!("the supervisor died: {error}"),
-        }
-        let deadline = Instant::now() + self.stop_timeout;
-        while !self.handle.is_ending() && Instant::now() < deadline {
-            std::thread::sleep(ORPHAN_INTERVAL);
-        }
-        self.handle.shutdown();
+        let mountpoint = self.mountpoint.display();
+        tracing::error!("the supervisor of {mountpoint} died: ending");
+        std::process::exit(1)
     }
 
     /// Asked for in so many words, so it is no matter of log levels.

@@ -468,7 +468,7 @@ fn an_ordinary_user_asks_and_so_does_root() {
         "statistics".as_ref(),
     ]);
     succeeded(&output);
-    kill_process(ground.process("--supervisor"), Signal::KILL).unwrap();
+    kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
     ground.gone_within(10);
     within(5, "the socket to go", || !socket.exists());
 
@@ -582,17 +582,16 @@ fn a_socket_in_a_place_of_one_s_choice() {
 
 #[test]
 fn the_socket_goes_with_the_mount_however_that_ends() {
-    for end in ["unmount", "signal", "worker", "supervisor"] {
+    for end in ["unmount", "signal", "worker"] {
         let Some(ground) = Ground::new() else { return };
-        succeeded(&ground.mount(&[]));
+        succeeded(&ground.mount(&["-o", "auto_unmount"]));
         let socket = socket_of(&ground.mnt);
         assert!(socket.exists(), "when the mount is there");
         let kill = |role, signal| kill_process(ground.process(role), signal).unwrap();
         match end {
             "unmount" => ground::unmount(&ground.mnt),
             "signal" => kill("--supervisor", Signal::TERM),
-            "worker" => kill("--worker", Signal::KILL),
-            _ => kill("--supervisor", Signal::KILL),
+            _ => kill("--worker", Signal::KILL),
         }
         ground.gone_within(10);
         // Its number may be another mount's by now: there is none at its end where one listens.
@@ -612,8 +611,8 @@ fn what_the_killed_have_left_is_recognised_and_removed() {
     else {
         return;
     };
-    // As if both processes of an earlier mount with this number had been killed at once. A mount of
-    // another test may remove it.
+    // As if the supervisor of an earlier mount with this number had been killed. A mount of another test
+    // may remove it.
     within(10, "an answer about a socket that was left", || {
         drop(UnixListener::bind(&socket));
         refusal(&ground.mnt.join("file")).contains("no server listens at")

@@ -42,8 +42,8 @@ fn bad_options_name_the_fix_and_exit_with_2() {
             "`writeback` contradicts `cache=never`: ",
         ),
         (
-            &["-o", "allow_other,no_default_permissions"],
-            "add default_permissions or cache=never",
+            &["-o", "allow_other,no_default_permissions,cache=never"],
+            "drop one of them",
         ),
         (&["-o", "uid=0,uidmap=0:1:1"], "not both"),
         (

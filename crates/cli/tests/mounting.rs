@@ -11,6 +11,8 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -330,43 +332,96 @@ fn systemd_is_told() {
 }
 
 #[test]
-fn a_killed_worker_leaves_no_dead_mount() {
+fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
     let Some(ground) = Ground::new() else { return };
-    succeeded(&ground.mount(&[]));
-    let open = fs::File::open(ground.mnt.join("file")).unwrap();
-    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
-    ground.gone_within(2);
-    assert!(
-        fs::read_dir(&ground.mnt).is_ok(),
-        "the directory beneath is back"
-    );
-    drop(open);
-    succeeded(&ground.mount(&[]));
-    ground.assert_serves();
-    let server = ground.process("--supervisor");
-    kill_process(server, Signal::TERM).unwrap();
-    ground.gone_within(5);
+    for victims in VICTIMS {
+        // Attributes of what is dead may be remembered.
+        succeeded(&ground.mount(&["-o", "cache=always"]));
+        let open = fs::File::open(ground.mnt.join("file")).unwrap();
+        // By path, as fast as it can: from the first error on, nothing succeeds.
+        let (stop, path) = (Arc::new(AtomicBool::new(false)), ground.mnt.clone());
+        let stopped = Arc::clone(&stop);
+        let writer = std::thread::spawn(move || {
+            let mut failed = 0;
+            for number in 0.. {
+                match fs::write(path.join(format!("new {number}")), "x") {
+                    Err(_) => failed += 1,
+                    Ok(()) => assert_eq!(failed, 0, "{number} was written after an error"),
+                }
+                if stopped.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+            failed
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        kill_all(&ground, victims);
+        ground.dead_within(2);
+        stop.store(true, Ordering::SeqCst);
+        assert!(writer.join().unwrap() > 0, "{victims:?}: nothing failed");
+        // What is there, what to do, and that it helps, in use or not.
+        let output = ground.mount(&[]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(said.contains("dead FUSE mount"), "{said}");
+        assert!(said.contains("thrufs unmount"), "{said}");
+        succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+        assert!(!ground.is_mounted());
+        let beneath = fs::read_dir(&ground.mnt).unwrap().count();
+        assert_eq!(beneath, 0, "{victims:?}: files landed beneath");
+    }
+}
 
+#[test]
+fn who_sees_the_server_die_says_what_to_do() {
+    let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&[]);
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
     let (code, said) = server.ends_within(2);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("the server died"), "{said}");
+    for part in ["the server died", "SIGKILL", "ENOTCONN", "thrufs unmount"] {
+        assert!(said.contains(part), "{said}");
+    }
+    ground.dead_within(1);
+    ground::unmount_by_command(&ground.mnt);
 }
 
 #[test]
-fn a_killed_supervisor_leaves_no_dead_mount() {
+fn auto_unmount_takes_the_mount_of_a_killed_server_away() {
     let Some(ground) = Ground::new() else { return };
-    succeeded(&ground.mount(&["--stop-timeout=1"]));
-    kill_process(ground.process("--supervisor"), Signal::KILL).unwrap();
-    ground.gone_within(2);
+    for victims in VICTIMS {
+        succeeded(&ground.mount(&["-o", "auto_unmount"]));
+        let open = fs::File::open(ground.mnt.join("file")).unwrap();
+        kill_all(&ground, victims);
+        ground.gone_within(4);
+        assert!(open.metadata().is_err(), "{victims:?}");
+        fs::read_dir(&ground.mnt).expect("the directory beneath is back");
+    }
+    // As any other, when it is told to end.
+    succeeded(&ground.mount(&["-o", "auto_unmount"]));
+    kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
+    ground.gone_within(5);
+    succeeded(&ground.mount(&["-o", "auto_unmount"]));
+    ground::unmount_by_command(&ground.mnt);
+    ground.gone_within(5);
+}
 
-    succeeded(&ground.mount(&["--stop-timeout=1"]));
-    let open = fs::File::open(ground.mnt.join("file")).unwrap();
-    kill_process(ground.process("--supervisor"), Signal::KILL).unwrap();
-    within(2, "the mount to go", || !ground.is_mounted());
-    ground.gone_within(10);
-    assert!(open.metadata().is_err(), "busy or not, the worker ends");
+/// Who is killed; both in the same moment.
+const VICTIMS: [&[&str]; 3] = [
+    &["--worker"],
+    &["--supervisor"],
+    &["--supervisor", "--worker"],
+];
+
+fn kill_all(ground: &Ground, victims: &[&str]) {
+    let victims: Vec<_> = victims.iter().map(|role| ground.process(role)).collect();
+    // Stopped first, so that none acts upon the end of another.
+    let signals = [Signal::STOP, Signal::KILL];
+    for signal in &signals[usize::from(victims.len() == 1)..] {
+        for victim in &victims {
+            kill_process(*victim, *signal).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -417,33 +472,6 @@ fn system_calls_are_filtered() {
     assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("not filtered"), "{said}");
     assert!(!said.contains("panicked"), "{said}");
-}
-
-#[test]
-fn both_killed_at_once_the_way_back_is_told() {
-    let Some(ground) = Ground::new() else { return };
-    succeeded(&ground.mount(&[]));
-    let both = [ground.process("--supervisor"), ground.process("--worker")];
-    // Stopped first, so that neither can clean up after the other.
-    for signal in [Signal::STOP, Signal::KILL] {
-        for process in both {
-            kill_process(process, signal).unwrap();
-        }
-    }
-    within(2, "the mount to be dead", || {
-        fs::read_dir(&ground.mnt).is_err_and(|e| e.kind() == std::io::ErrorKind::NotConnected)
-    });
-    let output = ground.mount(&[]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("dead FUSE mount"),
-        "{}",
-        stderr(&output)
-    );
-    ground::unmount_by_command(&ground.mnt);
-    succeeded(&ground.mount(&[]));
-    ground.assert_serves();
-    ground::unmount_by_command(&ground.mnt);
 }
 
 #[test]
@@ -604,6 +632,12 @@ fn the_worker_has_no_more_privilege_than_it_needs() {
     let root = fs::read_dir(format!("/proc/{worker}/root/")).unwrap();
     let names: Vec<_> = root.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["dev"], "nothing but the device is in reach by name");
+    // Of each thread: the one that waits for signals as well.
+    for thread in fs::read_dir(format!("/proc/{worker}/task")).unwrap() {
+        let root = fs::read_dir(thread.unwrap().path().join("root")).unwrap();
+        let names: Vec<_> = root.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["dev"]);
+    }
     let device = fs::metadata(format!("/proc/{worker}/root/dev/fuse")).unwrap();
     assert_eq!(device.rdev(), fs::metadata("/dev/fuse").unwrap().rdev());
     ground::unmount_by_command(&ground.mnt);
@@ -729,11 +763,20 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     assert!(!ground.is_mounted());
     ground.gone_within(2);
 
-    for role in ["--supervisor", "--worker"] {
-        succeeded(&user(&["mount", "--stop-timeout=1", src, mnt]));
+    for victims in VICTIMS {
+        succeeded(&user(&["mount", src, mnt]));
         assert_eq!(read(), b"content");
-        kill_process(ground.process(role), Signal::KILL).unwrap();
-        ground.gone_within(3);
+        kill_all(&ground, victims);
+        ground.ended_within(3);
+        let again = user(&["mount", src, mnt]);
+        assert!(stderr(&again).contains("dead FUSE mount"), "{again:?}");
+        succeeded(&user(&["unmount", mnt]));
+        assert!(!ground.is_mounted());
+
+        succeeded(&user(&["mount", "-o", "auto_unmount", src, mnt]));
+        assert_eq!(read(), b"content");
+        kill_all(&ground, victims);
+        ground.gone_within(4);
     }
     succeeded(&user(&["mount", src, mnt]));
     kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();

@@ -155,7 +155,7 @@ fn requests_that_nothing_ends_do_not_keep_the_mount() {
 }
 
 #[test]
-fn a_worker_killed_over_such_a_request_leaves_no_mount() {
+fn a_worker_killed_over_such_a_request_lets_its_callers_go() {
     let Some(source) = SilentSource::new() else {
         return;
     };
@@ -163,14 +163,40 @@ fn a_worker_killed_over_such_a_request_leaves_no_mount() {
     let mut server = ground.mount_in_foreground(&["-o", "cache=never"]);
     let client = source.ask();
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
-    server.supervisor_ends_within(8);
     was_let_go(client);
-    assert!(!ground.is_mounted());
+    server.supervisor_ends_within(8);
+    assert!(ground.is_mounted());
     source.gate.open();
     let (code, said) = server.ends_within(2);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("do not end"), "{said}");
-    ground.gone_within(1);
+    ground.dead_within(1);
+    ground::unmount_by_command(&ground.mnt);
+}
+
+/// The worker, which the source holds, cannot end, and nobody else is there.
+#[test]
+fn a_supervisor_killed_over_such_a_request_lets_its_callers_go() {
+    for (options, stays) in [("cache=never", true), ("cache=never,auto_unmount", false)] {
+        let Some(source) = SilentSource::new() else {
+            return;
+        };
+        let ground = &source.ground;
+        let mut server = ground.mount_in_foreground(&["-o", options]);
+        let client = source.ask();
+        server.signal(Signal::KILL);
+        was_let_go(client);
+        server.supervisor_ends_within(2);
+        if !stays {
+            within(2, "the mount to go", || !ground.is_mounted());
+        }
+        source.gate.open();
+        if stays {
+            ground.dead_within(2);
+            ground::unmount_by_command(&ground.mnt);
+        }
+        ground.gone_within(2);
+    }
 }
 
 /// A source that is served by another `thrufs`, whose worker is stopped.
@@ -242,7 +268,7 @@ fn a_source_that_is_stopped_does_not_keep_the_mount() {
 }
 
 #[test]
-fn a_worker_killed_over_a_stopped_source_leaves_no_mount() {
+fn a_worker_killed_over_a_stopped_source_lets_its_callers_go() {
     let Some(source) = StoppedSource::new() else {
         return;
     };
@@ -254,6 +280,7 @@ fn a_worker_killed_over_a_stopped_source_leaves_no_mount() {
     was_let_go(client);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the server died"), "{said}");
-    ground.gone_within(1);
+    ground.dead_within(1);
+    ground::unmount_by_command(&ground.mnt);
     source.goes();
 }

@@ -10,6 +10,7 @@ use crate::data::{ReadAnswer, ReadReply, WriteSource};
 use crate::directory::DirectorySink;
 use crate::errno::{Errno, Result};
 use crate::features::{Features, Negotiation};
+use crate::mount::MountOptions;
 use std::ffi::CStr;
 use std::io;
 use thrufs_abi::{FileHandle, LockOwner, Name, NodeId};
@@ -32,7 +33,7 @@ use thrufs_abi::{FileHandle, LockOwner, Name, NodeId};
 ///
 /// **Permissions.** On a mount with `default_permissions` the kernel has checked modes and ACLs
 /// before it asks. Without it, the file system must check for itself, [`access`](Self::access)
-/// included.
+/// included; one that does not says so by [`may_be_mounted`](Self::may_be_mounted).
 ///
 /// **Waiting.** A thread that other requests wait for must not sleep: see
 /// [`Context::may_block`]. Where it would have to, a method returns [`Errno::DEFER`] before it has
@@ -42,6 +43,16 @@ use thrufs_abi::{FileHandle, LockOwner, Name, NodeId};
 /// once. FORGET and RELEASE come late: after the calls that caused them have returned.
 #[allow(unused_variables)]
 pub trait FileSystem: Send + Sync + 'static {
+    /// Asked by [`mount`](crate::mount()) before it mounts: whether that would be safe. A file system that
+    /// relies on the kernel's checks refuses mounts that others can use without them.
+    ///
+    /// # Errors
+    ///
+    /// Why not, in words.
+    fn may_be_mounted(&self, options: &MountOptions) -> std::result::Result<(), &'static str> {
+        Ok(())
+    }
+
     /// Called once, before anything else: say which capabilities to ask for.
     ///
     /// # Errors

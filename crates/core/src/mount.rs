@@ -11,7 +11,7 @@ mod classic;
 mod connection;
 mod helper;
 
-pub use connection::{abort_connection, set_readahead};
+pub use connection::{abort_by, abort_connection, abort_file, abort_mounted, set_readahead};
 pub use helper::{mount_unprivileged, unmount_unprivileged};
 
 use rustix::fs::FileType;
@@ -74,6 +74,14 @@ pub enum MountError {
         path: PathBuf,
         /// What is wrong with it.
         source: io::Error,
+    },
+    /// The file system would not be safe there.
+    #[error("not mounted on {path}: {why}")]
+    Refused {
+        /// The mount point.
+        path: PathBuf,
+        /// In the file system's words.
+        why: &'static str,
     },
     /// A directory cannot be mounted on a file.
     #[error("the mount point {0} is not a directory")]
@@ -182,8 +190,12 @@ fn parameters(
 }
 
 fn check_target(target: &Path) -> Result<(), MountError> {
-    let stat = rustix::fs::stat(target).map_err(|errno| {
-        let source = if errno == Errno::NOTCONN {
+    // Attributes of a dead mount may be remembered, what else it is may not.
+    let asked = rustix::fs::statfs(target).and_then(|_| rustix::fs::stat(target));
+    let stat = asked.map_err(|errno| {
+        // By io_uring, the last who ask get one of the others.
+        let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+        let source = if dead.contains(&errno) {
             io::Error::other("a dead FUSE mount lies here (its server is gone): unmount it first")
         } else {
             errno.into()

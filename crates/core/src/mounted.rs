@@ -46,6 +46,9 @@ pub fn mount<F: FileSystem>(
         path: target.as_ref().to_owned(),
         source,
     })?;
+    if let Err(why) = fs.may_be_mounted(options) {
+        return Err(MountError::Refused { path: target, why }.into());
+    }
     let unprivileged = !rustix::process::geteuid().is_root();
     let session = if unprivileged {
         let device = crate::mount::mount_unprivileged(&target, options)?;

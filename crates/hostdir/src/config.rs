@@ -252,10 +252,10 @@ impl Default for Config {
 /// Choices that do not go together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The kernel would let others read what they may not.
+    /// Nobody would check what others may: they would act as the server's user.
     #[error(
-        "allow_other without default_permissions needs timeouts of 0: a cached entry is handed to \
-         callers who may not search its directory; add default_permissions or cache=never"
+        "with allow_other and without default_permissions nobody checks modes, and whoever uses the \
+         mount acts as the user who serves it; drop one of them"
     )]
     UncheckedSharing,
     /// Written data cannot be kept where nothing may be kept.
@@ -285,8 +285,9 @@ impl Config {
     ///
     /// The first pair that does not.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let cached = !self.entry_timeout().is_zero() || !self.attr_timeout().is_zero();
-        if self.allow_other && !self.default_permissions && cached {
+        // The server acts with its own privilege, whatever is cached and whoever it is: it relies on the
+        // kernel's checks.
+        if self.allow_other && !self.default_permissions {
             return Err(ConfigError::UncheckedSharing);
         }
         if self.writeback && self.cache.data_path() == DataPath::Direct {
@@ -355,19 +356,34 @@ mod tests {
     }
 
     #[test]
-    fn unchecked_sharing_is_refused_only_with_caches() {
+    fn unchecked_sharing_is_refused_whatever_is_cached() {
         let mut config = Config {
             allow_other: true,
             default_permissions: false,
+            acl: false,
             ..Config::default()
         };
-        assert_eq!(config.check(), Err(ConfigError::UncheckedSharing));
-        config.cache = CacheMode::Never;
+        let caches = [
+            CacheMode::Never,
+            CacheMode::Metadata,
+            CacheMode::Auto,
+            CacheMode::Always,
+        ];
+        for cache in caches {
+            config.cache = cache;
+            assert_eq!(config.check(), Err(ConfigError::UncheckedSharing));
+        }
+        config.allow_other = false;
         assert_eq!(config.check(), Ok(()));
-        config.writeback = true;
-        assert_eq!(config.check(), Err(ConfigError::WritebackWithoutCache));
-        config.default_permissions = true;
-        config.cache = CacheMode::Metadata;
+    }
+
+    #[test]
+    fn writeback_needs_a_cache_for_data() {
+        let mut config = Config {
+            writeback: true,
+            cache: CacheMode::Metadata,
+            ..Config::default()
+        };
         assert_eq!(config.check(), Err(ConfigError::WritebackWithoutCache));
         config.writeback = false;
         assert_eq!(config.check(), Ok(()));

@@ -9,12 +9,23 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use thrufs::{
     Attributes, Context, CopyArgs, DirectorySink, Entry, ExtendedAttributes, Features, FileSystem,
-    FileSystemStatistics, LockArgs, Negotiation, NewNode, OpenArgs, Opened, ReadAnswer, ReadArgs,
-    ReadReply, ReleaseArgs, Result, Services, SetAttr, WriteArgs, WriteSource,
+    FileSystemStatistics, LockArgs, MountOptions, Negotiation, NewNode, OpenArgs, Opened,
+    ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services, SetAttr, WriteArgs,
+    WriteSource,
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
 
 impl FileSystem for HostDir {
+    fn may_be_mounted(&self, options: &MountOptions) -> std::result::Result<(), &'static str> {
+        if options.allow_other && !options.default_permissions {
+            return Err(
+                "a directory is served with the server's own privilege, and relies on the kernel to check \
+                 permissions: allow_other needs default_permissions",
+            );
+        }
+        Ok(())
+    }
+
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
         let config = &self.host.config;
         negotiation

@@ -96,14 +96,10 @@ pub(super) fn check(serving: &Config, effective: &[Setting]) -> Result<(), Optio
     let shown = |id| said(id).map_or_else(|| "the default".to_owned(), ToString::to_string);
     let cache = || format!("cache={}", word(serving.cache));
     let (first, second) = match error {
-        ConfigError::UncheckedSharing => {
-            let timeout = said(OptionId::EntryTimeout).or(said(OptionId::AttrTimeout));
-            let second = match timeout {
-                Some(timeout) if serving.cache == CacheMode::Never => timeout.to_string(),
-                _ => cache(),
-            };
-            ("allow_other,no_default_permissions".to_owned(), second)
-        }
+        ConfigError::UncheckedSharing => (
+            shown(OptionId::AllowOther),
+            shown(OptionId::NoDefaultPermissions),
+        ),
         ConfigError::WritebackWithoutCache => (shown(OptionId::Writeback), cache()),
         ConfigError::AclWithoutXattr => (shown(OptionId::Acl), shown(OptionId::NoXattr)),
         ConfigError::CallersOfMappedIds => (shown(OptionId::Policy), shown(OptionId::UidMap)),

@@ -8,8 +8,7 @@
 //!
 //! A filter belongs to a thread and to the threads that it starts. The main thread takes it on last,
 //! and the session's threads have it from birth. The watcher, started before, has one that lets it
-//! unmount as well; an ordinary user's watcher has none, because it runs a set-user-id program. The
-//! thread of the control socket has one that lets it accept and answer. In the worker of a share all
+//! hear the supervisor as well. The thread of the control socket has one that lets it accept and answer. In the worker of a share all
 //! threads but that have the same one, in which the front end's socket, its events and what the
 //! supervisor says are let through.
 //!
@@ -34,7 +33,7 @@ pub(crate) enum Duty {
     Serving,
     /// Answering by the control socket.
     Controlling,
-    /// Waiting for signals and the supervisor, and unmounting in its stead.
+    /// Waiting for signals and the supervisor.
     Watching,
     /// Everything in the worker of a share, but for the control socket.
     Sharing,
@@ -253,10 +252,6 @@ const WATCHING: &[(&str, &[c_long])] = &[
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2,
         ],
-    ),
-    (
-        "unmounting when the supervisor is gone",
-        &[libc::SYS_umount2],
     ),
 ];
 

@@ -9,9 +9,7 @@
 //! The directory belongs to one user, and no other can write to it or lock it.
 
 use super::server::BACKLOG;
-use crate::listening::{
-    Lock, NamedSocket, SocketError, SocketFile, is_left, is_socket, must_be_free, system,
-};
+use crate::listening::{Lock, NamedSocket, SocketError, is_left, is_socket, must_be_free, system};
 use crate::mount_table::DeviceNumber;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -151,11 +149,6 @@ impl ControlSocket {
         }
     }
 
-    /// Its file, for whoever may have to remove it.
-    pub(crate) fn file(&self) -> &SocketFile {
-        self.socket.file()
-    }
-
     /// Gives it the name by which it is found: this one, unless another was asked for.
     ///
     /// # Errors
@@ -192,7 +185,7 @@ fn must_be_private(directory: &OwnedFd, path: &Path, asked: bool) -> Result<(), 
     })
 }
 
-/// Removes the sockets of servers that were killed, supervisor and worker at once.
+/// Removes the sockets of servers whose supervisors were killed.
 fn remove_leftovers(directory: BorrowedFd<'_>, path: &Path) {
     let Ok(entries) = std::fs::read_dir(path) else {
         return;

@@ -1,6 +1,6 @@
 //! What a supervisor waits for, all in one place.
 
-use super::{LAST_WORDS_TIMEOUT, Supervisor};
+use super::Supervisor;
 use crate::channel::Message;
 use crate::waiting;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -67,7 +67,7 @@ impl Supervisor {
                 return Event::WorkerEnded;
             }
             if ending {
-                if self.worker.has_ended_within(LAST_WORDS_TIMEOUT) {
+                if self.ends() {
                     return Event::WorkerEnded;
                 }
                 self.stuck = true;

@@ -141,6 +141,23 @@ impl Supervisor {
         }
     }
 
+    /// The worker has ended, and an end was asked for: nothing dead stays.
+    fn bury(&mut self) -> Result<(), CommandError> {
+        let status = self.worker.wait().map_err(system("wait for the worker"))?;
+        self.device = None;
+        if let Err(error) = self.target.unmount_dead() {
+            tracing::warn!("{error}");
+        }
+        if status.success() {
+            tracing::info!("{} was unmounted", self.config.mountpoint.display());
+            return Ok(());
+        }
+        Err(CommandError::ServerDied {
+            what: format!("the server died ({status})"),
+            dead: None,
+        })
+    }
+
     /// Takes the mount away from its users: what they have written is saved first, what they do from
     /// now on fails with ENOTCONN.
     fn take_away(&mut self, why: &str) {

@@ -1,8 +1,9 @@
-//! Letting go of a worker that cannot end, because its source does not answer.
+//! Letting go of a worker that is to end and cannot, because its source does not answer.
 //!
 //! Its threads wait in the kernel, some of them beyond the reach of SIGKILL. As long as one does, it
 //! holds `/dev/fuse` and with it the connection: alive, and served by nobody. Its users would wait as
-//! long as the source does, and so would a supervisor that waited for the worker.
+//! long as the source does, and so would a supervisor that waited for the worker. When nobody had asked
+//! for an end, see [`death`](super::death).
 
 use super::{LAST_WORDS_TIMEOUT, Supervisor};
 use crate::error::CommandError;
@@ -25,10 +26,12 @@ impl Supervisor {
             None
         } else {
             // Mounted nowhere, the connection can still have users.
-            match self.target.abort() {
-                Ok(()) => tracing::warn!("ended the connection: nobody waits for it any more"),
-                Err(error) => tracing::warn!(
-                    "cannot end the connection ({error}): who uses it waits until the source answers"
+            match &self.abort {
+                Some(file) if thrufs::mount::abort_by(file).is_ok() => {
+                    tracing::warn!("ended the connection: nobody waits for it any more");
+                }
+                _ => tracing::warn!(
+                    "cannot end the connection: who uses it waits until the source answers"
                 ),
             }
             Some(self.worker.id())
@@ -42,6 +45,10 @@ impl Supervisor {
         if let Err(error) = cleared {
             tracing::warn!("{error}");
         }
-        Err(CommandError::Stuck { mountpoint, left })
+        Err(CommandError::Stuck {
+            mountpoint,
+            left,
+            dead: false,
+        })
     }
 }

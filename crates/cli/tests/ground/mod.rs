@@ -122,8 +122,23 @@ impl Ground {
     /// Waits until neither mount nor process is left.
     pub fn gone_within(&self, seconds: u64) {
         within(seconds, "the mount to go", || !self.is_mounted());
+        self.ended_within(seconds);
+    }
+
+    /// Waits until the mount is dead, and no process is left.
+    pub fn dead_within(&self, seconds: u64) {
+        within(seconds, "the mount to be dead", || {
+            fs::read_dir(&self.mnt).is_err_and(|e| e.kind() == std::io::ErrorKind::NotConnected)
+        });
+        self.ended_within(seconds);
+        assert!(self.is_mounted());
+    }
+
+    /// Waits until no process is left.
+    pub fn ended_within(&self, seconds: u64) {
         within(seconds, "the processes to end", || {
-            self.processes("--supervisor").is_empty() && self.processes("--worker").is_empty()
+            let roles = ["--supervisor", "--worker", "--auto-unmount"];
+            roles.iter().all(|role| self.processes(role).is_empty())
         });
     }
 }

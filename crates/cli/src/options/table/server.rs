@@ -195,15 +195,16 @@ pub(super) const ROWS: &[MountOption] = &[
         )
     },
     MountOption {
-        default: "on",
         instead: "nothing is mounted on the host",
         ..mount_row(
             OptionId::AutoUnmount,
             "auto_unmount",
             Value::None,
             Group::Life,
-            "unmount when the server ends, however it ends",
-            "Always so; taken for the sake of those who say it.",
+            "unmount also when the server is killed",
+            "Without it, a mount whose server was killed stays and answers ENOTCONN until somebody unmounts \
+             it (thrufs unmount), so that nobody takes the directory beneath for it. A server that is told \
+             to end unmounts in any case.",
         )
     },
     // Taken for mount(8) and fstab(5).

@@ -33,9 +33,9 @@ pub(super) const ROWS: &[MountOption] = &[
             "no_default_permissions",
             Value::None,
             Group::Sharing,
-            "leave permissions to the server alone",
-            "Together with allow_other this needs timeouts of 0 (cache=never): what is cached would be \
-             handed to callers who may not search the directory it is in.",
+            "have nobody check permissions",
+            "The server checks nothing of its own: who uses the mount acts as the user who serves it. Not \
+             together with allow_other.",
         )
     },
     MountOption {
