@@ -1,6 +1,7 @@
 //! Attributes as clients see them, and changing them.
 
 use crate::config::IdMap;
+use crate::files::OpenFile;
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
 use crate::privileges::mode_of;
@@ -165,6 +166,9 @@ impl Host {
         let inode = self.nodes.get(node)?;
         if !self.settled_at_open(node, set) {
             self.may_change(&inode, context)?;
+            if set.size.is_some_and(|size| size != 0) {
+                self.may_resize(&inode, context)?;
+            }
         }
         let descriptor = match self.descriptor(&inode) {
             // The kernel writes back the times of a file that is gone: there is nobody to tell.
@@ -251,10 +255,13 @@ impl Host {
             });
         }
         let open = handle.and_then(|handle| self.files.get(handle.0));
-        match open.filter(|file| file.is_writable() && !file.goes_through()) {
+        let is_its = |file: &Arc<OpenFile>| file.is_writable() && file.node() == inode.node();
+        match open.filter(|file| is_its(file) && !file.goes_through()) {
             Some(file) => {
                 file.mark_written();
-                Ok(rustix::fs::ftruncate(&*self.lower(&file, true)?, size)?)
+                let lower = self.lower(&file, true)?;
+                let truncate = || Ok(rustix::fs::ftruncate(&*lower, size)?);
+                file.change(handle.unwrap_or(FileHandle(0)), &lower, truncate)
             }
             None => Ok(attr::truncate(fd, size)?),
         }
