@@ -107,6 +107,7 @@ impl Host {
 
     pub(crate) fn getattr(&self, node: NodeId, _handle: Option<FileHandle>) -> Result<Attributes> {
         let inode = self.nodes.get(node)?;
+        self.may_look(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let stat = stat_fd(descriptor.as_fd(), BASIC)?;
         Ok(self.attributes(&inode, &stat))
@@ -114,6 +115,7 @@ impl Host {
 
     pub(crate) fn statx(&self, node: NodeId, flags: u32, mask: u32) -> Result<ExtendedAttributes> {
         let inode = self.nodes.get(node)?;
+        self.may_look(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let sync = AtFlags::from_bits_retain(flags & libc::AT_STATX_SYNC_TYPE as u32);
         let mask = StatxFlags::from_bits_retain(mask & WIRE_STATX_MASK) | BASIC;
@@ -269,6 +271,7 @@ impl Host {
 
     pub(crate) fn readlink(&self, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         let inode = self.nodes.get(node)?;
+        self.may_look(&inode)?;
         if !inode.is_symbolic_link() {
             return Err(Errno::EINVAL);
         }

@@ -56,6 +56,7 @@ impl Host {
     pub(crate) fn getxattr(&self, node: NodeId, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
         let name = &*self.on_host(name)?;
         let inode = self.nodes.get(node)?;
+        self.may_look(&inode)?;
         // Before the first write to a file the kernel asks for its capabilities. A file that is
         // open has a descriptor that takes the call directly, at a third of the cost.
         let length = match inode.opened() {
@@ -109,6 +110,7 @@ impl Host {
             return Err(Errno::ENOSYS);
         }
         let inode = self.nodes.get(node)?;
+        self.may_look(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let fd = descriptor.as_fd();
         let hides_trusted = context.uid().is_some_and(|uid| uid != 0);

@@ -10,6 +10,7 @@ mod busy;
 mod callers;
 mod cost;
 mod hide;
+mod holds;
 mod moves;
 mod races;
 mod redact;

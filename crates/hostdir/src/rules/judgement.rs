@@ -229,6 +229,32 @@ impl Host {
         false
     }
 
+    /// Whether nothing leads to an inode but names that are hidden.
+    pub(super) fn is_hidden_by_every_name(
+        &self,
+        rules: &InForce,
+        inode: &Arc<Inode>,
+    ) -> Result<bool> {
+        // Without a name, as clients of `export` come, there is nothing to go by.
+        let Ok(paths) = self.paths(inode) else {
+            return Ok(false);
+        };
+        let evidence = OfInode::new(self, inode);
+        for (name, path) in &paths {
+            let subject = Subject {
+                path,
+                file_type: inode.file_type(),
+                evidence: &evidence,
+            };
+            if rules.policy.visibility(&subject) == Visibility::Visible
+                && self.hidden_from(rules, name.directory)?.is_none()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Whether a file is redacted by each name that it has, all of which are known.
     pub(super) fn is_redacted_by_every_name(
         &self,

@@ -233,6 +233,23 @@ impl Host {
         Ok(rules.policy.decide(&subject, &caller))
     }
 
+    /// Refuses to tell of a node that has come to be hidden since the client got to know it. What is
+    /// open was granted.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`.
+    pub(crate) fn may_look(&self, inode: &Arc<Inode>) -> Result<()> {
+        // Under the first policy no client gets to know what is hidden.
+        let Some(rules) = self.rules.of_names().filter(|rules| rules.generation > 1) else {
+            return Ok(());
+        };
+        if inode.uses().is_none() && self.is_hidden_by_every_name(&rules, inode)? {
+            return Err(Errno::ENOENT);
+        }
+        Ok(())
+    }
+
     /// Whether an entry of a listing is hidden.
     ///
     /// # Errors
