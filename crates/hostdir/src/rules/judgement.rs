@@ -262,16 +262,29 @@ impl Host {
         inode: &Arc<Inode>,
     ) -> Result<bool> {
         let paths = self.paths(inode)?;
-        let evidence = OfInode::new(self, inode);
-        let is_redacted = |(_, path): &(KnownName, Vec<u8>)| {
-            let subject = Subject {
-                path,
-                file_type: inode.file_type(),
-                evidence: &evidence,
-            };
-            rules.policy.file_path(&subject).redaction().is_some()
-        };
+        let is_redacted =
+            |(_, path): &(KnownName, Vec<u8>)| self.is_redacted_as(rules, inode, path);
         Ok(paths.iter().all(is_redacted) && self.are_all_names(inode, &paths))
+    }
+
+    /// Whether a file is redacted for those who open it.
+    pub(crate) fn is_redacted(&self, inode: &Arc<Inode>) -> Result<bool> {
+        let Some(rules) = self.rules.that_redact().filter(|_| inode.is_regular()) else {
+            return Ok(false);
+        };
+        let paths = self.paths(inode)?;
+        let is_redacted =
+            |(_, path): &(KnownName, Vec<u8>)| self.is_redacted_as(&rules, inode, path);
+        Ok(paths.iter().any(is_redacted) || !self.are_all_names(inode, &paths))
+    }
+
+    fn is_redacted_as(&self, rules: &InForce, inode: &Arc<Inode>, path: &[u8]) -> bool {
+        let subject = Subject {
+            path,
+            file_type: inode.file_type(),
+            evidence: &OfInode::new(self, inode),
+        };
+        rules.policy.file_path(&subject).redaction().is_some()
     }
 
     /// Whether a directory is hidden, or one above it.
