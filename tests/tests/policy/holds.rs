@@ -22,7 +22,7 @@ use crate::samples;
 use crate::served::{NOTHING, REDACT, Served, errno, names, open, put, raw, with_policy};
 
 /// The first example of the reference, as it is printed.
-fn printed() -> String {
+pub fn printed() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/policy.md");
     let page = fs::read_to_string(path).unwrap();
     let example = page.split("```toml\n").nth(1).unwrap();
@@ -30,7 +30,7 @@ fn printed() -> String {
 }
 
 /// By the name alone, which is all that such a rule has.
-const BY_NAME: &str = "[[rule]]\npath = '**/*.jpg'\naction = 'redact'\nredact = 'gps'\n";
+pub const BY_NAME: &str = "[[rule]]\npath = '**/*.jpg'\naction = 'redact'\nredact = 'gps'\n";
 
 fn fill(source: &Path) {
     put(source, "photos/a.jpg", &samples::photograph());
@@ -314,23 +314,36 @@ impl Drop for Bound {
 }
 
 /// A sequence that a seed repeats.
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn below(&mut self, below: u64) -> u64 {
+    pub fn new(seed: u64) -> Random {
+        Random(seed | 1)
+    }
+
+    pub fn below(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % below
     }
 
-    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    pub fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len() as u64) as usize]
     }
 }
 
 fn number(variable: &str) -> Option<u64> {
     Some(env::var(variable).ok()?.parse().expect("a number"))
+}
+
+/// What a sequence is made of, as it was asked for or as it comes; said, so that it can be repeated.
+pub fn seed_and_steps(steps: u64) -> (u64, u64) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seed = number("THRUFS_HOLD_SEED").unwrap_or(now.as_nanos() as u64 >> 8);
+    let steps = number("THRUFS_HOLD_STEPS").unwrap_or(steps);
+    println!("THRUFS_HOLD_SEED={seed} THRUFS_HOLD_STEPS={steps}");
+    (seed, steps)
 }
 
 /// Most files that the writer has open at once.
@@ -350,7 +363,7 @@ const NAMES: [&str; 9] = [
 const DIRECTORIES: [&str; 5] = ["photos", "photos/d", "other", "other/d", "else"];
 
 /// What may make a parser see something else.
-const MARKS: [&[u8]; 9] = [
+pub const MARKS: [&[u8]; 9] = [
     b"\0",
     b"\xff\xd8\xff\xe0",
     b"\xff\xda",
@@ -570,7 +583,7 @@ fn search_names(served: &Served, what: &str) {
 fn mutate(served: &Served, seed: u64, steps: u64) {
     let writer = Writer {
         served,
-        random: Random(seed | 1),
+        random: Random::new(seed),
         held: Vec::new(),
     };
     let over = AtomicBool::new(false);
@@ -604,10 +617,7 @@ fn mutate(served: &Served, seed: u64, steps: u64) {
 
 #[test]
 fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let seed = number("THRUFS_HOLD_SEED").unwrap_or(now.as_nanos() as u64 >> 8);
-    let steps = number("THRUFS_HOLD_STEPS").unwrap_or(250);
-    eprintln!("THRUFS_HOLD_SEED={seed} THRUFS_HOLD_STEPS={steps}");
+    let (seed, steps) = seed_and_steps(250);
     let fill = |source: &Path| {
         fill(source);
         for directory in DIRECTORIES {

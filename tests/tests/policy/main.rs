@@ -9,6 +9,7 @@ mod audit;
 mod busy;
 mod callers;
 mod cost;
+mod forged;
 mod hide;
 mod holds;
 mod moves;
