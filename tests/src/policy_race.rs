@@ -24,13 +24,15 @@ pub const SECRET: &[u8] = b"48.137154";
 const LENGTH_MAX: u64 = 256 * 1024;
 
 /// What others do, and rules, may bring about.
-const EXPECTED: [i32; 4] = [
+const EXPECTED: [i32; 5] = [
     libc::ENOENT,
     libc::EBUSY,
     // A file that is read directly cannot be mapped shared.
     libc::ENODEV,
     // Of the rule that denies.
     libc::EPERM,
+    // Nobody writes into a redacted file.
+    libc::EACCES,
 ];
 
 /// See the module.

@@ -357,8 +357,7 @@ fn under_a_policy() {
     let policy = place.path().join("policy.toml");
     let rules = "[[rule]]\npath = \"names/**\"\naction = \"direct\"\n\
                  [[rule]]\npath = \"never/**\"\naction = \"hide\"\n\
-                 [[rule]]\npath = \"appended\"\naction = \"redact\"\nredact = \"gps\"\n\
-                 on-error = \"pass\"\n";
+                 [[rule]]\npath = \"appended\"\naction = \"cached\"\n";
     fs::write(&policy, rules).unwrap();
     let options = format!("policy={}", policy.display());
     let copied = GuestMemory::Copied { rounds: 2 };

@@ -109,7 +109,7 @@ fn each_file_is_told_what_happens_and_by_which_rule() {
     ]);
     let expected = "\
 photos/a.jpg (image/jpeg): audited by rule 1 `opens` (line 2); redact gps (or else EACCES) by rule 5 (line 22)
-photos/new.jpg (inode/x-empty): audited by rule 1 `opens` (line 2); cached by default, never passthrough: rule 5 (line 22) could come to redact it
+photos/new.jpg (inode/x-empty): audited by rule 1 `opens` (line 2); redact gps (or else EACCES) by rule 5 (line 22)
 secret: hidden by rule 2 (line 7)
 secret/deep/x (text/plain): hidden, because secret is, by rule 2 (line 7)
 private/p (text/plain): passthrough by default

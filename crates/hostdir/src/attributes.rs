@@ -1,6 +1,7 @@
 //! Attributes as clients see them, and changing them.
 
 use crate::config::IdMap;
+use crate::files::OpenFile;
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
 use crate::privileges::mode_of;
@@ -106,6 +107,7 @@ impl Host {
 
     pub(crate) fn getattr(&self, node: NodeId, _handle: Option<FileHandle>) -> Result<Attributes> {
         let inode = self.nodes.get(node)?;
+        self.may_look(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let stat = stat_fd(descriptor.as_fd(), BASIC)?;
         Ok(self.attributes(&inode, &stat))
@@ -113,6 +115,7 @@ impl Host {
 
     pub(crate) fn statx(&self, node: NodeId, flags: u32, mask: u32) -> Result<ExtendedAttributes> {
         let inode = self.nodes.get(node)?;
+        self.may_look(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let sync = AtFlags::from_bits_retain(flags & libc::AT_STATX_SYNC_TYPE as u32);
         let mask = StatxFlags::from_bits_retain(mask & WIRE_STATX_MASK) | BASIC;
@@ -165,6 +168,9 @@ impl Host {
         let inode = self.nodes.get(node)?;
         if !self.settled_at_open(node, set) {
             self.may_change(&inode, context)?;
+            if set.size.is_some_and(|size| size != 0) {
+                self.may_resize(&inode, context)?;
+            }
         }
         let descriptor = match self.descriptor(&inode) {
             // The kernel writes back the times of a file that is gone: there is nobody to tell.
@@ -251,10 +257,13 @@ impl Host {
             });
         }
         let open = handle.and_then(|handle| self.files.get(handle.0));
-        match open.filter(|file| file.is_writable() && !file.goes_through()) {
+        let is_its = |file: &Arc<OpenFile>| file.is_writable() && file.node() == inode.node();
+        match open.filter(|file| is_its(file) && !file.goes_through()) {
             Some(file) => {
                 file.mark_written();
-                Ok(rustix::fs::ftruncate(&*self.lower(&file, true)?, size)?)
+                let lower = self.lower(&file, true)?;
+                let truncate = || Ok(rustix::fs::ftruncate(&*lower, size)?);
+                file.change(handle.unwrap_or(FileHandle(0)), &lower, truncate)
             }
             None => Ok(attr::truncate(fd, size)?),
         }
@@ -262,6 +271,7 @@ impl Host {
 
     pub(crate) fn readlink(&self, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         let inode = self.nodes.get(node)?;
+        self.may_look(&inode)?;
         if !inode.is_symbolic_link() {
             return Err(Errno::EINVAL);
         }

@@ -311,7 +311,7 @@ impl Host {
             fd,
             flags,
             appends: false,
-            may_keep_cache: wanted.could_redact.is_none(),
+            may_keep_cache: wanted.redaction().is_none(),
         };
         self.enter_lower(guard, opening, Some(stat))
     }

@@ -26,7 +26,7 @@ use crate::filter::Filter;
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::mounts::LowerMount;
-use crate::policy::{self, FilePath, OnError, Redaction, RedactionKinds};
+use crate::policy::{self, FilePath, Redaction, RedactionKinds};
 use crate::rules::STRAIGHT;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Statx, StatxFlags};
@@ -34,6 +34,7 @@ use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Backing, BackingId, Errno, Result};
+use thrufs_abi::FileHandle;
 
 /// By which way the data of a file go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +66,8 @@ impl fmt::Display for DataPath {
 pub(crate) struct Route {
     path: DataPath,
     redaction: Option<Redaction>,
+    /// It may write to a file that others see redacted.
+    writes: bool,
 }
 
 /// In the number of a route: the path; behind it the kinds that are taken out; behind them the error for
@@ -72,6 +75,7 @@ pub(crate) struct Route {
 const CACHED: u32 = 1;
 const DIRECT: u32 = 2;
 const FILTERED: u32 = 3;
+const FILTERED_WRITER: u32 = 4;
 const KINDS_SHIFT: u32 = 8;
 const ERRNO_SHIFT: u32 = 16;
 
@@ -82,13 +86,11 @@ impl Route {
             // What goes straight through goes so with one kernel, and by us with the next.
             DataPath::Passthrough | DataPath::Cached => CACHED,
             DataPath::Direct => DIRECT,
+            DataPath::Filtered if self.writes => FILTERED_WRITER,
             DataPath::Filtered => FILTERED,
         };
         let redaction = self.redaction.map_or(0, |redaction| {
-            let errno = match redaction.on_error {
-                OnError::Pass => 0,
-                OnError::Deny(errno) => errno.raw().cast_unsigned() & 0xffff,
-            };
+            let errno = redaction.errno.raw().cast_unsigned() & 0xffff;
             u32::from(redaction.kinds.bits()) << KINDS_SHIFT | errno << ERRNO_SHIFT
         });
         path | redaction
@@ -100,24 +102,45 @@ impl Route {
         let path = match number & ((1 << KINDS_SHIFT) - 1) {
             CACHED => DataPath::Cached,
             DIRECT => DataPath::Direct,
-            FILTERED => DataPath::Filtered,
+            FILTERED | FILTERED_WRITER => DataPath::Filtered,
             _ => return None,
         };
+        let writes = number & ((1 << KINDS_SHIFT) - 1) == FILTERED_WRITER;
         if path != DataPath::Filtered {
             return (number >> KINDS_SHIFT == 0).then_some(Route {
                 path,
                 redaction: None,
+                writes: false,
             });
         }
-        let on_error = match errno {
-            0 => OnError::Pass,
-            errno => OnError::Deny(Errno::from_raw(errno.cast_signed())),
+        let errno = match errno {
+            0 => Errno::EACCES,
+            errno => Errno::from_raw(errno.cast_signed()),
         };
-        let kinds = RedactionKinds::from_bits(kinds)?;
         Some(Route {
             path,
-            redaction: Some(Redaction { kinds, on_error }),
+            redaction: Some(Redaction {
+                kinds: RedactionKinds::from_bits(kinds)?,
+                errno,
+                // Those who have it open may see what it is now, redacted.
+                content: Default::default(),
+            }),
+            writes,
         })
+    }
+
+    /// Of an open file that others see redacted.
+    pub(crate) fn redacted(redaction: Redaction, writes: bool) -> Route {
+        Route {
+            path: DataPath::Filtered,
+            redaction: Some(redaction),
+            writes,
+        }
+    }
+
+    /// Whether it may write to a file that others see redacted.
+    pub(crate) fn writes(self) -> bool {
+        self.writes
     }
 
     fn wanted(self) -> FilePath {
@@ -154,7 +177,7 @@ impl Use {
                 let filter = self.filter.as_ref();
                 !filter.is_some_and(|filter| filter.is_as_strict_as(redaction))
             }
-            _ => wanted.could_redact.is_some() && self.path == DataPath::Passthrough,
+            _ => false,
         };
         if shows_too_much {
             Err(Errno::EBUSY)
@@ -240,9 +263,7 @@ impl UseGuard {
 impl Host {
     /// Whether a file that is to go this way is one for the kernel to open by itself.
     pub(crate) fn may_go_through(&self, mount: &LowerMount, wanted: &FilePath) -> bool {
-        wanted.data == policy::DataPath::Passthrough
-            && wanted.could_redact.is_none()
-            && self.passthrough.permits(mount).is_ok()
+        wanted.data == policy::DataPath::Passthrough && self.passthrough.permits(mount).is_ok()
     }
 
     /// Takes part in the use of `inode`, or begins it, for an open with the client's `flags`.
@@ -294,6 +315,7 @@ impl Host {
         let route = route.unwrap_or(Route {
             path: self.config.cache.data_path(),
             redaction: None,
+            writes: false,
         });
         let mut slot = inode.uses();
         let here = || begun(route.path, None, None, &route.wanted());
@@ -311,10 +333,11 @@ impl Host {
     }
 
     /// The route of an open file, where a policy may have chosen it.
-    pub(crate) fn route_of(&self, guard: &UseGuard) -> Option<Route> {
+    pub(crate) fn route_of(&self, guard: &UseGuard, handle: FileHandle) -> Option<Route> {
         self.rules.are_there().then(|| Route {
             path: guard.path(),
             redaction: guard.filter().map(|filter| filter.redaction()),
+            writes: guard.filter().is_some_and(|it| it.is_written_by(handle)),
         })
     }
 
@@ -339,16 +362,12 @@ impl Host {
         wanted: &FilePath,
     ) -> (DataPath, Option<Obstacle>) {
         match wanted.data {
-            policy::DataPath::Passthrough if wanted.could_redact.is_none() => {
-                match self.passthrough.permits(mount) {
-                    Ok(()) => (DataPath::Passthrough, None),
-                    Err(obstacle) => (self.config.cache.data_path(), Some(obstacle)),
-                }
-            }
+            policy::DataPath::Passthrough => match self.passthrough.permits(mount) {
+                Ok(()) => (DataPath::Passthrough, None),
+                Err(obstacle) => (self.config.cache.data_path(), Some(obstacle)),
+            },
             // Cached, if anything is.
-            policy::DataPath::Passthrough | policy::DataPath::Cached => {
-                (self.config.cache.data_path(), Some(Obstacle::Rule))
-            }
+            policy::DataPath::Cached => (self.config.cache.data_path(), Some(Obstacle::Rule)),
             policy::DataPath::Direct => (DataPath::Direct, Some(Obstacle::Rule)),
             policy::DataPath::Redact(_) => (DataPath::Filtered, Some(Obstacle::Rule)),
         }

@@ -178,8 +178,7 @@ impl Host {
             evidence: &OfStat(stat),
         };
         let wanted = rules.policy.file_path(&subject);
-        let rule = wanted.rule.or(wanted.could_redact);
-        let rule = rule.and_then(|rule| rules.policy.rule(rule));
+        let rule = wanted.rule.and_then(|rule| rules.policy.rule(rule));
         (wanted, rule.map(|rule| rule.to_string()))
     }
 

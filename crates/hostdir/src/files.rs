@@ -116,6 +116,23 @@ impl OpenFile {
         self.writable
     }
 
+    /// Changes what is in the file, through this handle of it, where whoever has that may.
+    ///
+    /// # Errors
+    ///
+    /// See [`Filter::write`](crate::filter::Filter::write).
+    pub(crate) fn change<T>(
+        &self,
+        handle: FileHandle,
+        lower: &LowerFile,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match self.guard.filter() {
+            Some(filter) => filter.write(handle, lower, change),
+            None => change(),
+        }
+    }
+
     pub(crate) fn mark_written(&self) {
         self.written.store(true, Ordering::Relaxed);
     }
@@ -275,7 +292,9 @@ impl Host {
         }
         file.mark_written();
         let write = || data.write_to(&lower, args.offset);
-        self.change_content(file.inode(), lower.as_fd(), args.kill_suidgid, write)
+        file.change(args.handle, &lower, || {
+            self.change_content(file.inode(), lower.as_fd(), args.kill_suidgid, write)
+        })
     }
 
     pub(crate) fn flush(
@@ -392,12 +411,10 @@ impl Host {
         let mode = FallocateFlags::from_bits_retain(mode);
         let lower = self.lower(&file, true)?;
         let allocate = || Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?);
-        self.change_content(
-            file.inode(),
-            lower.as_fd(),
-            loses_set_ids(context),
-            allocate,
-        )
+        let loses = loses_set_ids(context);
+        file.change(handle, &lower, || {
+            self.change_content(file.inode(), lower.as_fd(), loses, allocate)
+        })
     }
 
     pub(crate) fn lseek(&self, handle: FileHandle, offset: u64, whence: u32) -> Result<u64> {
@@ -411,13 +428,13 @@ impl Host {
         Ok(rustix::fs::seek(&*self.lower(&file, false)?, from)?)
     }
 
-    pub(crate) fn copy_file_range(&self, context: &Context<'_>, copy: &CopyArgs) -> Result<u64> {
+    pub(crate) fn copy_file_range(&self, context: &Context<'_>, args: &CopyArgs) -> Result<u64> {
         self.writable()?;
-        if copy.flags != 0 {
+        if args.flags != 0 {
             return Err(Errno::EINVAL);
         }
-        let from = self.file(copy.handle_in)?;
-        let to = self.file(copy.handle_out)?;
+        let from = self.file(args.handle_in)?;
+        let to = self.file(args.handle_out)?;
         if from.guard.filter().is_some() {
             // The kernel then copies what it may read.
             return Err(Errno::EOPNOTSUPP);
@@ -426,8 +443,8 @@ impl Host {
             context.require_blocking()?;
         }
         to.mark_written();
-        let (mut offset_in, mut offset_out) = (copy.offset_in, copy.offset_out);
-        let length = usize::try_from(copy.length).unwrap_or(usize::MAX);
+        let (mut offset_in, mut offset_out) = (args.offset_in, args.offset_out);
+        let length = usize::try_from(args.length).unwrap_or(usize::MAX);
         let (source, target) = (self.lower(&from, false)?, self.lower(&to, true)?);
         let copy = || {
             let (offset_in, offset_out) = (Some(&mut offset_in), Some(&mut offset_out));
@@ -435,7 +452,10 @@ impl Host {
                 rustix::fs::copy_file_range(&*source, offset_in, &*target, offset_out, length)?;
             Ok(copied as u64)
         };
-        self.change_content(to.inode(), target.as_fd(), loses_set_ids(context), copy)
+        let loses = loses_set_ids(context);
+        to.change(args.handle_out, &target, || {
+            self.change_content(to.inode(), target.as_fd(), loses, copy)
+        })
     }
 
     pub(crate) fn ioctl(

@@ -3,11 +3,13 @@
 //! Everything here does nothing, and costs nothing, without a [ledger](crate::ledger) and a
 //! [strongbox](crate::strongbox).
 
+use crate::datapath::Route;
 use crate::directories::OpenDirectory;
 use crate::files::OpenFile;
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
+use crate::policy::Redaction;
 use crate::rules::Opener;
 use crate::strongbox::{Key, Strongbox};
 use rustix::fs::AtFlags;
@@ -106,6 +108,13 @@ impl Host {
     pub(crate) fn note_file(&self, note: FileNote) {
         if let Some(notes) = &self.notes {
             notes.note_file(note);
+        }
+    }
+
+    /// Remembers whether an open file may write that others see redacted.
+    pub(crate) fn note_writing(&self, handle: FileHandle, redaction: Redaction, writes: bool) {
+        if let (Some(notes), Some(file)) = (&self.notes, self.files.get(handle.0)) {
+            notes.note_route(handle, Route::redacted(redaction, writes), file.flags());
         }
     }
 

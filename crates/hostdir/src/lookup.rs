@@ -2,8 +2,9 @@
 
 use crate::host::Host;
 use crate::inode::Inode;
-use rustix::fs::{AtFlags, Mode, OFlags};
-use std::os::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Entry, Errno, Result};
 use thrufs_abi::{Name, NodeId};
@@ -21,7 +22,7 @@ impl Host {
         }
         let parent = self.nodes.get(parent)?;
         match self.look_up(&parent, name.as_cstr()) {
-            Ok((inode, stat)) => match self.is_hidden(&parent, name.as_cstr(), &stat) {
+            Ok((inode, stat)) => match self.is_absent(&parent, name.as_cstr(), &stat) {
                 Ok(false) => Ok(self.entry(&inode, &stat)),
                 hidden => {
                     self.forget(inode.node(), 1);
@@ -31,6 +32,46 @@ impl Host {
             Err(Errno::ENOENT) => self.absent(),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a name is hidden that was found.
+    ///
+    /// # Errors
+    ///
+    /// See [`tells_case`](Self::tells_case).
+    fn is_absent(&self, parent: &Arc<Inode>, name: &CStr, stat: &Statx) -> Result<bool> {
+        if self.rules.are_there() {
+            self.tells_case(self.descriptor(parent)?.as_fd(), name)?;
+        }
+        self.is_hidden(parent, name, stat)
+    }
+
+    /// Refuses names in a directory that takes those of another case for the same (vfat, `chattr +F`):
+    /// patterns of paths could be gone around, and no two file systems agree on what is the same.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`.
+    pub(crate) fn tells_case(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
+        let Some(other) = in_other_case(name) else {
+            return Ok(());
+        };
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let number = |name: &CStr| {
+            let stat = rustix::fs::statx(parent, name, flags, StatxFlags::INO).ok()?;
+            Some((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino))
+        };
+        // Two links of one file may be called so: that cannot be told from one, and is rare.
+        let Some(others) = number(&other) else {
+            return Ok(());
+        };
+        if number(name) == Some(others) {
+            tracing::warn!(
+                "names that differ in case are one name beneath: refused under a policy"
+            );
+            return Err(Errno::EACCES);
+        }
+        Ok(())
     }
 
     /// The answer to a lookup of a name that is not there.
@@ -119,6 +160,30 @@ impl Host {
     }
 }
 
+/// The name with one character in the other case, if any has one.
+fn in_other_case(name: &CStr) -> Option<CString> {
+    fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+        let first = items.next();
+        first.filter(|_| items.next().is_none())
+    }
+    let bytes = name.to_bytes();
+    let mut other = bytes.to_vec();
+    if let Some(at) = bytes.iter().position(u8::is_ascii_alphabetic) {
+        other[at] ^= 0x20;
+        return CString::new(other).ok();
+    }
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (at, from, to) = text.char_indices().find_map(|(at, from)| {
+        let cases = [only(from.to_lowercase()), only(from.to_uppercase())];
+        let to = cases.into_iter().flatten().find(|to| *to != from)?;
+        Some((at, from, to))
+    })?;
+    let mut encoded = [0; 4];
+    let to = to.encode_utf8(&mut encoded).bytes();
+    other.splice(at..at + from.len_utf8(), to);
+    CString::new(other).ok()
+}
+
 fn up(fd: impl AsFd) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(fd, c"..", flags, Mode::empty())?)
@@ -127,4 +192,23 @@ fn up(fd: impl AsFd) -> Result<OwnedFd> {
 fn same(one: impl AsFd, other: impl AsFd) -> Result<bool> {
     let (one, other) = (rustix::fs::fstat(one)?, rustix::fs::fstat(other)?);
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_character_changes_its_case() {
+        for (name, other) in [
+            (c"img.jpg", Some(c"Img.jpg")),
+            (c"1.JPG", Some(c"1.jPG")),
+            (c"фото", Some(c"Фото")),
+            (c"1234", None),
+            (c"사진", None),
+        ] {
+            assert_eq!(in_other_case(name).as_deref(), other, "{name:?}");
+        }
+        assert_eq!(in_other_case(c"\xff"), None);
+    }
 }

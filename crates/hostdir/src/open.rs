@@ -4,6 +4,7 @@ use crate::attributes::content_version;
 use crate::config::{CacheMode, Config};
 use crate::datapath::{DataPath, UseGuard};
 use crate::files::{NewOpenFile, OpenFile, stat_open};
+use crate::filter::Filter;
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
@@ -161,7 +162,7 @@ impl Host {
             self.try_as_the_kernel(context, inode, args.flags as i32)?;
             self.open_through(guard, flags, args.kill_suidgid)
         } else {
-            self.open_lower(guard, flags, args, wanted.could_redact.is_none())
+            self.open_lower(guard, flags, args, wanted.redaction().is_none())
         }
     }
 
@@ -298,12 +299,16 @@ impl Host {
         };
         inode.set_opened(&lower);
         let appending = if appends { libc::O_APPEND } else { 0 };
+        let filter = guard.filter().filter(|_| writable).cloned();
         let handle = self.enter_open_file(NewOpenFile {
             guard,
-            lower: Some(lower),
+            lower: Some(Arc::clone(&lower)),
             flags: flags & !libc::O_TRUNC | appending,
             appends,
         })?;
+        if let Some(filter) = filter {
+            self.begin_writing(&filter, &lower, handle)?;
+        }
         Ok(Opened {
             handle,
             flags: reply,
@@ -324,10 +329,29 @@ impl Host {
             handle,
             node: file.node(),
             flags: file.flags(),
-            route: self.route_of(file.guard()),
+            route: self.route_of(file.guard(), handle),
             opener: Opener::default(),
         });
         Ok(handle)
+    }
+
+    /// Lets an open file write that others see redacted.
+    fn begin_writing(&self, filter: &Filter, lower: &LowerFile, handle: FileHandle) -> Result<()> {
+        let begun = filter.begin_writing(handle, lower, |other| {
+            if let Some(other) = other {
+                self.note_writing(other, filter.redaction(), false);
+            }
+        });
+        match begun {
+            Ok(()) => {
+                self.note_writing(handle, filter.redaction(), true);
+                Ok(())
+            }
+            Err(error) => {
+                drop(self.close_file(handle));
+                Err(error)
+            }
+        }
     }
 
     /// Readers have a cache of what they may see, which does not outlive an open. What is written

@@ -41,10 +41,9 @@
 //! # One path for everybody, and for good
 //!
 //! All opens of an inode share one data path. So rules that match on callers may deny, audit or
-//! make read-only, and nothing else; and a file that any rule could redact, for whatever size,
-//! owner, mode or content it may come to have under its name, is never passed through
-//! ([`FilePath::could_redact`]): an empty file that becomes a photograph is redacted at its next
-//! open, and nobody holds a way around the server by then.
+//! make read-only, and nothing else; and whether a file is redacted depends on its names and its
+//! type alone, never on size, owner, mode or content: who may change those could decide it. The
+//! `content` of a rule that redacts says what its files are to be; others are refused.
 //!
 //! # What cannot be found out
 //!
@@ -73,8 +72,7 @@ mod tests;
 pub use accounts::{ACCOUNTS_BYTES_MAX, Accounts};
 pub use content::{ContentType, HEAD_BYTES};
 pub use decision::{
-    Access, DataPath, Decision, FilePath, OnError, Redaction, RedactionKinds, Refusal, RuleId,
-    Visibility,
+    Access, DataPath, Decision, FilePath, Redaction, RedactionKinds, Refusal, RuleId, Visibility,
 };
 pub use error::{PolicyError, PolicyFileError};
 pub use globs::{GLOB_BRACES_MAX, GLOB_BYTES_MAX, GLOBS_MAX};

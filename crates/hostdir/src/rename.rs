@@ -280,7 +280,7 @@ impl Host {
     }
 
     /// The inode behind a name, if the kernel knows it.
-    fn tracked(&self, end: End<'_>) -> Option<Arc<Inode>> {
+    pub(crate) fn tracked(&self, end: End<'_>) -> Option<Arc<Inode>> {
         if end.parent.mount().has_handles() {
             self.known(end.parent, end.fd, end.name)
         } else {

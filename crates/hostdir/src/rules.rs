@@ -139,6 +139,11 @@ impl Rules {
         })
     }
 
+    /// The one in force, if it redacts anything.
+    pub(crate) fn that_redact(&self) -> Option<Arc<InForce>> {
+        self.in_force().filter(|rules| rules.policy.uses().redact)
+    }
+
     /// The one in force, if it hides names.
     pub(crate) fn of_names(&self) -> Option<Arc<InForce>> {
         self.in_force().filter(|rules| rules.policy.uses().hide)
@@ -216,7 +221,6 @@ impl Opener {
 pub(crate) const STRAIGHT: FilePath = FilePath {
     data: DataPath::Passthrough,
     rule: None,
-    could_redact: None,
 };
 
 fn stat_name(parent_fd: BorrowedFd<'_>, name: &CStr) -> Result<Statx> {
@@ -225,7 +229,7 @@ fn stat_name(parent_fd: BorrowedFd<'_>, name: &CStr) -> Result<Statx> {
 }
 
 fn stays_redacted(old: &Decision, new: &Decision) -> Result<()> {
-    if old.file.could_redact.is_some() && new.file.could_redact.is_none() {
+    if old.file.redaction().is_some() && new.file.redaction().is_none() {
         Err(Errno::EXDEV)
     } else {
         Ok(())

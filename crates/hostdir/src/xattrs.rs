@@ -16,6 +16,9 @@ use thrufs_sys::{attr, xattr};
 /// Largest list of names that Linux gives (`XATTR_LIST_MAX`).
 const LIST_BYTES_MAX: usize = 65_536;
 
+/// What programs keep beside a file, among it thumbnails and copies of its metadata.
+const OF_USERS: &[u8] = b"user.";
+
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 /// `struct posix_acl_xattr_header`: a version in 4 bytes.
@@ -56,6 +59,10 @@ impl Host {
     pub(crate) fn getxattr(&self, node: NodeId, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
         let name = &*self.on_host(name)?;
         let inode = self.nodes.get(node)?;
+        self.may_look(&inode)?;
+        if name.to_bytes().starts_with(OF_USERS) && self.is_redacted(&inode)? {
+            return Err(Errno::ENODATA);
+        }
         // Before the first write to a file the kernel asks for its capabilities. A file that is
         // open has a descriptor that takes the call directly, at a third of the cost.
         let length = match inode.opened() {
@@ -109,12 +116,14 @@ impl Host {
             return Err(Errno::ENOSYS);
         }
         let inode = self.nodes.get(node)?;
+        self.may_look(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let fd = descriptor.as_fd();
         let hides_trusted = context.uid().is_some_and(|uid| uid != 0);
         let hides_acls = !self.config.acl;
         let map = self.config.xattr_map.as_ref();
-        if !hides_trusted && !hides_acls && map.is_none() {
+        let hides_users = self.is_redacted(&inode)?;
+        if !hides_trusted && !hides_acls && !hides_users && map.is_none() {
             return Ok(xattr::list(fd, buffer)?);
         }
         let mut all = vec![0; LIST_BYTES_MAX];
@@ -132,6 +141,7 @@ impl Host {
             // What was cut off is at its beginning.
             let name = &name[name.len().saturating_sub(bare.len() + 1)..];
             let hidden = (hides_trusted && bare.starts_with(b"trusted."))
+                || (hides_users && bare.starts_with(OF_USERS))
                 || (hides_acls && matches!(bare, ACL_ACCESS | ACL_DEFAULT));
             if hidden {
                 continue;

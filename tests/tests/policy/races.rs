@@ -42,7 +42,7 @@ fn policies() -> Vec<(String, bool)> {
         free(rule("action = 'direct'")),
         (REDACT.to_owned(), true),
         free(rule("action = 'deny'\nerrno = 'EPERM'")),
-        free(format!("{REDACT}mode = 'o+r'\n")),
+        free(rule("action = 'cached'\nmode = 'o+r'")),
     ]
 }
 

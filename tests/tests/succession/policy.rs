@@ -486,3 +486,40 @@ fn an_open_is_told_once() {
         assert_eq!(told(), 2 * at + 2);
     }
 }
+
+/// Whoever may write to a redacted file goes on, and nobody else who has it open for that.
+#[test]
+fn the_writer_of_a_redacted_file_stays_the_only_one() {
+    on_each(|ground, way| {
+        let source = ground.source();
+        let server = Server::new(source, config(way, POLICY));
+        let client = mounted(&server);
+        let root = client.root();
+        let photos = root.walk("photos").unwrap();
+        let flags = libc::O_RDWR | libc::O_EXCL;
+        let (entry, early) = root.create(photos, b"new.jpg", flags, 0o600).unwrap();
+        let node = NodeId(entry.nodeid);
+        let camera = open(&root, node, libc::O_RDWR).unwrap();
+        let photograph = samples::photograph();
+        let (first, rest) = photograph.split_at(100);
+        assert_eq!(root.write(node, camera, 0, first, 0), Ok(100));
+        for when in ["after one", "after two"] {
+            server.passed_on(way, source);
+            let refused = root.write(node, early.fh, 0, b"x", 0);
+            assert_eq!(refused, Err(Errno::EACCES), "{when}");
+            assert_eq!(
+                open(&root, node, libc::O_WRONLY),
+                Err(Errno::EACCES),
+                "{when}"
+            );
+        }
+        assert_eq!(
+            root.write(node, camera, 100, rest, 0),
+            Ok(rest.len() as u32)
+        );
+        let beneath = fs::read(source.join("photos/new.jpg")).unwrap();
+        assert!(beneath == photograph);
+        let handle = open(&root, node, libc::O_RDONLY).unwrap();
+        assert!(samples::is_clean(&content(&root, node, handle)));
+    });
+}

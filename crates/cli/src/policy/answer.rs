@@ -4,8 +4,8 @@ use super::place::Place;
 use crate::error::CommandError;
 use rustix::fs::FileType;
 use thrufs_hostdir::policy::{
-    Access, Caller, ContentType, DataPath, Decision, Evidence, FilePath, HEAD_BYTES, OnError,
-    Policy, RuleId, Visibility,
+    Access, Caller, ContentType, DataPath, Decision, Evidence, FilePath, HEAD_BYTES, Policy,
+    RuleId, Visibility,
 };
 
 /// What is said of a file after its path: `: read-only by rule 1 (line 3); cached by default`.
@@ -20,10 +20,12 @@ pub(super) fn of(
 ) -> Result<String, CommandError> {
     let subject = place.subject();
     let is_file = subject.file_type == FileType::RegularFile;
-    let content = if policy.uses().content && is_file {
-        format!(" ({})", content(subject.evidence))
-    } else {
-        String::new()
+    let uses = policy.uses();
+    let found = ((uses.content || uses.redact) && is_file).then(|| content(subject.evidence));
+    let content = match found {
+        Some(Some(content)) => format!(" ({})", content.name()),
+        Some(None) => " (content unreadable)".to_owned(),
+        None => String::new(),
     };
     let words = Words(policy);
     for (path, directory) in place.directories()? {
@@ -33,16 +35,22 @@ pub(super) fn of(
             return Ok(format!("{content}: hidden, because {path} is, by {rule}"));
         }
     }
-    let said = words.decision(&policy.decide(&subject, caller), is_file);
+    let decision = policy.decide(&subject, caller);
+    let mut said = words.decision(&decision, is_file);
+    if let (Some(redaction), Some(Some(content))) = (decision.file.redaction(), found)
+        && decision.deny.is_none()
+        && content != ContentType::of(b"")
+        && !redaction.expects(content)
+    {
+        said.push("refused, since it is of another type".to_owned());
+    }
     Ok(format!("{content}: {}", said.join("; ")))
 }
 
-fn content(evidence: &dyn Evidence) -> &'static str {
+fn content(evidence: &dyn Evidence) -> Option<ContentType> {
     let mut head = [0; HEAD_BYTES];
-    match evidence.head(&mut head) {
-        Some(length) => ContentType::of(&head[..length]).name(),
-        None => "content unreadable",
-    }
+    let length = evidence.head(&mut head)?;
+    Some(ContentType::of(&head[..length]))
 }
 
 /// Words about what this policy decided.
@@ -81,23 +89,14 @@ impl Words<'_> {
 
     fn path(&self, file: &FilePath) -> String {
         let mut text = match file.data {
-            DataPath::Redact(redaction) => match redaction.on_error {
-                OnError::Deny(errno) => {
-                    format!("redact {} (or else {errno:?})", redaction.kinds)
-                }
-                OnError::Pass => format!("redact {} where it can be", redaction.kinds),
-            },
+            DataPath::Redact(redaction) => {
+                format!("redact {} (or else {:?})", redaction.kinds, redaction.errno)
+            }
             other => other.name().to_owned(),
         };
         match file.rule {
             Some(rule) => text.push_str(&format!(" by {}", self.rule(rule))),
             None => text.push_str(" by default"),
-        }
-        if let (Some(rule), false) = (file.could_redact, matches!(file.data, DataPath::Redact(_))) {
-            let rule = self.rule(rule);
-            text.push_str(&format!(
-                ", never passthrough: {rule} could come to redact it"
-            ));
         }
         text
     }

@@ -265,11 +265,17 @@ impl Notes {
     fn note_open(&self, table: &Table, note: FileNote) {
         if let Some(record) = self.record(table, note.handle.0 as u32) {
             record.store(NODE, note.node.0);
-            let route = note.route.map_or(0, Route::number);
-            record.store(FLAGS, u64::from(route) << 32 | u64::from(note.flags as u32));
+            record.store(FLAGS, route_and_flags(note.route, note.flags));
             record.store(FLOCK, 0);
             record.store(OPENER, note.opener.word());
             record.store(STATE, state(note.handle.0));
+        }
+    }
+
+    /// By which route the data of a file go that was noted.
+    pub(crate) fn note_route(&self, handle: FileHandle, route: Route, flags: i32) {
+        if let Some(record) = self.files.at(handle.0 as u32) {
+            record.store(FLAGS, route_and_flags(Some(route), flags));
         }
     }
 
@@ -335,4 +341,8 @@ impl Notes {
     pub(crate) fn forget_mount(&self, number: u32) {
         self.free(&self.mounts, u64::from(number));
     }
+}
+
+fn route_and_flags(route: Option<Route>, flags: i32) -> u64 {
+    u64::from(route.map_or(0, Route::number)) << 32 | u64::from(flags as u32)
 }

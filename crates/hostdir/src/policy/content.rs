@@ -240,9 +240,9 @@ fn is_text(head: &[u8]) -> bool {
     is_utf8 && head.iter().all(is_of_text)
 }
 
-/// Some types.
+/// Some types; all of them by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ContentSet {
+pub(crate) struct ContentSet {
     wanted: u64,
     unwanted: u64,
 }
@@ -258,8 +258,35 @@ impl ContentSet {
     }
 
     pub(super) fn contains(self, content: ContentType) -> bool {
-        let bit = 1 << content.0;
-        (self.wanted == 0 || self.wanted & bit != 0) && self.unwanted & bit == 0
+        self.bits() & 1 << content.0 != 0
+    }
+
+    /// Whether it says anything.
+    pub(crate) fn is_all(self) -> bool {
+        self.bits() == u64::MAX
+    }
+
+    pub(super) fn union(self, other: ContentSet) -> ContentSet {
+        ContentSet::of_bits(self.bits() | other.bits())
+    }
+
+    pub(super) fn intersection(self, other: ContentSet) -> ContentSet {
+        ContentSet::of_bits(self.bits() & other.bits())
+    }
+
+    fn bits(self) -> u64 {
+        let wanted = match self.wanted {
+            0 => u64::MAX,
+            wanted => wanted,
+        };
+        wanted & !self.unwanted
+    }
+
+    fn of_bits(bits: u64) -> ContentSet {
+        ContentSet {
+            wanted: 0,
+            unwanted: !bits,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What rules say.
 
+use super::content::{ContentSet, ContentType};
 use rustix::fs::FileType;
 use std::fmt;
 use thrufs::Errno;
@@ -76,34 +77,41 @@ impl fmt::Debug for RedactionKinds {
     }
 }
 
-/// What becomes of a file that cannot be parsed to redact it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnError {
-    /// It is given as it is.
-    Pass,
-    /// It is not opened.
-    Deny(Errno),
-}
-
 /// How content is altered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redaction {
     /// What is taken out.
     pub kinds: RedactionKinds,
-    /// What becomes of a file that cannot be parsed.
-    pub on_error: OnError,
+    /// The error for what is refused: reading what is not understood, or is not what it is to be,
+    /// and changing in place what is there.
+    pub errno: Errno,
+    /// What the file is to be. It does not say whether it is redacted: what it is not is refused.
+    pub(crate) content: ContentSet,
 }
 
 impl Redaction {
+    /// Whether a file of this type is what the rule says that its files are.
+    pub fn expects(self, content: ContentType) -> bool {
+        self.content.contains(content)
+    }
+
+    /// For a file that has several names.
     fn stricter(self, other: Redaction) -> Redaction {
-        let on_error = match (self.on_error, other.on_error) {
-            (OnError::Pass, other) | (other, OnError::Pass) => other,
-            (OnError::Deny(a), OnError::Deny(b)) if a.raw() <= b.raw() => OnError::Deny(a),
-            (OnError::Deny(_), b) => b,
-        };
+        let errnos = [self.errno, other.errno];
+        let [ours, theirs] = errnos.map(Errno::raw);
         Redaction {
             kinds: self.kinds.union(other.kinds),
-            on_error,
+            errno: errnos[usize::from(theirs < ours)],
+            content: self.content.intersection(other.content),
+        }
+    }
+
+    /// For a file that two rules mean by one name, this one first.
+    pub(super) fn or(self, later: Redaction) -> Redaction {
+        Redaction {
+            kinds: self.kinds.union(later.kinds),
+            errno: self.errno,
+            content: self.content.union(later.content),
         }
     }
 }
@@ -135,36 +143,29 @@ impl DataPath {
 /// How the data of one file comes to everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePath {
-    /// How, with all that rules can say of it: never `Passthrough` when `could_redact` is there.
+    /// How. Whether it is `Redact` depends on nothing that changes while the file keeps its name.
     /// For what is no regular file it means nothing.
     pub data: DataPath,
     /// The rule that says so; `None` when it is the default.
     pub rule: Option<RuleId>,
-    /// A rule that redacts this file, or would with another size, owner, mode or content than it
-    /// has now. What readers have of the file must not outlive the next question then: its page
-    /// cache is dropped at each open, and it is never mapped past the server.
-    pub could_redact: Option<RuleId>,
 }
 
 impl FilePath {
     /// The path of what is served as nothing else is said, or as its rule says.
     pub(super) fn new(data: DataPath, rule: Option<RuleId>) -> FilePath {
-        FilePath {
-            data,
-            rule,
-            could_redact: None,
+        FilePath { data, rule }
+    }
+
+    /// What is taken out of it, if anything is.
+    #[must_use]
+    pub fn redaction(&self) -> Option<Redaction> {
+        match self.data {
+            DataPath::Redact(redaction) => Some(redaction),
+            _ => None,
         }
     }
 
-    pub(super) fn redactable_by(mut self, rule: Option<RuleId>) -> FilePath {
-        self.could_redact = rule;
-        if rule.is_some() && self.data == DataPath::Passthrough {
-            self.data = DataPath::Cached;
-        }
-        self
-    }
-
-    fn stricter(self, other: FilePath) -> FilePath {
+    pub(super) fn stricter(self, other: FilePath) -> FilePath {
         let (ours, theirs) = (self.data.rank(), other.data.rank());
         let data = match (self.data, other.data) {
             (DataPath::Redact(a), DataPath::Redact(b)) => DataPath::Redact(a.stricter(b)),
@@ -176,11 +177,7 @@ impl FilePath {
             std::cmp::Ordering::Greater => self.rule,
             std::cmp::Ordering::Less => other.rule,
         };
-        FilePath {
-            data,
-            rule,
-            could_redact: first(self.could_redact, other.could_redact),
-        }
+        FilePath { data, rule }
     }
 }
 

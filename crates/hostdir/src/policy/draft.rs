@@ -1,6 +1,6 @@
 //! One rule as it is written.
 
-use super::decision::{FILE_TYPES, OnError, Redaction, RedactionKinds};
+use super::decision::{FILE_TYPES, Redaction, RedactionKinds};
 use super::document::{Entry, entries};
 use super::error::{Fault, Problem};
 use super::globs::Patterns;
@@ -85,6 +85,7 @@ struct RuleReader<'d> {
     on_error: Option<Entry<'d>>,
     /// The keys that are not for every action.
     content: Option<Entry<'d>>,
+    attributes: Option<Entry<'d>>,
     caller: Option<Entry<'d>>,
     types: Option<Entry<'d>>,
     matchers: Matchers,
@@ -110,6 +111,7 @@ impl Draft {
             redaction_key: None,
             on_error: None,
             content: None,
+            attributes: None,
             caller: None,
             types: None,
             matchers: Matchers::default(),
@@ -124,6 +126,9 @@ impl Draft {
 
 impl<'d> RuleReader<'d> {
     fn take(&mut self, entry: Entry<'d>) -> Result<(), Fault> {
+        if matches!(entry.key, "owner" | "group" | "mode" | "size") {
+            self.attributes.get_or_insert(entry);
+        }
         match entry.key {
             "name" => self.name = Some(name(&entry)?),
             "action" => self.action = Some(entry),
@@ -181,7 +186,7 @@ impl<'d> RuleReader<'d> {
         Ok(set)
     }
 
-    fn finish(self) -> Result<Draft, Fault> {
+    fn finish(mut self) -> Result<Draft, Fault> {
         let paths = self.paths()?;
         let action = self.action()?;
         self.check_pairing(action)?;
@@ -192,6 +197,15 @@ impl<'d> RuleReader<'d> {
         if paths.is_none() && !is_of_caller_or_file {
             let message = "this rule matches everything: say so with path = \"**\"";
             return Err(Fault::new(self.offset, message));
+        }
+        if action.redacts() {
+            if let (None, None, Some(content)) = (&paths, self.types, self.content) {
+                let message = "`content` does not say which files are redacted, but what they are to be; \
+                               say which by `path`";
+                return Err(Fault::new(content.offset, message));
+            }
+            // It says what such a file is to be, and not whether it is redacted.
+            self.matchers.content = None;
         }
         Ok(Draft {
             offset: self.offset,
@@ -240,8 +254,12 @@ impl<'d> RuleReader<'d> {
             "redact" => {
                 let what = "say what to redact: redact = [\"gps\"]";
                 let kinds = self.kinds.ok_or_else(|| entry.fault(what))?;
-                let on_error = self.on_error(errno)?;
-                Action::Data(DataPath::Redact(Redaction { kinds, on_error }))
+                self.on_error()?;
+                Action::Data(DataPath::Redact(Redaction {
+                    kinds,
+                    errno,
+                    content: self.matchers.content.unwrap_or_default(),
+                }))
             }
             _ => {
                 let all = format!("there are {}", Action::NAMES.join(", "));
@@ -251,18 +269,16 @@ impl<'d> RuleReader<'d> {
         })
     }
 
-    fn on_error(&self, errno: Errno) -> Result<OnError, Fault> {
+    fn on_error(&self) -> Result<(), Fault> {
         let Some(entry) = self.on_error else {
-            return Ok(OnError::Deny(errno));
+            return Ok(());
         };
-        match (entry.text()?, self.errno) {
-            ("deny", _) => Ok(OnError::Deny(errno)),
-            ("pass", None) => Ok(OnError::Pass),
-            ("pass", Some((errno, _))) => {
-                let message = "with on-error = \"pass\" nothing is denied: drop `errno`";
-                Err(Fault::new(errno.offset, message))
-            }
-            _ => Err(entry.fault("`on-error` is deny (the default) or pass")),
+        match entry.text()? {
+            "deny" => Ok(()),
+            _ => Err(entry.fault(
+                "`on-error` is deny: what is in a file cannot keep it from being redacted; except \
+                 files by their path, with a rule before this one",
+            )),
         }
     }
 
@@ -280,6 +296,14 @@ impl<'d> RuleReader<'d> {
         if let (Some(content), Action::Hide) = (self.content, action) {
             let message = "`content` does not go with hide: names are listed without looking into the files; use deny";
             return Err(Fault::new(content.offset, message));
+        }
+        if let (Some(attribute), true) = (self.attributes, action.redacts()) {
+            let message = format!(
+                "`{}` does not go with redact: who may change it would take the file out of the rule; \
+                 say it by `path`",
+                attribute.key
+            );
+            return Err(Fault::new(attribute.offset, message));
         }
         if let Some((errno, _)) = self.errno
             && !matches!(action, Action::Deny(_))

@@ -1,7 +1,7 @@
 //! Asking the rules.
 
 use super::content::{ContentType, HEAD_BYTES};
-use super::decision::{Decision, FilePath, Refusal, RuleId, Visibility};
+use super::decision::{Decision, FilePath, Redaction, Refusal, RuleId, Visibility};
 use super::globs::{GlobMatches, GlobTable};
 use super::rule::{Action, Rule};
 use super::subject::{Attributes, Caller, Subject};
@@ -125,6 +125,15 @@ impl Policy {
         self.walk(subject, Some(caller))
     }
 
+    /// The strictest that a rule which redacts can say: for a file of which not all names are known.
+    pub(crate) fn strictest_redaction(&self) -> Option<FilePath> {
+        let paths = self.numbered().filter_map(|(id, rule)| match rule.action {
+            Action::Data(data @ DataPath::Redact(_)) => Some(FilePath::new(data, Some(id))),
+            _ => None,
+        });
+        paths.reduce(FilePath::stricter)
+    }
+
     /// How the data of a file comes to everybody: what [`Policy::decide`] says of it for any
     /// caller.
     #[must_use]
@@ -156,11 +165,13 @@ impl Policy {
                 decision,
                 access_ended: decision.hidden.is_some(),
                 path_ended: decision.hidden.is_some(),
-                could_redact: None,
+                redaction: None,
             };
             walk.all(paths);
             let mut decision = walk.decision;
-            decision.file = decision.file.redactable_by(walk.could_redact);
+            if let Some((rule, redaction)) = walk.redaction {
+                decision.file = FilePath::new(DataPath::Redact(redaction), Some(rule));
+            }
             decision.of_type(subject.file_type)
         })
     }
@@ -177,7 +188,9 @@ impl Decision {
 }
 
 /// One walk along the rules. Access and path end separately: a rule on callers may end what this
-/// one may do, but the path is that of all callers.
+/// one may do, but the path is that of all callers. Redaction ends by what lasts alone: a file is
+/// redacted if a rule that redacts matches its name, and no earlier one excepts it by its name.
+/// What is in a file, and its attributes, are in the hands of those who may change it.
 struct Walk<'a> {
     policy: &'a Policy,
     findings: &'a Findings<'a>,
@@ -185,7 +198,7 @@ struct Walk<'a> {
     decision: Decision,
     access_ended: bool,
     path_ended: bool,
-    could_redact: Option<RuleId>,
+    redaction: Option<(RuleId, Redaction)>,
 }
 
 impl Walk<'_> {
@@ -196,15 +209,22 @@ impl Walk<'_> {
         let is_root = path.is_empty();
         for (id, rule) in self.policy.numbered() {
             let is_done = self.access_ended && self.path_ended;
-            let may_redact = self.could_redact.is_none() && Some(id) <= self.policy.last_redaction;
-            if is_done && !may_redact {
+            if is_done && Some(id) > self.policy.last_redaction {
                 return;
             }
             if !match_lasting(rule, paths, file_type) {
                 continue;
             }
-            if rule.action.redacts() {
-                self.could_redact.get_or_insert(id);
+            if let Action::Data(DataPath::Redact(redaction)) = rule.action {
+                let (first, so_far) = self.redaction.unwrap_or((id, redaction));
+                self.redaction = Some((first, so_far.or(redaction)));
+                self.access_ended = true;
+                self.path_ended = true;
+                // Later ones may say what else such files can be.
+                if redaction.content.is_all() {
+                    return;
+                }
+                continue;
             }
             if !is_done {
                 self.apply(id, rule);

@@ -345,8 +345,10 @@ fn hidden_names() {
     assert!(policy.uses().hide && policy.uses().hide_by_attributes && policy.uses().callers);
 }
 
+/// Neither what is in a file nor its size or owner keeps it from being redacted: who may change
+/// them would decide it.
 #[test]
-fn what_could_be_redacted_is_never_passed_through() {
+fn whether_a_file_is_redacted_depends_on_its_name_alone() {
     let policy = policy(
         r#"
         [[rule]]
@@ -357,6 +359,13 @@ fn what_could_be_redacted_is_never_passed_through() {
         size = ">=1GiB"
         action = "passthrough"
         [[rule]]
+        content = "text/plain"
+        action = "passthrough"
+        [[rule]]
+        path = "**/*.bin"
+        mode = "u+x"
+        action = "deny"
+        [[rule]]
         content = ["image/jpeg", "video/*"]
         path = "!**/*.txt"
         action = "redact"
@@ -364,51 +373,52 @@ fn what_could_be_redacted_is_never_passed_through() {
         errno = "EIO"
         [[rule]]
         path = "**/*.png"
-        owner = "ann"
+        content = "image/png"
         action = "redact"
         redact = ["gps"]
-        on-error = "pass"
+        on-error = "deny"
+        [[rule]]
+        path = "**/*.jpg"
+        action = "direct"
         "#,
     );
-    let redaction = |on_error| {
-        DataPath::Redact(Redaction {
-            kinds: RedactionKinds::GPS,
-            on_error,
+    assert!(policy.uses().content, "of the rule that passes texts");
+    let redacted = |path, head| {
+        let file = said(&policy, path, head).file;
+        file.redaction().map(|redaction| {
+            assert_eq!(file.rule, Some(RuleId(4)));
+            assert_eq!(redaction.errno, Errno::EIO);
+            redaction.content
         })
     };
-    let path = |path, head| said(&policy, path, head).file;
-    assert_eq!(
-        path("a.jpg", JPEG).data,
-        redaction(OnError::Deny(Errno::EIO))
-    );
-    assert_eq!(
-        path("a.jpg", b"").data,
-        DataPath::Cached,
-        "empty now, a photograph later"
-    );
-    assert_eq!(path("a.jpg", b"").could_redact, Some(RuleId(2)));
-    assert_eq!(path("a.txt", JPEG).data, DataPath::Passthrough);
-    assert_eq!(path("a.txt", JPEG).could_redact, None);
-    assert_eq!(
-        path("raw/a.jpg", JPEG).data,
-        DataPath::Passthrough,
-        "its name excepts it"
-    );
-    assert_eq!(path("a.png", b"").data, redaction(OnError::Pass));
-    let big = Sample::new(1000, 0o644, 1 << 30, JPEG);
-    let big = policy.file_path(&file("big/a", &big));
-    assert_eq!(
-        (big.data, big.rule),
-        (DataPath::Cached, Some(RuleId(1))),
-        "it may shrink"
-    );
-    assert_eq!(big.could_redact, Some(RuleId(2)));
+    let png = b"\x89PNG\r\n\x1a\n";
+    for head in [JPEG, b"", b"text", png, b"\0\xd8\xff\xe0"] {
+        for path in ["a.jpg", "a", "big/a", "b/a.bin"] {
+            let content = redacted(path, head).unwrap();
+            assert!(content.contains(ContentType::of(JPEG)));
+            assert!(!content.contains(ContentType::of(png)), "{path}");
+        }
+        // Two rules mean it, and what either says it can be.
+        let content = redacted("a.png", head).unwrap();
+        assert!(content.contains(ContentType::of(JPEG)) && content.contains(ContentType::of(png)));
+        assert!(!content.contains(ContentType::of(b"text")));
+        for path in ["a.txt", "raw/a.jpg", "raw/a"] {
+            assert_eq!(redacted(path, head), None, "{path}: its name excepts it");
+        }
+    }
+    let big = Sample::new(1000, 0o755, 1 << 30, JPEG);
+    assert!(policy.file_path(&file("big/a", &big)).redaction().is_some());
+    let denied = policy.decide(&file("b/a.bin", &big), &ANN);
+    assert!(denied.deny.is_some() && denied.file.redaction().is_some());
     let unreadable = Sample {
         head: None,
+        attributes: None,
         ..Sample::new(1000, 0o644, 4, JPEG)
     };
     let unreadable = policy.file_path(&file("a", &unreadable));
-    assert_eq!(unreadable.data, redaction(OnError::Deny(Errno::EIO)));
+    assert!(unreadable.redaction().is_some());
+    let strictest = policy.strictest_redaction().and_then(|it| it.redaction());
+    assert!(!strictest.unwrap().content.contains(ContentType::of(JPEG)));
 }
 
 #[test]
@@ -417,8 +427,8 @@ fn what_is_denied_to_all_for_good_is_not_redacted() {
         "[[rule]]\npath = 'a'\naction = 'deny'\n[[rule]]\npath = 'b'\ncaller-uid = 7\naction = 'deny'\n\
          [[rule]]\npath = '*'\naction = 'redact'\nredact = 'gps'",
     );
-    assert_eq!(said(&policy, "a", JPEG).file.could_redact, None);
-    assert_eq!(said(&policy, "b", JPEG).file.could_redact, Some(RuleId(2)));
+    assert_eq!(said(&policy, "a", JPEG).file.redaction(), None);
+    assert_eq!(said(&policy, "b", JPEG).file.rule, Some(RuleId(2)));
     let sample = Sample::new(0, 0, 0, b"");
     let denied = policy.decide(&file("b", &sample), &STRANGER);
     assert_eq!(denied.deny.map(|refusal| refusal.rule), Some(RuleId(1)));
@@ -484,7 +494,7 @@ fn names_of_one_file_are_joined() {
     let policy = policy(
         "[[rule]]\npath = 'hidden'\naction = 'hide'\n[[rule]]\npath = 'ro'\naction = 'read-only'\n\
          [[rule]]\npath = 'no'\naction = 'deny'\n[[rule]]\npath = 'photo'\naction = 'redact'\nredact = 'gps'\n\
-         on-error = 'pass'\n[[rule]]\npath = 'image'\naction = 'redact'\nredact = 'gps'",
+         errno = 'EIO'\n[[rule]]\npath = 'image'\naction = 'redact'\nredact = 'gps'\nerrno = 'EPERM'",
     );
     let join = |a, b| said(&policy, a, b"x").stricter(said(&policy, b, b"x"));
     assert_eq!(join("hidden", "plain"), said(&policy, "plain", b"x"));
@@ -525,11 +535,13 @@ fn only_what_rules_use_is_collected() {
         ..Uses::default()
     };
     assert_eq!(uses, expected, "names are hidden by their path alone");
-    let uses = policy("[[rule]]\ncontent = 'image/*'\naction = 'redact'\nredact = 'gps'").uses();
+    let uses =
+        policy("[[rule]]\npath = '**'\ncontent = 'image/*'\naction = 'redact'\nredact = 'gps'")
+            .uses();
     assert_eq!(
         uses,
         Uses {
-            content: true,
+            paths: true,
             redact: true,
             ..Uses::default()
         }

@@ -1,6 +1,7 @@
 //! What the policy says of a node: by all of its names, and for one caller.
 
 use super::{InForce, Judged, OfInode, Opener};
+use crate::files::stat_open;
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::names::KnownName;
@@ -13,6 +14,9 @@ use thrufs_abi::NodeId;
 
 /// Most directories above a file.
 const DEPTH_MAX: usize = 4096;
+
+/// How often to look for all names of a file while others are renamed.
+const NAMES_ATTEMPTS_MAX: u32 = 16;
 
 impl Host {
     /// Remembers the name under which an inode was found, if no name was changed `since`; tells
@@ -45,21 +49,23 @@ impl Host {
         }
     }
 
-    /// The paths of an inode, the latest name's first, each with the directory that it is in; one
-    /// empty path for the root.
+    /// The paths of an inode by its names, the latest first; one empty path for the root.
     ///
     /// # Errors
     ///
     /// `ESTALE` when none is known: the kernel then looks the file up again, by its path.
-    fn paths(&self, inode: &Inode) -> Result<Vec<(NodeId, Vec<u8>)>> {
+    fn paths(&self, inode: &Inode) -> Result<Vec<(KnownName, Vec<u8>)>> {
         if inode.node() == NodeId::ROOT {
-            return Ok(vec![(NodeId::ROOT, Vec::new())]);
+            return Ok(vec![(KnownName::new(NodeId::ROOT, b""), Vec::new())]);
         }
         let paths: Vec<_> = inode
             .names()
             .all()
             .into_iter()
-            .filter_map(|name| Some((name.directory, self.path_of(name).ok()?)))
+            .filter_map(|name| {
+                let path = self.path_of(name.clone()).ok()?;
+                Some((name, path))
+            })
             .collect();
         if paths.is_empty() {
             Err(Errno::ESTALE)
@@ -168,7 +174,7 @@ impl Host {
         let paths = self.paths(inode)?;
         let evidence = OfInode::new(self, inode);
         let mut decision: Option<Decision> = None;
-        for (directory, path) in &paths {
+        for (name, path) in &paths {
             let subject = Subject {
                 path,
                 file_type: inode.file_type(),
@@ -176,20 +182,109 @@ impl Host {
             };
             let mut of_this_name = rules.policy.decide(&subject, caller);
             if uses.hide && of_this_name.hidden.is_none() {
-                of_this_name.hidden = self.hidden_from(&rules, *directory)?;
+                of_this_name.hidden = self.hidden_from(&rules, name.directory)?;
             }
             decision = Some(match decision {
                 Some(others) => others.stricter(of_this_name),
                 None => of_this_name,
             });
         }
+        let mut decision = decision.ok_or(Errno::ESTALE)?;
+        if uses.redact
+            && inode.is_regular()
+            && decision.file.redaction().is_none()
+            && !self.are_all_names(inode, &paths)
+            && let Some(redacted) = rules.policy.strictest_redaction()
+        {
+            decision.file = redacted;
+        }
         let (_, path) = paths.into_iter().next().ok_or(Errno::ESTALE)?;
-        let decision = decision.ok_or(Errno::ESTALE)?;
         Ok(Judged {
             rules,
             decision,
             path,
         })
+    }
+
+    /// Whether these are all names that a file has, or it has one alone. What happens to be renamed
+    /// meanwhile counts as not known.
+    fn are_all_names(&self, inode: &Arc<Inode>, names: &[(KnownName, Vec<u8>)]) -> bool {
+        for _ in 0..NAMES_ATTEMPTS_MAX {
+            let Ok(stat) = self.descriptor(inode).and_then(stat_open) else {
+                return false;
+            };
+            if stat.stx_nlink <= 1 {
+                return true;
+            }
+            let Some(since) = self.rules.state_of_names() else {
+                std::thread::yield_now();
+                continue;
+            };
+            let has = |name: &KnownName| self.leads_to(name, inode).unwrap_or(false);
+            let found = names.iter().filter(|(name, _)| has(name)).count();
+            if self.rules.names_are_since(since) {
+                return found >= stat.stx_nlink as usize;
+            }
+        }
+        false
+    }
+
+    /// Whether nothing leads to an inode but names that are hidden.
+    pub(super) fn is_hidden_by_every_name(
+        &self,
+        rules: &InForce,
+        inode: &Arc<Inode>,
+    ) -> Result<bool> {
+        // Without a name, as clients of `export` come, there is nothing to go by.
+        let Ok(paths) = self.paths(inode) else {
+            return Ok(false);
+        };
+        let evidence = OfInode::new(self, inode);
+        for (name, path) in &paths {
+            let subject = Subject {
+                path,
+                file_type: inode.file_type(),
+                evidence: &evidence,
+            };
+            if rules.policy.visibility(&subject) == Visibility::Visible
+                && self.hidden_from(rules, name.directory)?.is_none()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a file is redacted by each name that it has, all of which are known.
+    pub(super) fn is_redacted_by_every_name(
+        &self,
+        rules: &InForce,
+        inode: &Arc<Inode>,
+    ) -> Result<bool> {
+        let paths = self.paths(inode)?;
+        let is_redacted =
+            |(_, path): &(KnownName, Vec<u8>)| self.is_redacted_as(rules, inode, path);
+        Ok(paths.iter().all(is_redacted) && self.are_all_names(inode, &paths))
+    }
+
+    /// Whether a file is redacted for those who open it.
+    pub(crate) fn is_redacted(&self, inode: &Arc<Inode>) -> Result<bool> {
+        let Some(rules) = self.rules.that_redact().filter(|_| inode.is_regular()) else {
+            return Ok(false);
+        };
+        let paths = self.paths(inode)?;
+        let is_redacted =
+            |(_, path): &(KnownName, Vec<u8>)| self.is_redacted_as(&rules, inode, path);
+        Ok(paths.iter().any(is_redacted) || !self.are_all_names(inode, &paths))
+    }
+
+    fn is_redacted_as(&self, rules: &InForce, inode: &Arc<Inode>, path: &[u8]) -> bool {
+        let subject = Subject {
+            path,
+            file_type: inode.file_type(),
+            evidence: &OfInode::new(self, inode),
+        };
+        rules.policy.file_path(&subject).redaction().is_some()
     }
 
     /// Whether a directory is hidden, or one above it.

@@ -24,8 +24,48 @@ impl Host {
         permitted(&judged.decision, Access::Change)
     }
 
+    /// Refuses to make another size of a file than none, where others see it redacted: what is cut off
+    /// or added can have a parser see something else in the rest.
+    pub(crate) fn may_resize(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
+        let Some(rules) = self.rules.that_redact() else {
+            return Ok(());
+        };
+        match self.judge(rules, inode, context)?.decision.file.redaction() {
+            Some(redaction) => Err(redaction.errno),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to take a name away by which a file is redacted, where it has another by which it is not,
+    /// or may have one that the server does not know.
+    fn may_lose(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
+        let Some(rules) = self.rules.that_redact() else {
+            return Ok(());
+        };
+        let stat = match stat_name(end.fd, end.name) {
+            Err(Errno::ENOENT) => return Ok(()),
+            stat => stat?,
+        };
+        if FileType::from_raw_mode(u32::from(stat.stx_mode)) != FileType::RegularFile
+            || stat.stx_nlink <= 1
+        {
+            return Ok(());
+        }
+        let decision = self.decide_found(&rules, context, end, &stat)?;
+        let Some(redaction) = decision.file.redaction() else {
+            return Ok(());
+        };
+        let inode = self.tracked(end).ok_or(redaction.errno)?;
+        if self.is_redacted_by_every_name(&rules, &inode)? {
+            Ok(())
+        } else {
+            Err(redaction.errno)
+        }
+    }
+
     /// Refuses to remove or rename what lies under a name, where the policy does not allow it.
     pub(crate) fn may_change_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
+        self.may_lose(context, end)?;
         let Some(rules) = self.rules.of_changes() else {
             return Ok(());
         };
@@ -88,6 +128,7 @@ impl Host {
     /// Refuses to put something in the place of what lies under a name, where the policy does not
     /// allow it. There may be nothing.
     pub(crate) fn may_replace(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
+        self.may_lose(context, end)?;
         let Some(rules) = self.rules.of_changes() else {
             return Ok(());
         };
@@ -180,6 +221,7 @@ impl Host {
         if rules.policy.uses().hide && self.hidden_from(rules, end.parent.node())?.is_some() {
             return Err(Errno::ENOENT);
         }
+        self.tells_case(end.fd, end.name)?;
         let path = self.child_path(end.parent, end.name)?;
         let executable = || self.rules.executable(context.pid());
         let subject = Subject {
@@ -189,6 +231,23 @@ impl Host {
         };
         let caller = self.caller(context, &executable);
         Ok(rules.policy.decide(&subject, &caller))
+    }
+
+    /// Refuses to tell of a node that has come to be hidden since the client got to know it. What is
+    /// open was granted.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`.
+    pub(crate) fn may_look(&self, inode: &Arc<Inode>) -> Result<()> {
+        // Under the first policy no client gets to know what is hidden.
+        let Some(rules) = self.rules.of_names().filter(|rules| rules.generation > 1) else {
+            return Ok(());
+        };
+        if inode.uses().is_none() && self.is_hidden_by_every_name(&rules, inode)? {
+            return Err(Errno::ENOENT);
+        }
+        Ok(())
     }
 
     /// Whether an entry of a listing is hidden.

@@ -2,6 +2,7 @@
 
 use super::MigrationOnError;
 use super::format::{NAMES_OF_NODE_MAX, OPENS_MAX, invalid};
+use crate::datapath::Route;
 use crate::directories::OpenDirectory;
 use crate::files::{NewOpenFile, OpenFile, stat_open};
 use crate::host::Host;
@@ -16,7 +17,7 @@ use crate::open::access;
 use crate::policy::{Access, FilePath};
 use crate::rules::permitted;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, LowerFile};
 use thrufs_abi::NodeId;
@@ -218,6 +219,17 @@ impl<'a> Rebuild<'a> {
                 inode.saw_mode(u32::from(stat.stx_mode));
             }
             inode.set_opened(lower);
+        }
+        if let Some(filter) = guard
+            .filter()
+            .filter(|_| note.route.is_some_and(Route::writes))
+        {
+            let stat = host
+                .descriptor(&inode)
+                .and_then(|descriptor| stat_open(descriptor.as_fd()));
+            if let Ok(stat) = stat {
+                filter.go_on_writing(note.handle, stat.stx_size);
+            }
         }
         let locked = match (&lower, flock) {
             (Some(lower), Some(kind)) if !carries_lock => {

@@ -214,7 +214,12 @@ impl Host {
         }
     }
 
-    fn leads_to(&self, name: &KnownName, inode: &crate::inode::Inode) -> thrufs::Result<bool> {
+    /// Whether an inode has this name now.
+    pub(crate) fn leads_to(
+        &self,
+        name: &KnownName,
+        inode: &crate::inode::Inode,
+    ) -> thrufs::Result<bool> {
         let directory = self.nodes.get(name.directory)?;
         let descriptor = self.descriptor(&directory)?;
         let component = super::paths::component(&name.name)?;

@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::Errno;
-use thrufs_abi::NodeId;
+use thrufs_abi::{FileHandle, NodeId};
 use thrufs_sys::lock::LockKind;
 
 /// An inode, and how it is found again.
@@ -249,7 +249,7 @@ impl Host {
             writer.byte(u8::from(file.has_lower()))?;
             if self.rules.are_there() {
                 writer.u64(file.opener().word())?;
-                let route = self.route_of(file.guard());
+                let route = self.route_of(file.guard(), FileHandle(handle));
                 writer.u32(route.map_or(0, Route::number))?;
             }
         }

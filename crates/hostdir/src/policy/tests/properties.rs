@@ -14,10 +14,8 @@ fn rule() -> impl Strategy<Value = String> {
             "path = '**/*.jpg'",
             "path = ['d/**', '!d/e/**']",
             "path = 'a'",
-            "owner = 0",
-            "size = '>2'",
-            "mode = 'o+r'",
             "type = 'file'",
+            "path = '!a'",
         ]),
         1..3,
     );
@@ -27,14 +25,17 @@ fn rule() -> impl Strategy<Value = String> {
             "action = 'passthrough'",
             "action = 'cached'",
             "content = 'text/*'\naction = 'passthrough'",
+            "owner = 0\naction = 'cached'",
             "action = 'direct'",
             "action = 'redact'\nredact = 'gps'",
-            "action = 'redact'\nredact = 'gps'\non-error = 'pass'",
+            "type = '!fifo'\naction = 'redact'\nredact = 'gps'\non-error = 'deny'",
             "content = 'image/*'\naction = 'redact'\nredact = 'gps'\nerrno = 'EIO'",
         ]),
         select(vec![
             "action = 'deny'",
             "caller-uid = 7\naction = 'deny'",
+            "size = '>2'\naction = 'deny'",
+            "mode = 'o+r'\naction = 'read-only'",
             "caller-exe = '/bin/x'\naction = 'deny'\nerrno = 'EIO'",
             "content = 'image/*'\ncaller-gid = '!7'\naction = 'read-only'",
             "action = 'read-only'",
@@ -91,22 +92,17 @@ proptest! {
         prop_assert_eq!(decide(&policy, &of, uid).file, policy.file_path(&subject));
     }
 
-    /// Whatever the file has come to be: if it is redacted then, it is not passed through now.
+    /// Whatever the file has come to be: if it is redacted then, it is redacted now.
     #[test]
-    fn what_is_redacted_one_day_was_never_passed_through(
+    fn what_is_redacted_one_day_is_redacted_always(
         policy in any_policy(),
         now in any_file(),
         later in any_file(),
     ) {
         let later = (now.0, later.1);
         let decisions = [decide(&policy, &now, 0), decide(&policy, &later, 0)];
-        if matches!(decisions[1].file.data, DataPath::Redact(_)) {
-            prop_assert!(decisions[0].file.data != DataPath::Passthrough);
-            prop_assert!(decisions[0].file.could_redact.is_some() || decisions[0].hidden.is_some());
-        }
-        for decision in decisions {
-            prop_assert!(decision.file.could_redact.is_none() || decision.file.data != DataPath::Passthrough);
-        }
+        let [now, later] = decisions.map(|decision| decision.file.redaction());
+        prop_assert_eq!(now, later);
     }
 
     #[test]
@@ -133,7 +129,7 @@ proptest! {
                 prop_assert!(one.check(access).is_ok() || joined.check(access).is_err());
             }
             prop_assert!(one.audit.is_none() || joined.audit.is_some());
-            prop_assert!(one.file.could_redact.is_none() || joined.file.could_redact.is_some());
+            prop_assert!(one.file.redaction().is_none() || joined.file.redaction().is_some());
             let passed = |decision: Decision| decision.file.data == DataPath::Passthrough;
             prop_assert!(passed(one) || !passed(joined));
         }

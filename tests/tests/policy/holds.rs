@@ -1,0 +1,682 @@
+//! What a redacting rule takes out is read by nobody, whatever they do to the file.
+//!
+//! Each hole that there was, by name, and a writer that does all there is at random while others
+//! search everything that they can read.
+//!
+//! `THRUFS_HOLD_SEED` repeats a sequence, `THRUFS_HOLD_STEPS` makes it longer or shorter.
+
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use thrufs_tests::fence::mapping::{Mapping, Sharing};
+
+use crate::reload::StopAll;
+use crate::samples;
+use crate::served::{NOTHING, REDACT, Served, errno, names, open, put, raw, with_policy};
+
+/// The first example of the reference, as it is printed.
+pub fn printed() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/policy.md");
+    let page = fs::read_to_string(path).unwrap();
+    let example = page.split("```toml\n").nth(1).unwrap();
+    example.split("```").next().unwrap().to_owned()
+}
+
+/// By the name alone, which is all that such a rule has.
+pub const BY_NAME: &str = "[[rule]]\npath = '**/*.jpg'\naction = 'redact'\nredact = 'gps'\n";
+
+fn fill(source: &Path) {
+    put(source, "photos/a.jpg", &samples::photograph());
+    put(source, "photos/b.jpg", &samples::photograph());
+    put(source, "other/free", b"words");
+}
+
+/// What can be read of a file by its name.
+fn seen(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[track_caller]
+fn is_clean(path: &Path) {
+    if let Ok(bytes) = seen(path) {
+        assert!(samples::is_clean(&bytes), "{}", path.display());
+    }
+}
+
+const MODES: [&str; 3] = ["cache=auto", "cache=never", "cache=auto,writeback"];
+
+/// One byte made a photograph something that the rule did not mean; another makes the block that
+/// says where it was taken part of the picture.
+#[test]
+fn a_byte_in_the_right_place_does_not_undo_a_rule() {
+    let test = "a_byte_in_the_right_place_does_not_undo_a_rule";
+    for (policy, options) in [
+        (printed(), MODES[0]),
+        (printed(), MODES[1]),
+        (REDACT.to_owned(), MODES[2]),
+    ] {
+        with_policy(test, options, &policy, fill, |served| {
+            let path = served.at("photos/a.jpg");
+            let length = samples::photograph().len() as u64;
+            for access in [
+                libc::O_WRONLY,
+                libc::O_RDWR,
+                libc::O_WRONLY | libc::O_APPEND,
+            ] {
+                let opened = open(&path, access);
+                if let Ok(file) = &opened {
+                    // From the marker of the EXIF segment to that of a scan, and then its first.
+                    for (at, byte) in [(3, 0xda), (0, 0)] {
+                        let _ = file.write_all_at(&[byte], at);
+                        is_clean(&path);
+                    }
+                    let _ = file.set_len(length - 100);
+                    is_clean(&path);
+                }
+                assert_eq!(errno(opened), libc::EACCES, "{access:#o}");
+            }
+            for size in [1, 1000, length - 1, length + 1] {
+                assert_eq!(errno(truncate(&path, size)), libc::EACCES, "{size}");
+            }
+            is_clean(&path);
+            assert_eq!(
+                fs::read(served.beneath("photos/a.jpg")).unwrap(),
+                samples::photograph()
+            );
+            // But it can be made anew, and removed.
+            fs::write(&path, samples::photograph()).unwrap();
+            assert!(samples::is_clean(&seen(&path).unwrap()));
+            truncate(&path, 0).unwrap();
+            fs::remove_file(&path).unwrap();
+        });
+    }
+}
+
+fn truncate(path: &Path, size: u64) -> io::Result<()> {
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    thrufs_tests::fence::truncate::truncate(&path, size as i64)
+}
+
+/// Who opened the file while there was nothing in it does not change what others write into it.
+#[test]
+fn a_writer_that_came_first_does_not_change_what_others_write() {
+    let test = "a_writer_that_came_first_does_not_change_what_others_write";
+    for options in MODES {
+        with_policy(test, options, REDACT, fill, |served| {
+            let path = served.at("photos/new.jpg");
+            let early = open(&path, libc::O_RDWR | libc::O_CREAT).unwrap();
+            let mut camera = open(&path, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC).unwrap();
+            camera.write_all(&samples::photograph()).unwrap();
+            let length = samples::photograph().len() as u64;
+            let results = [
+                ("write", errno(early.write_at(&[0], 0))),
+                ("size", errno(early.set_len(length - 50))),
+                ("longer", errno(early.set_len(length + 50))),
+                (
+                    "punch",
+                    raw(rustix::fs::fallocate(
+                        &early,
+                        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                        0,
+                        4096,
+                    )),
+                ),
+                (
+                    "copy",
+                    raw(rustix::fs::copy_file_range(
+                        File::open(served.at("other/free")).unwrap(),
+                        None,
+                        &early,
+                        Some(&mut 0),
+                        5,
+                    )),
+                ),
+            ];
+            for (how, got) in results {
+                assert_eq!(got, libc::EACCES, "{how}");
+            }
+            camera.write_all(b"behind").unwrap();
+            drop(camera);
+            assert_eq!(errno(early.write_at(&[0], 0)), libc::EACCES);
+            is_clean(&path);
+            let mut bytes = Vec::new();
+            (&early).rewind().unwrap();
+            (&early).read_to_end(&mut bytes).unwrap();
+            assert!(samples::is_clean(&bytes) && !bytes.is_empty());
+            let beneath = fs::read(served.beneath("photos/new.jpg")).unwrap();
+            assert_eq!(
+                beneath,
+                [samples::photograph(), b"behind".to_vec()].concat()
+            );
+            // Beneath, others write as well.
+            let late = open(&served.at("photos/late.jpg"), libc::O_RDWR | libc::O_CREAT).unwrap();
+            fs::write(served.beneath("photos/late.jpg"), samples::photograph()).unwrap();
+            assert_eq!(errno(late.write_at(&[0], 0)), libc::EACCES);
+            is_clean(&served.at("photos/late.jpg"));
+        });
+    }
+}
+
+/// Neither a name that nobody has looked up nor one that was removed takes a file out of a rule.
+#[test]
+fn other_names_of_a_file_show_nothing() {
+    let fill = |source: &Path| {
+        fill(source);
+        for (old, new) in [("a.jpg", "a.bin"), ("b.jpg", "b.bin")] {
+            fs::hard_link(
+                source.join("photos").join(old),
+                source.join("other").join(new),
+            )
+            .unwrap();
+        }
+        put(source, "other/twin", b"words");
+        fs::hard_link(source.join("other/twin"), source.join("other/other")).unwrap();
+    };
+    for policy in [REDACT, BY_NAME] {
+        with_policy(
+            "other_names_of_a_file_show_nothing",
+            "",
+            policy,
+            fill,
+            |served| {
+                let (name, linked) = (served.at("photos/a.jpg"), served.at("other/a.bin"));
+                assert!(samples::is_clean(&seen(&linked).unwrap()), "not looked up");
+                assert_eq!(
+                    errno(OpenOptions::new().write(true).open(&linked)),
+                    libc::EACCES
+                );
+                assert_eq!(
+                    errno(fs::hard_link(&linked, served.at("other/third"))),
+                    libc::EXDEV
+                );
+                assert!(samples::is_clean(&seen(&name).unwrap()));
+                // Both known, then one of them gone, in every way that there is.
+                assert_eq!(errno(fs::remove_file(&name)), libc::EACCES);
+                assert_eq!(
+                    errno(fs::rename(served.at("photos/b.jpg"), &name)),
+                    libc::EACCES
+                );
+                is_clean(&linked);
+                fs::remove_file(&linked).unwrap();
+                assert!(samples::is_clean(&seen(&name).unwrap()));
+                fs::remove_file(&name).unwrap();
+
+                // A name more within the rule, which can go again.
+                let (other, more) = (served.at("other/b.bin"), served.at("photos/more.jpg"));
+                fs::hard_link(served.at("photos/b.jpg"), &more).unwrap();
+                fs::remove_file(&other).unwrap();
+                fs::remove_file(&more).unwrap();
+                assert!(samples::is_clean(
+                    &seen(&served.at("photos/b.jpg")).unwrap()
+                ));
+
+                // What has nothing to do with it is as it was, once its names are known.
+                assert_eq!(errno(File::open(served.at("other/twin"))), libc::EACCES);
+                assert_eq!(fs::metadata(served.at("other/other")).unwrap().nlink(), 2);
+                crate::busy::until_free(&served.at("other/twin"));
+                assert_eq!(fs::read(served.at("other/twin")).unwrap(), b"words");
+            },
+        );
+    }
+}
+
+/// What can be changed about a file does not except it.
+#[test]
+fn no_attribute_and_no_content_excepts_a_file() {
+    let policy = format!(
+        "[[rule]]\npath = '**'\nmode = 'o-r'\naction = 'passthrough'\n\
+         [[rule]]\npath = '**'\ncontent = '!image/*'\naction = 'passthrough'\n\
+         [[rule]]\npath = '**'\nsize = '<1KiB'\naction = 'cached'\n{REDACT}"
+    );
+    let test = "no_attribute_and_no_content_excepts_a_file";
+    with_policy(test, "", &policy, fill, |served| {
+        let path = served.at("photos/a.jpg");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(samples::is_clean(&seen(&path).unwrap()));
+        // As a copy that is not whole yet is, beneath.
+        let mut bytes = samples::photograph();
+        bytes[0] = 0;
+        fs::write(served.beneath("photos/a.jpg"), &bytes).unwrap();
+        assert_eq!(errno(seen(&path)), libc::EACCES);
+        assert_eq!(fs::read(served.at("other/free")).unwrap(), b"words");
+    });
+}
+
+/// Programs keep thumbnails there, and copies of what stands in a file.
+#[test]
+fn what_stands_beside_a_file_is_not_shown() {
+    let test = "what_stands_beside_a_file_is_not_shown";
+    with_policy(test, "", REDACT, fill, |served| {
+        for (name, kept) in [("photos/a.jpg", false), ("other/free", true)] {
+            let path = served.at(name);
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(&path, "user.place", b"48.137154", flags).unwrap();
+            let mut buffer = [0_u8; 100];
+            let value = raw(rustix::fs::getxattr(&path, "user.place", &mut buffer[..]));
+            let listed = rustix::fs::listxattr(&path, &mut buffer[..]).unwrap();
+            let expected = if kept { 0 } else { libc::ENODATA };
+            assert_eq!((value, listed > 0), (expected, kept), "{name}");
+        }
+    });
+}
+
+/// Where a name in another case is the same, patterns could be gone around. Mounting one name on the
+/// other stands in for a file system that does so, which not every kernel has.
+#[test]
+fn names_that_differ_in_case_alone_are_not_one() {
+    let policy = "[[rule]]\npath = 'secret'\naction = 'hide'\n".to_owned() + BY_NAME;
+    let test = "names_that_differ_in_case_alone_are_not_one";
+    let fill = |source: &Path| {
+        fill(source);
+        put(source, "secret/a.jpg", &samples::photograph());
+        put(source, "Secret/x", b"");
+        put(source, "photos/a.jpG", b"");
+        put(source, "photos/A.JPG", &samples::photograph());
+        put(source, "photos/c.jpg", &samples::photograph());
+        for (over, at) in [("secret", "Secret"), ("photos/c.jpg", "photos/C.jpg")] {
+            if at != "Secret" {
+                put(source, at, b"");
+            }
+            rustix::mount::mount_bind(source.join(over), source.join(at)).unwrap();
+        }
+    };
+    with_policy(test, "", &policy, fill, |served| {
+        // Unmounts also when the test fails.
+        let _mounts = ["Secret", "photos/C.jpg"].map(|at| Bound(served.beneath(at)));
+        for name in ["Secret", "Secret/a.jpg", "photos/C.jpg", "photos/c.jpg"] {
+            assert_eq!(errno(fs::metadata(served.at(name))), libc::EACCES, "{name}");
+        }
+        // Names that only look alike are two files.
+        assert!(!samples::is_clean(
+            &seen(&served.at("photos/A.JPG")).unwrap()
+        ));
+        assert!(samples::is_clean(
+            &seen(&served.at("photos/a.jpg")).unwrap()
+        ));
+    });
+}
+
+struct Bound(PathBuf);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+/// A sequence that a seed repeats.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed | 1)
+    }
+
+    pub fn below(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+
+    pub fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len() as u64) as usize]
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    Some(env::var(variable).ok()?.parse().expect("a number"))
+}
+
+/// What a sequence is made of, as it was asked for or as it comes; said, so that it can be repeated.
+pub fn seed_and_steps(steps: u64) -> (u64, u64) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seed = number("THRUFS_HOLD_SEED").unwrap_or(now.as_nanos() as u64 >> 8);
+    let steps = number("THRUFS_HOLD_STEPS").unwrap_or(steps);
+    println!("THRUFS_HOLD_SEED={seed} THRUFS_HOLD_STEPS={steps}");
+    (seed, steps)
+}
+
+/// Most files that the writer has open at once.
+const HELD_MAX: usize = 6;
+
+const NAMES: [&str; 9] = [
+    "photos/a.jpg",
+    "photos/b.jpg",
+    "photos/d/c.jpg",
+    "photos/linked.jpg",
+    "other/x.jpg",
+    "other/y",
+    "other/linked",
+    "other/d/z",
+    "top",
+];
+const DIRECTORIES: [&str; 5] = ["photos", "photos/d", "other", "other/d", "else"];
+
+/// What may make a parser see something else.
+pub const MARKS: [&[u8]; 9] = [
+    b"\0",
+    b"\xff\xd8\xff\xe0",
+    b"\xff\xda",
+    b"\xff\xd9",
+    b"\x89PNG\r\n\x1a\n",
+    b"RIFF\xff\0\0\0WEBP",
+    b"\0\0\0\x18ftypmp42",
+    b"II*\0\x08\0\0\0",
+    b"words",
+];
+
+/// Who may write, and does.
+struct Writer<'a> {
+    served: &'a Served,
+    random: Random,
+    held: Vec<File>,
+}
+
+impl Writer<'_> {
+    fn path(&mut self) -> PathBuf {
+        self.served.at(self.random.of(&NAMES))
+    }
+
+    fn directory(&mut self) -> PathBuf {
+        self.served.at(self.random.of(&DIRECTORIES))
+    }
+
+    fn offset(&mut self) -> u64 {
+        match self.random.below(3) {
+            0 => self.random.below(30),
+            1 => self.random.below(1000),
+            _ => self.random.below(samples::photograph().len() as u64 + 10),
+        }
+    }
+
+    fn hold(&mut self, file: File) {
+        if self.held.len() == HELD_MAX {
+            let at = self.random.below(HELD_MAX as u64) as usize;
+            self.held.swap_remove(at);
+        }
+        self.held.push(file);
+    }
+
+    /// One that is held, or one more.
+    fn file(&mut self) -> io::Result<File> {
+        if !self.held.is_empty() && self.random.below(2) == 0 {
+            let at = self.random.below(self.held.len() as u64) as usize;
+            return self.held[at].try_clone();
+        }
+        let path = self.path();
+        let flags = [
+            libc::O_RDWR,
+            libc::O_WRONLY,
+            libc::O_RDONLY,
+            libc::O_RDWR | libc::O_TRUNC,
+            libc::O_RDWR | libc::O_CREAT,
+            libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
+            libc::O_WRONLY | libc::O_APPEND,
+            libc::O_RDWR | libc::O_DIRECT,
+        ];
+        let file = open(&path, *self.random.of(&flags))?;
+        self.hold(file.try_clone()?);
+        Ok(file)
+    }
+
+    /// One step; what fails has been refused.
+    fn step(&mut self) -> io::Result<()> {
+        match self.random.below(14) {
+            0..=2 => {
+                let (file, at) = (self.file()?, self.offset());
+                let mark = *self.random.of(&MARKS);
+                file.write_all_at(mark, at)
+            }
+            3 => {
+                let (file, size) = (self.file()?, self.offset());
+                file.set_len(size)
+            }
+            4 => {
+                let (path, size) = (self.path(), self.offset());
+                truncate(&path, size)
+            }
+            5 => {
+                let (file, at) = (self.file()?, self.offset());
+                let modes = [
+                    FallocateFlags::empty(),
+                    FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                    FallocateFlags::ZERO_RANGE,
+                    FallocateFlags::COLLAPSE_RANGE,
+                    FallocateFlags::INSERT_RANGE,
+                ];
+                let mode = *self.random.of(&modes);
+                Ok(rustix::fs::fallocate(file, mode, at & !4095, 4096)?)
+            }
+            6 => {
+                let (from, to) = (self.file()?, self.file()?);
+                let (mut at, mut target) = (self.offset(), self.offset());
+                let (at, target) = (Some(&mut at), Some(&mut target));
+                rustix::fs::copy_file_range(from, at, to, target, 40_000)?;
+                Ok(())
+            }
+            7 | 8 => {
+                let (old, new) = (self.path(), self.path());
+                let flags = [
+                    RenameFlags::empty(),
+                    RenameFlags::EXCHANGE,
+                    RenameFlags::NOREPLACE,
+                ];
+                Ok(rustix::fs::renameat_with(
+                    CWD,
+                    old,
+                    CWD,
+                    new,
+                    *self.random.of(&flags),
+                )?)
+            }
+            9 => {
+                let (old, new) = (self.directory(), self.directory());
+                let flags = [RenameFlags::empty(), RenameFlags::EXCHANGE];
+                let renamed =
+                    rustix::fs::renameat_with(CWD, old, CWD, new, *self.random.of(&flags));
+                for directory in DIRECTORIES {
+                    let _ = fs::create_dir(self.served.at(directory));
+                }
+                Ok(renamed?)
+            }
+            10 => {
+                let (old, new) = (self.path(), self.path());
+                fs::hard_link(old, new)
+            }
+            11 => {
+                let path = self.path();
+                fs::remove_file(path)
+            }
+            12 => {
+                let (directory, new) = (self.directory(), self.path());
+                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+                let file = File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?);
+                let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+                let linked = rustix::fs::linkat(CWD, from, CWD, new, AtFlags::SYMLINK_FOLLOW);
+                self.hold(file);
+                Ok(linked?)
+            }
+            _ => {
+                let file = self.file()?;
+                let mut mapping = Mapping::new(&file, 4096, Sharing::Shared)?;
+                if file.metadata()?.len() > 4096 {
+                    mapping.store(
+                        self.random.below(30) as usize,
+                        &[self.random.below(256) as u8],
+                    );
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Somebody else makes photographs: through the mount, piece by piece and not always to the end,
+    /// or beneath.
+    fn camera(&mut self) -> io::Result<()> {
+        let photographs = ["photos/a.jpg", "photos/b.jpg", "photos/d/c.jpg"];
+        let name = *self.random.of(&photographs);
+        let original = samples::photograph();
+        if self.random.below(3) == 0 {
+            // Not where that takes the redacted one of two names away, which only the host may.
+            let (new, name) = (
+                self.served.ground().outside().join("new"),
+                self.served.beneath(name),
+            );
+            if fs::metadata(&name).is_ok_and(|old| old.nlink() > 1) {
+                return Ok(());
+            }
+            fs::write(&new, &original)?;
+            return fs::rename(&new, name);
+        }
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
+        let mut file = open(&self.served.at(name), flags)?;
+        for piece in original.chunks(7001) {
+            if self.random.below(3) == 0 {
+                // Others come in between.
+                let _ = self.step();
+            }
+            if self.random.below(20) == 0 {
+                break;
+            }
+            file.write_all(piece)?;
+        }
+        Ok(())
+    }
+
+    /// Everything that can be read now, by name and by what is open.
+    fn search(&mut self, what: &str) {
+        search_names(self.served, what);
+        for mut file in &self.held {
+            let mut bytes = Vec::new();
+            let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+            assert!(
+                read.is_err() || samples::is_clean(&bytes),
+                "{what}: an open file"
+            );
+        }
+    }
+}
+
+fn search_names(served: &Served, what: &str) {
+    for directory in DIRECTORIES.iter().chain(&[""]) {
+        let Ok(entries) = fs::read_dir(served.at(directory)) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let bytes = seen(&path).unwrap_or_default();
+            assert!(samples::is_clean(&bytes), "{what}: {}", path.display());
+        }
+    }
+}
+
+fn mutate(served: &Served, seed: u64, steps: u64) {
+    let writer = Writer {
+        served,
+        random: Random::new(seed),
+        held: Vec::new(),
+    };
+    let over = AtomicBool::new(false);
+    let searched = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let _end = StopAll(&over);
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                search_names(served, &format!("THRUFS_HOLD_SEED={seed}, beside"));
+                searched.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut writer = writer;
+        let mut done = 0;
+        for step in 0..steps {
+            done += u32::from(match writer.random.below(6) {
+                0 => writer.camera().is_ok(),
+                _ => writer.step().is_ok(),
+            });
+            if step % 4 == 0 {
+                writer.search(&format!("THRUFS_HOLD_SEED={seed}, step {step}"));
+            }
+        }
+        assert!(
+            u64::from(done) > steps / 10,
+            "{done} of {steps} did anything"
+        );
+    });
+    assert!(searched.into_inner() > 0);
+}
+
+#[test]
+fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
+    let (seed, steps) = seed_and_steps(250);
+    let fill = |source: &Path| {
+        fill(source);
+        for directory in DIRECTORIES {
+            fs::create_dir_all(source.join(directory)).unwrap();
+        }
+        put(source, "photos/linked.jpg", &samples::photograph());
+        fs::hard_link(
+            source.join("photos/linked.jpg"),
+            source.join("other/linked"),
+        )
+        .unwrap();
+    };
+    let test = "what_is_taken_out_is_read_by_nobody_whatever_is_written";
+    for (policy, options) in [
+        (printed(), "cache=auto"),
+        (BY_NAME.to_owned(), "cache=always"),
+    ] {
+        with_policy(test, options, &policy, fill, |served| {
+            mutate(served, seed, steps)
+        });
+    }
+}
+
+/// Whoever knows a file from before it was hidden learns nothing more of it.
+#[test]
+fn what_is_hidden_has_no_attributes_for_those_who_know_it() {
+    let hide = "[[rule]]\npath = 'photos'\naction = 'hide'\n";
+    let test = "what_is_hidden_has_no_attributes_for_those_who_know_it";
+    let fill = |source: &Path| {
+        fill(source);
+        std::os::unix::fs::symlink("target", source.join("photos/link")).unwrap();
+    };
+    with_policy(test, "cache=never", NOTHING, fill, |served| {
+        let known = |name: &str| {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::open(served.at(name), flags, Mode::empty()).unwrap()
+        };
+        let [file, link] = ["photos/a.jpg", "photos/link"].map(known);
+        let held = File::open(served.at("photos/b.jpg")).unwrap();
+        served.reload(hide);
+        assert_eq!(raw(rustix::fs::fstat(&file)), libc::ENOENT);
+        assert_eq!(raw(rustix::fs::fstat(&link)), libc::ENOENT);
+        assert_eq!(
+            raw(rustix::fs::readlinkat(&link, "", Vec::new())),
+            libc::ENOENT
+        );
+        let xattr = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let mut buffer = [0_u8; 100];
+        assert_eq!(
+            raw(rustix::fs::listxattr(xattr, &mut buffer[..])),
+            libc::ENOENT
+        );
+        // What was granted stays granted.
+        assert_eq!(
+            held.metadata().unwrap().len(),
+            samples::photograph().len() as u64
+        );
+        served.reload(NOTHING);
+        assert_eq!(raw(rustix::fs::fstat(&file)), 0);
+        assert_eq!(names(&served.at("photos")), ["a.jpg", "b.jpg", "link"]);
+    });
+}
