@@ -141,6 +141,10 @@ impl HostDir {
             what: "open /proc/self/fd (is /proc mounted?)",
             source: errno.into(),
         })?;
+        thrufs_sys::lease::prepare().map_err(|errno| SetupError::System {
+            what: "ignore SIGIO",
+            source: errno.into(),
+        })?;
         let credentials =
             Credentials::of_this_process().map_err(system("read this process's capabilities"))?;
         let root_fd = rustix::io::fcntl_dupfd_cloexec(&source, 3)

@@ -114,6 +114,10 @@ impl Rules {
         let _ = self.notifier.set(notifier);
     }
 
+    pub(crate) fn notifier(&self) -> Option<&Notifier> {
+        self.notifier.get()
+    }
+
     /// Whether there is, or may be, a policy.
     pub(crate) fn are_there(&self) -> bool {
         self.in_force.is_some()

@@ -44,6 +44,8 @@ pub enum Need {
     NotOverlay,
     /// Times that change when a file is cut to the size it has: natively, XFS and btrfs leave them.
     TruncateToSameSize,
+    /// Data written by others beneath that are seen at the next open.
+    CloseToOpen,
     /// Maps that several processes share.
     SharedMaps,
     /// Attributes of the class `trusted`.
@@ -144,6 +146,9 @@ impl Setting {
             }
             Need::AppendSwitchedOff if mounted && self.passes_through() => {
                 Some("the kernel keeps O_APPEND on a file beneath that it has opened with it")
+            }
+            Need::CloseToOpen if self.has_option("cache=always") => {
+                Some("cache=always is for what nobody else writes")
             }
             Need::NoCache
                 if mounted && !self.has_option("cache=never") && !self.passes_through() =>
