@@ -470,6 +470,10 @@ impl Host {
             let file = self.file(handle)?;
             ioctl::file_ioctl(&*self.lower(&file, false)?, command, data)?
         };
+        if changes {
+            // The kernel takes this for none of what changes attributes.
+            self.attributes_changed(&inode);
+        }
         Ok((result, if changes { 0 } else { data.len() }))
     }
 }

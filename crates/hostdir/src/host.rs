@@ -200,7 +200,8 @@ impl HostDir {
 
     /// Puts another policy in the place of the one in force, for every request that begins from now
     /// on, and has audited opens told in `audit_log` if there is one. Whoever has a file open keeps
-    /// what was granted. When it returns, the kernel asks anew for every name. Not to be called by a
+    /// what was granted. When it returns, the kernel shows no name that is hidden now, and asks anew for
+    /// those that were. Not to be called by a
     /// thread that answers requests.
     ///
     /// # Errors
@@ -218,7 +219,7 @@ impl HostDir {
         if audit_log.is_some() {
             host.config.audit_log.replace(audit_log);
         }
-        host.rules.replace(policy)
+        host.reload_rules(policy)
     }
 
     /// What is in the tables at the moment.

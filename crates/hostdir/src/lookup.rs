@@ -21,7 +21,7 @@ impl Host {
         }
         let parent = self.nodes.get(parent)?;
         match self.look_up(&parent, name.as_cstr()) {
-            Ok((inode, stat)) => match self.is_hidden(&parent, name.as_cstr(), &stat) {
+            Ok((inode, stat)) => match self.is_hidden_from_lookup(&parent, name.as_cstr(), &stat) {
                 Ok(false) => Ok(self.entry(&inode, &stat)),
                 hidden => {
                     self.forget(inode.node(), 1);

@@ -46,6 +46,8 @@ pub enum Need {
     TruncateToSameSize,
     /// Data written by others beneath that are seen at the next open.
     CloseToOpen,
+    /// A server that can tell the kernel of changes, or a kernel that keeps nothing.
+    Notifications,
     /// Maps that several processes share.
     SharedMaps,
     /// Attributes of the class `trusted`.
@@ -149,6 +151,15 @@ impl Setting {
             }
             Need::CloseToOpen if self.has_option("cache=always") => {
                 Some("cache=always is for what nobody else writes")
+            }
+            Need::Notifications
+                if (self.queues.is_some() || self.share.is_some())
+                    && !self.has_option("cache=never") =>
+            {
+                Some("nobody can tell a guest's kernel of a change")
+            }
+            Need::Notifications if self.has_option("writeback") => {
+                Some("with writeback the kernel has times of its own")
             }
             Need::NoCache
                 if mounted && !self.has_option("cache=never") && !self.passes_through() =>

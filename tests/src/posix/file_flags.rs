@@ -16,6 +16,7 @@ pub(super) const CASES: &[Case] = cases! {
     append_only_leaves_open_descriptors_as_they_are [WriteThrough],
     append_only_is_read_and_appended_to_by_many [WriteThrough],
     immutable_is_opened_for_writing_when_cleared,
+    a_change_shows_in_the_times [Notifications],
     of_a_directory,
     immutable_needs_privilege,
 };
@@ -158,6 +159,31 @@ fn immutable_is_opened_for_writing_when_cleared(env: &Env) {
     let mut content = [0; 4];
     reader.unwrap().read_exact_at(&mut content, 0).unwrap();
     assert_eq!(&content, b"Kept");
+}
+
+fn a_change_shows_in_the_times(env: &Env) {
+    env.file("file", "x");
+    env.dir("dir");
+    for name in ["file", "dir"] {
+        let file = env.open(name, OFlags::RDONLY);
+        let before = flags(&env.path(name));
+        for round in 0..10 {
+            let toggled = before
+                | if round % 2 == 0 {
+                    IFlags::NODUMP
+                } else {
+                    IFlags::empty()
+                };
+            let changed = |stat: rustix::fs::Stat| (stat.st_ctime, stat.st_ctime_nsec);
+            let old = changed(env.stat(name));
+            thread::sleep(Duration::from_millis(20));
+            ioctl_setflags(&file, toggled).unwrap();
+            let new = changed(env.stat(name));
+            assert_ne!(old, new, "{name}, round {round}");
+            let beneath = rustix::fs::lstat(env.beneath(name)).unwrap();
+            assert_eq!(new, changed(beneath), "{name}, round {round}");
+        }
+    }
 }
 
 fn append_only_leaves_open_descriptors_as_they_are(env: &Env) {
