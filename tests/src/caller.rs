@@ -190,6 +190,11 @@ impl Process {
         format!("{}{}", place("stack"), place("syscall"))
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {

@@ -1,6 +1,6 @@
 //! What is changed beneath a mount is seen through it, as soon as the cache mode promises: at once
 //! with `cache=never`, within the timeout of one second by default, and at the next open for data.
-//! Over each transport.
+//! Over each transport, passed through and not.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -9,10 +9,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{CWD, XattrFlags};
+use thrufs_tests::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::{Transport, over_each};
 
@@ -331,6 +333,112 @@ fn auto_reads_new_data_after_an_open_at_once() {
     over_each("auto_reads_new_data_after_an_open_at_once", |transport| {
         for way in WAYS {
             reopen_after_a_change(&transport.with(way), Duration::ZERO);
+        }
+    });
+}
+
+/// Opens and reads, and asks for no attributes: what they show would have the kernel drop old data.
+fn read_anew(path: &Path) -> Vec<u8> {
+    let mut file = File::open(path).unwrap();
+    let (mut content, mut buffer) = (Vec::new(), vec![0; 1 << 17]);
+    loop {
+        match file.read(&mut buffer).unwrap() {
+            0 => return content,
+            count => content.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+/// What is appended is read by the next open, although the size that the kernel knows is believed for
+/// a second.
+#[test]
+fn auto_reads_what_was_appended_before_an_open() {
+    over_each("auto_reads_what_was_appended_before_an_open", |transport| {
+        for way in WAYS {
+            let mut mounted = Mounted::start(&transport.with(way));
+            let beneath = mounted.source().join("file");
+            let mut expected = data(b'o');
+            fs::write(&beneath, &expected).unwrap();
+            for round in 0..20 {
+                let seen = read_anew(&mounted.mnt().join("file"));
+                assert_eq!(seen.len(), expected.len(), "{transport} {way}, {round}");
+                assert!(seen == expected);
+                let mut file = OpenOptions::new().append(true).open(&beneath).unwrap();
+                file.write_all(&data(b'n')).unwrap();
+                expected.extend(data(b'n'));
+            }
+            mounted.stop().unwrap();
+        }
+    });
+}
+
+/// A file system sets the time of a write before it copies: who reads meanwhile sees the last version
+/// of the file with old data.
+#[test]
+fn auto_reads_what_was_written_before_an_open() {
+    over_each("auto_reads_what_was_written_before_an_open", |transport| {
+        for way in WAYS {
+            let mut mounted = Mounted::start(&transport.with(way));
+            rewrite_while_others_read(&mounted, &format!("{transport} {way}"));
+            mounted.stop().unwrap();
+        }
+    });
+}
+
+fn rewrite_while_others_read(mounted: &Mounted, name: &str) {
+    const BYTES: usize = 8 << 20;
+    const ROUNDS: usize = 50;
+    let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
+    // What is copied last, and without asking for attributes.
+    let read_end = || {
+        let mut end = [0; 100];
+        let file = File::open(&through).unwrap();
+        file.read_exact_at(&mut end, BYTES as u64 - 100).unwrap();
+        end[99]
+    };
+    fs::write(&beneath, vec![0; BYTES]).unwrap();
+    let mut file = OpenOptions::new().write(true).open(&beneath).unwrap();
+    for round in 1..=ROUNDS {
+        let content = vec![round as u8; BYTES];
+        let is_written = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_written.load(Ordering::Relaxed) {
+                    read_end();
+                }
+            });
+            file.write_all_at(&content, 0).unwrap();
+            is_written.store(true, Ordering::Relaxed);
+        });
+        // Whoever wrote has closed.
+        file = OpenOptions::new().write(true).open(&beneath).unwrap();
+        assert_eq!(read_end(), round as u8, "{name}: old data after an open");
+    }
+}
+
+/// Stores through a map leave the times as they are, once they are set. So the age of a version does not
+/// say that it is the last.
+#[test]
+fn auto_reads_what_was_stored_before_an_open() {
+    over_each("auto_reads_what_was_stored_before_an_open", |transport| {
+        for way in WAYS {
+            let mut mounted = Mounted::start(&transport.with(way));
+            let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
+            fs::write(&beneath, data(b'o')).unwrap();
+            let read = || read_anew(&through);
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).open(&beneath).unwrap();
+            let mut map = Mapping::new(&file, 10_000, Sharing::Shared).unwrap();
+            drop(file);
+            map.store(0, b"s");
+            // Longer than a version must be old to count.
+            thread::sleep(Duration::from_millis(2_500));
+            assert_eq!(read()[..2], *b"so");
+            assert_eq!(read()[..2], *b"so");
+            map.store(0, b"n");
+            drop(map);
+            assert_eq!(read()[..2], *b"no", "{transport} {way}: old stores");
+            mounted.stop().unwrap();
         }
     });
 }

@@ -12,6 +12,8 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use thrufs_tests::caller::Caller;
 use thrufs_tests::mounted::Mounted;
@@ -112,6 +114,26 @@ fn a_warm_open_costs_open_and_release() {
             requests(&[("OPEN", 1), ("RELEASE", 1)]),
             "with a read"
         );
+    });
+}
+
+/// What has not changed for a while is kept from one open to the next, and what has is not.
+#[test]
+fn what_is_old_is_read_once() {
+    let options = "nopassthrough,cache=auto";
+    counted_with("what_is_old_is_read_once", options, |mounted, tracer| {
+        fs::write(mounted.source().join("file"), b"content").unwrap();
+        let path = mounted.mnt().join("file");
+        let reads = || {
+            let seen = tracer.count(|| {
+                let file = File::open(&path).unwrap();
+                assert_eq!(file.read_at(&mut [0; 7], 0).unwrap(), 7);
+            });
+            seen.get("READ").copied().unwrap_or(0)
+        };
+        assert_eq!([reads(), reads(), reads()], [1; 3], "while it is young");
+        thread::sleep(Duration::from_millis(2_500));
+        assert_eq!([reads(), reads(), reads()], [1, 0, 0], "when it is old");
     });
 }
 

@@ -3,7 +3,8 @@
 //! A notification takes locks in the kernel: those of an inode or of a directory's inode, which a
 //! client may hold while it waits for the answer to a request. A thread that answers requests and
 //! sends a notification itself can therefore wait for its own answer, for ever. So notifications
-//! are queued here, and one thread that does nothing else writes them, in order.
+//! are queued here, and one thread that does nothing else writes them, in order. One kind takes no such
+//! lock ([`Notifier::expire_attributes`]).
 //!
 //! The queue is bounded. When it is full, [`Notifier`]'s methods fail with `EAGAIN` and it is up to
 //! the caller to be content with less, for instance with one
@@ -13,9 +14,9 @@ use crate::errno::{Errno, Result};
 use crate::metrics::{Metrics, bump};
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use thrufs_abi::{NodeId, Notification, NotifyCode, Unique};
 
 /// Names somebody who waits in `poll(2)`, for [`Notifier::poll_wakeup`].
@@ -42,6 +43,8 @@ pub(crate) struct Queue {
     changed: Condvar,
     messages_max: usize,
     next_cookie: AtomicU64,
+    /// Where messages go that do not wait for the others.
+    device: OnceLock<Weak<OwnedFd>>,
     metrics: Arc<Metrics>,
 }
 
@@ -101,6 +104,29 @@ impl Notifier {
             off: offset,
             len: length,
         })
+    }
+
+    /// The attributes of `node` have changed; the kernel knows when this returns, and asks for them when
+    /// next they are used. In contrast to the other methods it may be called for the answer to a request,
+    /// by the thread that answers it: the kernel takes no lock for it that a request holds. But only for
+    /// a node that the request is about: one that the kernel is forgetting would be waited for.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` without a connection that takes notifications, or once it has ended; what the kernel
+    /// says, `ENOENT` for a node that it does not know.
+    pub fn expire_attributes(&self, node: NodeId) -> Result<()> {
+        let notification = Notification::InvalInode {
+            node,
+            off: -1,
+            len: 0,
+        };
+        let device = self.queue.device.get().and_then(Weak::upgrade);
+        let device = device.ok_or(Errno::ENOTCONN)?;
+        let bytes = notification.encode().ok_or(Errno::EINVAL)?;
+        rustix::io::write(device.as_fd(), &bytes)?;
+        bump(&self.queue.metrics.events.notifications_sent);
+        Ok(())
     }
 
     /// `name` in `parent` leads elsewhere now, or nowhere. With `expire_only`, the kernel looks it
@@ -248,8 +274,14 @@ impl Queue {
             messages_max,
             // Far from the numbers of requests, among which the kernel looks it up.
             next_cookie: AtomicU64::new(1 << 62),
+            device: OnceLock::new(),
             metrics,
         }
+    }
+
+    /// Has a connection for what does not wait in the queue, as long as its device is open.
+    pub(crate) fn reach(&self, device: &Arc<OwnedFd>) {
+        let _ = self.device.set(Arc::downgrade(device));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -224,9 +224,11 @@ impl<F: FileSystem> Session<F> {
         if let Some(Ok(_)) = &prepared {
             dispatcher.want_ring();
         }
+        let device = Arc::new(device);
+        queue.reach(&device);
         let connection = Arc::new(Connection {
             dispatcher,
-            device: Arc::new(device),
+            device,
             processes: scheduling::open_processes(),
             allowed,
             config,

@@ -29,7 +29,7 @@ use crate::mounts::LowerMount;
 use crate::policy::{self, FilePath, Redaction, RedactionKinds};
 use crate::rules::STRAIGHT;
 use parking_lot::MutexGuard;
-use rustix::fs::{AtFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
 use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -272,8 +272,8 @@ impl Host {
     /// # Errors
     ///
     /// `EBUSY` when the policy would have it go a way that those who have it open do not, and that
-    /// is not for choice, and for an open for reading and appending of an append-only file that goes
-    /// straight through for others; `EPERM` for what an immutable or append-only file forbids; errors
+    /// is not for choice, and for an open for reading and appending of a file that was made append-only
+    /// while it went straight through for others; `EPERM` for what an immutable or append-only file forbids; errors
     /// of the lower file system.
     pub(crate) fn use_file(
         &self,
@@ -391,7 +391,8 @@ impl Host {
         };
         let intent = Intent::of(flags);
         intent.check(&stat)?;
-        let obstacle = if intent.needs_watching(&stat) {
+        // Whoever opens it next may be one to be watched, and all go the same way.
+        let obstacle = if stat.stx_attributes.contains(StatxAttributes::APPEND) {
             Obstacle::AppendOnly
         } else {
             match self.register(inode) {

@@ -39,6 +39,8 @@ pub(crate) struct OpenFile {
     lost: AtomicBool,
     /// The lower file appends, whatever offset it is given (`chattr +a`).
     appends: bool,
+    /// See [`Found::version`](crate::versions::Found::version).
+    version: u64,
     /// Who opened it, as [`Opener`] says it; under a policy.
     opener: AtomicU64,
     // Last: when the use of the inode ends, nothing of ours has it open any more.
@@ -64,6 +66,8 @@ pub(crate) struct NewOpenFile {
     pub(crate) lower: Option<Arc<LowerFile>>,
     pub(crate) flags: i32,
     pub(crate) appends: bool,
+    /// The version of the data that is cached once it is released, or 0.
+    pub(crate) version: u64,
 }
 
 impl OpenFile {
@@ -80,6 +84,7 @@ impl OpenFile {
             locked: AtomicU8::new(NEVER_LOCKED),
             lost: AtomicBool::new(false),
             appends: new.appends,
+            version: new.version,
             opener: AtomicU64::new(0),
         }
     }
@@ -367,9 +372,14 @@ impl Host {
         let Some(file) = self.close_file(args.handle) else {
             return;
         };
+        if file.version != 0 {
+            file.inode().set_cached_version(file.version);
+        }
         let cached = file.guard.path() == DataPath::Cached;
-        if cached && self.config.cache == CacheMode::Auto && file.written.load(Ordering::Relaxed) {
-            // What was written through here is what the kernel has cached.
+        let is_written = self.config.writeback && file.written.load(Ordering::Relaxed);
+        if cached && self.config.cache == CacheMode::Auto && is_written {
+            // What was written back is what the kernel has cached, which goes by its own size and times
+            // then. Without writeback it drops what was written when it hears of the new time.
             let stat = match file.kept() {
                 Some(lower) => stat_open(&*lower),
                 None => self.descriptor(file.inode()).and_then(stat_open),
@@ -480,6 +490,10 @@ impl Host {
             let file = self.file(handle)?;
             ioctl::file_ioctl(&*self.lower(&file, false)?, command, data)?
         };
+        if changes {
+            // The kernel takes this for none of what changes attributes.
+            self.attributes_changed(&inode);
+        }
         Ok((result, if changes { 0 } else { data.len() }))
     }
 }

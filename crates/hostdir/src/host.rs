@@ -141,6 +141,10 @@ impl HostDir {
             what: "open /proc/self/fd (is /proc mounted?)",
             source: errno.into(),
         })?;
+        thrufs_sys::lease::prepare().map_err(|errno| SetupError::System {
+            what: "ignore SIGIO",
+            source: errno.into(),
+        })?;
         let credentials =
             Credentials::of_this_process().map_err(system("read this process's capabilities"))?;
         let root_fd = rustix::io::fcntl_dupfd_cloexec(&source, 3)
@@ -196,7 +200,8 @@ impl HostDir {
 
     /// Puts another policy in the place of the one in force, for every request that begins from now
     /// on, and has audited opens told in `audit_log` if there is one. Whoever has a file open keeps
-    /// what was granted. When it returns, the kernel asks anew for every name. Not to be called by a
+    /// what was granted. When it returns, the kernel shows no name that is hidden now, and asks anew for
+    /// those that were. Not to be called by a
     /// thread that answers requests.
     ///
     /// # Errors
@@ -214,7 +219,7 @@ impl HostDir {
         if audit_log.is_some() {
             host.config.audit_log.replace(audit_log);
         }
-        host.rules.replace(policy)
+        host.reload_rules(policy)
     }
 
     /// What is in the tables at the moment.

@@ -317,7 +317,12 @@ impl Inode {
 
     /// Whether it is remembered what the kernel's cached data are of.
     pub(crate) fn has_cached_version(&self) -> bool {
-        self.cached_version.load(Ordering::Relaxed) != 0
+        self.cached_version() != 0
+    }
+
+    /// What the kernel's cached data are of; 0 if that is not known.
+    pub(crate) fn cached_version(&self) -> u64 {
+        self.cached_version.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_cached_version(&self, version: u64) {

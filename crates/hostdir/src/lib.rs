@@ -67,6 +67,7 @@ mod statistics;
 mod strongbox;
 mod succession;
 mod translation;
+mod versions;
 mod xattr_map;
 mod xattrs;
 

@@ -105,15 +105,25 @@ impl LockOwners {
         removed.map(|(_, file)| file).collect()
     }
 
-    /// The process id of the one other owner on a node, when there is just one.
-    fn only_other_pid(&self, node: NodeId, owner: LockOwner) -> Option<u32> {
-        let files = self.files.lock();
-        let mut others = files
-            .iter()
-            .filter(|((n, o), _)| *n == node && *o != owner)
-            .map(|(_, file)| file.pid);
-        let first = others.next()?;
-        others.next().is_none().then_some(first)
+    /// The process id of the other owner that holds this lock on a node; nothing if it came from beneath.
+    fn holder_of(&self, node: NodeId, owner: LockOwner, lock: &RangeLock) -> Option<u32> {
+        let others: Vec<_> = {
+            let files = self.files.lock();
+            let others = files.iter().filter(|((n, o), _)| *n == node && *o != owner);
+            others.map(|(_, file)| Arc::clone(file)).collect()
+        };
+        let own = RangeLock {
+            kind: LockKind::Unlock,
+            ..*lock
+        };
+        let holds = |file: &OwnerFile| match lock::ofd_get(&file.fd, &own) {
+            Ok(held) => held.is_some_and(|held| {
+                (held.kind, held.start, held.end) == (lock.kind, lock.start, lock.end)
+            }),
+            // An older kernel: it cannot be another's if there is one.
+            Err(_) => others.len() == 1,
+        };
+        others.iter().find(|file| holds(file)).map(|file| file.pid)
     }
 }
 
@@ -227,7 +237,7 @@ impl Host {
         // A lock of a process beneath has its id; one of ours is an OFD lock and says -1.
         let pid = match u32::try_from(found.pid) {
             Ok(pid) => pid,
-            Err(_) => self.locks.only_other_pid(node, args.owner).unwrap_or(0),
+            Err(_) => self.locks.holder_of(node, args.owner, &found).unwrap_or(0),
         };
         Ok(Some(LockArgs {
             start: found.start,

@@ -43,7 +43,7 @@ impl Host {
         if self.rules.are_there() {
             self.tells_case(self.descriptor(parent)?.as_fd(), name)?;
         }
-        self.is_hidden(parent, name, stat)
+        self.is_hidden_from_lookup(parent, name, stat)
     }
 
     /// Refuses names in a directory that takes those of another case for the same (vfat, `chattr +F`):

@@ -1,6 +1,5 @@
 //! Opening files.
 
-use crate::attributes::content_version;
 use crate::config::{CacheMode, Config};
 use crate::datapath::{DataPath, UseGuard};
 use crate::files::{NewOpenFile, OpenFile, stat_open};
@@ -11,6 +10,7 @@ use crate::ledger::FileNote;
 use crate::policy::{Access, FilePath};
 use crate::privileges::mode_of;
 use crate::rules::{InForce, Judged, Opener, STRAIGHT, Told, permitted};
+use crate::versions::Found;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -192,6 +192,7 @@ impl Host {
             lower: None,
             flags: flags & !libc::O_TRUNC,
             appends: false,
+            version: 0,
         })?;
         Ok(Opened {
             handle,
@@ -272,6 +273,8 @@ impl Host {
             fd, flags, appends, ..
         } = opening;
         let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        // Of what was just made or cut, the kernel hears.
+        let knows_size = stat.is_some() || flags & libc::O_TRUNC != 0;
         let stat = match stat {
             Some(stat) => Some(*stat),
             None if writable || self.config.cache == CacheMode::Auto || self.rules.are_there() => {
@@ -284,6 +287,7 @@ impl Host {
             inode.saw_mode(u32::from(stat.stx_mode));
         }
         let lower = Arc::new(LowerFile::new(fd, inode.mount().no_wait()));
+        let mut found = Found::default();
         let reply = match guard.filter() {
             Some(filter) => {
                 if flags & libc::O_ACCMODE == libc::O_RDONLY {
@@ -292,9 +296,15 @@ impl Host {
                 self.filtered_reply_flags(inode, writable)
             }
             None => {
-                let known = stat.as_ref().filter(|_| opening.may_keep_cache);
-                let version = known.map_or(0, content_version);
-                self.lower_reply_flags(inode, guard.path(), writable, version)
+                let known = stat.as_ref().filter(|_| guard.path() == DataPath::Cached);
+                if let Some(stat) = known.filter(|_| opening.may_keep_cache) {
+                    found = self.cached_data(inode, &lower, writable, stat);
+                }
+                let may_be_behind = self.config.cache == CacheMode::Auto && !self.config.writeback;
+                if let Some(stat) = known.filter(|_| may_be_behind && !knows_size) {
+                    self.refresh_size(inode, stat);
+                }
+                self.lower_reply_flags(inode, guard.path(), writable, found.keeps_cache)
             }
         };
         inode.set_opened(&lower);
@@ -305,6 +315,7 @@ impl Host {
             lower: Some(Arc::clone(&lower)),
             flags: flags & !libc::O_TRUNC | appending,
             appends,
+            version: found.version,
         })?;
         if let Some(filter) = filter {
             self.begin_writing(&filter, &lower, handle)?;
@@ -372,7 +383,7 @@ impl Host {
         inode: &Inode,
         path: DataPath,
         writable: bool,
-        version: u64,
+        keeps_cache: bool,
     ) -> OpenReplyFlags {
         let mut flags = match (path, self.config.cache) {
             (DataPath::Direct, _) | (_, CacheMode::Never | CacheMode::Metadata) => {
@@ -381,7 +392,7 @@ impl Host {
             // Under a policy, what is cached may be what another policy let readers see.
             (_, CacheMode::Always) if !self.rules.are_there() => OpenReplyFlags::KEEP_CACHE,
             (_, CacheMode::Always | CacheMode::Auto) => {
-                if inode.same_version_as_cached(version) && version != 0 {
+                if keeps_cache {
                     OpenReplyFlags::KEEP_CACHE
                 } else {
                     OpenReplyFlags::empty()

@@ -7,20 +7,21 @@
 //!
 //! The policy is swapped as a whole. A request asks one, from its beginning to its end.
 //!
-//! **What the kernel keeps.** Names and attributes that the kernel has cached are not asked for
-//! again, so a reload ends all of that ([`Notifier::increment_epoch`]). An open that was granted
-//! stays granted.
+//! **What the kernel keeps.** Names that the kernel has cached are not asked for again, so a reload has
+//! it drop those that it changes ([`reload`]). An open that was granted stays granted.
 
 mod audit;
 mod evidence;
 mod judgement;
 mod permission;
+mod reload;
 
 pub use audit::AuditLog;
 pub(crate) use audit::Told;
 pub(crate) use evidence::NewFile;
 pub(crate) use evidence::OfStat;
 use evidence::{OfInode, OfName};
+use reload::HiddenNames;
 
 use crate::config::ConfigError;
 use crate::host::BASIC;
@@ -64,6 +65,7 @@ pub(crate) struct Rules {
     /// Nothing in a mount that was made without a policy: names were not tracked then.
     in_force: Option<RwLock<Arc<InForce>>>,
     notifier: OnceLock<Notifier>,
+    hidden: HiddenNames,
     /// `/proc`, to find out which programs callers run.
     processes: Option<OwnedFd>,
     /// How many changes of names have begun, and how many have ended.
@@ -85,6 +87,7 @@ impl Rules {
                 RwLock::new(Arc::new(InForce { policy, generation }))
             }),
             notifier: OnceLock::new(),
+            hidden: HiddenNames::default(),
             names_changing: AtomicU64::new(0),
             names_changed: AtomicU64::new(0),
         }
@@ -112,6 +115,10 @@ impl Rules {
 
     pub(crate) fn set_notifier(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);
+    }
+
+    pub(crate) fn notifier(&self) -> Option<&Notifier> {
+        self.notifier.get()
     }
 
     /// Whether there is, or may be, a policy.
@@ -149,22 +156,16 @@ impl Rules {
         self.in_force().filter(|rules| rules.policy.uses().hide)
     }
 
-    /// Puts another policy in the place of the one in force.
-    pub(crate) fn replace(&self, policy: Arc<Policy>) -> std::result::Result<(), ConfigError> {
+    /// Puts another policy in the place of the one in force, and gives that one back.
+    fn replace(&self, policy: Arc<Policy>) -> std::result::Result<Arc<InForce>, ConfigError> {
         let slot = self
             .in_force
             .as_ref()
             .ok_or(ConfigError::NoPolicyToReplace)?;
         let mut in_force = slot.write();
         let generation = in_force.generation + 1;
-        *in_force = Arc::new(InForce { policy, generation });
-        drop(in_force);
-        if let Some(notifier) = self.notifier.get()
-            && let Err(error) = end_epoch(notifier)
-        {
-            tracing::warn!("names that the kernel has cached stay for their time: {error}");
-        }
-        Ok(())
+        let new = Arc::new(InForce { policy, generation });
+        Ok(std::mem::replace(&mut *in_force, new))
     }
 
     pub(crate) fn executable(&self, pid: u32) -> Option<Vec<u8>> {
@@ -175,17 +176,6 @@ impl Rules {
         let link = rustix::fs::readlinkat(self.processes.as_ref()?, path, Vec::new()).ok()?;
         Some(link.into_bytes())
     }
-}
-
-/// Makes all names stale that the kernel has cached, and returns when they are.
-fn end_epoch(notifier: &Notifier) -> Result<()> {
-    let again = |_| {
-        // The queue was full.
-        notifier.flush()?;
-        notifier.increment_epoch()
-    };
-    notifier.increment_epoch().or_else(again)?;
-    notifier.flush()
 }
 
 /// What was found out about an open file-to-be.

@@ -41,6 +41,7 @@ pub mod handle;
 pub mod heap;
 pub mod inherited;
 pub mod ioctl;
+pub mod lease;
 pub mod lock;
 pub mod mount;
 pub mod proc_fd;

@@ -44,6 +44,10 @@ pub enum Need {
     NotOverlay,
     /// Times that change when a file is cut to the size it has: natively, XFS and btrfs leave them.
     TruncateToSameSize,
+    /// Data written by others beneath that are seen at the next open.
+    CloseToOpen,
+    /// A server that can tell the kernel of changes, or a kernel that keeps nothing.
+    Notifications,
     /// Maps that several processes share.
     SharedMaps,
     /// Attributes of the class `trusted`.
@@ -144,6 +148,18 @@ impl Setting {
             }
             Need::AppendSwitchedOff if mounted && self.passes_through() => {
                 Some("the kernel keeps O_APPEND on a file beneath that it has opened with it")
+            }
+            Need::CloseToOpen if self.has_option("cache=always") => {
+                Some("cache=always is for what nobody else writes")
+            }
+            Need::Notifications
+                if (self.queues.is_some() || self.share.is_some())
+                    && !self.has_option("cache=never") =>
+            {
+                Some("nobody can tell a guest's kernel of a change")
+            }
+            Need::Notifications if self.has_option("writeback") => {
+                Some("with writeback the kernel has times of its own")
             }
             Need::NoCache
                 if mounted && !self.has_option("cache=never") && !self.passes_through() =>

@@ -1,5 +1,8 @@
 //! The inode flags of chattr: `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`.
 
+use std::thread;
+use std::time::Duration;
+
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::prelude::*;
@@ -11,6 +14,9 @@ pub(super) const CASES: &[Case] = cases! {
     append_only_guards_a_file [WriteThrough],
     append_only_is_written_at_its_end_alone [WriteThrough],
     append_only_leaves_open_descriptors_as_they_are [WriteThrough],
+    append_only_is_read_and_appended_to_by_many [WriteThrough],
+    immutable_is_opened_for_writing_when_cleared,
+    a_change_shows_in_the_times [Notifications],
     of_a_directory,
     immutable_needs_privilege,
 };
@@ -106,6 +112,78 @@ fn append_only_is_written_at_its_end_alone(env: &Env) {
         },
     }
     env.agree("file");
+}
+
+fn append_only_is_read_and_appended_to_by_many(env: &Env) {
+    // Whatever open comes first, the others succeed as well.
+    let appending = OFlags::WRONLY | OFlags::APPEND;
+    let both = OFlags::RDWR | OFlags::APPEND;
+    let path = env.file("file", "log");
+    let file = env.open("file", OFlags::RDONLY);
+    let before = flags(&path);
+    ioctl_setflags(&file, before | IFlags::APPEND).unwrap();
+    drop(file);
+    // The last release of it is heard of later.
+    thread::sleep(Duration::from_millis(100));
+    let read_and_append = |first| {
+        let first = open(&path, first)?;
+        let second = open(&path, both)?;
+        rustix::io::write(&second, b"+")?;
+        let mut content = [0; 100];
+        let count = rustix::io::pread(&second, &mut content, 0)?;
+        drop((first, second));
+        thread::sleep(Duration::from_millis(100));
+        Ok(count)
+    };
+    let counts = [OFlags::RDONLY, appending, both].map(read_and_append);
+    // Cleared first: a file that stays append-only could not be removed after a failure.
+    ioctl_setflags(env.open("file", OFlags::RDONLY), before).unwrap();
+    assert_eq!(counts, [Ok::<_, Errno>(4), Ok(5), Ok(6)]);
+    assert_eq!(env.read("file"), b"log+++");
+    env.agree("file");
+}
+
+fn immutable_is_opened_for_writing_when_cleared(env: &Env) {
+    let path = env.file("file", "kept");
+    let file = env.open("file", OFlags::RDONLY);
+    let before = flags(&path);
+    ioctl_setflags(&file, before | IFlags::IMMUTABLE).unwrap();
+    let reader = open(&path, OFlags::RDONLY);
+    let appending = OFlags::WRONLY | OFlags::APPEND;
+    let refused = [OFlags::WRONLY, OFlags::RDWR, appending].map(|access| open(&path, access).err());
+    ioctl_setflags(&file, before).unwrap();
+    assert_eq!(refused, [Some(Errno::PERM); 3]);
+    // While somebody has it open who opened it when it could not be written.
+    let writer = env.open("file", OFlags::RDWR);
+    writer.write_all_at(b"K", 0).unwrap();
+    let mut content = [0; 4];
+    reader.unwrap().read_exact_at(&mut content, 0).unwrap();
+    assert_eq!(&content, b"Kept");
+}
+
+fn a_change_shows_in_the_times(env: &Env) {
+    env.file("file", "x");
+    env.dir("dir");
+    for name in ["file", "dir"] {
+        let file = env.open(name, OFlags::RDONLY);
+        let before = flags(&env.path(name));
+        for round in 0..10 {
+            let toggled = before
+                | if round % 2 == 0 {
+                    IFlags::NODUMP
+                } else {
+                    IFlags::empty()
+                };
+            let changed = |stat: rustix::fs::Stat| (stat.st_ctime, stat.st_ctime_nsec);
+            let old = changed(env.stat(name));
+            thread::sleep(Duration::from_millis(20));
+            ioctl_setflags(&file, toggled).unwrap();
+            let new = changed(env.stat(name));
+            assert_ne!(old, new, "{name}, round {round}");
+            let beneath = rustix::fs::lstat(env.beneath(name)).unwrap();
+            assert_eq!(new, changed(beneath), "{name}, round {round}");
+        }
+    }
 }
 
 fn append_only_leaves_open_descriptors_as_they_are(env: &Env) {

@@ -17,6 +17,7 @@ pub(super) const CASES: &[Case] = cases! {
     only_the_range_is_locked,
     own_locks_never_conflict,
     query_names_the_holder,
+    query_names_the_holder_among_many,
     unlock_in_the_middle_splits,
     gone_when_any_descriptor_closes,
     waiter_gets_it_on_release,
@@ -117,6 +118,33 @@ fn query_names_the_holder(env: &Env) {
         run_process(&args("lock-query", "read", &path, WHOLE)),
         "free"
     );
+}
+
+fn query_names_the_holder_among_many(env: &Env) {
+    let path = env.file("file", "");
+    let file = env.open("file", OFlags::RDWR);
+    set(&file, Kind::Read, range(0, 10)).unwrap();
+    let holders: Vec<_> = [20, 40, 60]
+        .into_iter()
+        .map(|start| {
+            let range = range(start, 10);
+            let holder = Process::start(&args("lock-hold", "write", &path, range));
+            assert_eq!([holder.line(), holder.line()], ["waiting", "ok"]);
+            (start, holder)
+        })
+        .collect();
+    let query = |start| run_process(&args("lock-query", "write", &path, range(start, 5)));
+    let own = format!("held Read 0 10 {}", std::process::id());
+    assert_eq!(query(0), own);
+    for (start, holder) in &holders {
+        let held = format!("held Write {start} 10 {}", holder.id());
+        assert_eq!(query(*start), held);
+    }
+    for (_, holder) in holders {
+        holder.finish();
+    }
+    assert_eq!(query(20), "free");
+    assert_eq!(query(0), own);
 }
 
 fn unlock_in_the_middle_splits(env: &Env) {

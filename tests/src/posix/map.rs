@@ -16,6 +16,7 @@ pub(super) const CASES: &[Case] = cases! {
     grows_with_the_file [SharedMaps],
     needs_the_right_open_mode,
     many_pages [SharedMaps],
+    what_was_stored_beneath_is_read_after_an_open [CloseToOpen],
 };
 
 fn shows_the_content(env: &Env) {
@@ -167,4 +168,26 @@ fn many_pages(env: &Env) {
         assert_eq!(content[page * 4096 + 7..][..4], (page as u32).to_le_bytes());
     }
     env.agree("file");
+}
+
+fn what_was_stored_beneath_is_read_after_an_open(env: &Env) {
+    let read = || {
+        let mut byte = [0];
+        let file = env.open("file", OFlags::RDONLY);
+        file.read_exact_at(&mut byte, 5000).unwrap();
+        byte[0]
+    };
+    fs::write(env.beneath("file"), vec![b'0'; 10_000]).unwrap();
+    assert_eq!(read(), b'0');
+    for round in 0..5 {
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).write(true).open(env.beneath("file"));
+        let mut map = Mapping::new(file.unwrap(), 10_000, Sharing::Shared).unwrap();
+        // The first store sets the time, and a reader finds the last version of the file.
+        map.store(5000, b"a");
+        assert_eq!(read(), b'a', "round {round}");
+        map.store(5000, b"b");
+        drop(map);
+        assert_eq!(read(), b'b', "round {round}");
+    }
 }

@@ -1,9 +1,10 @@
 //! Hidden means absent.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::served::{NOTHING, errno, names, open, put, raw, with_policy};
 
@@ -229,6 +230,53 @@ fn cached_names_do_not_outlive_a_reload() {
             }
         },
     );
+}
+
+/// A tmpfs on a directory of the mount, gone when dropped.
+struct Above(PathBuf);
+
+impl Above {
+    fn on(at: PathBuf) -> Self {
+        let data = None::<&std::ffi::CStr>;
+        let flags = MountFlags::empty();
+        rustix::mount::mount("thrufs-test", &at, "tmpfs", flags, data).unwrap();
+        fs::write(at.join("above"), b"others").unwrap();
+        Self(at)
+    }
+
+    fn is_there(&self) -> bool {
+        fs::read(self.0.join("above")).is_ok_and(|content| content == b"others")
+    }
+}
+
+impl Drop for Above {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+/// What others have mounted on directories of the mount stays there at a reload, unless it hides them.
+#[test]
+fn what_is_mounted_above_outlives_a_reload() {
+    let test = "what_is_mounted_above_outlives_a_reload";
+    for options in MODES {
+        with_policy(test, options, NOTHING, fill, |served| {
+            let above = Above::on(served.at("empty"));
+            let hidden = Above::on(served.at("secret/sub"));
+            assert!(above.is_there() && hidden.is_there());
+            for _ in 0..3 {
+                served.reload(POLICY);
+                assert!(above.is_there(), "it is of no concern to the rules");
+                assert_eq!(errno(fs::metadata(served.at("secret"))), libc::ENOENT);
+                assert_eq!(errno(fs::metadata(served.at("open/.dot"))), libc::ENOENT);
+                served.reload(NOTHING);
+                assert!(above.is_there(), "neither is this");
+                assert_eq!(fs::read(served.at("open/.dot")).unwrap(), b"content");
+                assert_eq!(fs::read(served.at("secret/file")).unwrap(), b"content");
+            }
+            assert!(!hidden.is_there(), "a hidden directory is no place for it");
+        });
+    }
 }
 
 /// Nor is what somebody lists meanwhile, whom the kernel lets fill its cache.

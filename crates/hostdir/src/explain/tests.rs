@@ -82,7 +82,7 @@ fn opens_are_counted_and_lookups_stay() {
     let node = told.node.unwrap();
     assert_eq!((node.id, node.lookups), (inode.node().0, 1));
     assert!(!node.dormant);
-    assert!(told.cache.data_version_remembered);
+    assert!(!told.cache.data_version_remembered, "it is too young");
     assert_eq!(told.data_path, explanation::DataPath::Cached);
     assert!(told.reason.contains("nopassthrough"), "{}", told.reason);
 

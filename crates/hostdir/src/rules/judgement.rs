@@ -74,7 +74,7 @@ impl Host {
         }
     }
 
-    fn path_of(&self, name: KnownName) -> Result<Vec<u8>> {
+    pub(super) fn path_of(&self, name: KnownName) -> Result<Vec<u8>> {
         let mut components = vec![name.name];
         let mut directory = name.directory;
         while directory != NodeId::ROOT {

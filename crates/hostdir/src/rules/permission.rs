@@ -274,9 +274,31 @@ impl Host {
     ///
     /// When that cannot be found out.
     pub(crate) fn is_hidden(&self, parent: &Inode, name: &CStr, stat: &Statx) -> Result<bool> {
+        match self.rules.of_names() {
+            Some(rules) => self.hides(&rules, parent, name, stat),
+            None => Ok(false),
+        }
+    }
+
+    /// As [`is_hidden`](Self::is_hidden), for an answer that the kernel keeps.
+    pub(crate) fn is_hidden_from_lookup(
+        &self,
+        parent: &Inode,
+        name: &CStr,
+        stat: &Statx,
+    ) -> Result<bool> {
         let Some(rules) = self.rules.of_names() else {
             return Ok(false);
         };
+        let hidden = self.hides(&rules, parent, name, stat)?;
+        if hidden && !self.config.negative_timeout().is_zero() {
+            // As long as these rules are held: see there.
+            self.rules.hidden.note(parent.node(), name.to_bytes());
+        }
+        Ok(hidden)
+    }
+
+    fn hides(&self, rules: &InForce, parent: &Inode, name: &CStr, stat: &Statx) -> Result<bool> {
         let path = self.child_path(parent, name)?;
         let subject = Subject {
             path: &path,
@@ -284,6 +306,6 @@ impl Host {
             evidence: &OfStat(stat),
         };
         let hidden = matches!(rules.policy.visibility(&subject), Visibility::Hidden(_));
-        Ok(hidden || self.hidden_from(&rules, parent.node())?.is_some())
+        Ok(hidden || self.hidden_from(rules, parent.node())?.is_some())
     }
 }

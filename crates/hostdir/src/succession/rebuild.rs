@@ -243,6 +243,7 @@ impl<'a> Rebuild<'a> {
             lower,
             flags,
             appends: flags & libc::O_APPEND != 0,
+            version: 0,
         });
         file.set_opener(note.opener);
         file.set_flock(flock.or(carries_lock.then_some(LockKind::Unlock)));

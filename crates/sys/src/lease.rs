@@ -1,0 +1,85 @@
+//! Whether anybody has a file open for writing, found out by trying to take a read lease on it.
+//!
+//! The kernel grants such a lease only on a file that nobody has open for writing, nor mapped so that
+//! stores reach it. It is given up again at once. Whoever opens the file for writing in between waits
+//! those microseconds; only an open with `O_NONBLOCK` fails, with `EWOULDBLOCK`, and the process is
+//! sent SIGIO, which [`prepare`] has it ignore.
+//!
+//! # Safety
+//!
+//! Both commands of fcntl(2) take a number and no pointer. The action for the signal is a plain
+//! structure on the stack, filled by the kernel before it is looked at, and SIG_IGN is no code of ours.
+
+#![allow(unsafe_code)]
+
+use crate::raw::check_int;
+use rustix::io::{Errno, Result};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Has the process ignore SIGIO, which ends it otherwise, unless somebody handles it already. To be
+/// called once before [`has_writers`].
+///
+/// # Errors
+/// None that is known.
+pub fn prepare() -> Result<()> {
+    let mut current = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no new action; the current one is written to `current`.
+    let answer = unsafe { libc::sigaction(libc::SIGIO, std::ptr::null(), current.as_mut_ptr()) };
+    check_int(answer)?;
+    // SAFETY: filled by the call above (and valid when all zero).
+    let mut action = unsafe { current.assume_init() };
+    if action.sa_sigaction == libc::SIG_DFL {
+        action.sa_sigaction = libc::SIG_IGN;
+        // SAFETY: `action` is complete, and ignoring needs no handler.
+        let answer =
+            unsafe { libc::sigaction(libc::SIGIO, &raw const action, std::ptr::null_mut()) };
+        check_int(answer)?;
+    }
+    Ok(())
+}
+
+/// Whether somebody has the file open for writing that `file` is, opened for reading alone.
+///
+/// # Errors
+/// EACCES for a file of somebody else without CAP_LEASE, EINVAL where the file system has no leases,
+/// and for what is not a regular file. EAGAIN for a `file` that is itself open for writing is an
+/// answer: somebody has.
+pub fn has_writers(file: impl AsFd) -> Result<bool> {
+    let file = file.as_fd().as_raw_fd();
+    // SAFETY: no pointers, and the descriptor lives through the call.
+    match check_int(unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_RDLCK) }) {
+        Err(Errno::AGAIN) => return Ok(true),
+        taken => taken?,
+    };
+    // SAFETY: as above.
+    check_int(unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK) })?;
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_ground::{FORKING, directory};
+    use std::fs::{File, OpenOptions};
+    use std::os::unix::fs::OpenOptionsExt;
+
+    #[test]
+    fn writers_are_seen_and_nothing_is_left() {
+        prepare().unwrap();
+        let _no_copies = FORKING
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let directory = directory();
+        let path = directory.path().join("file");
+        let writer = File::create(&path).unwrap();
+        let reader = File::open(&path).unwrap();
+        assert_eq!(has_writers(&reader), Ok(true));
+        drop(writer);
+        assert_eq!(has_writers(&reader), Ok(false));
+        // A lease that was left would keep this one waiting.
+        let mut options = OpenOptions::new();
+        options.write(true).custom_flags(libc::O_NONBLOCK);
+        options.open(&path).unwrap();
+    }
+}
