@@ -70,7 +70,7 @@ mod translation;
 mod xattr_map;
 mod xattrs;
 
-pub use config::{CacheMode, Config, ConfigError, IdMap, IdRange, Locks};
+pub use config::{CacheMode, Config, ConfigError, FileHandles, IdMap, IdRange, Locks};
 pub use explain::EXPLAINED_DEPTH_MAX;
 pub use explanation::{
     CacheState, CacheWord, DataPath, Explanation, FileKind, LowerState, NodeState, Opens,

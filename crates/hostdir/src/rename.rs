@@ -5,13 +5,14 @@ use crate::host::{Host, opened_identity};
 use crate::identity::Identity;
 use crate::inode::{Inode, Place};
 use crate::names::KnownName;
-use rustix::fs::{AtFlags, CWD, RenameFlags};
+use rustix::fs::{AtFlags, RenameFlags};
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use thrufs::{Context, Entry, Result};
 use thrufs_abi::{Name, NodeId};
 use thrufs_sys::handle::{self, FileHandleBuf};
+use thrufs_sys::proc_fd;
 
 /// A name, and the directory that it is or will be in.
 #[derive(Clone, Copy)]
@@ -63,9 +64,7 @@ impl Host {
     fn link_beneath(&self, fd: BorrowedFd<'_>, to: End<'_>) -> Result<()> {
         match rustix::fs::linkat(fd, c"", to.fd, to.name, AtFlags::EMPTY_PATH) {
             // Without CAP_DAC_READ_SEARCH a descriptor can only be named by way of /proc.
-            Err(rustix::io::Errno::NOENT) if !self.credentials.switches() => {
-                link_by_proc(fd, to.fd, to.name)
-            }
+            Err(rustix::io::Errno::NOENT) => Ok(proc_fd::link(fd, to.fd, to.name)?),
             linked => Ok(linked?),
         }
     }
@@ -287,15 +286,4 @@ impl Host {
             self.hold(end.parent, end.fd, end.name)
         }
     }
-}
-
-fn link_by_proc(fd: BorrowedFd<'_>, parent_fd: BorrowedFd<'_>, name: &CStr) -> Result<()> {
-    let from = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    Ok(rustix::fs::linkat(
-        CWD,
-        from,
-        parent_fd,
-        name,
-        AtFlags::SYMLINK_FOLLOW,
-    )?)
 }
