@@ -250,16 +250,26 @@ impl Host {
         {
             self.keep_if_last_name(replaced);
         }
-        rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags)?;
-        if let Some(replaced) = replaced {
-            let exchanged = flags.contains(RenameFlags::EXCHANGE);
-            let place = exchanged.then(|| from.place());
-            self.nodes.set_place(&replaced, place);
+        let exchanged = flags.contains(RenameFlags::EXCHANGE);
+        let moves = [
+            moved.as_ref().map(|moved| (moved, to)),
+            replaced.as_ref().filter(|_| exchanged).map(|it| (it, from)),
+        ];
+        for (inode, end) in moves.iter().flatten() {
+            self.nodes.may_move(inode, &end.place());
         }
-        if let Some(moved) = moved {
-            self.nodes.set_place(&moved, Some(to.place()));
+        let renamed = rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags);
+        if let Some(gone) = replaced.as_ref().filter(|_| renamed.is_ok() && !exchanged) {
+            self.nodes.set_place(gone, None);
         }
-        Ok(())
+        for (inode, end) in moves.iter().flatten() {
+            let place = match renamed {
+                Ok(()) => Some(end.place()),
+                Err(_) => inode.boxed_place(),
+            };
+            self.nodes.set_place(inode, place);
+        }
+        Ok(renamed?)
     }
 
     /// Refuses a rename that the policy does not allow.
