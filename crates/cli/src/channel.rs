@@ -37,6 +37,8 @@ pub(crate) enum Message {
     /// What listens at the control socket, and the file of it: a packet that comes before
     /// [`Serve`](Self::Serve), where there is a control socket.
     Control(OwnedFd, OwnedFd),
+    /// Where the worker of a mount asks about callers: a packet that comes before [`Serve`](Self::Serve).
+    AboutCallers(OwnedFd),
     /// Serve this to who will be connected: the first packet to the worker of a share, with the
     /// source.
     Share(Box<ShareConfig>, OwnedFd),
@@ -86,6 +88,7 @@ impl Message {
             Message::Callers(_) => b"callers".to_vec(),
             Message::Connection(_) => b"connection".to_vec(),
             Message::Questions(_) => b"questions".to_vec(),
+            Message::AboutCallers(_) => b"about callers".to_vec(),
             Message::Figures(text) => [b"figures\0", text.as_bytes()].concat(),
             Message::Policy(..) => b"policy".to_vec(),
             Message::MapIds => b"map ids".to_vec(),
@@ -117,6 +120,7 @@ impl Message {
             }
             b"callers" => Message::Callers(descriptors),
             b"questions" => Message::Questions(descriptors.pop()?),
+            b"about callers" => Message::AboutCallers(descriptors.pop()?),
             b"figures" => {
                 let text = String::from_utf8_lossy(bytes.get(8..)?);
                 Message::Figures(text.into_owned())
@@ -228,9 +232,10 @@ impl Channel {
                 descriptors.iter().map(AsFd::as_fd).collect()
             }
             Message::Control(listener, file) => vec![listener.as_fd(), file.as_fd()],
-            Message::Watching(one) | Message::Share(_, one) | Message::Questions(one) => {
-                vec![one.as_fd()]
-            }
+            Message::Watching(one)
+            | Message::Share(_, one)
+            | Message::Questions(one)
+            | Message::AboutCallers(one) => vec![one.as_fd()],
             Message::Connection(all) => all.iter().map(AsFd::as_fd).collect(),
             Message::Policy(text, audit) => {
                 let audit = audit.as_ref().map(AsFd::as_fd);
@@ -394,6 +399,7 @@ mod tests {
             b"stuck",
             b"watching",
             b"control",
+            b"about callers",
             b"share\0/a\0/b",
             b"connection",
             b"policy",

@@ -11,6 +11,7 @@
 //! | `policy_file` | the policy of a mount |
 //! | `supervisor`, `worker` | the two processes of a server |
 //! | `process`, `channel` | starting them, and what they say to each other |
+//! | `callers` | what the worker asks about callers |
 //! | `control` | the socket by which a server is asked |
 //! | `listening`, `systemd` | sockets of the file system; what systemd is told |
 //! | `task`, `waiting` | calls and descriptors that are waited for until a moment |
@@ -28,6 +29,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod bench_command;
+mod callers;
 mod channel;
 mod client_command;
 mod command_line;

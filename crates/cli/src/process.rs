@@ -40,7 +40,7 @@ impl Role {
     /// Whether it is to see no process but itself. Only root can have that; an ordinary user's processes
     /// can do nothing to those of others.
     fn is_alone(self) -> bool {
-        self == Role::ShareWorker && rustix::process::geteuid().is_root()
+        self != Role::Supervisor && rustix::process::geteuid().is_root()
     }
 
     /// The role that a first argument says.

@@ -3,7 +3,7 @@
 use crate::datapath::DataPath;
 use crate::ledger::Ledger;
 use crate::policy::Policy;
-use crate::rules::AuditLog;
+use crate::rules::{AuditLog, Programs};
 use crate::strongbox::Strongbox;
 use crate::succession::Migration;
 use crate::translation::Translation;
@@ -168,6 +168,8 @@ pub struct Config {
     /// Whether callers are processes of this machine, whose programs can be found out for the rules and
     /// the audit log. A guest's are not.
     pub callers_are_local: bool,
+    /// Who tells which programs local callers run; nobody where this process sees them in `/proc`.
+    pub programs: Option<Arc<dyn Programs>>,
     /// Drop set-id bits and capabilities of files that are written to or truncated (KILLPRIV_V2).
     /// Otherwise the kernel does it, and asks for a file's capabilities before every write: there is
     /// no reason for that but to measure what it costs.
@@ -239,6 +241,7 @@ impl Default for Config {
             policy: None,
             audit_log: AuditLog::default(),
             callers_are_local: true,
+            programs: None,
             killpriv: true,
             allow_mmap: true,
             allow_direct_io: false,

@@ -190,7 +190,11 @@ impl HostDir {
             files: Slots::starting_at(1),
             directories: Slots::starting_at(1),
             passthrough: Passthrough::default(),
-            rules: Rules::new(config.policy.clone(), config.callers_are_local),
+            rules: Rules::new(
+                config.policy.clone(),
+                config.callers_are_local,
+                config.programs.clone(),
+            ),
             locks: crate::locks::LockOwners::default(),
             suspended: crate::succession::Suspended::default(),
             notes,

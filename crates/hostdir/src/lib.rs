@@ -78,7 +78,7 @@ pub use explanation::{
 pub use host::{HostDir, SetupError};
 pub use ledger::Ledger;
 pub use mounts::{Habits, Handles};
-pub use rules::AuditLog;
+pub use rules::{AuditLog, Programs};
 pub use statistics::Statistics;
 pub use strongbox::Strongbox;
 pub use succession::{Migration, MigrationMode, MigrationOnError};

@@ -6,7 +6,7 @@
 
 mod injected;
 
-use crate::ground::{Foreground, THRUFS, processes, within};
+use crate::ground::{Foreground, Ground, THRUFS, processes, unmount, within};
 use injected::Injected;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -67,9 +67,10 @@ impl Beyond {
         paths
     }
 
-    /// Tries everything from within the worker.
-    fn attack(&mut self, worker: &Injected, opens_by_handle: bool) {
-        let inside = worker.openat(libc::AT_FDCWD, "/sub/inner", libc::O_RDONLY);
+    /// Tries everything from within the worker, whose tree has the source there.
+    fn attack(&mut self, worker: &Injected, source: &str, opens_by_handle: bool) {
+        let inside = format!("{source}/sub/inner");
+        let inside = worker.openat(libc::AT_FDCWD, &inside, libc::O_RDONLY);
         assert!(inside >= 0, "what is served is in reach: {inside}");
         worker.close(inside);
         let descriptors = worker.descriptors();
@@ -181,6 +182,14 @@ impl Drop for Beyond {
     }
 }
 
+/// Writes a policy in `place`, and names it in the options.
+fn with_policy(options: &str, place: &Path) -> String {
+    let (policy, audit) = (place.join("policy"), place.join("audit"));
+    let rule = "[[rule]]\npath = \"**\"\naction = \"audit\"\n";
+    fs::write(&policy, format!("audit-log = {audit:?}\n{rule}")).unwrap();
+    options.replace("POLICY", policy.to_str().unwrap())
+}
+
 /// Has a guest use a share with these options, and takes over who serves it.
 fn taken_over(options: &str, opens_by_handle: bool) {
     let place = TempDir::with_prefix("thrufs-walls-").unwrap();
@@ -188,12 +197,7 @@ fn taken_over(options: &str, opens_by_handle: bool) {
     let (dir, socket) = (place.path().join("dir"), place.path().join("socket"));
     fs::create_dir(&dir).unwrap();
     let mut beyond = Beyond::new(place.path(), &dir);
-    let policy = place.path().join("policy");
-    let audit = place.path().join("audit");
-    let rule = "[[rule]]\npath = \"**\"\naction = \"audit\"\n";
-    let text = format!("audit-log = {audit:?}\n{rule}");
-    fs::write(&policy, text).unwrap();
-    let options = options.replace("POLICY", policy.to_str().unwrap());
+    let options = with_policy(options, place.path());
     let mut command = Command::new(THRUFS);
     command.args(["share", "-o", &options, "--socket"]);
     let child = command.arg(&socket).arg(&dir).stdin(Stdio::null()).spawn();
@@ -209,7 +213,7 @@ fn taken_over(options: &str, opens_by_handle: bool) {
     root.opendir(NodeId::ROOT).unwrap();
     root.getattr(inner).unwrap();
     let worker = waiting[0].as_raw_nonzero().get();
-    beyond.attack(&Injected::into(worker, "thrufs-listener"), opens_by_handle);
+    beyond.attack(&Injected::into(worker, "thrufs-listener"), "", opens_by_handle);
     root.getattr(inner).unwrap();
 }
 
@@ -225,5 +229,25 @@ fn a_share_s_worker_that_is_taken_over_gets_nothing() {
         ("inode_file_handles=mandatory", true),
     ] {
         taken_over(options, opens_by_handle);
+    }
+}
+
+#[test]
+fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
+    for options in ["", "policy=POLICY,control=none,threads=1", "cache=never,transport=dev,ro"] {
+        let Some(ground) = Ground::new() else { return };
+        let mut beyond = Beyond::new(ground.path(), &ground.src);
+        let options = with_policy(options, ground.path());
+        let _server = ground.mount_in_foreground(&["-o", &options]);
+        assert_eq!(fs::read(ground.mnt.join("sub/inner")).unwrap(), b"inner");
+        let _file = fs::File::open(ground.mnt.join("sub/inner")).unwrap();
+        let directory = fs::File::open(ground.mnt.join("sub")).unwrap();
+        let worker = ground.process("--worker").as_raw_nonzero().get();
+        // Its file handles are those of the whole file system: README says so.
+        beyond.attack(&Injected::into(worker, "thrufs-worker"), "/source", true);
+        drop((directory, _file));
+        assert_eq!(fs::read(ground.mnt.join("sub/inner")).unwrap(), b"inner");
+        unmount(&ground.mnt);
+        ground.gone_within(5);
     }
 }
