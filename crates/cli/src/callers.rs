@@ -141,7 +141,10 @@ mod tests {
         let program = callers.program(me).unwrap();
         assert_eq!(
             program,
-            std::env::current_exe().unwrap().into_os_string().into_encoded_bytes()
+            std::env::current_exe()
+                .unwrap()
+                .into_os_string()
+                .into_encoded_bytes()
         );
         assert!(callers.cpu(me).is_some());
         for nobody in [0, u32::MAX] {

@@ -144,7 +144,8 @@ fn try_to_leave(source: Option<&OwnedFd>) -> Result<(), (&'static str, io::Error
     move_mount(device, "", CWD, place.join("dev/fuse"), empty).map_err(tell("bind /dev/fuse"))?;
     if let Some(source) = source {
         std::fs::create_dir(place.join("source")).map_err(file("mkdir /source"))?;
-        move_mount(source, "", CWD, place.join("source"), empty).map_err(tell("mount the source"))?;
+        move_mount(source, "", CWD, place.join("source"), empty)
+            .map_err(tell("mount the source"))?;
     }
     std::env::set_current_dir(place).map_err(file("enter it"))?;
     // With both the same, the old root ends up on top of the new one (pivot_root(2), NOTES).

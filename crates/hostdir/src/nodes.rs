@@ -160,9 +160,7 @@ impl Nodes {
     /// successor both places to look at. [`set_place`](Self::set_place) ends the doubt.
     pub(crate) fn may_move(&self, inode: &Arc<Inode>, place: &Place) {
         let Some(notes) = &self.notes else { return };
-        let _shard = self
-            .shard(self.hasher.hash_one(inode.identity()))
-            .lock();
+        let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
         let is_known = self.slots.get(inode.node().0).is_some();
         if is_known && inode.node() != NodeId::ROOT {
             notes.note_possible_place(inode.node(), place);

@@ -361,7 +361,10 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
 
 /// What [`FCNTL`] says, and flags but for O_ASYNC, by which signals would be sent.
 fn fcntl() -> Result<Vec<SeccompRule>, BackendError> {
-    let commands: Vec<u32> = FCNTL.iter().map(|command| command.cast_unsigned()).collect();
+    let commands: Vec<u32> = FCNTL
+        .iter()
+        .map(|command| command.cast_unsigned())
+        .collect();
     let mut rules = one_of(1, &commands)?;
     let asynchronous = SeccompCmpOp::MaskedEq(u64::from(libc::O_ASYNC.cast_unsigned()));
     let sets_flags = SeccompCmpOp::Eq;

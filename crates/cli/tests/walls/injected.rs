@@ -53,11 +53,7 @@ impl Injected {
         ptrace(libc::PTRACE_INTERRUPT, thread, std::ptr::null_mut());
         wait_for_stop(thread);
         let mut registers = MaybeUninit::<libc::user_regs_struct>::uninit();
-        ptrace(
-            libc::PTRACE_GETREGS,
-            thread,
-            registers.as_mut_ptr().cast(),
-        );
+        ptrace(libc::PTRACE_GETREGS, thread, registers.as_mut_ptr().cast());
         // SAFETY: the call has succeeded, and filled it.
         let registers = unsafe { registers.assume_init() };
         let memory = OpenOptions::new()

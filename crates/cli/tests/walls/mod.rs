@@ -57,7 +57,10 @@ impl Beyond {
         for descriptor in descriptors {
             starts.push(format!("{descriptor}/"));
             starts.push(format!("{descriptor}/{}", "../".repeat(CLIMB)));
-            starts.push(format!("/proc/self/fd/{descriptor}/{}", "../".repeat(CLIMB)));
+            starts.push(format!(
+                "/proc/self/fd/{descriptor}/{}",
+                "../".repeat(CLIMB)
+            ));
         }
         let mut paths: Vec<String> = starts
             .iter()
@@ -74,7 +77,11 @@ impl Beyond {
         assert!(inside >= 0, "what is served is in reach: {inside}");
         worker.close(inside);
         let descriptors = worker.descriptors();
-        let from: Vec<i32> = descriptors.iter().copied().chain([libc::AT_FDCWD]).collect();
+        let from: Vec<i32> = descriptors
+            .iter()
+            .copied()
+            .chain([libc::AT_FDCWD])
+            .collect();
         let paths = self.paths(&descriptors);
         for directory in &from {
             if !self.is_directory(worker, *directory) {
@@ -213,7 +220,11 @@ fn taken_over(options: &str, opens_by_handle: bool) {
     root.opendir(NodeId::ROOT).unwrap();
     root.getattr(inner).unwrap();
     let worker = waiting[0].as_raw_nonzero().get();
-    beyond.attack(&Injected::into(worker, "thrufs-listener"), "", opens_by_handle);
+    beyond.attack(
+        &Injected::into(worker, "thrufs-listener"),
+        "",
+        opens_by_handle,
+    );
     root.getattr(inner).unwrap();
 }
 
@@ -234,7 +245,11 @@ fn a_share_s_worker_that_is_taken_over_gets_nothing() {
 
 #[test]
 fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
-    for options in ["", "policy=POLICY,control=none,threads=1", "cache=never,transport=dev,ro"] {
+    for options in [
+        "",
+        "policy=POLICY,control=none,threads=1",
+        "cache=never,transport=dev,ro",
+    ] {
         let Some(ground) = Ground::new() else { return };
         let mut beyond = Beyond::new(ground.path(), &ground.src);
         let options = with_policy(options, ground.path());

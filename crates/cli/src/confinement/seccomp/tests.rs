@@ -283,13 +283,7 @@ fn what_is_not_listed_meets_with_what_was_asked_for() {
     };
     assert_eq!(answer(FilterAction::Fail), NOT_PERMITTED);
     assert_eq!(answer(FilterAction::Kill), Answer::Killed);
-    let returned = |action| {
-        super::list(SHARING, action)
-            .unwrap()
-            .last()
-            .unwrap()
-            .k
-    };
+    let returned = |action| super::list(SHARING, action).unwrap().last().unwrap().k;
     // The last instruction is what happens to all that is not listed.
     assert_eq!(returned(FilterAction::Log), libc::SECCOMP_RET_LOG);
     assert_eq!(returned(FilterAction::Trap), libc::SECCOMP_RET_TRAP);
