@@ -4,10 +4,12 @@
 //! is to end within the served directory.
 #![cfg(target_arch = "x86_64")]
 
+mod costs;
 mod injected;
 
 use crate::ground::{Foreground, Ground, THRUFS, processes, unmount, within};
 use injected::Injected;
+use rustix::process::Pid;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -197,34 +199,57 @@ fn with_policy(options: &str, place: &Path) -> String {
     options.replace("POLICY", policy.to_str().unwrap())
 }
 
+/// A share, and who serves it next.
+struct Share {
+    place: TempDir,
+    dir: PathBuf,
+    socket: PathBuf,
+    worker: Pid,
+    _server: Foreground,
+}
+
+impl Share {
+    /// With these options, in which POLICY stands for a policy.
+    fn new(options: &str) -> Share {
+        let place = TempDir::with_prefix("thrufs-walls-").unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let (dir, socket) = (place.path().join("dir"), place.path().join("socket"));
+        fs::create_dir(&dir).unwrap();
+        let options = with_policy(options, place.path());
+        let mut command = Command::new(THRUFS);
+        command.args(["share", "-o", &options, "--socket"]);
+        let child = command.arg(&socket).arg(&dir).stdin(Stdio::null()).spawn();
+        let server = Foreground::of(child.unwrap());
+        within(10, "the socket to appear", || socket.exists());
+        Share {
+            worker: processes("--share-worker", &socket)[0],
+            place,
+            dir,
+            socket,
+            _server: server,
+        }
+    }
+
+    fn connect(&self) -> Client<FrontEnd> {
+        let front_end = FrontEnd::connect(&self.socket, &FrontEndConfig::default()).unwrap();
+        Client::mount(front_end).unwrap()
+    }
+}
+
 /// Has a guest use a share with these options, and takes over who serves it.
 fn taken_over(options: &str, opens_by_handle: bool) {
-    let place = TempDir::with_prefix("thrufs-walls-").unwrap();
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let (dir, socket) = (place.path().join("dir"), place.path().join("socket"));
-    fs::create_dir(&dir).unwrap();
-    let mut beyond = Beyond::new(place.path(), &dir);
-    let options = with_policy(options, place.path());
-    let mut command = Command::new(THRUFS);
-    command.args(["share", "-o", &options, "--socket"]);
-    let child = command.arg(&socket).arg(&dir).stdin(Stdio::null()).spawn();
-    let _server = Foreground::of(child.unwrap());
-    within(10, "the socket to appear", || socket.exists());
-    let waiting = processes("--share-worker", &socket);
-    let front_end = FrontEnd::connect(&socket, &FrontEndConfig::default()).unwrap();
-    let client = Client::mount(front_end).unwrap();
+    let share = Share::new(options);
+    let mut beyond = Beyond::new(share.place.path(), &share.dir);
+    let client = share.connect();
     let root = client.root();
     let [sub, inner] = ["sub", "sub/inner"].map(|path| root.walk(path).unwrap());
     let _open = root.open(inner, libc::O_RDWR).unwrap();
     root.opendir(sub).unwrap();
     root.opendir(NodeId::ROOT).unwrap();
     root.getattr(inner).unwrap();
-    let worker = waiting[0].as_raw_nonzero().get();
-    beyond.attack(
-        &Injected::into(worker, "thrufs-listener"),
-        "",
-        opens_by_handle,
-    );
+    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-listener");
+    beyond.attack(&worker, "", opens_by_handle);
+    drop(worker);
     root.getattr(inner).unwrap();
 }
 
