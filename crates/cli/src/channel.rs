@@ -24,8 +24,9 @@ use thrufs_virtio::CALLERS_MAX;
 /// Longest packet: two paths and a long list of options.
 const PACKET_BYTES_MAX: usize = 128 * 1024;
 
-/// Most descriptors that one packet brings: the device, the source, the tree the source is in; a policy and a file for what it audits; two files of each thread of a
-/// front end; a connection and what is kept of it.
+/// Most descriptors that one packet brings: the device, the source, the tree the source is in; a policy
+/// and a file for what it audits; two files of each thread of a front end; a connection and what is kept
+/// of it.
 const DESCRIPTORS_MAX: usize = 2 * CALLERS_MAX;
 
 /// One packet.
@@ -39,6 +40,8 @@ pub(crate) enum Message {
     /// It is mounted. With it, where it can be had, the file that aborts the connection: for who sees the
     /// supervisor die.
     Mounted(Option<OwnedFd>),
+    /// Where the worker of a mount asks about callers: a packet that comes before [`Serve`](Self::Serve).
+    AboutCallers(OwnedFd),
     /// Serve this to who will be connected: the first packet to the worker of a share, with the
     /// source.
     Share(Box<ShareConfig>, OwnedFd),
@@ -87,6 +90,7 @@ impl Message {
             Message::Callers(_) => b"callers".to_vec(),
             Message::Connection(_) => b"connection".to_vec(),
             Message::Questions(_) => b"questions".to_vec(),
+            Message::AboutCallers(_) => b"about callers".to_vec(),
             Message::Figures(text) => [b"figures\0", text.as_bytes()].concat(),
             Message::Policy(..) => b"policy".to_vec(),
             Message::MapIds => b"map ids".to_vec(),
@@ -118,6 +122,7 @@ impl Message {
             }
             b"callers" => Message::Callers(descriptors),
             b"questions" => Message::Questions(descriptors.pop()?),
+            b"about callers" => Message::AboutCallers(descriptors.pop()?),
             b"figures" => {
                 let text = String::from_utf8_lossy(bytes.get(8..)?);
                 Message::Figures(text.into_owned())
@@ -229,7 +234,8 @@ impl Channel {
             | Message::Share(_, one)
             | Message::Questions(one)
             | Message::Control(one)
-            | Message::Mounted(Some(one)) => vec![one.as_fd()],
+            | Message::Mounted(Some(one))
+            | Message::AboutCallers(one) => vec![one.as_fd()],
             Message::Connection(all) => all.iter().map(AsFd::as_fd).collect(),
             Message::Policy(text, audit) => {
                 let audit = audit.as_ref().map(AsFd::as_fd);
@@ -395,6 +401,7 @@ mod tests {
             b"stuck",
             b"watching",
             b"control",
+            b"about callers",
             b"share\0/a\0/b",
             b"connection",
             b"policy",

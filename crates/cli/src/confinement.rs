@@ -1,9 +1,10 @@
 //! What the worker gives up before it looks at the first request.
 //!
 //! As root: every capability that serving a directory does not need, new privileges, and the tree:
-//! the process moves to a mount namespace of its own that holds `/dev/fuse` and nothing else.
-//! What is served is reached by descriptors that were opened before, and they lead to the tree as the
-//! host has it, mounts that come and go included.
+//! the process moves to a mount namespace of its own that holds `/dev/fuse`, the source, and nothing
+//! else. The mounts of that namespace follow those of the host: what is mounted on the source later is
+//! seen, and what is unmounted there is gone, where the mount that the source lies on propagates
+//! (mount_namespaces(7)).
 //!
 //! An ordinary user's worker keeps its view: it has no privilege to begin with.
 //!
@@ -20,13 +21,17 @@ pub(crate) use share::shut_in;
 
 use crate::config::FilterAction;
 
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
+    MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    mount, mount_change, move_mount, open_tree, unmount,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, pivot_root, setrlimit};
 use rustix::thread::CapabilitySet;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use thrufs_sys::proc_fd::Detached;
 use thrufs_sys::{cred, sched};
 
 /// What serving needs: to act as the caller, to reach every file, to keep owners, modes, devices,
@@ -58,19 +63,15 @@ pub(crate) fn raise_descriptor_limit() {
 
 /// Drops the capabilities that serving does not need, for good. With `pairing`, threads can come back
 /// from the idle class afterwards ([`Threads::pair`](thrufs::session::Threads::pair)): by a limit,
-/// or where that cannot be raised (a container without CAP_SYS_RESOURCE), by CAP_SYS_NICE. With a `policy`, whose rules may match on the
-/// programs of callers, those can be found out: by CAP_SYS_PTRACE.
+/// or where that cannot be raised (a container without CAP_SYS_RESOURCE), by CAP_SYS_NICE.
 ///
 /// # Errors
 ///
 /// None that a root process is known to get.
-pub(crate) fn drop_privileges(pairing: bool, policy: bool) -> io::Result<()> {
+pub(crate) fn drop_privileges(pairing: bool) -> io::Result<()> {
     let mut kept = KEPT;
     if pairing && sched::allow_leaving_idle().is_err() {
         kept |= CapabilitySet::SYS_NICE;
-    }
-    if policy {
-        kept |= CapabilitySet::SYS_PTRACE;
     }
     // The bit that says so can be set with a capability that goes, and the file system relies on it.
     cred::keep_capabilities_on_setuid()?;
@@ -80,16 +81,45 @@ pub(crate) fn drop_privileges(pairing: bool, policy: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves the calling thread, and the threads that it starts from now on, to an empty tree. Where
-/// that cannot be had (on the initial RAM disk, under a container's filter), the old one stays.
-pub(crate) fn leave_the_tree() {
-    match try_to_leave() {
-        Ok(()) => tracing::debug!("the worker is confined to an empty tree"),
+/// Takes the source out of the tree of the host: gives it in a copy of its mounts, from which `..` does not
+/// lead out, and that copy, for [`leave_the_tree`] and to be kept meanwhile. Where that cannot be had,
+/// the source alone, as it is.
+pub(crate) fn take_source(source: OwnedFd) -> (OwnedFd, Option<OwnedFd>) {
+    match copy_of(&source) {
+        Ok((inside, tree)) => (inside, Some(tree)),
+        Err(errno) => {
+            tracing::info!("the worker's descriptors lead out of the source: {errno}");
+            (source, None)
+        }
+    }
+}
+
+fn copy_of(source: &OwnedFd) -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
+    // AT_EMPTY_PATH and AT_RECURSIVE, which rustix has not among these.
+    let whole = thrufs_sys::mount::AT_EMPTY_PATH | thrufs_sys::mount::AT_RECURSIVE;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::from_bits_retain(whole);
+    let tree = open_tree(source, "", flags)?;
+    let none = MountAttrFlags::empty();
+    let follow = MountPropagationFlags::DOWNSTREAM;
+    thrufs_sys::mount::mount_setattr(&tree, c"", whole, none, none, follow)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let inside = rustix::fs::openat(&tree, ".", flags, Mode::empty())?;
+    Ok((inside, tree))
+}
+
+/// Moves the calling thread, and the threads that it starts from now on, to a tree that holds `/dev/fuse`
+/// and this one, if any. Where that cannot be had (on the initial RAM disk, under a container's filter),
+/// the old one stays.
+pub(crate) fn leave_the_tree(source: Option<&OwnedFd>) {
+    match try_to_leave(source) {
+        Ok(()) => tracing::debug!("the worker is confined to the source"),
         Err((step, error)) => tracing::info!("the worker sees the whole tree: {step}: {error}"),
     }
 }
 
-fn try_to_leave() -> Result<(), (&'static str, io::Error)> {
+fn try_to_leave(source: Option<&OwnedFd>) -> Result<(), (&'static str, io::Error)> {
     let tell = |step| move |errno: rustix::io::Errno| (step, io::Error::from(errno));
     let file = |step| move |error: io::Error| (step, error);
     let place = ["/run", "/tmp", "/mnt", "/dev"]
@@ -101,32 +131,27 @@ fn try_to_leave() -> Result<(), (&'static str, io::Error)> {
     // Nothing of what follows may reach the host, and nothing of the host is wanted here.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(tell("make private"))?;
+    let links = Detached::take().map_err(tell("take /proc/self/fd along"))?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
     // The device is opened once more for each thread; a bind mount keeps its own flags.
-    let device = rustix::mount::open_tree(
-        rustix::fs::CWD,
-        "/dev/fuse",
-        rustix::mount::OpenTreeFlags::OPEN_TREE_CLONE
-            | rustix::mount::OpenTreeFlags::OPEN_TREE_CLOEXEC,
-    )
-    .map_err(tell("clone /dev/fuse"))?;
+    let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let device = open_tree(CWD, "/dev/fuse", clone).map_err(tell("clone /dev/fuse"))?;
     mount("tmpfs", place, "tmpfs", flags, c"size=64k,mode=755").map_err(tell("mount a tmpfs"))?;
     std::fs::create_dir(place.join("dev")).map_err(file("mkdir /dev"))?;
     std::fs::write(place.join("dev/fuse"), "").map_err(file("make /dev/fuse"))?;
-    rustix::mount::move_mount(
-        device,
-        "",
-        rustix::fs::CWD,
-        place.join("dev/fuse"),
-        rustix::mount::MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
-    )
-    .map_err(tell("bind /dev/fuse"))?;
+    let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(device, "", CWD, place.join("dev/fuse"), empty).map_err(tell("bind /dev/fuse"))?;
+    if let Some(source) = source {
+        std::fs::create_dir(place.join("source")).map_err(file("mkdir /source"))?;
+        move_mount(source, "", CWD, place.join("source"), empty)
+            .map_err(tell("mount the source"))?;
+    }
     std::env::set_current_dir(place).map_err(file("enter it"))?;
     // With both the same, the old root ends up on top of the new one (pivot_root(2), NOTES).
     pivot_root(".", ".").map_err(tell("pivot_root"))?;
     unmount(".", UnmountFlags::DETACH).map_err(tell("leave the old root"))?;
     std::env::set_current_dir("/").map_err(file("enter the new root"))?;
-    Ok(())
+    links.work_in().map_err(tell("work in /proc/self/fd"))
 }
 
 /// Whether system calls could be filtered: tried on a thread made for it.

@@ -63,7 +63,9 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
         source: error,
     })?;
     let mountpoint = look_at_mountpoint(&mountpoint)?;
-    let descriptors = if mountpoint != source && mountpoint.starts_with(&source) {
+    let is_same = mountpoint == source;
+    // Whoever mounts over the source itself finds nothing of it by path afterwards.
+    let descriptors = if mountpoint.starts_with(&source) && (privileged || !is_same) {
         if !privileged {
             return Err(CommandError::Recursive {
                 source_path: source,

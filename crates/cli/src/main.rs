@@ -12,6 +12,7 @@
 //! | `supervisor`, `worker` | the two processes of a server |
 //! | `auto_unmount` | a third, where a mount is to go away when its server is killed |
 //! | `process`, `channel` | starting them, and what they say to each other |
+//! | `callers` | what the worker asks about callers |
 //! | `control` | the socket by which a server is asked |
 //! | `listening`, `systemd` | sockets of the file system; what systemd is told |
 //! | `task`, `waiting` | calls and descriptors that are waited for until a moment |
@@ -30,6 +31,7 @@
 
 mod auto_unmount;
 mod bench_command;
+mod callers;
 mod channel;
 mod client_command;
 mod command_line;

@@ -110,6 +110,7 @@ pub(crate) enum OptionId {
     Seccomp,
     Capabilities,
     DescriptorLimit,
+    FileHandles,
     MigrationMode,
     MigrationOnError,
     MigrationVerifyHandles,

@@ -45,6 +45,12 @@ impl Role {
         }
     }
 
+    /// Whether it is to see no process but itself. Only root can have that; an ordinary user's processes
+    /// can do nothing to those of others.
+    fn is_alone(self) -> bool {
+        self != Role::Supervisor && rustix::process::geteuid().is_root()
+    }
+
     /// The role that a first argument says.
     pub(crate) fn from_argument(argument: &std::ffi::OsStr) -> Option<Role> {
         Role::ALL
@@ -62,6 +68,25 @@ pub(crate) struct Process {
     /// Readable when the process is ending (see [`watch`](Self::watch)).
     watched: Option<OwnedFd>,
     pub(crate) channel: Channel,
+}
+
+/// Starts it as the first process of a process namespace of its own, where that can be had: there it can
+/// name no other process, to send it a signal or to look at it.
+fn spawn_alone(mut command: Command) -> io::Result<Child> {
+    // A thread whose children are elsewhere can start no more threads: it is one made for this.
+    let thread = std::thread::Builder::new()
+        .name("thrufs-start".to_owned())
+        .spawn(move || {
+            if let Err(errno) = thrufs_sys::cred::unshare_process_namespace() {
+                tracing::info!(
+                    "the worker can name other processes: no process namespace: {errno}"
+                );
+            }
+            command.spawn()
+        })?;
+    thread
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("the thread that starts a process ended")))
 }
 
 /// A descriptor of the calling thread, readable when that has ended (Linux 6.9).
@@ -84,12 +109,17 @@ impl Process {
     pub(crate) fn start(role: Role, paths: [&Path; 2]) -> io::Result<Process> {
         let (channel, theirs) = Channel::pair()?;
         // The file that is running, even when another has taken its name since.
-        let mut child = Command::new("/proc/self/exe")
+        let mut command = Command::new("/proc/self/exe");
+        command
             .arg0("thrufs")
             .arg(role.argument())
             .args(paths)
-            .stdin(Stdio::from(theirs))
-            .spawn()?;
+            .stdin(Stdio::from(theirs));
+        let mut child = if role.is_alone() {
+            spawn_alone(command)?
+        } else {
+            command.spawn()?
+        };
         let descriptor = match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(descriptor) => descriptor,
             Err(errno) => {

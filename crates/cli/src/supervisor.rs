@@ -13,6 +13,7 @@ mod stop;
 mod stuck;
 
 use crate::auto_unmount::AutoUnmount;
+use crate::callers;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::control::place::{ControlSocket, file_name};
@@ -390,6 +391,11 @@ fn start_worker(
             .send(&Message::Control(listener))
             .map_err(system("speak to the worker"))?;
     }
+    let about = callers::begin().map_err(system("make a socket for the worker"))?;
+    worker
+        .channel
+        .send(&Message::AboutCallers(about))
+        .map_err(system("speak to the worker"))?;
     let device = device.try_clone().map_err(system("duplicate the device"))?;
     let all = [device].into_iter().chain(descriptors).collect();
     let serve = Message::Serve(Box::new(config.clone()), all);

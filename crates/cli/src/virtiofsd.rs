@@ -26,7 +26,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use table::{OPTIONS, Outcome, Taken, VirtiofsdOption};
-use thrufs_hostdir::{Habits, Handles};
 
 /// The name under which the command behaves so.
 pub(crate) const NAME: &str = "virtiofsd";
@@ -47,8 +46,6 @@ pub(crate) enum VirtiofsdError {
     Clap(#[from] clap::Error),
     #[error(transparent)]
     Option(#[from] OptionError),
-    #[error("{option} is not done here: {why}")]
-    Refused { option: String, why: &'static str },
     #[error("bad value `{value}` for {option}: {problem}")]
     Value {
         option: String,
@@ -63,11 +60,6 @@ pub(crate) enum VirtiofsdError {
     NoSocket,
     #[error("{0} is not UTF-8 text")]
     NotText(&'static str),
-    #[error(
-        "--inode-file-handles=mandatory: {path} has no file handles that this user may open",
-        path = .0.display()
-    )]
-    NoHandles(PathBuf),
 }
 
 /// The arguments, if the command was called so, its name first.
@@ -109,16 +101,6 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
         return Ok(ExitCode::SUCCESS);
     }
     let asked = Asked::of(&matches)?;
-    if asked.handles_are_mandatory {
-        let directory = crate::launch::open_source(&asked.share.source)?;
-        let habits = Habits::of(&directory).map_err(|errno| CommandError::Source {
-            path: asked.share.source.clone(),
-            source: errno.into(),
-        })?;
-        if habits.handles != Handles::Usable {
-            return Err(VirtiofsdError::NoHandles(asked.share.source).into());
-        }
-    }
     launch::run(asked.share)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -191,7 +173,6 @@ fn one(arg: Arg, value_name: &'static str) -> Arg {
 #[derive(Debug)]
 struct Asked {
     share: ShareArguments,
-    handles_are_mandatory: bool,
 }
 
 /// What is collected from them.
@@ -201,7 +182,6 @@ struct Collected {
     socket: Option<PathBuf>,
     descriptor: Option<i32>,
     group: Option<u32>,
-    handles_are_mandatory: bool,
     /// In their order: the last of opposites counts.
     settings: Vec<Setting>,
 }
@@ -286,7 +266,6 @@ impl Collected {
                 settings: self.settings,
                 once: true,
             },
-            handles_are_mandatory: self.handles_are_mandatory,
         })
     }
 }

@@ -5,6 +5,7 @@
 //! supervisor is gone, the watcher aborts the connection and ends the process, whatever its threads wait
 //! for: the mount is dead, and stays for others to take away.
 
+use crate::callers::Callers;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::confinement::{self, Duty};
@@ -21,9 +22,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use thrufs::session::{Session, SessionConfig, SessionError, SessionHandle, Threads};
-use thrufs_hostdir::HostDir;
+use thrufs::session::{self, Session, SessionConfig, SessionError, SessionHandle, Threads};
 use thrufs_hostdir::policy::Accounts;
+use thrufs_hostdir::{HostDir, Programs};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
 /// The process that serves (see [`Role::Worker`](crate::process::Role::Worker)).
@@ -31,16 +32,17 @@ pub(crate) fn main() -> ExitCode {
     let Ok(supervisor) = Channel::of_this_process() else {
         return ExitCode::FAILURE;
     };
-    let mut control = None;
+    let (mut control, mut callers) = (None, None);
     let (config, descriptors) = loop {
         match supervisor.receive() {
             Ok(Some(Message::Control(listener))) => control = Some(listener),
+            Ok(Some(Message::AboutCallers(socket))) => callers = Some(Callers::new(socket)),
             Ok(Some(Message::Serve(config, descriptors))) => break (config, descriptors),
             _ => return ExitCode::FAILURE,
         }
     };
     let supervisor = Arc::new(supervisor);
-    match serve(*config, descriptors, control, &supervisor) {
+    match serve(*config, descriptors, (control, callers), &supervisor) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");
@@ -58,7 +60,7 @@ pub(crate) fn main() -> ExitCode {
 fn serve(
     mut config: MountConfig,
     descriptors: Vec<OwnedFd>,
-    control: Option<OwnedFd>,
+    (control, callers): (Option<OwnedFd>, Option<Callers>),
     supervisor: &Arc<Channel>,
 ) -> Result<(), Box<dyn Error>> {
     let log = Log::begin(&config.server)?;
@@ -68,13 +70,14 @@ fn serve(
     let (Some(device), Some(source)) = (descriptors.next(), descriptors.next()) else {
         return Err("started without device or source".into());
     };
-    // Keeps a tree together that is mounted nowhere else, for as long as the source is served.
-    let tree = descriptors.next();
+    // Keeps a tree together that is mounted nowhere else, for as long as the source is served. There is
+    // nothing above it.
+    let apart = descriptors.next();
     let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
     confinement::raise_descriptor_limit();
     let privileged = mounting::is_privileged();
     if privileged {
-        confinement::drop_privileges(config.pairing, config.server.policy.is_some())?;
+        confinement::drop_privileges(config.pairing)?;
     }
     thrufs_sys::proc_fd::prepare()?;
     // Asked once, by a prctl or in /proc; later there is neither, and rustix panics without an answer.
@@ -85,6 +88,12 @@ fn serve(
         policy = Some((path.clone(), Accounts::read()?));
         Loaded::from(path)?.serve_by(&mut config.serving);
     }
+    let (source, tree) = match privileged && apart.is_none() {
+        true => confinement::take_source(source),
+        false => (source, None),
+    };
+    let callers = callers.map(Arc::new);
+    config.serving.programs = callers.clone().map(|callers| callers as Arc<dyn Programs>);
     let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone())?);
     let threads = Threads {
         readers: config.threads.and_then(NonZeroUsize::new),
@@ -96,7 +105,9 @@ fn serve(
         ring: config.ring,
         ..SessionConfig::default()
     };
-    let session = Session::with_shared(Arc::clone(&file_system), device, session_config)?;
+    let callers = callers.map(|callers| callers as Arc<dyn session::Callers>);
+    let served = Arc::clone(&file_system);
+    let session = Session::with_callers(served, device, session_config, callers)?;
     let subject = Arc::new(Subject {
         place: config.mountpoint.clone(),
         served: Served::Mount(Arc::clone(&file_system), session.handle()),
@@ -113,7 +124,7 @@ fn serve(
         policy,
     };
     if privileged {
-        confinement::leave_the_tree();
+        confinement::leave_the_tree(tree.as_ref());
     }
     std::thread::Builder::new()
         .name("thrufs-watcher".to_owned())
@@ -130,7 +141,7 @@ fn serve(
     }
     supervisor.send(&Message::Ready)?;
     let end = session.run();
-    drop(tree);
+    drop((apart, tree));
     tracing::debug!(?end, "the session has ended");
     end.map(drop).map_err(Into::into)
 }

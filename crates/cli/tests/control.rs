@@ -33,7 +33,10 @@ struct Mounted {
 }
 
 fn mounted(arguments: &[&str]) -> Option<Mounted> {
-    let ground = Ground::new()?;
+    Some(mounted_on(Ground::new()?, arguments))
+}
+
+fn mounted_on(ground: Ground, arguments: &[&str]) -> Mounted {
     let server = ground.mount_in_foreground(arguments);
     let socket = socket_of(&ground.mnt);
     let mounted = Mounted {
@@ -47,7 +50,7 @@ fn mounted(arguments: &[&str]) -> Option<Mounted> {
     {
         within(5, "the socket", || mounted.socket.exists());
     }
-    Some(mounted)
+    mounted
 }
 
 fn thrufs(arguments: &[&OsStr]) -> Output {
@@ -301,9 +304,8 @@ fn of_two_mounts_on_one_another_each_is_asked_by_its_own_files() {
 
 #[test]
 fn mounts_within_the_source_are_explained_once_somebody_was_there() {
-    let Some(Mounted { ground, server, .. }) = mounted(&[]) else {
-        return;
-    };
+    let Some(ground) = Ground::new() else { return };
+    let Mounted { ground, server, .. } = mounted_on(ground.propagating(), &[]);
     let inside = ground.src.join("inside");
     fs::create_dir(&inside).unwrap();
     rustix::mount::mount(

@@ -5,6 +5,8 @@ mod ground;
 
 use ground::{Ground, THRUFS, is_mount, mount_line, run, stderr, stop_process, succeeded, within};
 use rustix::process::{Signal, kill_process};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -629,15 +631,19 @@ fn the_worker_has_no_more_privilege_than_it_needs() {
         assert_eq!(capabilities(set) & !kept, 0, "{set}");
     }
     assert_eq!(field("NoNewPrivs:"), "1");
-    let root = fs::read_dir(format!("/proc/{worker}/root/")).unwrap();
-    let names: Vec<_> = root.map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["dev"], "nothing but the device is in reach by name");
+    let expected = ["dev", "source"].map(OsString::from);
     // Of each thread: the one that waits for signals as well.
     for thread in fs::read_dir(format!("/proc/{worker}/task")).unwrap() {
         let root = fs::read_dir(thread.unwrap().path().join("root")).unwrap();
-        let names: Vec<_> = root.map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["dev"]);
+        let names: BTreeSet<OsString> = root.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(
+            names,
+            expected.clone().into(),
+            "nothing else is in reach by name"
+        );
     }
+    let root = format!("/proc/{worker}/root/source/file");
+    assert_eq!(fs::read_to_string(root).unwrap(), "content");
     let device = fs::metadata(format!("/proc/{worker}/root/dev/fuse")).unwrap();
     assert_eq!(device.rdev(), fs::metadata("/dev/fuse").unwrap().rdev());
     ground::unmount_by_command(&ground.mnt);
@@ -646,6 +652,7 @@ fn the_worker_has_no_more_privilege_than_it_needs() {
 #[test]
 fn mounts_beneath_the_source_come_into_view() {
     let Some(ground) = Ground::new() else { return };
+    let ground = ground.propagating();
     fs::create_dir(ground.src.join("sub")).unwrap();
     succeeded(&ground.mount(&["-o", "cache=never"]));
     let sub = ground.src.join("sub");
@@ -658,6 +665,28 @@ fn mounts_beneath_the_source_come_into_view() {
     );
     rustix::mount::unmount(&sub, rustix::mount::UnmountFlags::DETACH).unwrap();
     assert!(!ground.mnt.join("sub/below").exists());
+    ground::unmount_by_command(&ground.mnt);
+}
+
+/// The worker has mounts of its own, and those of a private one do not follow it (README, limits).
+#[test]
+fn mounts_beneath_a_private_mount_are_those_of_the_beginning() {
+    let Some(ground) = Ground::new() else { return };
+    let flags = rustix::mount::MountFlags::empty();
+    let mounted = |name: &str| {
+        let path = ground.src.join(name);
+        rustix::mount::mount("none", &path, "tmpfs", flags, c"size=64k").unwrap();
+        fs::write(path.join("below"), "").unwrap();
+    };
+    rustix::mount::mount_bind(&ground.src, &ground.src).unwrap();
+    let private = rustix::mount::MountPropagationFlags::PRIVATE;
+    rustix::mount::mount_change(&ground.src, private).unwrap();
+    let _ = ["before", "later"].map(|name| fs::create_dir(ground.src.join(name)).unwrap());
+    mounted("before");
+    succeeded(&ground.mount(&["-o", "cache=never"]));
+    mounted("later");
+    assert!(ground.mnt.join("before/below").exists());
+    assert!(!ground.mnt.join("later/below").exists());
     ground::unmount_by_command(&ground.mnt);
 }
 

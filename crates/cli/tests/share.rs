@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod ground;
+mod walls;
 
 use ground::{Foreground, THRUFS, processes, run, skipped, stderr, within};
 use rustix::net::RecvFlags;

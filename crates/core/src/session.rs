@@ -19,6 +19,7 @@ pub(crate) mod control;
 mod handshake;
 
 pub use crate::transport::choice::{Carrier, RingConfig, RingRefusal, Transport};
+pub use crate::transport::scheduling::Callers;
 pub use crate::transport::uring::ring_availability;
 pub use control::End;
 
@@ -29,6 +30,7 @@ use crate::file_system::FileSystem;
 use crate::metrics::{Metrics, Snapshot};
 use crate::notify::{Notifier, Queue};
 use crate::transport::dev::{Dev, Load};
+use crate::transport::scheduling::Processes;
 use crate::transport::uring::{Prepared, Uring, prepare};
 use crate::transport::{Connection, scheduling};
 use control::Control;
@@ -207,6 +209,20 @@ impl<F: FileSystem> Session<F> {
         device: OwnedFd,
         config: SessionConfig,
     ) -> Result<Session<F>, SessionError> {
+        Session::with_callers(fs, device, config, None)
+    }
+
+    /// The same where this process does not see callers, and somebody else tells where they run.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_callers(
+        fs: Arc<F>,
+        device: OwnedFd,
+        config: SessionConfig,
+        callers: Option<Arc<dyn Callers>>,
+    ) -> Result<Session<F>, SessionError> {
         install_interrupt_handler().map_err(|errno| SessionError::Start(errno.into()))?;
         let dispatcher = Dispatcher::new(fs);
         let metrics = Arc::clone(dispatcher.metrics());
@@ -229,7 +245,7 @@ impl<F: FileSystem> Session<F> {
         let connection = Arc::new(Connection {
             dispatcher,
             device,
-            processes: scheduling::open_processes(),
+            processes: Processes::open(callers),
             allowed,
             config,
             control,

@@ -16,6 +16,7 @@ use crate::dispatch::Dispatcher;
 use crate::notify::mark_serving_thread;
 use crate::session::SessionConfig;
 use crate::session::control::Control;
+use crate::transport::scheduling::Processes;
 use rustix::thread::CpuSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(crate) struct Connection<F> {
     pub(crate) device: Arc<OwnedFd>,
     /// A view of this process's own threads and of callers, for those who look after them. Opened
     /// before the process gives up its view of the tree.
-    pub(crate) processes: Option<OwnedFd>,
+    pub(crate) processes: Option<Processes>,
     /// The CPUs that the session may use.
     pub(crate) allowed: CpuSet,
     pub(crate) config: SessionConfig,

@@ -3,7 +3,7 @@
 use crate::datapath::DataPath;
 use crate::ledger::Ledger;
 use crate::policy::Policy;
-use crate::rules::AuditLog;
+use crate::rules::{AuditLog, Programs};
 use crate::strongbox::Strongbox;
 use crate::succession::Migration;
 use crate::translation::Translation;
@@ -127,6 +127,22 @@ fn shift(id: u32, from: u32, to: u32, count: u32) -> Option<u32> {
     }
 }
 
+/// Whether inodes are found again by file handle.
+///
+/// Who may open files by handle (CAP_DAC_READ_SEARCH and `open_by_handle_at(2)`) may open every file of a
+/// file system, not only those beneath the served directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FileHandles {
+    /// They are not asked for. A descriptor is held for each inode, as long as the budget allows, and
+    /// others are found again by parent and name: what another moves meanwhile gives ESTALE.
+    Never,
+    /// Where they may be opened; elsewhere as [`Never`](Self::Never).
+    #[default]
+    Prefer,
+    /// A directory where they may not be opened is not served.
+    Mandatory,
+}
+
 /// Everything that can be chosen about a served directory.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -152,6 +168,8 @@ pub struct Config {
     /// Whether callers are processes of this machine, whose programs can be found out for the rules and
     /// the audit log. A guest's are not.
     pub callers_are_local: bool,
+    /// Who tells which programs local callers run; nobody where this process sees them in `/proc`.
+    pub programs: Option<Arc<dyn Programs>>,
     /// Drop set-id bits and capabilities of files that are written to or truncated (KILLPRIV_V2).
     /// Otherwise the kernel does it, and asks for a file's capabilities before every write: there is
     /// no reason for that but to measure what it costs.
@@ -194,6 +212,8 @@ pub struct Config {
     pub max_background: Option<u16>,
     /// Most bytes to read ahead.
     pub max_readahead: Option<u32>,
+    /// Whether inodes are found again by file handle.
+    pub file_handles: FileHandles,
     /// Most descriptors kept for inodes that are not open; half of `RLIMIT_NOFILE` unless given.
     pub descriptor_budget: Option<usize>,
     /// How the session of a client leaves for another process, and how one is received.
@@ -221,6 +241,7 @@ impl Default for Config {
             policy: None,
             audit_log: AuditLog::default(),
             callers_are_local: true,
+            programs: None,
             killpriv: true,
             allow_mmap: true,
             allow_direct_io: false,
@@ -239,6 +260,7 @@ impl Default for Config {
             max_write: None,
             max_background: None,
             max_readahead: None,
+            file_handles: FileHandles::default(),
             descriptor_budget: None,
             migration: Migration::default(),
             ledger: None,

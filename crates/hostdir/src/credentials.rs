@@ -68,11 +68,6 @@ impl Credentials {
         })
     }
 
-    /// Whether files are created as their callers.
-    pub(crate) fn switches(&self) -> bool {
-        self.switches
-    }
-
     pub(crate) fn server_uid(&self) -> u32 {
         self.server_uid
     }

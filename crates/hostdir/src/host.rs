@@ -1,6 +1,6 @@
 //! A served directory: what it is made of, and how inodes are reached.
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, FileHandles};
 use crate::credentials::Credentials;
 use crate::datapath::Passthrough;
 use crate::descriptors::Descriptors;
@@ -45,6 +45,12 @@ pub enum SetupError {
     /// A choice that contradicts another.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Inodes are to be found again by handle alone, and cannot be.
+    #[error(
+        "the source has no file handles that this process may open (inode_file_handles=mandatory); it \
+         needs a file system that has some, and CAP_DAC_READ_SEARCH"
+    )]
+    NoHandles,
     /// The system refused something that serving needs.
     #[error("cannot {what}: {source}")]
     System {
@@ -150,8 +156,11 @@ impl HostDir {
         let root_fd = rustix::io::fcntl_dupfd_cloexec(&source, 3)
             .map_err(|errno| system("duplicate the source's descriptor")(errno.into()))?;
         let notes = notes_in(&config)?;
-        let (mounts, mount) = Mounts::of_source(source, notes.clone())
+        let (mounts, mount) = Mounts::of_source(source, notes.clone(), config.file_handles)
             .map_err(system("look at the source's mount"))?;
+        if config.file_handles == FileHandles::Mandatory && !mount.has_handles() {
+            return Err(SetupError::NoHandles);
+        }
         let dormant_max = if config.export {
             config.exported_nodes_max
         } else {
@@ -175,7 +184,8 @@ impl HostDir {
         debug_assert_eq!(root.node(), NodeId::ROOT);
         // Kept for good: the ring that takes descriptors back does not know it.
         root.keep_descriptor(root_fd);
-        let budget = config.descriptor_budget.unwrap_or_else(default_budget);
+        let budget = config.descriptor_budget;
+        let budget = budget.unwrap_or_else(|| default_budget(root.mount().has_handles()));
         let host = Host {
             nodes,
             mounts,
@@ -184,7 +194,11 @@ impl HostDir {
             files: Slots::starting_at(1),
             directories: Slots::starting_at(1),
             passthrough: Passthrough::default(),
-            rules: Rules::new(config.policy.clone(), config.callers_are_local),
+            rules: Rules::new(
+                config.policy.clone(),
+                config.callers_are_local,
+                config.programs.clone(),
+            ),
             locks: crate::locks::LockOwners::default(),
             suspended: crate::succession::Suspended::default(),
             notes,
@@ -564,10 +578,18 @@ pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
     )
 }
 
-/// Half of what the process may open; the other half is for clients' open files.
-fn default_budget() -> usize {
+/// Half of what the process may open; the other half is for clients' open files. Where descriptors only
+/// save time, more than so many save nothing worth the memory that the kernel has for each.
+fn default_budget(has_handles: bool) -> usize {
+    const SAVING_TIME_MAX: usize = 16_384;
+    const WITHOUT_HANDLES_MAX: usize = 65_536;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(65_536);
+    let most = if has_handles {
+        SAVING_TIME_MAX
+    } else {
+        WITHOUT_HANDLES_MAX
+    };
     (usize::try_from(limit).unwrap_or(65_536) / 2)
         .saturating_sub(32)
-        .clamp(16, 16_384)
+        .clamp(16, most)
 }

@@ -304,6 +304,11 @@ impl Inode {
             .map(|place| (Arc::clone(&place.parent), place.name.clone()))
     }
 
+    pub(crate) fn boxed_place(&self) -> Option<Box<Place>> {
+        let (parent, name) = self.place()?;
+        Some(Box::new(Place { parent, name }))
+    }
+
     pub(crate) fn set_place(&self, place: Option<Box<Place>>) {
         // The old place may hold the last reference to a parent: let go of it outside the lock.
         let old = std::mem::replace(&mut *self.place.lock(), place);

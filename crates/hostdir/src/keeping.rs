@@ -45,8 +45,8 @@ impl Host {
         }
     }
 
-    /// A name of an inode is about to go. If it is the last, and somebody has the file open, nothing
-    /// would lead a successor to it.
+    /// A name of an inode is about to go. If it is the last, or the only one that is known, and somebody
+    /// has the file open, nothing would lead a successor to it.
     pub(crate) fn keep_if_last_name(&self, inode: &Arc<Inode>) {
         if self.strongbox().is_none() || !inode.is_open() {
             return;
@@ -56,7 +56,8 @@ impl Host {
         };
         let flags = AtFlags::EMPTY_PATH;
         let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, crate::host::BASIC);
-        if stat.is_ok_and(|stat| stat.stx_nlink <= 1) {
+        let is_found_by_name = !inode.mount().has_handles();
+        if stat.is_ok_and(|stat| stat.stx_nlink <= 1 || is_found_by_name) {
             self.keep_inode(inode, descriptor.as_fd());
         }
     }

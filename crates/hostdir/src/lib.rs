@@ -71,7 +71,7 @@ mod versions;
 mod xattr_map;
 mod xattrs;
 
-pub use config::{CacheMode, Config, ConfigError, IdMap, IdRange, Locks};
+pub use config::{CacheMode, Config, ConfigError, FileHandles, IdMap, IdRange, Locks};
 pub use explain::EXPLAINED_DEPTH_MAX;
 pub use explanation::{
     CacheState, CacheWord, DataPath, Explanation, FileKind, LowerState, NodeState, Opens,
@@ -79,7 +79,7 @@ pub use explanation::{
 pub use host::{HostDir, SetupError};
 pub use ledger::Ledger;
 pub use mounts::{Habits, Handles};
-pub use rules::AuditLog;
+pub use rules::{AuditLog, Programs};
 pub use statistics::Statistics;
 pub use strongbox::Strongbox;
 pub use succession::{Migration, MigrationMode, MigrationOnError};

@@ -5,6 +5,7 @@
 //! the last file open on it is released or when it was idle for a while, so that it can be unmounted
 //! beneath.
 
+use crate::config::FileHandles;
 use crate::datapath::Obstacle;
 use crate::housekeeping::Bell;
 use crate::idleness::Idleness;
@@ -217,6 +218,8 @@ pub(crate) struct Mounts {
     started: Instant,
     bell: Arc<Bell>,
     notes: Option<Arc<Notes>>,
+    /// Whether handles are to be looked for.
+    file_handles: FileHandles,
 }
 
 /// What a [sweep](Mounts::sweep) came to.
@@ -232,16 +235,18 @@ impl Mounts {
     pub(crate) fn of_source(
         source: OwnedFd,
         notes: Option<Arc<Notes>>,
+        file_handles: FileHandles,
     ) -> Result<(Mounts, Arc<LowerMount>)> {
         let id = mount_id(source.as_fd(), c"")?;
         let bell = Arc::<Bell>::default();
-        let mount = Arc::new(probe(0, id, source, None, &bell)?);
+        let mount = Arc::new(probe(0, id, source, None, (&bell, file_handles))?);
         let mounts = Mounts {
             list: RwLock::new(vec![Arc::clone(&mount)]),
             next_index: Mutex::new(1),
             started: Instant::now(),
             bell,
             notes,
+            file_handles,
         };
         Ok((mounts, mount))
     }
@@ -309,7 +314,8 @@ impl Mounts {
             }
         };
         let mounted_on = Some((Arc::clone(parent), name.to_owned()));
-        let mount = Arc::new(probe(index, id, anchor, mounted_on, &self.bell)?);
+        let common = (&self.bell, self.file_handles);
+        let mount = Arc::new(probe(index, id, anchor, mounted_on, common)?);
         mount.mark_used();
         list.push(Arc::clone(&mount));
         if let Some(notes) = &self.notes {
@@ -423,7 +429,7 @@ fn probe(
     id: u64,
     anchor: OwnedFd,
     mounted_on: Option<(Arc<Inode>, CString)>,
-    bell: &Arc<Bell>,
+    (bell, file_handles): (&Arc<Bell>, FileHandles),
 ) -> Result<LowerMount> {
     let magic = magic(anchor.as_fd())?;
     let no_wait = no_wait(magic);
@@ -437,7 +443,8 @@ fn probe(
         index,
         id,
         magic,
-        has_handles: handles(anchor.as_fd()) == Handles::Usable,
+        has_handles: file_handles != FileHandles::Never
+            && handles(anchor.as_fd()) == Handles::Usable,
         anchor: RwLock::new(Some(Arc::new(anchor))),
         number_in_handle,
         no_wait,

@@ -156,6 +156,17 @@ impl Nodes {
         drop(shard);
     }
 
+    /// Notes where an inode without a file handle is about to be moved: who dies on that leaves a
+    /// successor both places to look at. [`set_place`](Self::set_place) ends the doubt.
+    pub(crate) fn may_move(&self, inode: &Arc<Inode>, place: &Place) {
+        let Some(notes) = &self.notes else { return };
+        let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
+        let is_known = self.slots.get(inode.node().0).is_some();
+        if is_known && inode.node() != NodeId::ROOT {
+            notes.note_possible_place(inode.node(), place);
+        }
+    }
+
     /// Puts a node back under the id that it had in another process, with its lookups. To be followed
     /// by [`settle`](Self::settle). `None` for an id that cannot be, or is there already.
     pub(crate) fn insert_at(

@@ -5,13 +5,14 @@ use crate::host::{Host, opened_identity};
 use crate::identity::Identity;
 use crate::inode::{Inode, Place};
 use crate::names::KnownName;
-use rustix::fs::{AtFlags, CWD, RenameFlags};
+use rustix::fs::{AtFlags, RenameFlags};
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use thrufs::{Context, Entry, Result};
 use thrufs_abi::{Name, NodeId};
 use thrufs_sys::handle::{self, FileHandleBuf};
+use thrufs_sys::proc_fd;
 
 /// A name, and the directory that it is or will be in.
 #[derive(Clone, Copy)]
@@ -63,9 +64,7 @@ impl Host {
     fn link_beneath(&self, fd: BorrowedFd<'_>, to: End<'_>) -> Result<()> {
         match rustix::fs::linkat(fd, c"", to.fd, to.name, AtFlags::EMPTY_PATH) {
             // Without CAP_DAC_READ_SEARCH a descriptor can only be named by way of /proc.
-            Err(rustix::io::Errno::NOENT) if !self.credentials.switches() => {
-                link_by_proc(fd, to.fd, to.name)
-            }
+            Err(rustix::io::Errno::NOENT) => Ok(proc_fd::link(fd, to.fd, to.name)?),
             linked => Ok(linked?),
         }
     }
@@ -251,16 +250,26 @@ impl Host {
         {
             self.keep_if_last_name(replaced);
         }
-        rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags)?;
-        if let Some(replaced) = replaced {
-            let exchanged = flags.contains(RenameFlags::EXCHANGE);
-            let place = exchanged.then(|| from.place());
-            self.nodes.set_place(&replaced, place);
+        let exchanged = flags.contains(RenameFlags::EXCHANGE);
+        let moves = [
+            moved.as_ref().map(|moved| (moved, to)),
+            replaced.as_ref().filter(|_| exchanged).map(|it| (it, from)),
+        ];
+        for (inode, end) in moves.iter().flatten() {
+            self.nodes.may_move(inode, &end.place());
         }
-        if let Some(moved) = moved {
-            self.nodes.set_place(&moved, Some(to.place()));
+        let renamed = rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags);
+        if let Some(gone) = replaced.as_ref().filter(|_| renamed.is_ok() && !exchanged) {
+            self.nodes.set_place(gone, None);
         }
-        Ok(())
+        for (inode, end) in moves.iter().flatten() {
+            let place = match renamed {
+                Ok(()) => Some(end.place()),
+                Err(_) => inode.boxed_place(),
+            };
+            self.nodes.set_place(inode, place);
+        }
+        Ok(renamed?)
     }
 
     /// Refuses a rename that the policy does not allow.
@@ -287,15 +296,4 @@ impl Host {
             self.hold(end.parent, end.fd, end.name)
         }
     }
-}
-
-fn link_by_proc(fd: BorrowedFd<'_>, parent_fd: BorrowedFd<'_>, name: &CStr) -> Result<()> {
-    let from = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    Ok(rustix::fs::linkat(
-        CWD,
-        from,
-        parent_fd,
-        name,
-        AtFlags::SYMLINK_FOLLOW,
-    )?)
 }

@@ -59,6 +59,31 @@ impl InForce {
     }
 }
 
+/// Tells which programs callers run, for a process that does not see them.
+pub trait Programs: std::fmt::Debug + Send + Sync {
+    /// The path of the program that a caller, given as requests name it, executes.
+    fn program(&self, caller: u32) -> Option<Vec<u8>>;
+}
+
+/// `/proc`, for a process that does.
+#[derive(Debug)]
+struct InProc(OwnedFd);
+
+impl InProc {
+    fn open() -> Option<InProc> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let processes = rustix::fs::open("/proc", flags, Mode::empty());
+        processes.ok().map(InProc)
+    }
+}
+
+impl Programs for InProc {
+    fn program(&self, caller: u32) -> Option<Vec<u8>> {
+        let link = rustix::fs::readlinkat(&self.0, format!("{caller}/exe"), Vec::new());
+        Some(link.ok()?.into_bytes())
+    }
+}
+
 /// The policy of a served directory.
 #[derive(Debug)]
 pub(crate) struct Rules {
@@ -66,22 +91,27 @@ pub(crate) struct Rules {
     in_force: Option<RwLock<Arc<InForce>>>,
     notifier: OnceLock<Notifier>,
     hidden: HiddenNames,
-    /// `/proc`, to find out which programs callers run.
-    processes: Option<OwnedFd>,
+    /// To find out which programs callers run.
+    programs: Option<Arc<dyn Programs>>,
     /// How many changes of names have begun, and how many have ended.
     names_changing: AtomicU64,
     names_changed: AtomicU64,
 }
 
 impl Rules {
-    /// The programs of callers are found out only where those are processes of this machine.
-    pub(crate) fn new(policy: Option<Arc<Policy>>, callers_are_local: bool) -> Rules {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    /// The programs of callers are found out only where those are processes of this machine; where
+    /// nobody is to be asked, here.
+    pub(crate) fn new(
+        policy: Option<Arc<Policy>>,
+        callers_are_local: bool,
+        programs: Option<Arc<dyn Programs>>,
+    ) -> Rules {
+        let of_local_callers = || programs.or_else(|| Some(Arc::new(InProc::open()?)));
         Rules {
-            processes: policy
+            programs: policy
                 .as_ref()
                 .filter(|_| callers_are_local)
-                .and_then(|_| rustix::fs::open("/proc", flags, Mode::empty()).ok()),
+                .and_then(|_| of_local_callers()),
             in_force: policy.map(|policy| {
                 let generation = 1;
                 RwLock::new(Arc::new(InForce { policy, generation }))
@@ -172,9 +202,7 @@ impl Rules {
         if pid == 0 {
             return None;
         }
-        let path = format!("{pid}/exe");
-        let link = rustix::fs::readlinkat(self.processes.as_ref()?, path, Vec::new()).ok()?;
-        Some(link.into_bytes())
+        self.programs.as_ref()?.program(pid)
     }
 }
 

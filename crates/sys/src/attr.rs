@@ -47,7 +47,7 @@ pub fn chmod(descriptor: impl AsFd, mode: u32) -> Result<()> {
     }
     let link = Link::of(descriptor);
     // SAFETY: the path ends in NUL.
-    let answer = unsafe { libc::chmod(link.absolute().as_ptr(), mode & 0o7777) };
+    let answer = unsafe { libc::chmod(link.path().as_ptr(), mode & 0o7777) };
     check_int(answer).map(drop)
 }
 
@@ -61,7 +61,7 @@ pub fn truncate(descriptor: impl AsFd, length: u64) -> Result<()> {
     let signed = i64::try_from(length).map_err(|_| Errno::INVAL)?;
     let link = Link::of(descriptor);
     // SAFETY: the path ends in NUL.
-    let answer = unsafe { libc::truncate(link.absolute().as_ptr(), signed) };
+    let answer = unsafe { libc::truncate(link.path().as_ptr(), signed) };
     match check_int(answer) {
         // No `/proc` to be seen from here: there is no truncateat.
         Err(Errno::NOENT) => {

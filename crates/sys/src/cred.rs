@@ -217,8 +217,8 @@ pub fn unshare_user_namespace() -> Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
 }
 
-/// Has the children that the calling process starts from then on live in a process namespace of their
-/// own: the first of them is its process 1, and all end with it (pid_namespaces(7)). The process can
+/// Has the children that the calling thread starts from then on live in a process namespace of their
+/// own: the first of them is its process 1, and all end with it (pid_namespaces(7)). The thread can
 /// start no threads from then on.
 ///
 /// # Errors

@@ -6,6 +6,10 @@
 //! and it goes on working in a mount namespace where `/proc` is not to be seen: call [`prepare`]
 //! before going there.
 //!
+//! From that directory `..` leads to the rest of `/proc`, and from there anywhere. Who is to be shut in
+//! takes it as a mount of its own, of which it is the root, so that there is nothing above
+//! ([`Detached`]).
+//!
 //! The directory belongs to the process that opened it. A child after `fork` would act on its
 //! parent's descriptors, so a fork handler makes the child forget it and open its own.
 //!
@@ -18,19 +22,24 @@
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
+use rustix::mount::OpenTreeFlags;
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// The kept descriptor, or −1.
 static KEPT: AtomicI32 = AtomicI32::new(-1);
 /// Whether the fork handler is there (more than once does no harm).
 static HANDLES_FORK: AtomicBool = AtomicBool::new(false);
+/// Whether the directory is the working directory of every thread: see [`Detached::work_in`].
+static IS_WORKING_DIRECTORY: AtomicBool = AtomicBool::new(false);
 /// `PROC_SUPER_MAGIC` of `linux/magic.h`.
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 
 extern "C" fn forget_in_child() {
     KEPT.store(-1, Ordering::Release);
+    IS_WORKING_DIRECTORY.store(false, Ordering::Release);
 }
 
 /// Opens `/proc/self/fd` if that is not done yet. Later calls of this crate do it themselves;
@@ -51,8 +60,7 @@ pub(crate) fn directory() -> Result<BorrowedFd<'static>> {
     }
 }
 
-#[cold]
-fn keep() -> Result<BorrowedFd<'static>> {
+fn forget_after_fork() -> Result<()> {
     if !HANDLES_FORK.swap(true, Ordering::AcqRel) {
         // SAFETY: the handler lives as long as the program and only stores to an atomic.
         let code = unsafe { libc::pthread_atfork(None, None, Some(forget_in_child)) };
@@ -61,19 +69,81 @@ fn keep() -> Result<BorrowedFd<'static>> {
             return Err(Errno::from_raw_os_error(code));
         }
     }
+    Ok(())
+}
+
+#[cold]
+fn keep() -> Result<BorrowedFd<'static>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty())?;
-    if rustix::fs::fstatfs(&opened)?.f_type.cast_unsigned() != PROC_SUPER_MAGIC {
-        return Err(Errno::NODEV);
-    }
+    must_be_procfs(&opened)?;
     let number = opened.as_raw_fd();
-    let kept = match KEPT.compare_exchange(-1, number, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => opened.into_raw_fd(),
-        // Another thread was first; ours is closed.
-        Err(kept) => kept,
-    };
+    // If another thread was first, ours is closed.
+    let kept = directory_or(opened)?.map_or(number, |(_ours, kept)| kept);
     // SAFETY: what is stored in KEPT is never closed.
     Ok(unsafe { BorrowedFd::borrow_raw(kept) })
+}
+
+/// `/proc/self/fd` as a mount of its own that is in no tree: `..` stays in it, and a descriptor of it
+/// leads to what this process has open and nowhere else.
+#[derive(Debug)]
+pub struct Detached(OwnedFd);
+
+impl Detached {
+    /// Takes it, while `/proc` is there to be seen (`open_tree(2)`, Linux 5.2).
+    ///
+    /// # Errors
+    /// EPERM without CAP_SYS_ADMIN over the mount namespace, those of `open(2)`, and ENODEV when
+    /// something else than procfs is mounted there.
+    pub fn take() -> Result<Self> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = rustix::mount::open_tree(rustix::fs::CWD, c"/proc/self/fd", flags)?;
+        must_be_procfs(&tree)?;
+        Ok(Self(tree))
+    }
+
+    /// Puts it in the place of the directory that was kept, and works in it: where there is no `/proc`,
+    /// calls that take a path find the links by their numbers alone. A path beginning with `/proc`
+    /// would be looked up in the tree that the process was shut in, where anybody may have made one.
+    ///
+    /// To be called when the process, whose only thread this is, is where it will stay: nobody is to
+    /// change the working directory afterwards.
+    ///
+    /// # Errors
+    /// Those of `dup3(2)` and `fchdir(2)`.
+    pub fn work_in(self) -> Result<()> {
+        rustix::process::fchdir(&self.0)?;
+        let before = directory_or(self.0)?;
+        if let Some((tree, kept)) = before {
+            // SAFETY: `kept` is open, and stays so: another file is put in its place, in one step. It is
+            // never closed, so forgetting it is right.
+            let mut kept = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(kept) });
+            rustix::io::dup3(&tree, &mut kept, rustix::io::DupFlags::CLOEXEC)?;
+        }
+        IS_WORKING_DIRECTORY.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Keeps `directory` if none is kept; gives it back with the one that is.
+fn directory_or(directory: OwnedFd) -> Result<Option<(OwnedFd, RawFd)>> {
+    forget_after_fork()?;
+    let number = directory.as_raw_fd();
+    match KEPT.compare_exchange(-1, number, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            let _ = directory.into_raw_fd();
+            Ok(None)
+        }
+        Err(kept) => Ok(Some((directory, kept))),
+    }
+}
+
+fn must_be_procfs(directory: &OwnedFd) -> Result<()> {
+    if rustix::fs::fstatfs(directory)?.f_type.cast_unsigned() == PROC_SUPER_MAGIC {
+        Ok(())
+    } else {
+        Err(Errno::NODEV)
+    }
 }
 
 /// Where the link of `descriptor` says that it leads: a path as this process sees it, where it can; with
@@ -106,6 +176,17 @@ pub fn reopen(descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
     )
 }
 
+/// Gives the inode behind `descriptor` (which may be `O_PATH`) another name. Who may do so by the
+/// descriptor itself (`linkat` with `AT_EMPTY_PATH`) needs CAP_DAC_READ_SEARCH; this needs nothing.
+///
+/// # Errors
+/// Those of `linkat(2)`.
+pub fn link(descriptor: BorrowedFd<'_>, parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
+    let link = Link::of(descriptor);
+    let flags = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+    rustix::fs::linkat(directory()?, link.in_directory(), parent, name, flags)
+}
+
 /// `/proc/self/fd/N`, written on the stack.
 pub(crate) struct Link {
     text: [u8; Self::ROOM],
@@ -135,8 +216,11 @@ impl Link {
         Self { text }
     }
 
-    /// The absolute path.
-    pub(crate) fn absolute(&self) -> &CStr {
+    /// A path for calls that take no directory: absolute, unless the process works in [`directory`].
+    pub(crate) fn path(&self) -> &CStr {
+        if IS_WORKING_DIRECTORY.load(Ordering::Acquire) {
+            return self.in_directory();
+        }
         CStr::from_bytes_until_nul(&self.text).expect("the last byte is never written")
     }
 
@@ -157,7 +241,7 @@ mod tests {
     fn links_are_written_right() {
         let text = |number| {
             let link = Link::of(borrowed(number));
-            (link.absolute().to_owned(), link.in_directory().to_owned())
+            (link.path().to_owned(), link.in_directory().to_owned())
         };
         for number in [0, 9, 10, 1023, i32::MAX] {
             let (absolute, relative) = text(number);
@@ -208,6 +292,34 @@ mod tests {
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0);
         assert_eq!(length(&file), Ok(6));
+    }
+
+    /// A process of its own is not to be had here: what is kept for all threads is left alone.
+    #[test]
+    fn a_detached_directory_has_nothing_above_it() {
+        if !crate::test_ground::is_root() {
+            return;
+        }
+        let Detached(tree) = Detached::take().unwrap();
+        let at = |path: &str, flags| rustix::fs::openat(&tree, path, flags, Mode::empty());
+        let same = rustix::fs::fstat(&tree).unwrap();
+        for path in ["..", "../..", "../../.."] {
+            let above = rustix::fs::fstat(at(path, OFlags::PATH).unwrap()).unwrap();
+            assert_eq!((above.st_dev, above.st_ino), (same.st_dev, same.st_ino));
+        }
+        for path in [
+            "../../self/status",
+            "../root/proc",
+            "../cwd/.",
+            "../../sys/kernel/core_pattern",
+        ] {
+            assert_eq!(at(path, OFlags::PATH).unwrap_err(), Errno::NOENT, "{path}");
+        }
+        let place = place();
+        std::fs::write(place.path().join("file"), "content").unwrap();
+        let file = open(place.path().join("file"), OFlags::PATH);
+        let again = at(&file.as_raw_fd().to_string(), OFlags::RDONLY).unwrap();
+        assert_eq!(rustix::io::read(again, &mut [0; 16]), Ok(7));
     }
 
     #[test]

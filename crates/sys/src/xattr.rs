@@ -99,7 +99,7 @@ pub fn get(descriptor: impl AsFd, name: &CStr, value: &mut [u8]) -> Result<usize
         check(answer)
     };
     let old = || {
-        let path = link.absolute().as_ptr();
+        let path = link.path().as_ptr();
         // SAFETY: as above; the length is that of the slice.
         let answer = unsafe { libc::getxattr(path, name.as_ptr(), value.cast(), room) };
         check(answer as libc::c_long)
@@ -130,7 +130,7 @@ pub fn set(descriptor: impl AsFd, name: &CStr, value: &[u8], flags: u32) -> Resu
         check(answer).map(drop)
     };
     let old = || {
-        let path = link.absolute().as_ptr();
+        let path = link.path().as_ptr();
         let flags = flags.cast_signed();
         // SAFETY: as above; pointer and length are those of `value`.
         let answer = unsafe {
@@ -173,7 +173,7 @@ pub fn list(descriptor: impl AsFd, names: &mut [u8]) -> Result<usize> {
     };
     let old = || {
         // SAFETY: as above.
-        let answer = unsafe { libc::listxattr(link.absolute().as_ptr(), names.cast(), room) };
+        let answer = unsafe { libc::listxattr(link.path().as_ptr(), names.cast(), room) };
         check(answer as libc::c_long)
     };
     either(&WITHOUT_AT, modern, old)
@@ -200,7 +200,7 @@ pub fn remove(descriptor: impl AsFd, name: &CStr) -> Result<()> {
     };
     let old = || {
         // SAFETY: as above.
-        let answer = unsafe { libc::removexattr(link.absolute().as_ptr(), name.as_ptr()) };
+        let answer = unsafe { libc::removexattr(link.path().as_ptr(), name.as_ptr()) };
         check_int(answer).map(drop)
     };
     either(&WITHOUT_AT, modern, old)

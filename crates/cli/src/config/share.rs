@@ -6,7 +6,7 @@ use rustix::thread::CapabilitySet;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thrufs_hostdir::{Config, IdMap, Translation};
+use thrufs_hostdir::{Config, FileHandles, IdMap, MigrationMode, Translation};
 use thrufs_virtio::{DeviceConfig, Tag};
 
 /// Most request queues: what the table allows.
@@ -97,6 +97,7 @@ impl ShareConfig {
             passthrough: false,
             callers_are_local: false,
             allow_mmap: false,
+            file_handles: FileHandles::Never,
             // Who may use it is decided by the guest, whose kernel checks permissions.
             allow_other: true,
             default_permissions: true,
@@ -137,6 +138,7 @@ impl ShareConfig {
             config.serving.acl = false;
         }
         config.check_namespace(&effective)?;
+        config.check_handles(&effective)?;
         serving::check(&config.serving, &effective)?;
         Ok(config)
     }
@@ -161,6 +163,28 @@ impl ShareConfig {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Who is to tell of files by handle is to open them by handle.
+    fn check_handles(&mut self, effective: &[Setting]) -> Result<(), OptionError> {
+        if self.serving.migration.mode != MigrationMode::FileHandles {
+            return Ok(());
+        }
+        let said = |id| effective.iter().find(|setting| setting.option.id == id);
+        match said(OptionId::FileHandles) {
+            None => self.serving.file_handles = FileHandles::Prefer,
+            Some(never) if self.serving.file_handles == FileHandles::Never => {
+                return Err(OptionError::Contradiction {
+                    first: "migration_mode=file-handles".to_owned(),
+                    second: never.to_string(),
+                    fix: "files that are found by handle on the other side are held by handle here; say \
+                          inode_file_handles=prefer or migration_mode=find-paths"
+                        .to_owned(),
+                });
+            }
+            Some(_) => {}
+        }
+        Ok(())
     }
 
     /// What it is recognised by in a list of processes.
@@ -254,6 +278,13 @@ impl ShareConfig {
                 }
             }
             OptionId::Capabilities => self.capabilities = parse_capabilities(value).map_err(bad)?,
+            OptionId::FileHandles => {
+                self.serving.file_handles = match value {
+                    "prefer" => FileHandles::Prefer,
+                    "mandatory" => FileHandles::Mandatory,
+                    _ => FileHandles::Never,
+                }
+            }
             OptionId::DescriptorLimit => self.descriptor_limit = Some(count()?),
             id => unreachable!("{id:?} is for shares"),
         }
@@ -326,7 +357,7 @@ fn parse_capabilities(value: &str) -> Result<CapabilityChange, String> {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use thrufs_hostdir::{CacheMode, Locks, Migration, MigrationMode, MigrationOnError};
+    use thrufs_hostdir::{CacheMode, Locks, Migration, MigrationOnError};
 
     fn resolved(list: &str) -> Result<ShareConfig, OptionError> {
         ShareConfig::resolve("/src".into(), "/run/s".into(), &options::parse(list)?)
@@ -344,6 +375,7 @@ mod tests {
         assert_eq!(config.queue_size_max, 1024);
         assert_eq!(config.device().crew_max, None);
         assert_eq!(config.deaths_max, 10);
+        assert_eq!(config.serving.file_handles, FileHandles::Never);
         assert_eq!(
             (config.sandbox, config.filter),
             (Sandbox::Best, FilterAction::Fail)
@@ -394,6 +426,7 @@ mod tests {
             accept_handles: false,
         };
         assert_eq!(config.serving.migration, migration);
+        assert_eq!(config.serving.file_handles, FileHandles::Prefer);
         let device = config.device();
         assert_eq!(device.tag, Some(Tag::new("home").unwrap()));
         assert_eq!(
@@ -445,6 +478,10 @@ mod tests {
             ("uidmap=0:1:1,translate_uid=map:0:1:1", "not with both"),
             ("cache=metadata,writeback", "contradicts"),
             ("xattrmap=:ok:all:::,noxattr", "contradicts"),
+            (
+                "migration_mode=file-handles,inode_file_handles=never",
+                "contradicts",
+            ),
         ] {
             let error = resolved(list).unwrap_err().to_string();
             assert!(error.contains(part), "{list}: {error}");

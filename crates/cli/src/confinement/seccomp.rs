@@ -23,8 +23,30 @@ use seccompiler::{
     SeccompFilter, SeccompRule, apply_filter,
 };
 use std::collections::BTreeMap;
-use std::ffi::c_long;
+use std::ffi::{c_int, c_long};
+use thrufs_hostdir::FileHandles;
 use thrufs_sys::{fuse_dev, ioctl};
+
+/// What may be done to descriptors (fcntl(2)): having them once more, locks of ranges, the size of pipes,
+/// and the seals of memory. No owner to whom signals are sent, and none of its own choice of them: the
+/// kernel sends those with the rights of who has set the owner, to any process.
+const FCNTL: &[c_int] = &[
+    libc::F_DUPFD,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_GETLK,
+    libc::F_SETLK,
+    libc::F_SETLKW,
+    libc::F_OFD_GETLK,
+    libc::F_OFD_SETLK,
+    libc::F_OFD_SETLKW,
+    libc::F_GETPIPE_SZ,
+    libc::F_SETPIPE_SZ,
+    libc::F_ADD_SEALS,
+    libc::F_GET_SEALS,
+];
 
 /// What a thread is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +58,7 @@ pub(crate) enum Duty {
     /// Waiting for signals and the supervisor.
     Watching,
     /// Everything in the worker of a share, but for the control socket.
-    Sharing,
+    Sharing(FileHandles),
 }
 
 /// What every thread may call, whatever the arguments. Calls that only older C libraries or kernels
@@ -67,8 +89,6 @@ const ALLOWED: &[(&str, &[c_long])] = &[
             libc::SYS_fdatasync,
             libc::SYS_syncfs,
             libc::SYS_flock,
-            // Locks of ranges, and descriptors once more.
-            libc::SYS_fcntl,
         ],
     ),
     (
@@ -78,7 +98,6 @@ const ALLOWED: &[(&str, &[c_long])] = &[
             libc::SYS_openat2,
             libc::SYS_close,
             libc::SYS_name_to_handle_at,
-            libc::SYS_open_by_handle_at,
             libc::SYS_getdents64,
             libc::SYS_readlinkat,
             #[cfg(target_arch = "x86_64")]
@@ -311,6 +330,7 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
             libc::SYS_io_uring_register,
             one_of(1, &[thrufs_sys::fuse_ring::ENABLE])?,
         ),
+        (libc::SYS_fcntl, fcntl()?),
         // Limits are read, when a thread is started, and not set.
         (libc::SYS_prlimit64, null(2)?),
         // Interrupting a sleeping thread, and abort(3).
@@ -334,6 +354,23 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
     ])
 }
 
+/// What [`FCNTL`] says, and flags but for O_ASYNC, by which signals would be sent.
+fn fcntl() -> Result<Vec<SeccompRule>, BackendError> {
+    let commands: Vec<u32> = FCNTL
+        .iter()
+        .map(|command| command.cast_unsigned())
+        .collect();
+    let mut rules = one_of(1, &commands)?;
+    let asynchronous = SeccompCmpOp::MaskedEq(u64::from(libc::O_ASYNC.cast_unsigned()));
+    let sets_flags = SeccompCmpOp::Eq;
+    let flags = libc::F_SETFL.cast_unsigned();
+    rules.push(SeccompRule::new(vec![
+        condition(1, sets_flags, flags.into())?,
+        condition(2, asynchronous, 0)?,
+    ])?);
+    Ok(rules)
+}
+
 /// The argument is one of these. Its upper half, which the kernel does not look at, may be anything.
 fn one_of(argument: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
     let is = |value: &u32| rule(argument, SeccompCmpOp::Eq, (*value).into());
@@ -354,8 +391,15 @@ fn null(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
 }
 
 fn rule(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
-    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)?;
-    SeccompRule::new(vec![condition])
+    SeccompRule::new(vec![condition(argument, operation, value)?])
+}
+
+fn condition(
+    argument: u8,
+    operation: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
 }
 
 /// The list, as a program that the kernel runs.
@@ -364,7 +408,7 @@ fn list(duty: Duty, action: FilterAction) -> Result<BpfProgram, BackendError> {
         Duty::Serving => &[],
         Duty::Controlling => CONTROLLING,
         Duty::Watching => WATCHING,
-        Duty::Sharing => SHARING,
+        Duty::Sharing(_) => SHARING,
     };
     let groups = ALLOWED.iter().chain(own);
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = groups
@@ -376,7 +420,11 @@ fn list(duty: Duty, action: FilterAction) -> Result<BpfProgram, BackendError> {
         // To who is connected, and to no address.
         rules.insert(libc::SYS_sendto, null(4)?);
     }
-    if duty == Duty::Sharing {
+    if duty != Duty::Sharing(FileHandles::Never) {
+        // By a handle that is guessed, any file of a file system is opened.
+        rules.insert(libc::SYS_open_by_handle_at, Vec::new());
+    }
+    if matches!(duty, Duty::Sharing(_)) {
         // Sockets and events that do not wait.
         let rules = rules.entry(libc::SYS_ioctl).or_default();
         rules.extend(one_of(1, &[FIONBIO])?);

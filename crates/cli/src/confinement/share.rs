@@ -12,6 +12,9 @@
 //! | the tree | a mount namespace whose root is the source; else a root directory | the same, in a user namespace that knows one user; else nothing |
 //! | capabilities | those that serving needs, and without changes fewer | none |
 //!
+//! `/proc/self/fd`, by which descriptors are opened again, it takes along as a mount of which that is
+//! the root: nothing is above it.
+//!
 //! The mounts of that namespace follow those of the host: what is mounted on the source later is seen,
 //! and what is unmounted there is gone.
 
@@ -27,7 +30,8 @@ use rustix::process::{Resource, Rlimit, chroot, fchdir, getrlimit, pivot_root, s
 use rustix::thread::{CapabilitySet, set_thread_res_gid, set_thread_res_uid};
 use std::io;
 use std::os::fd::OwnedFd;
-use thrufs_hostdir::IdMap;
+use thrufs_hostdir::{FileHandles, IdMap};
+use thrufs_sys::proc_fd::{self, Detached};
 use thrufs_sys::{cred, sched};
 
 /// What only those need who change something.
@@ -49,6 +53,8 @@ pub(crate) enum ShareConfinementError {
     Chroot(io::Error),
     #[error("cannot set the limit on open files to {0}: {1}")]
     Limit(u64, io::Error),
+    #[error("cannot open /proc/self/fd: {0} (is /proc mounted?)")]
+    Links(io::Error),
     #[error("cannot give up privileges: {0}")]
     Privileges(io::Error),
 }
@@ -76,6 +82,8 @@ pub(crate) fn shut_in(
 ) -> Result<OwnedFd, ShareConfinementError> {
     limit_descriptors(config.descriptor_limit)?;
     let source = enter(source, config, map_ids)?;
+    // What leads to its own descriptors alone has taken its place by now, where that could be had.
+    proc_fd::prepare().map_err(|errno| ShareConfinementError::Links(errno.into()))?;
     // Who was an ordinary user may be root in its own namespace now.
     give_up_capabilities(config, is_root())?;
     Ok(source)
@@ -187,12 +195,15 @@ fn become_root_inside() -> Result<(), Failure> {
     set_thread_res_uid(user, user, user).map_err(&failed)
 }
 
-fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure> {
+/// Moves this process to a mount namespace whose root is `source`, and gives that as it is opened from
+/// within.
+pub(super) fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure> {
     fchdir(source).map_err(tell("enter the source"))?;
     // The working directory is the same one afterwards, in the copy of its mount.
     cred::unshare_mount_namespace().map_err(tell("make a mount namespace"))?;
     let follow = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", follow).map_err(tell("keep its mounts apart"))?;
+    let links = Detached::take().map_err(tell("take /proc/self/fd along"))?;
     // AT_RECURSIVE, which rustix has not among these.
     let recursive = OpenTreeFlags::from_bits_retain(thrufs_sys::mount::AT_RECURSIVE);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
@@ -203,13 +214,28 @@ fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure> {
     // With both the same, the old root ends up on top of the new one (pivot_root(2), NOTES).
     pivot_root(".", ".").map_err(tell("pivot_root"))?;
     unmount(".", UnmountFlags::DETACH).map_err(tell("leave the old root"))?;
-    root().map_err(tell("open the new root"))
+    let root = root().map_err(tell("open the new root"))?;
+    links.work_in().map_err(tell("work in /proc/self/fd"))?;
+    Ok(root)
 }
 
 fn into_root(source: &OwnedFd) -> io::Result<OwnedFd> {
+    let links = Detached::take();
+    if let Err(errno) = &links {
+        tracing::warn!(
+            "the root directory of the worker is no wall: it holds /proc/self/fd, from which `..` leads \
+             out, because that cannot be taken apart from /proc ({errno}; it needs CAP_SYS_ADMIN)"
+        );
+        // While it is there to be seen.
+        proc_fd::prepare()?;
+    }
     fchdir(source)?;
     chroot(".")?;
-    Ok(root()?)
+    let root = root()?;
+    if let Ok(links) = links {
+        links.work_in()?;
+    }
+    Ok(root)
 }
 
 fn root() -> Result<OwnedFd, Errno> {
@@ -221,6 +247,11 @@ fn root() -> Result<OwnedFd, Errno> {
 /// What root's worker keeps.
 fn needed(config: &ShareConfig) -> CapabilitySet {
     let mut needed = KEPT - CapabilitySet::SYS_ADMIN;
+    // Who overrides modes can read and search. This one opens, by a guessed handle, every file of the file
+    // system.
+    if config.serving.file_handles == FileHandles::Never {
+        needed -= CapabilitySet::DAC_READ_SEARCH;
+    }
     if config.serving.read_only {
         needed -= FOR_CHANGES;
     }
@@ -269,12 +300,16 @@ mod tests {
     #[test]
     fn capabilities_follow_the_options() {
         let usual = needed(&config(""));
-        assert!(usual.contains(CapabilitySet::MKNOD | CapabilitySet::DAC_READ_SEARCH));
+        assert!(usual.contains(CapabilitySet::MKNOD | CapabilitySet::DAC_OVERRIDE));
+        assert!(!usual.contains(CapabilitySet::DAC_READ_SEARCH));
+        for handles in ["inode_file_handles=prefer", "migration_mode=file-handles"] {
+            assert!(needed(&config(handles)).contains(CapabilitySet::DAC_READ_SEARCH));
+        }
         assert!(!usual.contains(CapabilitySet::SYS_ADMIN));
         assert!(!usual.contains(CapabilitySet::SETPCAP));
         let reading = needed(&config("ro"));
         assert!(!reading.intersects(FOR_CHANGES));
-        assert!(reading.contains(CapabilitySet::DAC_READ_SEARCH));
+        assert!(reading.contains(CapabilitySet::DAC_OVERRIDE));
         let changed = needed(&config("modcaps=+sys_admin:-mknod"));
         assert!(changed.contains(CapabilitySet::SYS_ADMIN));
         assert!(!changed.contains(CapabilitySet::MKNOD));

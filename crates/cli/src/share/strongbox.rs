@@ -8,7 +8,10 @@
 //! |---|---|
 //! | `K`, key, a descriptor | keep it |
 //! | `D`, key | close it |
-//! | `T` | send all of them: `K` as above for each, then `E` |
+//! | `T`, a number | send all of them: `B` and the number, `K` as above for each, `E` and the number |
+//!
+//! All workers have the same end of the socket, one after the other. One that dies while it is sent what is
+//! kept leaves the rest there, which the next tells from its own by the number.
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -26,6 +29,7 @@ use thrufs_hostdir::Strongbox;
 const KEEP: u8 = b'K';
 const DISCARD: u8 = b'D';
 const TAKE: u8 = b'T';
+const BEGIN: u8 = b'B';
 const END: u8 = b'E';
 const PACKET_BYTES: usize = 9;
 
@@ -123,12 +127,14 @@ fn keep(workers: &OwnedFd) {
             (KEEP, _) => tracing::error!("a descriptor for a successor cannot be kept"),
             (DISCARD, _) => drop(kept.remove(&key)),
             (TAKE, _) => {
+                // Its number.
+                let _ = send(workers.as_fd(), BEGIN, key, None);
                 for (key, file) in &kept {
                     if send(workers.as_fd(), KEEP, *key, Some(file.as_fd())).is_err() {
                         return;
                     }
                 }
-                let _ = send(workers.as_fd(), END, 0, None);
+                let _ = send(workers.as_fd(), END, key, None);
             }
             _ => {}
         }
@@ -180,14 +186,19 @@ impl Strongbox for OfSupervisor {
 
     fn take(&self) -> Vec<(u64, OwnedFd)> {
         let mut taken = Vec::new();
-        if send(self.socket.as_fd(), TAKE, 0, None).is_err() {
+        // No other worker of this share asks at the same nanosecond.
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let number = (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned();
+        if send(self.socket.as_fd(), TAKE, number, None).is_err() {
             return taken;
         }
         while let Ok(Some(Packet { word, key, file })) = receive(self.socket.as_fd()) {
-            match file {
-                _ if word == END => break,
-                Some(file) => taken.push((key, file)),
-                None => tracing::error!("a descriptor that was kept cannot be had again"),
+            match (word, file) {
+                (BEGIN, _) if key == number => taken.clear(),
+                (END, _) if key == number => break,
+                (BEGIN | END, _) => {}
+                (_, Some(file)) => taken.push((key, file)),
+                (_, None) => tracing::error!("a descriptor that was kept cannot be had again"),
             }
         }
         self.keys().extend(taken.iter().map(|(key, _)| *key));
@@ -230,6 +241,27 @@ mod tests {
             1,
             "what is taken stays, until it is discarded"
         );
+    }
+
+    #[test]
+    fn who_dies_while_it_takes_leaves_nothing_in_the_way_of_the_next() {
+        let socket = begin().unwrap();
+        let first = OfSupervisor::new(socket.try_clone().unwrap());
+        let file = OwnedFd::from(File::open("/").unwrap());
+        for key in 0..3 {
+            first.keep(key, file.as_fd()).unwrap();
+        }
+        send(socket.as_fd(), TAKE, 7, None).unwrap();
+        // The first of them arrives, and it dies.
+        assert_eq!(receive(socket.as_fd()).unwrap().unwrap().word, BEGIN);
+        assert_eq!(receive(socket.as_fd()).unwrap().unwrap().word, KEEP);
+        drop(first);
+        let second = OfSupervisor::new(socket);
+        for _ in 0..2 {
+            let mut keys: Vec<u64> = second.take().iter().map(|(key, _)| *key).collect();
+            keys.sort_unstable();
+            assert_eq!(keys, [0, 1, 2]);
+        }
     }
 
     #[test]

@@ -94,8 +94,7 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
         None => Accounts::default(),
     };
     let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
-    // Both asked once; later there is no /proc, and rustix panics without an answer.
-    thrufs_sys::proc_fd::prepare()?;
+    // Asked once; later there is no /proc, and rustix panics without an answer.
     let _ = rustix::param::page_size();
     let source = shut_in(source, &config, &|| map_ids(supervisor))?;
     let policy_path = config.server.policy.clone().unwrap_or_default();
@@ -124,11 +123,11 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
         accounts,
         policy: policy_path,
     };
-    let action = config.filter;
+    let (action, duty) = (config.filter, Duty::Sharing(config.serving.file_handles));
     std::thread::Builder::new()
         .name("thrufs-listener".to_owned())
-        .spawn(move || listener.listen(action))?;
-    confinement::filter_system_calls_of_share(Duty::Sharing, action);
+        .spawn(move || listener.listen(duty, action))?;
+    confinement::filter_system_calls_of_share(duty, action);
     supervisor.send(&Message::Ready)?;
     // Nobody: told to end.
     let Ok((stream, company)) = connected.recv() else {
@@ -179,11 +178,11 @@ struct Listener {
 }
 
 impl Listener {
-    fn listen(mut self, action: FilterAction) {
+    fn listen(mut self, duty: Duty, action: FilterAction) {
         if let Ok(thread) = process::this_thread() {
             let _ = self.supervisor.send(&Message::Watching(thread));
         }
-        confinement::filter_system_calls_of_share(Duty::Sharing, action);
+        confinement::filter_system_calls_of_share(duty, action);
         loop {
             let descriptors = [Some(self.signals.as_fd()), Some(self.supervisor.as_fd())];
             let [signal, message] = waiting::readable(descriptors, None);

@@ -190,17 +190,13 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
         "inode-file-handles",
         Word(&["never", "prefer", "fallback", "mandatory"]),
         Done(|all, value| {
-            all.handles_are_mandatory = value == "mandatory";
-            if value == "never" {
-                return Err(VirtiofsdError::Refused {
-                    option: "--inode-file-handles=never".to_owned(),
-                    why: "files are found again by handle where there are handles, and by name \
-                          elsewhere; no descriptor is held for each. Say prefer",
-                });
-            }
-            Ok(())
+            let value = match value.to_str() {
+                Some("fallback") => Some("prefer"),
+                other => other,
+            };
+            all.set("inode_file_handles", value)
         }),
-        "How files are found again; handles where there are any [default: prefer]",
+        "Find files again by handle, which a guest that takes the server over can use too [default: never]",
     ),
     row(
         "readonly",

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::{Sandbox, ShareConfig};
 use std::collections::HashSet;
-use thrufs_hostdir::{CacheMode, MigrationMode, MigrationOnError};
+use thrufs_hostdir::{CacheMode, FileHandles, MigrationMode, MigrationOnError};
 
 /// Every option of 1.14, as its help lists them.
 const OF_1_14: &[&str] = &[
@@ -244,9 +244,17 @@ fn what_is_asked_for_is_done() {
     assert_eq!(migration.mode, MigrationMode::FileHandles);
     assert_eq!(migration.on_error, MigrationOnError::GuestError);
     assert!(migration.verify_handles && migration.confirm_paths && migration.accept_handles);
-    let mandatory = asked("--fd 5 -o source=/d --inode-file-handles=mandatory").unwrap();
-    assert!(mandatory.handles_are_mandatory);
-    assert_eq!(mandatory.share.listening, Listening::Inherited(5));
+    let inherited = asked("--fd 5 -o source=/d").unwrap();
+    assert_eq!(inherited.share.listening, Listening::Inherited(5));
+    for (value, expected) in [
+        ("never", FileHandles::Never),
+        ("prefer", FileHandles::Prefer),
+        ("fallback", FileHandles::Prefer),
+        ("mandatory", FileHandles::Mandatory),
+    ] {
+        let config = config(&format!("--inode-file-handles={value}"));
+        assert_eq!(config.serving.file_handles, expected);
+    }
 }
 
 #[test]
@@ -258,7 +266,7 @@ fn what_is_missing_or_refused_is_told() {
         ("--uid-map 0:1:1", ":0:100000:65536:"),
         ("--uid-map :0:1:", "CLIENT:HOST:COUNT"),
         ("--migration-mode=by-name", "find-paths"),
-        ("--inode-file-handles=never", "Say prefer"),
+        ("--inode-file-handles=always", "mandatory"),
         ("--fd=x", "a number"),
         ("--cache=none", "never, metadata"),
         ("--frobnicate", "--frobnicate"),

@@ -55,6 +55,14 @@ impl Ground {
         self.place.path()
     }
 
+    /// Makes the source a mount that propagates, as all are where systemd is.
+    pub fn propagating(self) -> Ground {
+        rustix::mount::mount_bind(&self.src, &self.src).unwrap();
+        let shared = rustix::mount::MountPropagationFlags::SHARED;
+        rustix::mount::mount_change(&self.src, shared).unwrap();
+        self
+    }
+
     pub fn mount(&self, arguments: &[&str]) -> Output {
         run(Command::new(THRUFS)
             .arg("mount")

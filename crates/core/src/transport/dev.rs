@@ -74,10 +74,7 @@ impl Dev {
             })
         };
         let control = Arc::clone(&connection.control);
-        let processes = connection
-            .processes
-            .as_ref()
-            .and_then(|processes| processes.try_clone().ok());
+        let processes = connection.processes.clone();
         let crew = Arc::new(Crew::new(
             config,
             control,

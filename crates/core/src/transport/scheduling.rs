@@ -12,13 +12,50 @@ use rustix::mount::{
 };
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::fmt::Debug;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 use thrufs_sys::sched::{Class, set_class};
 use thrufs_sys::signal::ThreadId;
 
-/// Opens the view of procfs; `None` where there is none.
-pub(crate) fn open_processes() -> Option<OwnedFd> {
+/// Tells where callers run, for a process that does not see them: one in a process namespace of its own.
+pub trait Callers: Debug + Send + Sync {
+    /// The CPU that a caller, given as requests name it, runs on or ran on last.
+    fn cpu(&self, caller: u32) -> Option<usize>;
+}
+
+/// What is known of threads: of those of this process, and of callers.
+#[derive(Clone, Debug)]
+pub(crate) struct Processes {
+    view: Arc<OwnedFd>,
+    callers: Option<Arc<dyn Callers>>,
+}
+
+impl Processes {
+    /// Opens a view of procfs, in which callers are as well unless somebody else tells of them; `None` where
+    /// there is none.
+    pub(crate) fn open(callers: Option<Arc<dyn Callers>>) -> Option<Processes> {
+        let view = Arc::new(open_processes()?);
+        Some(Processes { view, callers })
+    }
+
+    /// The CPU that a caller, given as requests name it, runs on or ran on last.
+    pub(crate) fn cpu_of_caller(&self, caller: u32) -> Option<usize> {
+        match &self.callers {
+            Some(callers) => callers.cpu(caller),
+            None => cpu_of_caller(self.view.as_fd(), caller),
+        }
+    }
+}
+
+impl AsFd for Processes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.view.as_fd()
+    }
+}
+
+fn open_processes() -> Option<OwnedFd> {
     mount_processes().or_else(|_| open_proc()).ok()
 }
 
@@ -82,8 +119,7 @@ pub(crate) fn wants_cpu(processes: Option<BorrowedFd<'_>>, thread: ThreadId) -> 
     stat.is_some_and(|stat| stat_field(&stat, 3) == Some("R"))
 }
 
-/// The CPU that a caller, given as requests name it, runs on or ran on last.
-pub(crate) fn cpu_of_caller(processes: BorrowedFd<'_>, caller: u32) -> Option<usize> {
+fn cpu_of_caller(processes: BorrowedFd<'_>, caller: u32) -> Option<usize> {
     // Requests name the thread. Its own entry in its own list says the least, the fastest.
     let stat = read(processes, caller, caller, "stat")?;
     cpu_in_stat(&stat)

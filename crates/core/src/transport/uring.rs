@@ -113,10 +113,7 @@ impl Uring {
             config: connection.config,
             control: Arc::clone(&connection.control),
             metrics: Arc::clone(connection.dispatcher.metrics()),
-            processes: connection
-                .processes
-                .as_ref()
-                .and_then(|processes| processes.try_clone().ok()),
+            processes: connection.processes.clone(),
             depth,
             payload_bytes: BODY_BYTES_MIN.max(features.write_bytes_max as usize),
             pool: pool(connection),

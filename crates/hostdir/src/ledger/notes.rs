@@ -219,17 +219,44 @@ impl Notes {
         let before = record.load(STATE);
         let mut after = before & !PLACES_MASK;
         if let Some(place) = place {
-            let (which, bit) = if before & FIRST_PLACE == 0 {
-                (0, FIRST_PLACE)
-            } else {
-                (1, SECOND_PLACE)
-            };
-            if !self.put_place(index, which, place.parent.node(), &place.name) {
+            let Some(bit) = self.put_place_beside(index, before, place) else {
                 return;
-            }
+            };
             after |= bit;
         }
         record.store(STATE, after);
+    }
+
+    /// Where a node is, if not where it was: it is about to be moved. In the lock of its identity.
+    pub(crate) fn note_possible_place(&self, node: NodeId, place: &Place) {
+        let index = node.0 as u32;
+        let Some(record) = self.record(&self.nodes, index) else {
+            return;
+        };
+        let before = record.load(STATE);
+        if let Some(bit) = self.put_place_beside(index, before, place) {
+            record.store(STATE, before | bit);
+        }
+    }
+
+    /// Writes a place where none is that counts, unless it is there; gives the bit for it.
+    fn put_place_beside(&self, index: u32, state: u64, place: &Place) -> Option<u64> {
+        let (which, bit) = match state & PLACES_MASK {
+            PLACES_MASK => {
+                let first = self.place(index, 0);
+                let is_first = first.is_some_and(|(parent, name)| {
+                    parent == place.parent.node() && name == place.name
+                });
+                if is_first {
+                    return Some(FIRST_PLACE);
+                }
+                (1, SECOND_PLACE)
+            }
+            FIRST_PLACE => (1, SECOND_PLACE),
+            _ => (0, FIRST_PLACE),
+        };
+        self.put_place(index, which, place.parent.node(), &place.name)
+            .then_some(bit)
     }
 
     /// Adds to the lookups of a node that was noted.

@@ -23,6 +23,8 @@ pub(crate) struct NodeRecord {
     pub(crate) file_type: u32,
     pub(crate) identity: Identity,
     pub(crate) place: Option<(NodeId, CString)>,
+    /// Where it was being moved to.
+    pub(crate) possible_place: Option<(NodeId, CString)>,
 }
 
 /// A mount beneath.
@@ -168,10 +170,12 @@ impl Notes {
             let beside = self.places.at_or_grow(index, self.memory(), &self.header)?;
             beside.get(LONG_IDENTITY, &mut bytes).ok()?;
         }
-        let place = match state & (FIRST_PLACE | SECOND_PLACE) {
-            FIRST_PLACE => self.place(index, 0),
-            SECOND_PLACE => self.place(index, 1),
-            _ => None,
+        let has = |bit| state & bit != 0;
+        let first = self.place(index, 0).filter(|_| has(FIRST_PLACE));
+        let second = self.place(index, 1).filter(|_| has(SECOND_PLACE));
+        let (place, possible_place) = match first {
+            Some(first) => (Some(first), second),
+            None => (second, None),
         };
         Some(NodeRecord {
             node,
@@ -179,10 +183,11 @@ impl Notes {
             file_type: file_type & libc::S_IFMT,
             identity: Identity::from_parts(mount, kind.cast_signed(), &bytes)?,
             place,
+            possible_place,
         })
     }
 
-    fn place(&self, index: u32, which: usize) -> Option<(NodeId, CString)> {
+    pub(super) fn place(&self, index: u32, which: usize) -> Option<(NodeId, CString)> {
         let record = self.places.at_or_grow(index, self.memory(), &self.header)?;
         let at = which * PLACE_BYTES;
         Some((NodeId(record.load(at)), name_at(record, at)?))

@@ -10,6 +10,7 @@ use crate::names::KnownName;
 use crate::strongbox::{Contents, Key};
 use rustix::fs::{AtFlags, StatxFlags};
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -49,16 +50,20 @@ impl Host {
         let highest = records.highest;
         let mut pending: HashMap<NodeId, NodeRecord> = HashMap::new();
         let mut mounts = HashMap::from([(0, Arc::clone(self.root.mount()))]);
+        let mut moving = Vec::new();
         for record in records.nodes {
+            moving.extend(record.possible_place.clone().map(|to| (record.node, to)));
             pending.insert(record.node, record);
         }
         self.recover_nodes(&mut pending, &mounts, rebuild)?;
+        self.recover_moves(&mut moving);
         // In the order in which they were met: each is mounted on something that was known before.
         for mount in records.mounts {
             match self.mount_again(mount.number, mount.parent, &mount.name) {
                 Ok(found) => {
                     mounts.insert(mount.number, found);
                     self.recover_nodes(&mut pending, &mounts, rebuild)?;
+                    self.recover_moves(&mut moving);
                 }
                 Err(why) => rebuild.lose("mount", u64::from(mount.number), why)?,
             }
@@ -116,6 +121,25 @@ impl Host {
             }
         }
         Ok(())
+    }
+
+    /// Of those that were being moved when the process died, it is seen whether they were.
+    fn recover_moves(&self, moving: &mut Vec<(NodeId, (NodeId, CString))>) {
+        moving.retain(|(node, (parent, name))| {
+            let (Ok(inode), Ok(parent)) = (self.nodes.get(*node), self.nodes.get(*parent)) else {
+                // Perhaps on a mount that comes later.
+                return true;
+            };
+            let to = KnownName::new(parent.node(), name.to_bytes());
+            let place = if self.leads_to(&to, &inode).unwrap_or(false) {
+                let name = name.clone();
+                Some(Box::new(Place { parent, name }))
+            } else {
+                inode.boxed_place()
+            };
+            self.nodes.set_place(&inode, place);
+            false
+        });
     }
 
     fn recover_node(

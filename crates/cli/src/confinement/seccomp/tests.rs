@@ -14,12 +14,15 @@ enum Answer {
     Killed,
 }
 
-const DUTIES: [Duty; 4] = [
+const DUTIES: [Duty; 5] = [
     Duty::Serving,
     Duty::Controlling,
     Duty::Watching,
-    Duty::Sharing,
+    SHARING,
+    Duty::Sharing(FileHandles::Prefer),
 ];
+
+const SHARING: Duty = Duty::Sharing(FileHandles::Never);
 
 fn list(duty: Duty) -> Result<BpfProgram, BackendError> {
     super::list(duty, FilterAction::Fail)
@@ -94,7 +97,6 @@ fn what_requests_need_is_decided_at_once() {
         libc::SYS_open_by_handle_at,
         libc::SYS_name_to_handle_at,
         libc::SYS_getdents64,
-        libc::SYS_fcntl,
         libc::SYS_futex,
         libc::SYS_ppoll,
         libc::SYS_setfsuid,
@@ -205,7 +207,7 @@ fn letting_clients_in_is_the_control_thread_s() {
 
 #[test]
 fn a_share_speaks_to_who_is_connected_alone() {
-    let sharing = list(Duty::Sharing).unwrap();
+    let sharing = list(SHARING).unwrap();
     for call in [
         libc::SYS_recvmsg,
         libc::SYS_sendmsg,
@@ -239,25 +241,55 @@ fn a_share_speaks_to_who_is_connected_alone() {
 }
 
 #[test]
+fn a_share_opens_by_handle_only_if_it_is_to() {
+    let opens = |duty| run(&list(duty).unwrap(), libc::SYS_open_by_handle_at, [0; 6]);
+    assert_eq!(opens(SHARING), NOT_PERMITTED);
+    for handles in [FileHandles::Prefer, FileHandles::Mandatory] {
+        assert_eq!(opens(Duty::Sharing(handles)), Answer::AtOnce);
+    }
+    assert_eq!(opens(Duty::Serving), Answer::AtOnce);
+}
+
+#[test]
+fn no_signals_are_sent_by_way_of_a_descriptor() {
+    for list in DUTIES.map(|duty| list(duty).unwrap()) {
+        let fcntl = |command: c_int, value: i32| {
+            let [command, value] = [command, value].map(|it| u64::from(it.cast_unsigned()));
+            run(&list, libc::SYS_fcntl, [3, command, value, 0, 0, 0])
+        };
+        for command in FCNTL {
+            assert_eq!(fcntl(*command, -1), Answer::Allowed, "{command}");
+        }
+        assert_eq!(fcntl(libc::F_SETFL, libc::O_NONBLOCK), Answer::Allowed);
+        let asynchronous = libc::O_NONBLOCK | libc::O_ASYNC;
+        assert_eq!(fcntl(libc::F_SETFL, asynchronous), NOT_PERMITTED);
+        for command in [
+            libc::F_SETOWN,
+            libc::F_NOTIFY,
+            libc::F_SETLEASE,
+            // F_SETSIG and F_SETOWN_EX, which libc has not for every architecture.
+            10,
+            15,
+        ] {
+            assert_eq!(fcntl(command, 1), NOT_PERMITTED, "{command}");
+        }
+    }
+}
+
+#[test]
 fn what_is_not_listed_meets_with_what_was_asked_for() {
     let answer = |action| {
-        let list = super::list(Duty::Sharing, action).unwrap();
+        let list = super::list(SHARING, action).unwrap();
         run(&list, libc::SYS_execve, [0; 6])
     };
     assert_eq!(answer(FilterAction::Fail), NOT_PERMITTED);
     assert_eq!(answer(FilterAction::Kill), Answer::Killed);
-    let returned = |action| {
-        super::list(Duty::Sharing, action)
-            .unwrap()
-            .last()
-            .unwrap()
-            .k
-    };
+    let returned = |action| super::list(SHARING, action).unwrap().last().unwrap().k;
     // The last instruction is what happens to all that is not listed.
     assert_eq!(returned(FilterAction::Log), libc::SECCOMP_RET_LOG);
     assert_eq!(returned(FilterAction::Trap), libc::SECCOMP_RET_TRAP);
     assert!(
-        super::list(Duty::Sharing, FilterAction::Allow)
+        super::list(SHARING, FilterAction::Allow)
             .unwrap()
             .is_empty()
     );

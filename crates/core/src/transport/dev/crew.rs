@@ -33,7 +33,7 @@ use crate::dispatch::Wait;
 use crate::metrics::{Metrics, bump};
 use crate::session::SessionConfig;
 use crate::session::control::Control;
-use crate::transport::scheduling::{allowed_cpus, wants_cpu};
+use crate::transport::scheduling::{Processes, allowed_cpus, wants_cpu};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::thread::CpuSet;
 use std::fmt;
@@ -194,7 +194,7 @@ pub(super) struct Crew {
     control: Arc<Control>,
     metrics: Arc<Metrics>,
     /// See [`Connection::processes`](crate::transport::Connection::processes).
-    processes: Option<OwnedFd>,
+    processes: Option<Processes>,
     /// To ask whether requests wait.
     device: OwnedFd,
     /// The CPUs that the session may use.
@@ -230,7 +230,7 @@ impl Crew {
         config: SessionConfig,
         control: Arc<Control>,
         metrics: Arc<Metrics>,
-        processes: Option<OwnedFd>,
+        processes: Option<Processes>,
         device: OwnedFd,
         spawner: Spawner,
     ) -> Crew {

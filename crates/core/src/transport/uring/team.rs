@@ -11,9 +11,10 @@ use super::{Reading, Report};
 use crate::metrics::Metrics;
 use crate::session::SessionConfig;
 use crate::session::control::Control;
+use crate::transport::scheduling::Processes;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
@@ -29,7 +30,7 @@ pub(super) struct Team {
     pub(super) config: SessionConfig,
     pub(super) control: Arc<Control>,
     pub(super) metrics: Arc<Metrics>,
-    processes: Option<OwnedFd>,
+    processes: Option<Processes>,
     /// How many requests of one queue a thread has at once.
     pub(super) depth: u16,
     /// Room for the data of a request.
@@ -63,7 +64,7 @@ pub(super) struct Parts {
     pub(super) config: SessionConfig,
     pub(super) control: Arc<Control>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) processes: Option<OwnedFd>,
+    pub(super) processes: Option<Processes>,
     pub(super) depth: u16,
     pub(super) payload_bytes: usize,
     pub(super) pool: Pool,

@@ -4,7 +4,7 @@
 use super::{BUSY, Crew, HERE, Member, READER, Roster};
 use crate::metrics::bump;
 use crate::transport::pairing::{Pairing, Sight};
-use crate::transport::scheduling::{bind, cpu_of_caller, move_to, release, time_on_cpu};
+use crate::transport::scheduling::{bind, move_to, release, time_on_cpu};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -146,7 +146,7 @@ impl Pair {
     fn follow_caller(&mut self, crew: &Crew) -> rustix::io::Result<()> {
         let caller = self.member.caller.load(Ordering::Relaxed);
         let processes = crew.processes.as_ref();
-        let cpu = processes.and_then(|processes| cpu_of_caller(processes.as_fd(), caller));
+        let cpu = processes.and_then(|processes| processes.cpu_of_caller(caller));
         // A caller that has ended is followed by another, or by nobody.
         match cpu {
             Some(cpu) if cpu != self.cpu => {
@@ -161,13 +161,13 @@ impl Pair {
 impl Crew {
     /// Makes one reader the only one, where its caller is.
     fn make_pair(self: &Arc<Self>) -> Option<Pair> {
-        let processes = self.processes.as_ref()?.as_fd();
+        let processes = self.processes.as_ref()?;
         let mut members = self.lock().members.clone();
         members.retain(|member| member.is_reader());
         // Each has its own last caller, who may be gone by now.
         let (member, thread, cpu) = members.into_iter().find_map(|member| {
             let (_, thread) = *member.thread.get()?;
-            let cpu = cpu_of_caller(processes, member.caller.load(Ordering::Relaxed))?;
+            let cpu = processes.cpu_of_caller(member.caller.load(Ordering::Relaxed))?;
             Some((member, thread, cpu))
         })?;
         if bind(thread, cpu).is_err() {

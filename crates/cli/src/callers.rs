@@ -1,0 +1,175 @@
+//! What the worker of a mount asks about callers: which program one runs, and on which CPU.
+//!
+//! The worker sees no process but itself. Requests name callers as the supervisor sees them, which is in
+//! the process namespace that mounted; so the supervisor looks, and tells that much and no more. Packets
+//! on a socket: a question is a letter, a number that the answer begins with, and the caller; the rest of
+//! an answer is the path of the program, or the CPU in digits, or nothing.
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+const PROGRAM: u8 = b'P';
+const CPU: u8 = b'C';
+const QUESTION_BYTES: usize = 9;
+const NUMBER_BYTES: usize = 4;
+/// A number and a path.
+const ANSWER_BYTES_MAX: usize = NUMBER_BYTES + 4096;
+
+/// How long an answer may take. Without one, nothing is known of the caller.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Begins to answer, by a thread of its own. Returns the worker's end; it ends when that is closed.
+///
+/// # Errors
+///
+/// No descriptors, no threads.
+pub(crate) fn begin() -> io::Result<OwnedFd> {
+    let kind = SocketType::SEQPACKET;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&theirs, Timeout::Recv, Some(ANSWER_TIMEOUT))?;
+    std::thread::Builder::new()
+        .name("thrufs-callers".to_owned())
+        .spawn(move || while answer(&ours).is_ok() {})?;
+    Ok(theirs)
+}
+
+fn answer(worker: &OwnedFd) -> Result<(), Errno> {
+    let mut question = [0; QUESTION_BYTES];
+    let length = match rustix::io::read(worker, &mut question) {
+        Err(Errno::INTR) => return Ok(()),
+        length => length?,
+    };
+    if length != QUESTION_BYTES {
+        return Err(Errno::PIPE);
+    }
+    let [word, number @ .., c0, c1, c2, c3] = question;
+    let caller = u32::from_ne_bytes([c0, c1, c2, c3]);
+    let known = match word {
+        PROGRAM => program_of(caller),
+        CPU => cpu_of(caller).map(|cpu| cpu.to_string().into_bytes()),
+        _ => None,
+    };
+    let mut answer = number.to_vec();
+    answer.extend(known.unwrap_or_default());
+    answer.truncate(ANSWER_BYTES_MAX);
+    send(worker, &answer, SendFlags::NOSIGNAL).map(drop)
+}
+
+fn program_of(caller: u32) -> Option<Vec<u8>> {
+    let path = format!("/proc/{caller}/exe");
+    let link = rustix::fs::readlink(path, Vec::new()).ok()?;
+    Some(link.into_bytes())
+}
+
+fn cpu_of(caller: u32) -> Option<usize> {
+    let stat = std::fs::read(format!("/proc/{caller}/task/{caller}/stat")).ok()?;
+    thrufs::serving::cpu_in_stat(&stat)
+}
+
+/// The worker's end.
+#[derive(Debug)]
+pub(crate) struct Callers {
+    /// The number of the last question.
+    asked: Mutex<u32>,
+    socket: OwnedFd,
+}
+
+impl Callers {
+    pub(crate) fn new(socket: OwnedFd) -> Callers {
+        Callers {
+            asked: Mutex::default(),
+            socket,
+        }
+    }
+
+    fn ask(&self, word: u8, caller: u32) -> Option<Vec<u8>> {
+        if caller == 0 {
+            return None;
+        }
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        *asked = asked.wrapping_add(1);
+        let number = asked.to_ne_bytes();
+        let mut question = [0; QUESTION_BYTES];
+        question[0] = word;
+        question[1..=NUMBER_BYTES].copy_from_slice(&number);
+        question[1 + NUMBER_BYTES..].copy_from_slice(&caller.to_ne_bytes());
+        // Calls that every filter lets through.
+        rustix::io::write(self.socket.as_fd(), &question).ok()?;
+        let mut answer = vec![0; ANSWER_BYTES_MAX];
+        loop {
+            let length = match rustix::io::read(self.socket.as_fd(), &mut answer) {
+                Err(Errno::INTR) => continue,
+                length => length.ok().filter(|length| *length >= NUMBER_BYTES)?,
+            };
+            // Others were answers that came too late.
+            if answer[..NUMBER_BYTES] == number {
+                let known = answer[NUMBER_BYTES..length].to_vec();
+                return (!known.is_empty()).then_some(known);
+            }
+        }
+    }
+}
+
+impl thrufs_hostdir::Programs for Callers {
+    fn program(&self, caller: u32) -> Option<Vec<u8>> {
+        self.ask(PROGRAM, caller)
+    }
+}
+
+impl thrufs::session::Callers for Callers {
+    fn cpu(&self, caller: u32) -> Option<usize> {
+        let digits = String::from_utf8(self.ask(CPU, caller)?).ok()?;
+        digits.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thrufs::session::Callers as _;
+    use thrufs_hostdir::Programs;
+
+    #[test]
+    fn a_caller_is_told_of_and_nobody_else() {
+        let callers = Callers::new(begin().unwrap());
+        let me = std::process::id();
+        let program = callers.program(me).unwrap();
+        assert_eq!(
+            program,
+            std::env::current_exe()
+                .unwrap()
+                .into_os_string()
+                .into_encoded_bytes()
+        );
+        assert!(callers.cpu(me).is_some());
+        for nobody in [0, u32::MAX] {
+            assert_eq!(callers.program(nobody), None);
+            assert_eq!(callers.cpu(nobody), None);
+        }
+        assert_eq!(callers.ask(b'?', me), None);
+        assert_eq!(callers.program(me), Some(program), "in step");
+    }
+
+    #[test]
+    fn an_answer_that_came_too_late_is_not_the_next() {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let late = [&7_u32.to_ne_bytes()[..], b"/bin/late"].concat();
+        send(&ours, &late, SendFlags::empty()).unwrap();
+        let server = std::thread::spawn(move || answer(&ours));
+        let callers = Callers::new(theirs);
+        let program = callers.program(std::process::id()).unwrap();
+        assert_ne!(program, b"/bin/late");
+        server.join().unwrap().unwrap();
+    }
+}

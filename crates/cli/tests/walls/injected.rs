@@ -1,0 +1,151 @@
+//! System calls that another process makes because this one says so: what a worker can do that was taken
+//! over, with its descriptors, namespaces, capabilities and filter.
+//!
+//! # Safety
+//!
+//! ptrace(2) is given numbers, and structures of this process's own with their sizes. What is written to
+//! the other process goes by the file of its memory.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// A thread of another process that is stopped in a system call.
+pub struct Injected {
+    process: i32,
+    thread: i32,
+    registers: libc::user_regs_struct,
+    memory: File,
+}
+
+/// Room for paths, this far below the stack.
+const BELOW: u64 = 16 << 10;
+
+fn ptrace(request: libc::c_uint, thread: i32, data: *mut libc::c_void) {
+    // SAFETY: no request here has an address; `data` is what the request wants, of this process's own.
+    let answer = unsafe { libc::ptrace(request, thread, 0_usize, data) };
+    let error = io::Error::last_os_error();
+    assert_eq!(answer, 0, "ptrace {request:#x} of {thread}: {error}");
+}
+
+fn wait_for_stop(thread: i32) {
+    let mut status = 0;
+    // SAFETY: writes one int.
+    let waited = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
+    assert_eq!(waited, thread, "{}", io::Error::last_os_error());
+    assert!(libc::WIFSTOPPED(status), "ended with {status:#x}");
+}
+
+impl Injected {
+    /// Stops the thread of this name.
+    pub fn into(process: i32, name: &str) -> Injected {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let is_it = |path: &PathBuf| {
+            std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        };
+        let mut found = tasks.map(|task| task.unwrap().path()).filter(is_it);
+        let task = found.next().expect("a thread of this name");
+        let thread = task.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        ptrace(libc::PTRACE_SEIZE, thread, std::ptr::null_mut());
+        ptrace(libc::PTRACE_INTERRUPT, thread, std::ptr::null_mut());
+        wait_for_stop(thread);
+        let mut registers = MaybeUninit::<libc::user_regs_struct>::uninit();
+        ptrace(libc::PTRACE_GETREGS, thread, registers.as_mut_ptr().cast());
+        // SAFETY: the call has succeeded, and filled it.
+        let registers = unsafe { registers.assume_init() };
+        let memory = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{process}/mem"))
+            .unwrap();
+        let mut instruction = [0; 2];
+        memory
+            .read_exact_at(&mut instruction, registers.rip - 2)
+            .unwrap();
+        assert_eq!(instruction, [0x0f, 0x05], "it waits in a system call");
+        Injected {
+            process,
+            thread,
+            registers,
+            memory,
+        }
+    }
+
+    /// Puts bytes where the thread can see them, and says where. Until the next time.
+    pub fn put(&self, bytes: &[u8]) -> u64 {
+        let place = (self.registers.rsp - BELOW) & !15;
+        self.memory.write_all_at(bytes, place).unwrap();
+        place
+    }
+
+    /// Makes it call; an error is a number below zero.
+    pub fn call(&self, number: libc::c_long, arguments: &[u64]) -> i64 {
+        let argument = |at: usize| arguments.get(at).copied().unwrap_or(0);
+        let mut registers = self.registers;
+        registers.rax = number as u64;
+        // No call that is to be made again.
+        registers.orig_rax = u64::MAX;
+        registers.rip -= 2;
+        registers.rdi = argument(0);
+        registers.rsi = argument(1);
+        registers.rdx = argument(2);
+        registers.r10 = argument(3);
+        registers.r8 = argument(4);
+        registers.r9 = argument(5);
+        self.set(&mut registers);
+        ptrace(libc::PTRACE_SINGLESTEP, self.thread, std::ptr::null_mut());
+        wait_for_stop(self.thread);
+        ptrace(
+            libc::PTRACE_GETREGS,
+            self.thread,
+            (&raw mut registers).cast(),
+        );
+        assert_eq!(registers.rip, self.registers.rip, "one instruction further");
+        registers.rax.cast_signed()
+    }
+
+    fn set(&self, registers: &mut libc::user_regs_struct) {
+        ptrace(
+            libc::PTRACE_SETREGS,
+            self.thread,
+            std::ptr::from_mut(registers).cast(),
+        );
+    }
+
+    pub fn openat(&self, directory: i32, path: &str, flags: i32) -> i64 {
+        let path = self.put(&[path.as_bytes(), b"\0"].concat());
+        let directory = i64::from(directory) as u64;
+        self.call(libc::SYS_openat, &[directory, path, flags as u64, 0o600])
+    }
+
+    pub fn close(&self, descriptor: i64) {
+        assert_eq!(self.call(libc::SYS_close, &[descriptor as u64]), 0);
+    }
+
+    /// What it has open.
+    pub fn descriptors(&self) -> Vec<i32> {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.process)).unwrap();
+        let number = |entry: io::Result<std::fs::DirEntry>| {
+            let name = entry.unwrap().file_name();
+            name.to_str().unwrap().parse().unwrap()
+        };
+        entries.map(number).collect()
+    }
+
+    /// What this process sees behind one of its descriptors.
+    pub fn behind(&self, descriptor: i64) -> PathBuf {
+        format!("/proc/{}/fd/{descriptor}", self.process).into()
+    }
+}
+
+impl Drop for Injected {
+    /// It goes on where it was.
+    fn drop(&mut self) {
+        let mut registers = self.registers;
+        self.set(&mut registers);
+        ptrace(libc::PTRACE_DETACH, self.thread, std::ptr::null_mut());
+    }
+}
