@@ -8,9 +8,12 @@ mod check;
 mod fuzz;
 mod hostile;
 mod mounts;
+mod programs;
 mod project;
 mod real;
 mod ring;
+mod run;
+mod skips;
 mod step;
 mod test;
 mod tools;
@@ -24,8 +27,9 @@ cargo xtask CHORE
 
   setup            install what the tests use (Debian packages and crates, exact names; as root)
                    and turn FUSE over io_uring on in the kernel
-  test             setup, then every test: cargo test, then the real programs, then a
-                   guest
+  quick            format, clippy, unit and in-process tests: no root, no network, no mount
+  test             setup, then every test: the test programs, several at a time, then the real
+                   programs, then a guest; what was skipped is listed at the end
   check            format, clippy, documentation, licences and advisories
   real [NAME...]   the real programs of tests/real, or those named, over each transport
                    (TRANSPORT=dev or uring chooses one)
@@ -43,10 +47,11 @@ cargo xtask CHORE
   vm-bench --open1 [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--save]
                    opening and closing a file in QEMU guests with Linux 6.1 and 6.12, on a share
                    and in the guest's own tmpfs, with and without restartable sequences
-  fuzz [SECONDS]   every fuzz target, sharing SECONDS among them (default 60)
+  fuzz [SECONDS]   every fuzz target for SECONDS each (default 60); what it finds is kept in
+                   target/corpus, where the next run begins
   hostile [SECONDS]
                    front ends and guests that misbehave, against a share that others use (default 60)
-  ci               check, test, fuzz and hostile
+  ci               check, test, fuzz (5 seconds each) and hostile
   bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
                    kept in bench/results (see bench/README.md); --suite published takes place in
                    guests as well: --no-guest leaves them out, --only-guest the rest
@@ -67,16 +72,17 @@ fn main() -> ExitCode {
             tools::list();
             Ok(())
         }
-        ("test", []) => test::run(),
+        ("quick", []) => apart(&arguments, test::quick),
+        ("test", []) => prepared(&arguments, test::run),
         ("check", []) => check::run(),
-        ("real", names) => tools::set_up().and_then(|()| real::run(names)),
-        ("vm-test", arguments) => tools::set_up().and_then(|()| vm_test::run(arguments)),
+        ("real", names) => prepared(&arguments, || real::run(names)),
+        ("vm-test", rest) => prepared(&arguments, || vm_test::run(rest)),
         ("vm-bench", arguments) => tools::set_up().and_then(|()| vm_test::bench(arguments)),
-        ("fuzz", []) => fuzz::run("60"),
+        ("fuzz", []) => fuzz::run(fuzz::SECONDS),
         ("fuzz", [seconds]) => fuzz::run(seconds),
-        ("hostile", []) => hostile::run("60"),
-        ("hostile", [seconds]) => hostile::run(seconds),
-        ("ci", []) => ci(),
+        ("hostile", []) => apart(&arguments, || hostile::run("60")),
+        ("hostile", [seconds]) => apart(&arguments, || hostile::run(seconds)),
+        ("ci", []) => prepared(&arguments, ci),
         ("bench", arguments) => bench::run(arguments),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");
@@ -96,15 +102,36 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs a chore as a run of its own, which leaves nothing behind (see `run`).
+fn apart(arguments: &[String], chore: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    if !run::is_inside() {
+        return run::chore(arguments);
+    }
+    mounts::drop_copies()?;
+    let before = mounts::own()?;
+    let outcome = chore();
+    // A failure that leaves something is told first.
+    outcome.and(run::nothing_left(&before))
+}
+
+/// The same once what it uses is installed, which outlives the run.
+fn prepared(
+    arguments: &[String],
+    chore: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if !run::is_inside() {
+        tools::set_up()?;
+    }
+    apart(arguments, chore)
+}
+
 /// What must pass before a change goes in. The cheap checks come first.
 fn ci() -> Result<(), Failure> {
-    let before = mounts::fuse_mounts()?;
-    tools::set_up()?;
     check::run()?;
-    test::run_prepared()?;
-    fuzz::run("60")?;
+    let tested = test::run();
+    fuzz::run(fuzz::SECONDS_CI)?;
     hostile::run("60")?;
-    mounts::nothing_left(&before)?;
+    tested?;
     println!("xtask: all checks passed");
     Ok(())
 }

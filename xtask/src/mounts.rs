@@ -1,12 +1,24 @@
 //! What is mounted, to see that nothing stays behind.
 
-use crate::step::Failure;
+use crate::project;
+use crate::run;
+use crate::step::{Failure, Step};
+use std::path::{Path, PathBuf};
 
-/// Mount points of FUSE file systems and of file systems on loop devices.
-pub(crate) fn fuse_mounts() -> Result<Vec<String>, Failure> {
-    let table = std::fs::read_to_string("/proc/self/mounts")
-        .map_err(|error| Failure::new(format!("cannot read the table of mounts: {error}")))?;
-    Ok(ours(&table))
+/// Mount points of FUSE file systems and of file systems on loop devices that are this run's: all in
+/// namespaces of its own, else those beneath its directory.
+pub(crate) fn own() -> Result<Vec<String>, Failure> {
+    let mut found = ours(&table()?);
+    if !run::has_namespaces() {
+        let place = std::env::temp_dir();
+        found.retain(|point| Path::new(point).starts_with(&place));
+    }
+    Ok(found)
+}
+
+fn table() -> Result<String, Failure> {
+    std::fs::read_to_string("/proc/self/mounts")
+        .map_err(|error| Failure::new(format!("cannot read the table of mounts: {error}")))
 }
 
 fn ours(table: &str) -> Vec<String> {
@@ -17,17 +29,62 @@ fn ours(table: &str) -> Vec<String> {
         else {
             continue;
         };
-        let is_fuse = kind == "fuse" || kind == "fuseblk" || kind.starts_with("fuse.");
-        if is_fuse || device.starts_with("/dev/loop") {
+        if is_fuse(kind) || device.starts_with("/dev/loop") {
             found.push(point.to_owned());
         }
     }
     found
 }
 
-/// Fails when something is mounted that was not there `before`.
+fn is_fuse(kind: &str) -> bool {
+    kind == "fuse" || kind == "fuseblk" || kind.starts_with("fuse.")
+}
+
+/// In a namespace of its own, takes away the copies of others' FUSE mounts, which would keep those
+/// alive after their owners have unmounted them. What this project lies on stays.
+pub(crate) fn drop_copies() -> Result<(), Failure> {
+    if !run::has_namespaces() {
+        return Ok(());
+    }
+    let needed: Vec<PathBuf> = [project::root().to_owned(), project::target()]
+        .into_iter()
+        .chain([project::tools(), std::env::temp_dir()])
+        .chain(std::env::var_os("HOME").map(PathBuf::from))
+        .chain(std::env::var_os("CARGO_HOME").map(PathBuf::from))
+        .collect();
+    for line in table()?.lines().rev() {
+        let mut words = line.split(' ').skip(1);
+        let (Some(point), Some(kind)) = (words.next(), words.next()) else {
+            continue;
+        };
+        if is_fuse(kind) && !needed.iter().any(|path| path.starts_with(point)) {
+            // One that is gone already, or hidden by another, does no harm.
+            let _ = Step::new("umount").args(["--lazy", point]).capture();
+        }
+    }
+    Ok(())
+}
+
+/// Takes away whatever is mounted beneath a directory, the innermost first.
+pub(crate) fn take_away_beneath(directory: &Path) {
+    let table = table().unwrap_or_default();
+    let points = table.lines().filter_map(|line| line.split(' ').nth(1));
+    let mut points: Vec<&str> = points
+        .filter(|point| Path::new(point).starts_with(directory))
+        .collect();
+    points.sort_unstable();
+    for point in points.into_iter().rev() {
+        println!("xtask: unmounting what was left behind: {point}");
+        let by_root = Step::new("umount").args(["--lazy", point]).capture();
+        if !matches!(by_root, Ok((true, ..))) {
+            let _ = Step::new("fusermount3").args(["-uz", point]).capture();
+        }
+    }
+}
+
+/// Fails when something of this run is mounted that was not there `before`.
 pub(crate) fn nothing_left(before: &[String]) -> Result<(), Failure> {
-    let left: Vec<_> = fuse_mounts()?
+    let left: Vec<_> = own()?
         .into_iter()
         .filter(|point| !before.contains(point))
         .collect();

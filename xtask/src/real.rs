@@ -6,6 +6,7 @@
 
 use crate::project;
 use crate::ring;
+use crate::skips;
 use crate::step::{Failure, Step};
 use crate::tools;
 use std::path::PathBuf;
@@ -69,7 +70,7 @@ fn runs(scripts: Vec<String>) -> Vec<Run> {
             }
             match &missing {
                 Some(reason) if transport == "uring" => {
-                    println!("xtask: SKIPPED: {script} over io_uring: {reason}");
+                    skips::add(&format!("real/{script}/uring"), reason);
                 }
                 _ => runs.push(Run {
                     script: script.clone(),

@@ -1,6 +1,5 @@
 //! What the tests of this crate stand on: places on known file systems, and skipping aloud.
 
-use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::RwLock;
@@ -12,10 +11,9 @@ use rustix::fs::{CWD, Mode, OFlags};
 /// when they close them: until it executes, a child holds a copy of every one.
 pub(crate) static FORKING: RwLock<()> = RwLock::new(());
 
-/// Says on the real stderr, past the test runner's capture, that something was not tested.
+/// Says loudly that something was not tested.
 pub(crate) fn skipped(why: &str) {
-    let test = std::thread::current().name().unwrap_or("?").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+    thrufs_test_report::skipped(why);
 }
 
 /// Whether the test runs as root; says so when it does not.
