@@ -50,14 +50,14 @@ pub(crate) fn lints() -> Result<(), Failure> {
         .run()
 }
 
-/// A cargo command on a crate outside the workspace, built beside ours so that nothing is left in
-/// the source tree.
+/// A cargo command on a crate outside the workspace, built among ours: what both need is built once, and
+/// nothing is left in the source tree.
 fn of(words: &[&str], manifest: &Path) -> Step {
     let mut step = Step::cargo();
     for word in words {
         step = step.args([word]);
         if *word == "--target-dir" {
-            step = step.args([project::target().join("outside")]);
+            step = step.args([project::target()]);
         }
     }
     step.args([Path::new("--manifest-path"), manifest])

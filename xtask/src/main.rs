@@ -30,6 +30,8 @@ cargo xtask CHORE
   quick            format, clippy, unit and in-process tests: no root, no network, no mount
   test             setup, then every test: the test programs, several at a time, then the real
                    programs, then a guest; what was skipped is listed at the end
+  programs [NAME...]
+                   of `test`, the test programs alone, or those whose names have such a part
   check            format, clippy, documentation, licences and advisories
   real [NAME...]   the real programs of tests/real, or those named, over each transport
                    (TRANSPORT=dev or uring chooses one)
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         }
         ("quick", []) => apart(&arguments, test::quick),
         ("test", []) => prepared(&arguments, test::run),
+        ("programs", names) => prepared(&arguments, || test::programs(names)),
         ("check", []) => check::run(),
         ("real", names) => prepared(&arguments, || real::run(names)),
         ("vm-test", rest) => prepared(&arguments, || vm_test::run(rest)),
@@ -107,7 +110,7 @@ fn apart(arguments: &[String], chore: impl FnOnce() -> Result<(), Failure>) -> R
     if !run::is_inside() {
         return run::chore(arguments);
     }
-    mounts::drop_copies()?;
+    mounts::prepare()?;
     let before = mounts::own()?;
     let outcome = chore();
     // A failure that leaves something is told first.

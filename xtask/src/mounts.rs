@@ -5,6 +5,9 @@ use crate::run;
 use crate::step::{Failure, Step};
 use std::path::{Path, PathBuf};
 
+/// Where tracefs is.
+const TRACING: &str = "/sys/kernel/tracing";
+
 /// Mount points of FUSE file systems and of file systems on loop devices that are this run's: all in
 /// namespaces of its own, else those beneath its directory.
 pub(crate) fn own() -> Result<Vec<String>, Failure> {
@@ -40,12 +43,25 @@ fn is_fuse(kind: &str) -> bool {
     kind == "fuse" || kind == "fuseblk" || kind.starts_with("fuse.")
 }
 
-/// In a namespace of its own, takes away the copies of others' FUSE mounts, which would keep those
-/// alive after their owners have unmounted them. What this project lies on stays.
-pub(crate) fn drop_copies() -> Result<(), Failure> {
+/// Prepares a namespace of our own: see [`drop_copies`]. The kernel's counters are there, where a
+/// machine has not mounted them.
+pub(crate) fn prepare() -> Result<(), Failure> {
     if !run::has_namespaces() {
         return Ok(());
     }
+    drop_copies()?;
+    if !Path::new(TRACING).join("events").exists() {
+        // Without them, tests say what they skip.
+        let _ = Step::new("mount")
+            .args(["-t", "tracefs", "tracefs", TRACING])
+            .capture();
+    }
+    Ok(())
+}
+
+/// In a namespace of its own, takes away the copies of others' FUSE mounts, which would keep those
+/// alive after their owners have unmounted them. What this project lies on stays.
+fn drop_copies() -> Result<(), Failure> {
     let needed: Vec<PathBuf> = [project::root().to_owned(), project::target()]
         .into_iter()
         .chain([project::tools(), std::env::temp_dir()])

@@ -15,12 +15,13 @@ use std::time::Instant;
 /// No script may run longer, in seconds; the longest is meant to take a quarter of it.
 const SECONDS_MAX: &str = "900";
 
-/// Scripts that are no tests: what the others source, and what only runs by name.
-const NOT_TESTS: &[&str] = &["mount"];
+/// What the others source, and what only runs by name: the peers are those of the benchmark, and to
+/// fetch and build them takes longer than all other scripts.
+const NOT_TESTS: &[&str] = &["mount", "peers"];
 
-/// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or it matters
-/// little to what they test.
-const NOT_OVER_RING: &[&str] = &["counts", "million", "peers"];
+/// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or what they do there
+/// is what others do over both.
+const NOT_OVER_RING: &[&str] = &["archive", "build", "counts", "make", "million", "peers"];
 
 /// Scripts that also run without passthrough, where what is read and written comes to the server.
 const SERVED_TOO: &[&str] = &["faults", "fsx", "sqlite", "stress"];

@@ -27,7 +27,11 @@ const QUICK: &[&str] = &[
 ];
 
 /// Of those names, what is another matter: it mounts.
-const NOT_QUICK: &[&str] = &["thrufs-tests/hostile", "thrufs-tests/requests"];
+const NOT_QUICK: &[&str] = &[
+    "thrufs-bench/thrufs_bench",
+    "thrufs-tests/hostile",
+    "thrufs-tests/requests",
+];
 
 /// Format, lints, and the tests that take seconds.
 pub(crate) fn quick() -> Result<(), Failure> {
@@ -35,6 +39,24 @@ pub(crate) fn quick() -> Result<(), Failure> {
     check::lints()?;
     let mut built = programs::build(QUICK)?;
     built.retain(|program| !NOT_QUICK.contains(&program.name.as_str()));
+    programs::run(built)
+}
+
+/// The test programs alone: those whose names have one of these parts, or all.
+pub(crate) fn programs(parts: &[String]) -> Result<(), Failure> {
+    let mut built = programs::build(&[])?;
+    built.retain(|program| {
+        parts.is_empty()
+            || parts
+                .iter()
+                .any(|part| program.name.contains(part.as_str()))
+    });
+    if built.is_empty() {
+        return Err(Failure::new(format!(
+            "no test programs: {}",
+            parts.join(", ")
+        )));
+    }
     programs::run(built)
 }
 

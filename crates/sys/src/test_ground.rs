@@ -58,7 +58,12 @@ pub(crate) fn open(path: impl AsRef<Path>, flags: OFlags) -> OwnedFd {
 
 /// Runs `work` in a thread of its own, so that what it does to its credentials ends with it.
 pub(crate) fn in_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+    std::thread::scope(|scope| {
+        // What it says is said of the test.
+        let name = std::thread::current().name().unwrap_or("?").to_owned();
+        let thread = std::thread::Builder::new().name(name);
+        thread.spawn_scoped(scope, work).unwrap().join().unwrap()
+    })
 }
 
 /// The value of `field` in the calling thread's `/proc/thread-self/status`.
