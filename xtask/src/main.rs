@@ -16,6 +16,7 @@ mod run;
 mod skips;
 mod step;
 mod test;
+mod together;
 mod tools;
 mod vm_test;
 

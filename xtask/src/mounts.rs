@@ -11,12 +11,14 @@ const TRACING: &str = "/sys/kernel/tracing";
 /// Mount points of FUSE file systems and of file systems on loop devices that are this run's: all in
 /// namespaces of its own, else those beneath its directory.
 pub(crate) fn own() -> Result<Vec<String>, Failure> {
-    let mut found = ours(&table()?);
-    if !run::has_namespaces() {
-        let place = std::env::temp_dir();
-        found.retain(|point| Path::new(point).starts_with(&place));
-    }
-    Ok(found)
+    let place = std::env::temp_dir();
+    let everywhere = Path::new("/");
+    let beneath = if run::has_namespaces() {
+        everywhere
+    } else {
+        &place
+    };
+    Ok(tested(&table()?, beneath))
 }
 
 fn table() -> Result<String, Failure> {
@@ -24,7 +26,8 @@ fn table() -> Result<String, Failure> {
         .map_err(|error| Failure::new(format!("cannot read the table of mounts: {error}")))
 }
 
-fn ours(table: &str) -> Vec<String> {
+/// Those beneath `place` that tests may have mounted.
+fn tested(table: &str, place: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for line in table.lines() {
         let mut words = line.split(' ');
@@ -32,7 +35,8 @@ fn ours(table: &str) -> Vec<String> {
         else {
             continue;
         };
-        if is_fuse(kind) || device.starts_with("/dev/loop") {
+        let is_tests = is_fuse(kind) || device.starts_with("/dev/loop");
+        if is_tests && Path::new(point).starts_with(place) {
             found.push(point.to_owned());
         }
     }
@@ -116,12 +120,25 @@ pub(crate) fn nothing_left(before: &[String]) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::ours;
+    use super::tested;
+    use std::path::Path;
+
+    const TABLE: &str = "/src /mnt/a fuse.thrufs rw 0 0\n/dev/loop3 /tmp/run.1/b ext4 rw 0 0\n\
+                         /src /tmp/run.1/c fuse.thrufs rw 0 0\n/src /tmp/run.11/c fuse rw 0 0\n\
+                         tmpfs /tmp tmpfs rw 0 0\nfusectl /sys/fs/fuse/connections fusectl rw 0 0\n";
 
     #[test]
     fn fuse_and_loop_mounts_are_found_and_others_are_not() {
-        let table = "/src /mnt/a fuse.thrufs rw 0 0\n/dev/loop3 /mnt/b ext4 rw 0 0\n\
-                     tmpfs /tmp tmpfs rw 0 0\nfusectl /sys/fs/fuse/connections fusectl rw 0 0\n";
-        assert_eq!(ours(table), ["/mnt/a", "/mnt/b"]);
+        let found = tested(TABLE, Path::new("/"));
+        assert_eq!(
+            found,
+            ["/mnt/a", "/tmp/run.1/b", "/tmp/run.1/c", "/tmp/run.11/c"]
+        );
+    }
+
+    #[test]
+    fn what_others_mount_is_not_counted() {
+        let found = tested(TABLE, Path::new("/tmp/run.1"));
+        assert_eq!(found, ["/tmp/run.1/b", "/tmp/run.1/c"]);
     }
 }

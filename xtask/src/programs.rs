@@ -3,13 +3,13 @@
 
 use crate::project;
 use crate::step::{Failure, Step};
+use crate::together;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::IsTerminal;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
@@ -115,7 +115,7 @@ pub(crate) fn run(programs: Vec<Program>) -> Result<(), Failure> {
         .partition(|program| ALONE.contains(&program.name.as_str()));
     let by_seconds = |a: &Program, b: &Program| {
         let of = |program: &Program| before.get(&program.name).copied().unwrap_or(f64::MAX);
-        of(a).total_cmp(&of(b)).then(b.name.cmp(&a.name))
+        of(b).total_cmp(&of(a)).then(a.name.cmp(&b.name))
     };
     together.sort_by(by_seconds);
     alone.sort_by(by_seconds);
@@ -136,32 +136,13 @@ pub(crate) fn run(programs: Vec<Program>) -> Result<(), Failure> {
 }
 
 fn several(programs: Vec<Program>, at_once: usize) -> Result<Vec<Outcome>, Failure> {
-    // The last is taken first.
-    let waiting = Mutex::new(programs);
-    let ended = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..at_once)
-            .map(|_| {
-                scope.spawn(|| -> Result<(), Failure> {
-                    loop {
-                        let next = waiting.lock().expect("nobody panics with it").pop();
-                        let Some(program) = next else { return Ok(()) };
-                        let outcome = one(&program)?;
-                        let mut ended = ended.lock().expect("nobody panics with it");
-                        tell(&outcome);
-                        ended.push(outcome);
-                    }
-                })
-            })
-            .collect();
-        let ends = workers
-            .into_iter()
-            .map(|worker| worker.join().expect("it does not panic"));
-        ends.collect::<Vec<_>>()
-            .into_iter()
-            .collect::<Result<(), _>>()
-    })?;
-    Ok(ended.into_inner().expect("nobody panics with it"))
+    let tell = |outcome: &Result<Outcome, Failure>| {
+        if let Ok(outcome) = outcome {
+            tell(outcome);
+        }
+    };
+    let outcomes = together::each(programs, at_once, |program| one(&program), tell);
+    outcomes.into_iter().collect()
 }
 
 fn one(program: &Program) -> Result<Outcome, Failure> {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
@@ -104,6 +105,21 @@ impl Step {
             Some(_) => "it failed".to_owned(),
             None => format!("{words}: {status}"),
         }))
+    }
+
+    /// Runs it silently, with all that it says in the order in which it says it: whether it succeeded, and
+    /// that.
+    pub(crate) fn record(mut self, name: &str) -> Result<(bool, String), Failure> {
+        let path = std::env::temp_dir().join(format!("output-{}", name.replace('/', "-")));
+        let failure = |error| Failure::new(format!("{name}: {error}"));
+        let output = File::create(&path).map_err(failure)?;
+        let errors = output.try_clone().map_err(failure)?;
+        let status = self.0.stdout(output).stderr(errors).status();
+        let status = status.map_err(failure)?;
+        let output = fs::read(&path).map_err(failure)?;
+        fs::remove_file(&path).map_err(failure)?;
+        let output = String::from_utf8_lossy(&output).into_owned();
+        Ok((status.success(), output))
     }
 
     /// Runs it silently: whether it succeeded, its standard output, its standard error.
