@@ -163,6 +163,10 @@ console() {
         case $line in
             'thrufs-guest: begin') inside=yes; say "${mark}the guest runs after $(since "$guest") ms" ;;
             'thrufs-guest: exit '*) inside=; echo "${line##* }" >"$WORK/code-$guest" ;;
+            'SKIPPED '*)
+                printf '%s%s\n' "$mark" "$line"
+                [[ -z ${THRUFS_SKIPPED:-} ]] || echo "guest/${line#SKIPPED }" >>"$THRUFS_SKIPPED"
+                ;;
             *) [[ -z $inside ]] || printf '%s%s\n' "$mark" "$line" ;;
         esac
     done

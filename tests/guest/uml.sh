@@ -19,7 +19,7 @@ if [[ ! -e $directory/unpacked ]]; then
 fi
 cd "$directory/source"
 make -s ARCH=um defconfig
-cat "$fragment" >>.config
+sed 's/^#? //' "$fragment" >>.config
 make -s ARCH=um olddefconfig 2>&1 | { grep -v 'override: reassigning' || true; }
 wrong=
 while read -r line; do

@@ -36,6 +36,12 @@ declare -A SERVER_PID=() SERVER_LOG=() GUEST_LOWER=()
 
 say() { echo "$NAME: $*"; }
 
+# skipped WHAT WHY: says loudly that something was not tested. It is listed at the end of the run.
+skipped() {
+    echo "SKIPPED real/$NAME/$1: $2"
+    [[ -z ${THRUFS_SKIPPED:-} ]] || echo "real/$NAME/$1: $2" >>"$THRUFS_SKIPPED"
+}
+
 # Fails the script, with the servers' last words.
 fail() {
     echo "$NAME: FAILED: $*" >&2

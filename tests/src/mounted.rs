@@ -44,7 +44,7 @@ pub struct Mounted {
     ground: Ground,
 }
 
-/// Why nothing can be mounted here, if so. Tests that skip print it.
+/// Why nothing can be mounted here, if so.
 pub fn cannot_mount() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("not root: mounting, foreign owners and devices need it".to_owned());
@@ -55,11 +55,11 @@ pub fn cannot_mount() -> Option<String> {
     None
 }
 
-/// For the first line of a `#[test]`: true if it must skip, which it then says on standard error.
+/// For the first line of a `#[test]`: true if it must skip, which it then says.
 pub fn must_skip(test: &str) -> bool {
     let reason = cannot_mount();
     if let Some(reason) = &reason {
-        eprintln!("SKIPPED {test}: {reason}");
+        thrufs_test_report::skipped_in(test, reason);
     }
     reason.is_some()
 }

@@ -1,8 +1,9 @@
 //! Random sequences of operations on a tree and on a native twin: the same result at every step, the
 //! same tree at the end, seen through the tree under test and beneath it.
 //!
-//! `THRUFS_PROPERTY_CASES` is the number of sequences. `THRUFS_PROPERTY_SEED` is the seed of the
-//! first one; the others follow from it. A failure prints the seed that repeats it as the first case.
+//! `THRUFS_PROPERTY_CASES` is the number of sequences. `THRUFS_SEED` is the seed of the first
+//! one, otherwise another each time; the others follow from it. A failure prints the seed that repeats it
+//! as the first case.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -482,14 +483,14 @@ fn number(variable: &str, default: u64) -> u64 {
 #[track_caller]
 pub fn run_cases(tree: &dyn Tree, what: &str, test: &str) {
     let cases = number("THRUFS_PROPERTY_CASES", CASES_DEFAULT);
-    let mut seed = number("THRUFS_PROPERTY_SEED", 1);
+    let mut seed = thrufs_test_report::seed();
     let native = Native::start();
     let mut successes = 0;
     for _ in 0..cases {
         match run_case(tree, &native, seed) {
             Ok(count) => successes += count,
             Err(report) => panic!(
-                "{what}: {report}\nrepeat with THRUFS_PROPERTY_SEED={seed} \
+                "{what}: {report}\nrepeat with THRUFS_SEED={seed} \
                  THRUFS_PROPERTY_CASES=1 and the test {test}"
             ),
         }

@@ -68,11 +68,9 @@ pub fn run_with(arguments: &Arguments, settings: &[Setting], skip: Option<String
         })
         .collect();
     if let Some(reason) = &skip {
-        eprintln!(
-            "SKIPPED all {} cases on {} grounds: {reason}",
-            cases.len(),
-            grounds.len()
-        );
+        let (cases, grounds) = (cases.len(), grounds.len());
+        let what = format!("all {cases} cases on {grounds} grounds");
+        thrufs_test_report::skipped_in(&what, reason);
     } else if !arguments.list {
         report_exclusions(settings, &cases);
     }
@@ -217,7 +215,7 @@ fn known(settings: impl Iterator<Item = Setting>) -> Vec<Setting> {
     let mut known = Vec::new();
     for setting in settings {
         match is_missing(&setting) {
-            Some(reason) => eprintln!("SKIPPED {}: {reason}", setting.name()),
+            Some(reason) => thrufs_test_report::skipped_in(&setting.name(), reason),
             None => known.push(setting),
         }
     }

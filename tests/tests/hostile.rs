@@ -2,7 +2,7 @@
 //! against a real `thrufs share`, while others use it.
 //!
 //! `THRUFS_HOSTILE_SECONDS` is how long (a few unless said; `cargo xtask hostile SECONDS`), and
-//! `THRUFS_HOSTILE_SEED` the number that all begins with. What must hold all the time:
+//! `THRUFS_SEED` the number that all begins with, otherwise another each time. What must hold all the time:
 //!
 //! * no worker dies, by whatever;
 //! * a client that is connected meanwhile goes on, and its data are right;
@@ -298,7 +298,7 @@ fn a_hostile_time() {
         return;
     }
     let seconds = number("THRUFS_HOSTILE_SECONDS", SECONDS_DEFAULT);
-    let seed = number("THRUFS_HOSTILE_SEED", 1);
+    let seed = thrufs_test_report::seed();
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     fs::write(ground.outside().join("a"), "not theirs").unwrap();
     fs::create_dir(ground.outside().join("dir")).unwrap();

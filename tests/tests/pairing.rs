@@ -29,7 +29,8 @@ fn must_skip_pairing(test: &str) -> bool {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let able = thrufs_sys::sched::may_leave_idle();
     if cpus < 2 || !able {
-        eprintln!("SKIPPED {test}: {cpus} CPUs, threads can leave the idle class: {able}");
+        let why = format!("{cpus} CPUs, threads can leave the idle class: {able}");
+        thrufs_test_report::skipped_in(test, why);
     }
     cpus < 2 || !able
 }

@@ -39,7 +39,7 @@ impl Served {
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("SKIPPED: needs root");
+        thrufs_test_report::skipped("needs root");
     }
     root
 }

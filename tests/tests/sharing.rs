@@ -38,7 +38,11 @@ fn flags(client: &Served) -> InitFlags {
 }
 
 fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        thrufs_test_report::skipped("needs root");
+    }
+    root
 }
 
 #[test]

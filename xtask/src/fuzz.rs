@@ -6,6 +6,8 @@
 
 use crate::project;
 use crate::step::{Failure, Step};
+use std::fs;
+use std::path::Path;
 
 const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -14,13 +16,20 @@ const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cdebug-assertions -Coverflow-checks";
 
-/// Runs every target of `fuzz/fuzz_targets`; together they take `seconds`.
+/// For each target, in seconds, when nothing is said.
+pub(crate) const SECONDS: &str = "60";
+
+/// For each target before a change goes in: enough to see that all of them work, and that what earlier
+/// runs kept does no harm.
+pub(crate) const SECONDS_CI: &str = "5";
+
+/// Runs every target of `fuzz/fuzz_targets` for `seconds` each. What was found to reach code that
+/// nothing else reached is kept beneath the build directory, and is where the next run begins.
 pub(crate) fn run(seconds: &str) -> Result<(), Failure> {
-    let total: usize = seconds
+    let _: u32 = seconds
         .parse()
         .map_err(|_| Failure::new(format!("not a number of seconds: {seconds}")))?;
     let targets = targets()?;
-    let each = (total / targets.len()).max(1);
     let built = project::target().join("fuzz");
     let triple = host()?;
     // With --target, build scripts and macros are spared the instrumentation.
@@ -38,29 +47,59 @@ pub(crate) fn run(seconds: &str) -> Result<(), Failure> {
         .env("RUSTFLAGS", INSTRUMENTATION)
         .run()?;
     for target in targets {
-        let corpus = project::root().join("fuzz/corpus").join(&target);
-        let found = project::root().join("fuzz/artifacts").join(&target);
-        for directory in [&corpus, &found] {
-            std::fs::create_dir_all(directory)
-                .map_err(|error| Failure::new(format!("{}: {error}", directory.display())))?;
-        }
-        let seeds = project::root().join("fuzz/seeds").join(&target);
-        let mut step = Step::new(built.join(&triple).join("release").join(&target))
-            .args([
-                format!("-max_total_time={each}"),
-                "-rss_limit_mb=2048".to_owned(),
-                "-timeout=10".to_owned(),
-                "-max_len=4096".to_owned(),
-                "-print_final_stats=1".to_owned(),
-                "-verbosity=0".to_owned(),
-                format!("-artifact_prefix={}/", found.display()),
-            ])
-            .args([corpus]);
-        if seeds.exists() {
-            step = step.args([seeds]);
-        }
-        step.run()?;
+        let program = built.join(&triple).join("release").join(&target);
+        one(&target, &program, seconds)?;
     }
+    Ok(())
+}
+
+fn one(target: &str, program: &Path, seconds: &str) -> Result<(), Failure> {
+    let corpus = project::target().join("corpus").join(target);
+    let merged = project::target()
+        .join("corpus")
+        .join(format!("{target}.new"));
+    let found = project::root().join("fuzz/artifacts").join(target);
+    let unusable = |path: &Path, error| Failure::new(format!("{}: {error}", path.display()));
+    // One that an interrupted run left.
+    let _ = fs::remove_dir_all(&merged);
+    for directory in [&corpus, &merged, &found] {
+        fs::create_dir_all(directory).map_err(|error| unusable(directory, error))?;
+    }
+    let seeds = project::root().join("fuzz/seeds").join(target);
+    let seeds = seeds.exists().then_some(seeds);
+    let fuzzer = || {
+        Step::new(program).args([
+            "-rss_limit_mb=2048".to_owned(),
+            "-timeout=10".to_owned(),
+            "-max_len=4096".to_owned(),
+            "-verbosity=0".to_owned(),
+            format!("-artifact_prefix={}/", found.display()),
+        ])
+    };
+    fuzzer()
+        .args([
+            format!("-max_total_time={seconds}"),
+            "-print_final_stats=1".to_owned(),
+        ])
+        .args([&corpus])
+        .args(&seeds)
+        .run()?;
+    // The smallest of what reaches the same code.
+    let (merges, _, errors) = fuzzer()
+        .args([Path::new("-merge=1"), &merged, &corpus])
+        .args(&seeds)
+        .capture()?;
+    if !merges {
+        return Err(Failure::new(format!(
+            "{target}: merging what was found\n{errors}"
+        )));
+    }
+    fs::remove_dir_all(&corpus).map_err(|error| unusable(&corpus, error))?;
+    fs::rename(&merged, &corpus).map_err(|error| unusable(&merged, error))?;
+    let kept = fs::read_dir(&corpus)
+        .map_err(|error| unusable(&corpus, error))?
+        .count();
+    println!("{target}: {kept} inputs kept in {}", corpus.display());
     Ok(())
 }
 
@@ -68,7 +107,7 @@ fn targets() -> Result<Vec<String>, Failure> {
     let directory = project::root().join("fuzz/fuzz_targets");
     let unreadable = |error| Failure::new(format!("{}: {error}", directory.display()));
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(&directory).map_err(unreadable)? {
+    for entry in fs::read_dir(&directory).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         if path.extension().is_some_and(|extension| extension == "rs")
             && let Some(stem) = path.file_stem().and_then(|stem| stem.to_str())

@@ -5,7 +5,6 @@ use crate::step::{Failure, Step};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A recorded time consists of parts of so many seconds, so that it can go on where it was stopped.
 const PART_SECONDS: u64 = 300;
@@ -13,7 +12,7 @@ const PART_SECONDS: u64 = 300;
 /// Has front ends and guests misbehave towards a share, and processes towards mounts, for so many seconds.
 pub(crate) fn run(seconds: &str) -> Result<(), Failure> {
     build()?;
-    part(number(seconds)?, |_| {})
+    tests(number(seconds)?).run()
 }
 
 /// The same in parts, each noted in `tests/results/hostile.txt` when it has passed. What stands there of this
@@ -30,13 +29,18 @@ pub(crate) fn record(seconds: &str) -> Result<(), Failure> {
             return Ok(());
         }
         let seconds = PART_SECONDS.min(wanted - done);
-        let mut said = Vec::new();
-        part(seconds, |line| {
-            if is_of_note(line) {
-                said.push(format!("  {line}\n"));
-            }
-        })?;
-        note(&path, &heading, &format!("{seconds} s\n{}", said.concat()))?;
+        println!("xtask: {done} s of {wanted} are done");
+        let (passed, output, errors) = tests(seconds).capture()?;
+        let said = format!("{output}{errors}");
+        if !passed {
+            return Err(Failure::new(said));
+        }
+        let said: String = said
+            .lines()
+            .filter(|line| is_of_note(line))
+            .map(|line| format!("  {line}\n"))
+            .collect();
+        note(&path, &heading, &format!("{seconds} s\n{said}"))?;
     }
 }
 
@@ -126,7 +130,7 @@ fn note(path: &PathBuf, heading: &str, text: &str) -> Result<(), Failure> {
 
 /// What the tests say of what they did.
 fn is_of_note(line: &str) -> bool {
-    ["episodes", " at most", "processes killed", "seed"]
+    ["episodes", " at most", "processes killed", "SEED="]
         .iter()
         .any(|word| line.contains(word))
 }
@@ -143,21 +147,11 @@ fn build() -> Result<(), Failure> {
         .run()
 }
 
-/// Hears what the tests say.
-fn part(seconds: u64, heard: impl FnMut(&str)) -> Result<(), Failure> {
-    let seed = std::env::var("THRUFS_HOSTILE_SEED").unwrap_or_else(|_| {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        (now.as_secs() % 1_000_000).to_string()
-    });
-    println!("xtask: the seed is THRUFS_HOSTILE_SEED={seed}");
+fn tests(seconds: u64) -> Step {
     Step::cargo()
         .args(["test", "--locked", "-p", "thrufs-tests"])
         .args(["--test", "hostile", "--", "--nocapture", "--test-threads=3"])
         .env("THRUFS_HOSTILE_SECONDS", seconds.to_string())
-        .env("THRUFS_HOSTILE_SEED", seed)
-        .run_heard(heard)
 }
 
 #[cfg(test)]

@@ -8,11 +8,15 @@ mod check;
 mod fuzz;
 mod hostile;
 mod mounts;
+mod programs;
 mod project;
 mod real;
 mod ring;
+mod run;
+mod skips;
 mod step;
 mod test;
+mod together;
 mod tools;
 mod vm_test;
 
@@ -24,8 +28,11 @@ cargo xtask CHORE
 
   setup            install what the tests use (Debian packages and crates, exact names; as root)
                    and turn FUSE over io_uring on in the kernel
-  test             setup, then every test: cargo test, then the real programs, then a
-                   guest
+  quick            format, clippy, unit and in-process tests: no root, no network, no mount
+  test             setup, then every test: the test programs, several at a time, then the real
+                   programs, then a guest; what was skipped is listed at the end
+  programs [NAME...]
+                   of `test`, the test programs alone, or those whose names have such a part
   check            format, clippy, documentation, licences and advisories
   real [NAME...]   the real programs of tests/real, or those named, over each transport
                    (TRANSPORT=dev or uring chooses one)
@@ -43,12 +50,13 @@ cargo xtask CHORE
   vm-bench --open1 [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--save]
                    opening and closing a file in QEMU guests with Linux 6.1 and 6.12, on a share
                    and in the guest's own tmpfs, with and without restartable sequences
-  fuzz [SECONDS]   every fuzz target, sharing SECONDS among them (default 60)
+  fuzz [SECONDS]   every fuzz target for SECONDS each (default 60); what it finds is kept in
+                   target/corpus, where the next run begins
   hostile [SECONDS [--record]]
                    front ends and guests that misbehave against a share that others use, and processes
                    against mounts (default 60); --record notes what passed in tests/results, and goes on
                    where it was stopped
-  ci               check, test, fuzz and hostile
+  ci               check, test, fuzz (5 seconds each) and hostile
   bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
                    kept in bench/results (see bench/README.md); --suite published takes place in
                    guests as well: --no-guest leaves them out, --only-guest the rest
@@ -69,17 +77,21 @@ fn main() -> ExitCode {
             tools::list();
             Ok(())
         }
-        ("test", []) => test::run(),
+        ("quick", []) => apart(&arguments, test::quick),
+        ("test", []) => prepared(&arguments, test::run),
+        ("programs", names) => prepared(&arguments, || test::programs(names)),
         ("check", []) => check::run(),
-        ("real", names) => tools::set_up().and_then(|()| real::run(names)),
-        ("vm-test", arguments) => tools::set_up().and_then(|()| vm_test::run(arguments)),
+        ("real", names) => prepared(&arguments, || real::run(names)),
+        ("vm-test", rest) => prepared(&arguments, || vm_test::run(rest)),
         ("vm-bench", arguments) => tools::set_up().and_then(|()| vm_test::bench(arguments)),
-        ("fuzz", []) => fuzz::run("60"),
+        ("fuzz", []) => fuzz::run(fuzz::SECONDS),
         ("fuzz", [seconds]) => fuzz::run(seconds),
-        ("hostile", []) => hostile::run("60"),
-        ("hostile", [seconds]) => hostile::run(seconds),
-        ("hostile", [seconds, record]) if record == "--record" => hostile::record(seconds),
-        ("ci", []) => ci(),
+        ("hostile", []) => apart(&arguments, || hostile::run("60")),
+        ("hostile", [seconds]) => apart(&arguments, || hostile::run(seconds)),
+        ("hostile", [seconds, record]) if record == "--record" => {
+            apart(&arguments, || hostile::record(seconds))
+        }
+        ("ci", []) => prepared(&arguments, ci),
         ("bench", arguments) => bench::run(arguments),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");
@@ -99,15 +111,36 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs a chore as a run of its own, which leaves nothing behind (see `run`).
+fn apart(arguments: &[String], chore: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    if !run::is_inside() {
+        return run::chore(arguments);
+    }
+    mounts::prepare()?;
+    let before = mounts::own()?;
+    let outcome = chore();
+    // A failure that leaves something is told first.
+    outcome.and(run::nothing_left(&before))
+}
+
+/// The same once what it uses is installed, which outlives the run.
+fn prepared(
+    arguments: &[String],
+    chore: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if !run::is_inside() {
+        tools::set_up()?;
+    }
+    apart(arguments, chore)
+}
+
 /// What must pass before a change goes in. The cheap checks come first.
 fn ci() -> Result<(), Failure> {
-    let before = mounts::fuse_mounts()?;
-    tools::set_up()?;
     check::run()?;
-    test::run_prepared()?;
-    fuzz::run("60")?;
+    let tested = test::run();
+    fuzz::run(fuzz::SECONDS_CI)?;
     hostile::run("60")?;
-    mounts::nothing_left(&before)?;
+    tested?;
     println!("xtask: all checks passed");
     Ok(())
 }

@@ -6,26 +6,33 @@
 
 use crate::project;
 use crate::ring;
+use crate::skips;
 use crate::step::{Failure, Step};
+use crate::together;
 use crate::tools;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Instant;
 
 /// No script may run longer, in seconds; the longest is meant to take a quarter of it.
 const SECONDS_MAX: &str = "900";
 
-/// Scripts that are no tests: what the others source, and what only runs by name.
-const NOT_TESTS: &[&str] = &["mount"];
+/// What the others source, and what only runs by name: the peers are those of the benchmark, and to
+/// fetch and build them takes longer than all other scripts.
+const NOT_TESTS: &[&str] = &["mount", "peers"];
 
-/// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or it matters
-/// little to what they test.
-const NOT_OVER_RING: &[&str] = &["counts", "million", "peers"];
+/// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or what they do there
+/// is what others do over both.
+const NOT_OVER_RING: &[&str] = &["archive", "build", "counts", "make", "million", "peers"];
 
 /// Scripts that also run without passthrough, where what is read and written comes to the server.
 const SERVED_TOO: &[&str] = &["faults", "fsx", "sqlite", "stress"];
 
 /// Scripts that also run through the queues of a virtio-fs device.
 const RELAYED_TOO: &[&str] = &["fsx", "git", "sqlite"];
+
+/// Scripts that run while no other does: they count what the machine does, or measure its memory.
+const ALONE: &[&str] = &["counts", "million"];
 
 /// How a script is run: the transport, and more mount options.
 const WAYS: &[(&str, &str)] = &[
@@ -69,7 +76,7 @@ fn runs(scripts: Vec<String>) -> Vec<Run> {
             }
             match &missing {
                 Some(reason) if transport == "uring" => {
-                    println!("xtask: SKIPPED: {script} over io_uring: {reason}");
+                    skips::add(&format!("real/{script}/uring"), reason);
                 }
                 _ => runs.push(Run {
                     script: script.clone(),
@@ -101,31 +108,66 @@ pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
     };
     let server = build()?;
     let runs = runs(scripts);
-    let mut table = Vec::new();
-    let mut failed = Vec::new();
-    for run in &runs {
-        let name = run.name();
-        println!("\nxtask: {name}");
-        let start = Instant::now();
-        let outcome = run_one(run, &server);
-        let seconds = start.elapsed().as_secs_f64();
-        let word = if outcome.is_ok() { "ok" } else { "FAILED" };
-        table.push(format!("  {name:<28} {word:<8} {seconds:>6.1} s"));
-        if let Err(failure) = outcome {
-            eprintln!("xtask: {failure}");
-            failed.push(name);
+    let count = runs.len();
+    let (alone, others): (Vec<_>, Vec<_>) = runs
+        .into_iter()
+        .partition(|run| ALONE.contains(&run.script.as_str()));
+    // Each computes and waits in turns, on several processors.
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    let work = |run: Run| one(&run, &server);
+    let mut outcomes = together::each(others, at_once, work, tell);
+    outcomes.extend(together::each(alone, 1, work, tell));
+    report(outcomes, count)
+}
+
+/// What came of a run.
+struct Outcome {
+    name: String,
+    seconds: f64,
+    /// Whether it succeeded, and what it said.
+    result: Result<(bool, String), Failure>,
+}
+
+impl Outcome {
+    fn word(&self) -> &'static str {
+        match self.result {
+            Ok((true, _)) => "ok",
+            _ => "FAILED",
         }
     }
-    println!("\nreal programs:\n{}", table.join("\n"));
-    if failed.is_empty() {
-        println!("real programs: {} passed", runs.len());
-        Ok(())
-    } else {
-        Err(Failure::new(format!(
-            "real programs that failed: {}",
-            failed.join(", ")
-        )))
+}
+
+fn tell(outcome: &Outcome) {
+    let Outcome { name, seconds, .. } = outcome;
+    println!("\n--- {name}");
+    match &outcome.result {
+        Ok((_, said)) => print!("{said}"),
+        Err(failure) => println!("xtask: {failure}"),
     }
+    println!("[{seconds:.1} s] {name}: {}", outcome.word());
+}
+
+fn report(mut outcomes: Vec<Outcome>, count: usize) -> Result<(), Failure> {
+    outcomes.sort_by(|a, b| a.name.cmp(&b.name));
+    println!("\nreal programs:");
+    for outcome in &outcomes {
+        let Outcome { name, seconds, .. } = outcome;
+        println!("  {name:<28} {:<8} {seconds:>6.1} s", outcome.word());
+    }
+    outcomes.retain(|outcome| outcome.word() != "ok");
+    if outcomes.is_empty() {
+        println!("real programs: {count} passed");
+        return Ok(());
+    }
+    for outcome in &outcomes {
+        println!("\nxtask: what failed, once more:");
+        tell(outcome);
+    }
+    let names: Vec<&str> = outcomes.iter().map(|it| it.name.as_str()).collect();
+    Err(Failure::new(format!(
+        "real programs that failed: {}",
+        names.join(", ")
+    )))
 }
 
 fn every_script() -> Result<Vec<String>, Failure> {
@@ -156,7 +198,17 @@ fn build() -> Result<PathBuf, Failure> {
     Ok(project::target().join("release/thrufs"))
 }
 
-fn run_one(run: &Run, server: &PathBuf) -> Result<(), Failure> {
+fn one(run: &Run, server: &Path) -> Outcome {
+    let start = Instant::now();
+    let result = record(run, server);
+    Outcome {
+        name: run.name(),
+        seconds: start.elapsed().as_secs_f64(),
+        result,
+    }
+}
+
+fn record(run: &Run, server: &Path) -> Result<(bool, String), Failure> {
     let script = project::root()
         .join("tests/real")
         .join(format!("{}.sh", run.script));
@@ -179,5 +231,5 @@ fn run_one(run: &Run, server: &PathBuf) -> Result<(), Failure> {
         .env("PEERS", project::peers())
         .env("THRUFS_TOOLS", project::tools())
         .without_env("CARGO_TARGET_DIR")
-        .run()
+        .record(&run.name())
 }

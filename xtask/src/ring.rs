@@ -54,7 +54,7 @@ pub(crate) fn turn_on() -> Result<(), Failure> {
         }
         None => {
             println!(
-                "xtask: this kernel has no FUSE over io_uring (Linux 6.14 has it). SKIPPED will be: \
+                "xtask: this kernel has no FUSE over io_uring (Linux 6.14 has it). To be skipped: \
                  {SKIPPED}"
             );
             Ok(())

@@ -2,14 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::{BufRead, BufReader};
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
-
-/// For how long a step that has ended may have more to say.
-const PATIENCE: Duration = Duration::from_secs(2);
+use std::time::Instant;
 
 /// Why a chore stopped.
 #[derive(Debug)]
@@ -95,43 +91,35 @@ impl Step {
         ended(&words, start, status)
     }
 
-    /// As `run`; each line that it prints is also given to `heard`.
-    pub(crate) fn run_heard(mut self, mut heard: impl FnMut(&str)) -> Result<(), Failure> {
+    /// Runs what says itself what it does, and what has failed.
+    pub(crate) fn quietly(mut self) -> Result<(), Failure> {
         let words = self.words();
-        println!("\n$ {words}");
-        let start = Instant::now();
-        let cannot = |error| Failure::new(format!("cannot run {words}: {error}"));
-        let mut child = self.0.stdout(Stdio::piped()).spawn().map_err(cannot)?;
-        let output = child.stdout.take();
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut output = BufReader::new(output.expect("it is piped"));
-            let mut line = Vec::new();
-            while matches!(output.read_until(b'\n', &mut line), Ok(1..)) {
-                let text = String::from_utf8_lossy(&line).into_owned();
-                line.clear();
-                if sender.send(text).is_err() {
-                    break;
-                }
-            }
-        });
-        let mut said = |line: String| {
-            print!("{line}");
-            heard(line.trim_end_matches('\n'));
-        };
-        let status = loop {
-            match lines.recv_timeout(PATIENCE) {
-                Ok(line) => said(line),
-                Err(RecvTimeoutError::Disconnected) => break child.wait().map_err(cannot)?,
-                // It may have left something behind that holds its output.
-                Err(RecvTimeoutError::Timeout) => {
-                    if let Some(status) = child.try_wait().map_err(cannot)? {
-                        break status;
-                    }
-                }
-            }
-        };
-        ended(&words, start, status)
+        let status = self
+            .0
+            .status()
+            .map_err(|error| Failure::new(format!("cannot run {words}: {error}")))?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Failure::new(match status.code() {
+            Some(_) => "it failed".to_owned(),
+            None => format!("{words}: {status}"),
+        }))
+    }
+
+    /// Runs it silently, with all that it says in the order in which it says it: whether it succeeded, and
+    /// that.
+    pub(crate) fn record(mut self, name: &str) -> Result<(bool, String), Failure> {
+        let path = std::env::temp_dir().join(format!("output-{}", name.replace('/', "-")));
+        let failure = |error| Failure::new(format!("{name}: {error}"));
+        let output = File::create(&path).map_err(failure)?;
+        let errors = output.try_clone().map_err(failure)?;
+        let status = self.0.stdout(output).stderr(errors).status();
+        let status = status.map_err(failure)?;
+        let output = fs::read(&path).map_err(failure)?;
+        fs::remove_file(&path).map_err(failure)?;
+        let output = String::from_utf8_lossy(&output).into_owned();
+        Ok((status.success(), output))
     }
 
     /// Runs it silently: whether it succeeded, its standard output, its standard error.

@@ -16,6 +16,7 @@ mod kernel;
 mod plan;
 
 use crate::project;
+use crate::skips;
 use crate::step::{Failure, Step};
 use crate::tools::{self, Package, package};
 use image::Image;
@@ -38,6 +39,19 @@ const GUESTS: u32 = 3;
 
 /// Of a guest: the image, and what scripts keep in memory.
 const MEMORY: &str = "1024M";
+
+/// Whether there is a guest to run tests in: where none can be had, that is said, and the tests are
+/// skipped.
+pub(crate) fn has_guest(tests: &str) -> Result<bool, Failure> {
+    tools::install_packages(PACKAGES)?;
+    match kernel::uml(false) {
+        Ok(_) => Ok(true),
+        Err(failure) => {
+            skips::add(&format!("guest/{tests}"), &failure.to_string());
+            Ok(false)
+        }
+    }
+}
 
 /// Boots a guest once for each set of options, and fails if anything in any of them fails.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {

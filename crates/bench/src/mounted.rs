@@ -3,7 +3,6 @@
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, geteuid};
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,9 +10,10 @@ use std::time::Duration;
 
 /// Tells the child of a test which server it is: the words after `--bench`.
 const SERVER: &str = "THRUFS_BENCH_TEST_SERVER";
+
+/// Says loudly that something was not tested.
 pub(crate) fn skipped(why: &str) {
-    let test = std::thread::current().name().unwrap_or("?").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+    thrufs_test_report::skipped(why);
 }
 
 /// A server in a process of its own, which is this program again.

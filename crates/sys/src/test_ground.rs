@@ -1,6 +1,5 @@
 //! What the tests of this crate stand on: places on known file systems, and skipping aloud.
 
-use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::RwLock;
@@ -12,10 +11,9 @@ use rustix::fs::{CWD, Mode, OFlags};
 /// when they close them: until it executes, a child holds a copy of every one.
 pub(crate) static FORKING: RwLock<()> = RwLock::new(());
 
-/// Says on the real stderr, past the test runner's capture, that something was not tested.
+/// Says loudly that something was not tested.
 pub(crate) fn skipped(why: &str) {
-    let test = std::thread::current().name().unwrap_or("?").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+    thrufs_test_report::skipped(why);
 }
 
 /// Whether the test runs as root; says so when it does not.
@@ -60,7 +58,12 @@ pub(crate) fn open(path: impl AsRef<Path>, flags: OFlags) -> OwnedFd {
 
 /// Runs `work` in a thread of its own, so that what it does to its credentials ends with it.
 pub(crate) fn in_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+    std::thread::scope(|scope| {
+        // What it says is said of the test.
+        let name = std::thread::current().name().unwrap_or("?").to_owned();
+        let thread = std::thread::Builder::new().name(name);
+        thread.spawn_scoped(scope, work).unwrap().join().unwrap()
+    })
 }
 
 /// The value of `field` in the calling thread's `/proc/thread-self/status`.

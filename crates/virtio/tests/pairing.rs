@@ -19,7 +19,7 @@ use thrufs_virtio::{Caller, Company, Device, DeviceConfig, DeviceHandle, Served}
 fn can_pair() -> bool {
     let can = thrufs_sys::sched::may_leave_idle();
     if !can {
-        eprintln!("SKIPPED: threads of this user cannot leave the idle class");
+        thrufs_test_report::skipped("threads of this user cannot leave the idle class");
     }
     can
 }

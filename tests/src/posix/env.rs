@@ -273,6 +273,14 @@ impl Env {
         rustix::fs::chmod(self.path(name), Mode::from_raw_mode(mode)).unwrap();
     }
 
+    /// Has the clock that stamps what is done from now on stamp a file of mode 0644: a guest's kernel that
+    /// writes back makes times by its own, while a file begins with one of the host's.
+    #[track_caller]
+    pub fn stamp(&self, name: impl AsRef<Path>) {
+        self.chmod(&name, 0o640);
+        self.chmod(&name, 0o644);
+    }
+
     /// Changes owner and group, symbolic links not followed.
     #[track_caller]
     pub fn chown(&self, name: impl AsRef<Path>, uid: u32, gid: u32) {

@@ -62,6 +62,7 @@ fn last_name_keeps_the_content(env: &Env) {
 
 fn changes_ctime(env: &Env) {
     env.file("a", "");
+    env.stamp("a");
     let ctime = || {
         let stat = env.stat("a");
         (stat.st_ctime, stat.st_ctime_nsec)

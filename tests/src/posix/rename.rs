@@ -207,6 +207,7 @@ fn out_of_the_tree_is_exdev(env: &Env) {
 
 fn ctime_of_the_file_changes(env: &Env) {
     env.file("from", "");
+    env.stamp("from");
     let before = env.stat("from");
     std::thread::sleep(std::time::Duration::from_millis(12));
     rename(env, "from", "to").unwrap();

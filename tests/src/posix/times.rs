@@ -120,6 +120,7 @@ fn omit_leaves_a_time(env: &Env) {
 
 fn setting_moves_ctime(env: &Env) {
     let path = env.file("file", "x");
+    env.stamp("file");
     let before = env.stat("file");
     std::thread::sleep(MOMENT);
     set(&path, time(1, 0), time(1, 0)).unwrap();

@@ -191,6 +191,7 @@ fn user_attributes_not_on_links(env: &Env) {
 
 fn ctime_moves(env: &Env) {
     let path = env.file("file", "");
+    env.stamp("file");
     let before = env.stat("file");
     std::thread::sleep(std::time::Duration::from_millis(12));
     rustix::fs::setxattr(&path, "user.it", b"x", NONE).unwrap();

@@ -178,7 +178,7 @@ fn figure(mnt: &Path, name: &str) -> u64 {
 
 fn a_hostile_time(options: &str) {
     let seconds = number("THRUFS_HOSTILE_SECONDS", super::SECONDS_DEFAULT);
-    let seed = number("THRUFS_HOSTILE_SEED", 1);
+    let seed = thrufs_test_report::seed();
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     fs::write(ground.outside().join("a"), "not theirs").unwrap();
     let outside = picture(ground.outside());

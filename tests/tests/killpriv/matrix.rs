@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
+use thrufs_test_report::skipped_in;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::{Mounted, must_skip};
 
@@ -316,7 +317,7 @@ fn check(test: &str, lower: Lower, ways: &[Way]) {
     }
     for &way in ways {
         if let Some(reason) = way.transport().is_missing() {
-            eprintln!("SKIPPED {test} {way:?}: {reason}");
+            skipped_in(test, format!("{way:?}: {reason}"));
             continue;
         }
         let started = Instant::now();

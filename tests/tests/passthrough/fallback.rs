@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::mount::{MountFlags, UnmountFlags};
+use thrufs_test_report::skipped_in;
 use thrufs_tests::caller::Process;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::{Mounted, must_skip};
@@ -57,9 +58,11 @@ fn without_privilege() {
     let test = "without_privilege";
     let unshare = ["-r", "-m", "--propagation", "private"];
     let possible = Command::new("unshare").args(unshare).arg("true").status();
-    if must_skip(test) || !possible.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED {test}: no user namespaces, or no unshare(1)");
+    if must_skip(test) {
         return;
+    }
+    if !possible.is_ok_and(|status| status.success()) {
+        return skipped_in(test, "no user namespaces, or no unshare(1)");
     }
     for transport in ["dev", "uring"] {
         let ground = Ground::prepare(Lower::Default).unwrap();

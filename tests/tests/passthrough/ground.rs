@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use thrufs_test_report::skipped_in;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::{Transport, over_each};
@@ -34,7 +35,7 @@ pub(crate) fn on(
         let mut mounted = match Mounted::start_on(lower, &transport.with(options)) {
             Ok(mounted) => mounted,
             Err(error) if matches!(lower, Lower::Xfs | Lower::Btrfs) => {
-                eprintln!("SKIPPED {test} on {}: {error}", lower.name());
+                skipped_in(test, format!("{}: {error}", lower.name()));
                 continue;
             }
             Err(error) => panic!("{error}"),

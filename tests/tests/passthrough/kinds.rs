@@ -362,7 +362,7 @@ fn clones_are_refused_and_copies_share() {
 #[test]
 fn asynchronous_io() {
     if Command::new("fio").arg("--version").output().is_err() {
-        eprintln!("SKIPPED asynchronous_io: no fio");
+        thrufs_test_report::skipped("no fio");
         return;
     }
     on_each("asynchronous_io", &[Lower::Ext4], "", |mounted| {

@@ -25,7 +25,7 @@ fn duration() -> Duration {
 
 fn race(mounted: &Mounted, strictness: &str) {
     let dir = mounted.mnt().to_str().unwrap();
-    let mut seed = 0;
+    let mut seed = thrufs_test_report::seed();
     let mut start = || {
         seed += 1;
         Process::start(&["race", dir, &seed.to_string(), strictness])

@@ -71,9 +71,13 @@ fn race(served: &Served) {
     fs::write(&original, samples::photograph()).unwrap();
     say("0 free");
     let _abort = AbortOnPanic(Connection::of(served.ground().mnt()));
+    let first_seed = thrufs_test_report::seed();
     let mut racers: Vec<Process> = (0..PROCESSES)
         .map(|number| {
-            let (directory, seed) = (served.at("photos"), number.to_string());
+            let (directory, seed) = (
+                served.at("photos"),
+                (first_seed + number as u64).to_string(),
+            );
             let [directory, original, state] =
                 [&directory, &original, &state].map(|path| path.to_str().unwrap());
             Process::start(&["policy-race", directory, original, state, &seed])

@@ -3,6 +3,7 @@
 use super::Ground;
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs::{Errno, NodeId};
@@ -241,11 +242,13 @@ fn prepared() -> (Ground, Client<FrontEnd>) {
 }
 
 fn worker(client: &Client<FrontEnd>, number: usize) -> Worker<'_> {
+    // The same for all workers, so that each has another part of one sequence.
+    static SEED: LazyLock<u64> = LazyLock::new(thrufs_test_report::seed);
     Worker {
         root: client.root(),
         number,
         made: BTreeMap::new(),
-        random: (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        random: (*SEED + number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         done: 0,
     }
 }

@@ -1,6 +1,7 @@
 //! Random operations on a tree and on a native twin. Again and again another server goes on.
 //!
-//! `THRUFS_PROPERTY_CASES` is the number of sequences, `THRUFS_PROPERTY_SEED` the seed of the first.
+//! `THRUFS_PROPERTY_CASES` is the number of sequences, `THRUFS_SEED` the seed of the first, otherwise
+//! another each time.
 
 use crate::ground::{Server, WAYS, Way, config, mounted};
 use std::collections::HashMap;
@@ -283,7 +284,7 @@ fn number(variable: &str, default: u64) -> u64 {
 
 #[test]
 fn operations_are_the_same_whoever_goes_on() {
-    let seed = number("THRUFS_PROPERTY_SEED", 1);
+    let seed = thrufs_test_report::seed();
     for case in 0..number("THRUFS_PROPERTY_CASES", CASES_DEFAULT) {
         let lower = [Lower::Default, Lower::Tmpfs, Lower::Overlay][(seed + case + 2) as usize % 3];
         run(lower, seed + case);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use thrufs_test_report::skipped_in;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::{Changed, cpus};
 use thrufs_tests::transport::must_skip_ring;
@@ -26,7 +27,7 @@ fn callers_go_on_when_a_cpu_goes_and_comes_back() {
         return;
     }
     let Some(cpu) = removable_cpu() else {
-        return eprintln!("SKIPPED {test}: no CPU here can be taken offline");
+        return skipped_in(test, "no CPU here can be taken offline");
     };
     let _alone = own_cpus();
     for options in ["", "queues_per_thread=2"] {

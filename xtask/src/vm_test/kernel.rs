@@ -8,8 +8,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The source of the kernel that User-Mode Linux boots, and the suite that has it.
-const UML_SOURCE: (&str, &str) = ("linux-source-7.2", "trixie-backports");
+/// What stands for the source of the kernel that User-Mode Linux boots: the first suite that has it, and
+/// whose version builds. The second is kept for as long as the release is.
+const UML_SOURCE: &str = "linux-source";
+const UML_SUITES: &[&str] = &["trixie-backports", "trixie"];
+
+/// How the names of such kernels begin.
+const UML_PREFIX: &str = "uml-";
 
 /// How that kernel is configured, beneath the top of the repository.
 const UML_CONFIG: &str = "tests/guest/uml.config";
@@ -82,23 +87,44 @@ pub(super) fn uml(fetch: bool) -> Result<Kernel, Failure> {
     let fragment = project::root().join(UML_CONFIG);
     let config = fs::read(&fragment).map_err(|error| failure(&fragment, &error))?;
     let suffix = format!("-{:016x}", fingerprint(&config));
-    let prefix = format!("uml-{}-", UML_SOURCE.0);
-    let path = match cached(&prefix, &suffix)? {
+    let path = match cached(UML_PREFIX, &suffix)? {
         Some(path) if !fetch => path,
-        _ => {
-            let debian = apt()?;
-            let source = debian.newest(UML_SOURCE.0, UML_SOURCE.1)?;
-            let path = place()?.join(format!("{prefix}{}{suffix}", file_name(&source)));
-            if !path.exists() {
-                build_uml(&debian, &source, &fragment, &path)?;
-            }
-            path
-        }
+        _ => newest_uml(&fragment, &suffix)?,
     };
     Ok(Kernel {
         path,
         modules: Vec::new(),
     })
+}
+
+/// Builds from the first suite that can, and says why the others cannot.
+fn newest_uml(fragment: &Path, suffix: &str) -> Result<PathBuf, Failure> {
+    let debian = apt()?;
+    let mut reasons = Vec::new();
+    for suite in UML_SUITES {
+        match uml_of(&debian, suite, fragment, suffix) {
+            Ok(path) => return Ok(path),
+            Err(failure) => {
+                println!("xtask: no kernel for User-Mode Linux from {suite}: {failure}");
+                reasons.push(format!("{suite}: {failure}"));
+            }
+        }
+    }
+    Err(Failure::new(reasons.join("; ")))
+}
+
+fn uml_of(debian: &Debian, suite: &str, fragment: &Path, suffix: &str) -> Result<PathBuf, Failure> {
+    let standing = debian.newest(UML_SOURCE, suite)?;
+    let name = standing
+        .needs("linux-source-")
+        .ok_or_else(|| Failure::new(format!("{UML_SOURCE} stands for no source")))?;
+    let source = debian.newest(name, suite)?;
+    let name = format!("{UML_PREFIX}{name}-{}{suffix}", file_name(&source));
+    let path = place()?.join(name);
+    if !path.exists() {
+        build_uml(debian, &source, fragment, &path)?;
+    }
+    Ok(path)
 }
 
 fn build_uml(

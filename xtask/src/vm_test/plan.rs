@@ -210,9 +210,12 @@ impl Plan {
         let what = run.what.join(" ");
         let lower = &self.lower;
         let limit = self.seconds_each();
+        // Without one, the guest draws its own.
+        let seed = std::env::var("THRUFS_SEED").map(|seed| format!("THRUFS_SEED='{seed}'\n"));
+        let seed = seed.unwrap_or_default();
         Ok(format!(
             "WHAT='{what}'\nLOWER='{lower}'\nOPTIONS='{options}'\nSKIP='{skip}'\n\
-             DIFFERS='{differs}'\nLIMIT={limit}\n"
+             DIFFERS='{differs}'\nLIMIT={limit}\n{seed}"
         ))
     }
 }

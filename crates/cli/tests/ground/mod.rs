@@ -4,7 +4,7 @@
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,7 @@ pub const THRUFS: &str = env!("CARGO_BIN_EXE_thrufs");
 
 /// Says loudly that something was not tested.
 pub fn skipped(why: &str) {
-    // Not by a macro: the output of those is kept back from tests that pass.
-    let _ = writeln!(std::io::stderr(), "\n*** SKIPPED, NOT TESTED: {why} ***\n");
+    thrufs_test_report::skipped(why);
 }
 
 /// Two directories, and no mount left when it goes.

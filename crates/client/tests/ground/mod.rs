@@ -74,7 +74,7 @@ pub fn grounds() -> impl Iterator<Item = Ground> {
     SERVERS.iter().filter_map(|server| match ground(server) {
         Ok(ground) => Some(ground),
         Err(missing) => {
-            eprintln!("SKIPPED: {}: {missing}", server.name);
+            thrufs_test_report::skipped(format!("{}: {missing}", server.name));
             None
         }
     })

@@ -105,7 +105,7 @@ fn the_helper_mounts_and_unmounts() {
     options.subtype = Some("stage".to_owned());
     let device = match thrufs::mount::mount_unprivileged(directory.path(), &options) {
         Err(thrufs::MountError::NoHelper) => {
-            return eprintln!("SKIPPED the_helper_mounts_and_unmounts: no fusermount3 here");
+            return thrufs_test_report::skipped("no fusermount3 here");
         }
         device => device.unwrap(),
     };

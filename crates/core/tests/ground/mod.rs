@@ -267,8 +267,7 @@ pub fn can_mount() -> bool {
     if root && device.is_ok() {
         return true;
     }
-    let test = std::thread::current().name().unwrap_or("?").to_owned();
-    eprintln!("SKIPPED {test}: mounting needs root and /dev/fuse");
+    thrufs_test_report::skipped("mounting needs root and /dev/fuse");
     false
 }
 
@@ -286,10 +285,8 @@ fn has_ring() -> bool {
     if switch.is_ok_and(|switch| switch.trim() == "Y") {
         return true;
     }
-    let test = std::thread::current().name().unwrap_or("?").to_owned();
-    eprintln!(
-        "SKIPPED {test}: no FUSE over io_uring; write Y to \
-         /sys/module/fuse/parameters/enable_uring (Linux 6.14)"
+    thrufs_test_report::skipped(
+        "no FUSE over io_uring; write Y to /sys/module/fuse/parameters/enable_uring (Linux 6.14)",
     );
     false
 }

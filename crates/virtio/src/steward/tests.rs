@@ -204,7 +204,7 @@ fn two_cpus() -> Option<(usize, usize)> {
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
     let pair = may_leave_idle().then(|| Some((cpus.next()?, cpus.next()?)));
     if pair.flatten().is_none() {
-        eprintln!("SKIPPED: threads cannot be moved here");
+        thrufs_test_report::skipped("threads cannot be moved here");
     }
     pair.flatten()
 }

@@ -1,7 +1,7 @@
 use super::*;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, socket};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use thrufs_sys::cred;
 
 /// What the kernel does about a call.
@@ -386,12 +386,7 @@ fn a_filtered_thread_serves_and_does_nothing_else() {
     let before = no_new_privileges();
     let work = || {
         if let Err(error) = filter_this_thread(Duty::Serving, FilterAction::Fail) {
-            // Not by a macro: the output of those is kept back from tests that pass.
-            let _ = writeln!(
-                std::io::stderr(),
-                "\n*** SKIPPED, NOT TESTED: no filter here: {error} ***\n"
-            );
-            return;
+            return thrufs_test_report::skipped(format!("no filter here: {error}"));
         }
         // Each of these fails otherwise without the filter, or not at all.
         let nowhere = "/nonexistent/thrufs";
