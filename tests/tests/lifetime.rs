@@ -25,9 +25,9 @@ use thrufs_tests::caller::Process;
 use thrufs_tests::connection::Connection;
 use thrufs_tests::fence::inject::write_by;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::is_mounted;
+use thrufs_tests::mounted::{is_mounted, must_skip};
 use thrufs_tests::programs;
-use thrufs_tests::server::{END_TIMEOUT, START_TIMEOUT, Server, kill_process};
+use thrufs_tests::server::{END_TIMEOUT, START_TIMEOUT, Server, is_unmounted_within, kill_process};
 use thrufs_tests::transport::over_each;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -105,6 +105,37 @@ fn a_killed_supervisor_leaves_enotconn_and_loses_nothing_synced() {
         "a_killed_supervisor_leaves_enotconn_and_loses_nothing_synced",
         |transport| killed_while_writing(Victim::Supervisor, &transport.with("")),
     );
+}
+
+#[test]
+fn a_killed_program_of_the_library_leaves_enotconn_or_what_it_was_told() {
+    let name = "a_killed_program_of_the_library_leaves_enotconn_or_what_it_was_told";
+    if must_skip(name) {
+        return;
+    }
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let (mnt, gate) = (ground.mnt(), ground.base().join("gate"));
+    let start = |more: &[&str]| {
+        let all = [mnt.to_str().unwrap(), gate.to_str().unwrap()];
+        let started = Process::start_program(&programs::slow_files(), &[&all, more].concat());
+        assert_eq!(started.line(), "ok");
+        started
+    };
+    start(&[]).kill();
+    assert!(is_dead(mnt));
+    rustix::mount::unmount(mnt, UnmountFlags::DETACH).unwrap();
+    // An orderly end unmounts.
+    start(&[]).finish();
+    assert!(!is_mounted(mnt));
+    let helper = std::process::Command::new("fusermount3").arg("-V").output();
+    if helper.is_err() {
+        eprintln!("SKIPPED {name} with auto_unmount: no fusermount3 (package fuse3)");
+        return;
+    }
+    start(&["auto_unmount"]).kill();
+    assert!(is_unmounted_within(mnt, END_TIMEOUT), "it stays");
+    start(&["auto_unmount"]).finish();
+    assert!(!is_mounted(mnt));
 }
 
 /// NOTIFY_INVAL_ENTRY of a name in the root.
