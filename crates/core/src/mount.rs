@@ -12,6 +12,7 @@ mod connection;
 mod helper;
 
 pub use connection::{abort_by, abort_connection, abort_file, abort_mounted, set_readahead};
+pub(crate) use helper::{AutoUnmount, mount_with_auto_unmount};
 pub use helper::{mount_unprivileged, unmount_unprivileged};
 
 use rustix::fs::FileType;
@@ -39,6 +40,10 @@ pub struct MountOptions {
     pub synchronous: bool,
     /// Most bytes in one READ; the kernel's own limit when none.
     pub read_bytes_max: Option<u32>,
+    /// Taken away also when the process that serves is killed: by `fusermount3`, which mounts it then,
+    /// also for root, and stays for that. Without it, the mount answers ENOTCONN until somebody unmounts
+    /// it, so that nobody takes the directory beneath for it. For [`mount`](crate::mount()) alone.
+    pub auto_unmount: bool,
 }
 
 impl MountOptions {
@@ -52,6 +57,7 @@ impl MountOptions {
             default_permissions: true,
             synchronous: false,
             read_bytes_max: None,
+            auto_unmount: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Mounting and serving in one call, for programs that are a file system and nothing else.
 
 use crate::file_system::FileSystem;
-use crate::mount::{MountError, MountOptions, open_device};
+use crate::mount::{AutoUnmount, MountError, MountOptions, open_device};
 use crate::session::{End, Session, SessionConfig, SessionError, SessionHandle};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,17 @@ pub enum MountFailure {
 
 /// A file system that is mounted and served by threads of this process, until it is dropped or
 /// unmounted.
+///
+/// Dropping it unmounts. When the process is killed, the mount stays and answers ENOTCONN, unless
+/// [`MountOptions::auto_unmount`] says otherwise.
 #[derive(Debug)]
 pub struct MountedSession {
     target: PathBuf,
     handle: SessionHandle,
     server: Option<JoinHandle<Result<End, SessionError>>>,
     unprivileged: bool,
+    /// Dropped when nothing is left to be unmounted.
+    auto_unmount: Option<AutoUnmount>,
 }
 
 /// Mounts `fs` on `target` and serves it. Returns once the mount answers.
@@ -50,11 +55,18 @@ pub fn mount<F: FileSystem>(
         return Err(MountError::Refused { path: target, why }.into());
     }
     let unprivileged = !rustix::process::geteuid().is_root();
-    let session = if unprivileged {
-        let device = crate::mount::mount_unprivileged(&target, options)?;
+    let mut auto_unmount = None;
+    let session = if unprivileged || options.auto_unmount {
+        let device = if options.auto_unmount {
+            let (device, helper) = crate::mount::mount_with_auto_unmount(&target, options)?;
+            auto_unmount = Some(helper);
+            device
+        } else {
+            crate::mount::mount_unprivileged(&target, options)?
+        };
         let session = Session::new(fs, device, config)?;
         session.handshake().inspect_err(|_| {
-            let _ = crate::mount::unmount_unprivileged(&target, true);
+            let _ = unmount(&target, unprivileged, true);
         })?;
         session
     } else {
@@ -71,6 +83,7 @@ pub fn mount<F: FileSystem>(
         handle,
         server: Some(server),
         unprivileged,
+        auto_unmount,
     })
 }
 
@@ -130,28 +143,42 @@ impl MountedSession {
         &self.target
     }
 
-    /// Waits until somebody unmounts it.
+    /// Waits until somebody unmounts it. A mount whose session ended otherwise (aborted, or by an error)
+    /// stays and answers ENOTCONN, unless [`MountOptions::auto_unmount`] was said.
     ///
     /// # Errors
     ///
     /// As [`Session::run`].
     pub fn join(mut self) -> Result<End, SessionError> {
-        self.wait()
+        let result = self.served();
+        match &result {
+            _ if self.auto_unmount.is_some() => self.clean_up(&result),
+            // The connection is alive and nobody reads from it: not even an error would come.
+            Err(SessionError::Stuck(_)) if !self.unprivileged => {
+                let _ = crate::mount::abort_mounted(&self.target);
+            }
+            _ => {}
+        }
+        result
     }
 
     fn wait(&mut self) -> Result<End, SessionError> {
-        let result = match self.server.take().map(JoinHandle::join) {
-            Some(Ok(result)) => result,
-            Some(Err(_)) => Err(SessionError::Start(io::Error::other(
-                "the session's thread panicked",
-            ))),
-            None => return Err(SessionError::Misuse),
-        };
+        let result = self.served();
         self.clean_up(&result);
         result
     }
 
-    /// Leaves no mount behind that nobody serves.
+    fn served(&mut self) -> Result<End, SessionError> {
+        match self.server.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(SessionError::Start(io::Error::other(
+                "the session's thread panicked",
+            ))),
+            None => Err(SessionError::Misuse),
+        }
+    }
+
+    /// Leaves no mount behind that nobody serves: an end was asked for.
     fn clean_up(&self, result: &Result<End, SessionError>) {
         let unmounted = match result {
             Ok(End::Unmounted) => return,

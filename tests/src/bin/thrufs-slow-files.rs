@@ -1,7 +1,8 @@
 //! A slow file system, to lie beneath the one under test.
 //!
 //! ```text
-//! thrufs-slow-files MOUNTPOINT [GATE]    mounts, prints "ok", serves until standard input closes
+//! thrufs-slow-files MOUNTPOINT [GATE [auto_unmount]]
+//!     mounts, prints "ok", serves until standard input closes
 //! ```
 //!
 //! Its root has `file-0` to `file-9`, which answer at once, `slow-0` to `slow-9`, which are slow to be
@@ -153,9 +154,10 @@ impl FileSystem for SlowFiles {
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let usage = "usage: thrufs-slow-files MOUNTPOINT [GATE]";
+    let usage = "usage: thrufs-slow-files MOUNTPOINT [GATE [auto_unmount]]";
     let target = args.next().ok_or(usage)?;
     let gate = args.next().map(PathBuf::from);
+    let auto_unmount = args.next().is_some_and(|option| option == "auto_unmount");
     let config = SessionConfig {
         threads: Threads {
             readers: NonZeroUsize::new(READERS),
@@ -164,12 +166,11 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         transport: Transport::Dev,
         ..SessionConfig::default()
     };
-    let session = mount(
-        SlowFiles { gate },
-        target,
-        &MountOptions::new("slow"),
-        config,
-    )?;
+    let options = MountOptions {
+        auto_unmount,
+        ..MountOptions::new("slow")
+    };
+    let session = mount(SlowFiles { gate }, target, &options, config)?;
     println!("ok");
     io::stdout().flush()?;
     io::stdin().read_to_end(&mut Vec::new())?;

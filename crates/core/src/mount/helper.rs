@@ -14,7 +14,7 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 fn helper() -> Result<PathBuf, MountError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -70,6 +70,70 @@ fn option_list(options: &MountOptions) -> OsString {
 /// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's words, and those of the mount
 /// point.
 pub fn mount_unprivileged(target: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let list = option_list(options);
+    let (device, _, child) = run_helper(target, list)?;
+    let output = child.wait_with_output().map_err(MountError::HelperRun)?;
+    match device {
+        Ok(Some(device)) if output.status.success() => Ok(device),
+        Err(error) if output.status.success() => Err(MountError::HelperRun(error)),
+        _ => Err(MountError::Helper(words(&output))),
+    }
+}
+
+/// A `fusermount3` that unmounts when this process is gone. It sees that by its end of a socket.
+#[derive(Debug)]
+pub(crate) struct AutoUnmount {
+    socket: Option<OwnedFd>,
+    helper: Child,
+}
+
+impl Drop for AutoUnmount {
+    /// Lets it end: it looks whether there is something left to be unmounted.
+    fn drop(&mut self) {
+        self.socket = None;
+        let _ = self.helper.wait();
+    }
+}
+
+/// As [`mount_unprivileged`], and has the helper stay.
+///
+/// # Errors
+///
+/// As [`mount_unprivileged`].
+pub(crate) fn mount_with_auto_unmount(
+    target: &Path,
+    options: &MountOptions,
+) -> Result<(OwnedFd, AutoUnmount), MountError> {
+    let mut list = option_list(options);
+    list.push(",auto_unmount");
+    let (device, socket, child) = run_helper(target, list)?;
+    match device {
+        Ok(Some(device)) => {
+            let socket = Some(socket);
+            Ok((
+                device,
+                AutoUnmount {
+                    socket,
+                    helper: child,
+                },
+            ))
+        }
+        device => {
+            drop(socket);
+            let output = child.wait_with_output().map_err(MountError::HelperRun)?;
+            match device {
+                Err(error) if output.status.success() => Err(MountError::HelperRun(error)),
+                _ => Err(MountError::Helper(words(&output))),
+            }
+        }
+    }
+}
+
+/// Has it mount. Gives what it sent, our end of the socket, and the helper.
+fn run_helper(
+    target: &Path,
+    list: OsString,
+) -> Result<(io::Result<Option<OwnedFd>>, OwnedFd, Child), MountError> {
     check_target(target)?;
     let helper = helper()?;
     let (ours, theirs) = socketpair(
@@ -86,7 +150,7 @@ pub fn mount_unprivileged(target: &Path, options: &MountOptions) -> Result<Owned
     drop(theirs);
     let child = Command::new(helper)
         .arg("-o")
-        .arg(option_list(options))
+        .arg(list)
         .arg("--")
         .arg(target)
         .env("_FUSE_COMMFD", inherited.as_raw_fd().to_string())
@@ -96,13 +160,7 @@ pub fn mount_unprivileged(target: &Path, options: &MountOptions) -> Result<Owned
         .spawn()
         .map_err(MountError::HelperRun)?;
     drop(inherited);
-    let device = receive_descriptor(&ours);
-    let output = child.wait_with_output().map_err(MountError::HelperRun)?;
-    match device {
-        Ok(Some(device)) if output.status.success() => Ok(device),
-        Err(error) if output.status.success() => Err(MountError::HelperRun(error)),
-        _ => Err(MountError::Helper(words(&output))),
-    }
+    Ok((receive_descriptor(&ours), ours, child))
 }
 
 fn words(output: &Output) -> String {
