@@ -299,6 +299,11 @@ fn a_file_that_was_removed_while_it_is_open() {
         (
             "migration_mode=file-handles",
             "migration_on_error=abort",
+            false,
+        ),
+        (
+            "migration_mode=file-handles",
+            "migration_on_error=abort,inode_file_handles=prefer",
             true,
         ),
     ] {

@@ -1,10 +1,9 @@
 //! Which system calls the worker's threads may make.
 //!
 //! A list of what serving needs; every other call fails with EPERM, so that one that was forgotten is
-//! an error of one request and not the end of the mount. The process keeps CAP_SYS_ADMIN and
-//! descriptors that lead out of its empty tree: without mount(2), execve(2), ptrace(2), sockets and
-//! new namespaces there is less to be done with them. A filter sees numbers and no paths, so what
-//! can be reached from those descriptors by opening, reading and writing stays in reach.
+//! an error of one request and not the end of the mount. A mount's worker keeps CAP_SYS_ADMIN: without
+//! mount(2), execve(2), ptrace(2), sockets and new namespaces there is less to be done with it. A
+//! filter sees numbers and no paths: what is in reach by opening is up to the tree.
 //!
 //! A filter belongs to a thread and to the threads that it starts. The main thread takes it on last,
 //! and the session's threads have it from birth. The watcher, started before, has one that lets it

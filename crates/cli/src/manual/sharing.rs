@@ -151,8 +151,13 @@ pub(super) fn virtiofsd() -> String {
     );
     page.item(
         "--sandbox=namespace",
-        "Has no process and network namespaces: processes and sockets cannot be made at all, by the \
-         filter of system calls.",
+        "Has no network namespace, and for an ordinary user no process namespace: processes and sockets \
+         cannot be made at all, by the filter of system calls.",
+    );
+    page.item(
+        "--inode-file-handles=never",
+        "The default: who opens by handle can read every file of the file system. Files that are in no \
+         descriptor are found again by name. migration-mode=file-handles means prefer.",
     );
     page.section("FILES");
     page.item(

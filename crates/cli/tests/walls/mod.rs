@@ -291,3 +291,59 @@ fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
         ground.gone_within(5);
     }
 }
+
+/// The worker sees no process but itself: the supervisor tells it whom a request comes from.
+#[test]
+fn rules_on_programs_and_the_audit_know_callers_as_the_host_does() {
+    let Some(ground) = Ground::new() else { return };
+    fs::write(ground.src.join("private"), "private").unwrap();
+    let cat = fs::canonicalize("/bin/cat").unwrap();
+    let audit = ground.path().join("audit");
+    let policy = ground.path().join("policy");
+    let rules = format!(
+        "audit-log = {audit:?}\n\
+         [[rule]]\npath = \"private\"\naction = \"audit\"\n\
+         [[rule]]\npath = \"private\"\ncaller-exe = {cat:?}\naction = \"deny\"\n"
+    );
+    fs::write(&policy, rules).unwrap();
+    let options = format!("policy={}", policy.display());
+    let _server = ground.mount_in_foreground(&["-o", &options]);
+    let private = ground.mnt.join("private");
+    assert_eq!(fs::read(&private).unwrap(), b"private");
+    let mut command = Command::new(&cat);
+    let child = command.arg(&private).stderr(Stdio::null()).spawn();
+    let mut child = child.unwrap();
+    let other = child.id();
+    assert!(!child.wait().unwrap().success(), "what runs cat is refused");
+    let said = fs::read_to_string(&audit).unwrap();
+    let lines: Vec<serde_json::Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    // Requests name the thread.
+    let me = rustix::thread::gettid().as_raw_nonzero().get();
+    assert_eq!(lines[0]["pid"], me);
+    let own = std::env::current_exe().unwrap();
+    assert_eq!(lines[0]["executable"], own.to_str().unwrap());
+    assert_eq!(lines[1]["pid"], other);
+    assert_eq!(lines[1]["executable"], cat.to_str().unwrap());
+    assert_eq!(lines[1]["outcome"], "refused");
+    unmount(&ground.mnt);
+}
+
+/// Nobody else is in the process namespace of a worker.
+#[test]
+fn workers_are_alone() {
+    let Some(ground) = Ground::new() else { return };
+    let _server = ground.mount_in_foreground(&["-o", "control=none"]);
+    let share = Share::new("control=none");
+    for worker in [ground.process("--worker"), share.worker] {
+        let status = fs::read_to_string(format!("/proc/{}/status", worker.as_raw_nonzero()));
+        let status = status.unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let last = line.unwrap().split_whitespace().next_back();
+        assert_eq!(last, Some("1"), "{line:?}");
+    }
+    unmount(&ground.mnt);
+}
