@@ -52,7 +52,7 @@ const COMPARISON: Suite = Suite {
 const SUITES: &[Suite] = &[
     Suite {
         name: "quick",
-        about: "the headline rows in about two minutes",
+        about: "the headline rows in two to three minutes",
         rows: "quick",
         jobs: &[1, 2],
         lowers: &[],

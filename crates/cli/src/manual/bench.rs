@@ -65,7 +65,7 @@ pub(super) fn bench() -> String {
     page.section("EXAMPLES");
     page.item(
         "thrufs bench ~/projects",
-        "The headline rows in two minutes.",
+        "The headline rows in two to three minutes.",
     );
     page.item(
         "thrufs bench /srv --against old=/mnt/old --modes ring+pt --suite full",
