@@ -5,6 +5,8 @@
 
 mod bench;
 mod check;
+#[cfg(test)]
+mod claims;
 mod fuzz;
 mod hostile;
 mod mounts;
