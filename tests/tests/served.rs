@@ -444,8 +444,9 @@ fn exported_nodes_survive_being_forgotten() {
         Errno::ESTALE,
         "the table is bounded"
     );
-    let inodes = served.client.file_system().statistics().inodes;
-    assert!(inodes <= 13, "{inodes}");
+    let statistics = served.client.file_system().statistics();
+    assert_eq!(statistics.exported_nodes, 10, "{statistics}");
+    assert!(statistics.inodes <= 13, "{statistics}");
 }
 
 #[test]

@@ -418,6 +418,31 @@ mod tests {
     }
 
     #[test]
+    fn what_a_serving_thread_may_say_waits_for_no_other() {
+        let queue = Arc::new(Queue::new(1, Arc::default()));
+        let notifier = Notifier::new(Arc::clone(&queue));
+        assert_eq!(
+            notifier.expire_attributes(NodeId(5)),
+            Err(Errno::ENOTCONN),
+            "without a device"
+        );
+        let (reader, device) = rustix::pipe::pipe().unwrap();
+        let device = Arc::new(device);
+        queue.reach(&device);
+        notifier.increment_epoch().unwrap();
+        notifier.expire_attributes(NodeId(5)).unwrap();
+        assert_eq!(notifier.pending(), 1, "the queue is as it was");
+        let mut written = [0; 100];
+        let count = rustix::io::read(&reader, &mut written).unwrap();
+        let (node, off, len) = (NodeId(5), -1, 0);
+        let expected = Notification::InvalInode { node, off, len }.encode();
+        assert_eq!(Some(&written[..count]), expected.as_deref());
+        drop(device);
+        let ended = notifier.expire_attributes(NodeId(5));
+        assert_eq!(ended, Err(Errno::ENOTCONN), "it is closed");
+    }
+
+    #[test]
     fn closing_ends_a_flush() {
         let queue = Arc::new(Queue::new(100, Arc::default()));
         let notifier = Notifier::new(Arc::clone(&queue));

@@ -198,7 +198,8 @@ pub struct Config {
     /// Let file handles (`name_to_handle_at(2)`, NFS) stay valid after the kernel has forgotten
     /// the inode, as long as it is among the last [`exported_nodes_max`](Self::exported_nodes_max).
     pub export: bool,
-    /// How many forgotten nodes stay known for `export`.
+    /// How many forgotten nodes stay known for `export`: some 200 bytes each. When there are more, the
+    /// oldest are let go, and file handles of them fail with ESTALE.
     pub exported_nodes_max: usize,
     /// Refuse every change.
     pub read_only: bool,

@@ -241,6 +241,7 @@ impl HostDir {
         let host = &self.host;
         Statistics {
             inodes: host.nodes.len(),
+            exported_nodes: host.nodes.dormant_len(),
             descriptors: host.descriptors.len() + 1,
             descriptors_evicted: host.descriptors.evictions(),
             open_files: host.files.len(),

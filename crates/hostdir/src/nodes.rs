@@ -69,7 +69,9 @@ impl Nodes {
     /// Makes the tables smaller when there were many nodes and few are left. Says whether it has: then
     /// the allocator has memory to give back. To be called now and then, by one thread.
     pub(crate) fn shrink(&self) -> bool {
-        let known = self.len();
+        // Those that are forgotten and stay known are kept for good: many of them are no reason to keep
+        // what the others took.
+        let known = self.len().saturating_sub(self.dormant_len());
         let most = self.most.load(Ordering::Relaxed).max(known);
         let is_large = most >= MANY && known <= most / FEW;
         self.most
@@ -85,6 +87,11 @@ impl Nodes {
     /// The inode with this node id.
     pub(crate) fn get(&self, node: NodeId) -> Result<Arc<Inode>> {
         self.slots.get(node.0).ok_or(Errno::ESTALE)
+    }
+
+    /// How many forgotten inodes stay known.
+    pub(crate) fn dormant_len(&self) -> usize {
+        self.dormant.lock().len()
     }
 
     /// How many inodes are known, the dormant ones among them.
@@ -309,5 +316,44 @@ impl Nodes {
             oldest.dormant.store(false, Ordering::Relaxed);
             self.remove_if_forgotten(&oldest);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, HostDir};
+
+    #[test]
+    fn what_is_kept_for_export_is_bounded_and_no_reason_to_keep_the_rest() {
+        const NODES: usize = MANY + 1000;
+        let place = tempfile::tempdir().unwrap();
+        let config = Config {
+            export: true,
+            exported_nodes_max: MANY / 2,
+            ..Config::default()
+        };
+        let served = HostDir::open(place.path(), config).unwrap();
+        let nodes = &served.host.nodes;
+        let look_up = |number: usize| {
+            let new = NewInode {
+                identity: Identity::by_number(0, number as u64, (0, 0)),
+                mount: served.host.root.mount(),
+                file_type: libc::S_IFREG,
+                place: None,
+            };
+            nodes.look_up(new).unwrap().0.node()
+        };
+        let known: Vec<_> = (0..NODES).map(look_up).collect();
+        assert!(!nodes.shrink());
+        for node in &known {
+            nodes.forget(*node, 1);
+        }
+        assert_eq!(nodes.dormant_len(), MANY / 2);
+        assert_eq!(nodes.len(), MANY / 2 + 1, "and the root");
+        assert!(nodes.get(known[0]).is_err(), "the oldest is let go");
+        assert!(nodes.look_up_again(known[NODES - 1]).is_ok());
+        assert!(nodes.shrink(), "the kernel has forgotten nearly all");
+        assert!(!nodes.shrink(), "once");
     }
 }

@@ -8,6 +8,8 @@ use std::fmt;
 pub struct Statistics {
     /// Inodes that the kernel knows, and forgotten ones kept for `export`.
     pub inodes: usize,
+    /// Of these, the forgotten ones: at most [`exported_nodes_max`](crate::Config::exported_nodes_max).
+    pub exported_nodes: usize,
     /// Descriptors kept for inodes.
     pub descriptors: usize,
     /// Descriptors taken back because the budget was used up.
@@ -28,9 +30,10 @@ impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "inodes={} descriptors={} evicted={} open_files={} open_directories={} mounts={} \
+            "inodes={} exported_nodes={} descriptors={} evicted={} open_files={} open_directories={} mounts={} \
              lock_owners={} backing_files={}",
             self.inodes,
+            self.exported_nodes,
             self.descriptors,
             self.descriptors_evicted,
             self.open_files,
