@@ -292,7 +292,7 @@ fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
     for victims in VICTIMS {
         // Attributes of what is dead may be remembered.
         succeeded(&ground.mount(&["-o", "cache=always"]));
-        let open = fs::File::open(ground.mnt.join("file")).unwrap();
+        let _open = fs::File::open(ground.mnt.join("file")).unwrap();
         // By path, as fast as it can: from the first error on, nothing succeeds.
         let (stop, path) = (Arc::new(AtomicBool::new(false)), ground.mnt.clone());
         let stopped = Arc::clone(&stop);
