@@ -280,7 +280,9 @@ fn unmount() -> String {
     page.section("DESCRIPTION");
     page.text(
         "Unmounts each MOUNTPOINT and returns when its server has ended, so that everything written \
-         is settled. thrufs umount is the same. What thrufs has not mounted is left alone.",
+         is settled. thrufs umount is the same. What thrufs has not mounted is left alone. A mount whose \
+         server was killed (it answers \"Transport endpoint is not connected\") is taken away even when it \
+         is in use.",
     );
     page.section("OPTIONS");
     page.item(

@@ -9,12 +9,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -331,99 +329,6 @@ fn systemd_is_told() {
     assert!(server.wait().unwrap().success());
     assert_eq!(&bytes[..length.unwrap()], b"READY=1\n");
     assert!(mounted);
-}
-
-#[test]
-fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
-    let Some(ground) = Ground::new() else { return };
-    for victims in VICTIMS {
-        // Attributes of what is dead may be remembered.
-        succeeded(&ground.mount(&["-o", "cache=always"]));
-        let open = fs::File::open(ground.mnt.join("file")).unwrap();
-        // By path, as fast as it can: from the first error on, nothing succeeds.
-        let (stop, path) = (Arc::new(AtomicBool::new(false)), ground.mnt.clone());
-        let stopped = Arc::clone(&stop);
-        let writer = std::thread::spawn(move || {
-            let mut failed = 0;
-            for number in 0.. {
-                match fs::write(path.join(format!("new {number}")), "x") {
-                    Err(_) => failed += 1,
-                    Ok(()) => assert_eq!(failed, 0, "{number} was written after an error"),
-                }
-                if stopped.load(Ordering::SeqCst) {
-                    break;
-                }
-            }
-            failed
-        });
-        std::thread::sleep(Duration::from_millis(50));
-        kill_all(&ground, victims);
-        ground.dead_within(2);
-        stop.store(true, Ordering::SeqCst);
-        assert!(writer.join().unwrap() > 0, "{victims:?}: nothing failed");
-        // What is there, what to do, and that it helps, in use or not.
-        let output = ground.mount(&[]);
-        assert_eq!(output.status.code(), Some(1));
-        let said = stderr(&output);
-        assert!(said.contains("dead FUSE mount"), "{said}");
-        assert!(said.contains("thrufs unmount"), "{said}");
-        succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
-        assert!(!ground.is_mounted());
-        let beneath = fs::read_dir(&ground.mnt).unwrap().count();
-        assert_eq!(beneath, 0, "{victims:?}: files landed beneath");
-    }
-}
-
-#[test]
-fn who_sees_the_server_die_says_what_to_do() {
-    let Some(ground) = Ground::new() else { return };
-    let server = ground.mount_in_foreground(&[]);
-    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
-    let (code, said) = server.ends_within(2);
-    assert_eq!(code, Some(1), "{said}");
-    for part in ["the server died", "SIGKILL", "ENOTCONN", "thrufs unmount"] {
-        assert!(said.contains(part), "{said}");
-    }
-    ground.dead_within(1);
-    ground::unmount_by_command(&ground.mnt);
-}
-
-#[test]
-fn auto_unmount_takes_the_mount_of_a_killed_server_away() {
-    let Some(ground) = Ground::new() else { return };
-    for victims in VICTIMS {
-        succeeded(&ground.mount(&["-o", "auto_unmount"]));
-        let open = fs::File::open(ground.mnt.join("file")).unwrap();
-        kill_all(&ground, victims);
-        ground.gone_within(4);
-        assert!(open.metadata().is_err(), "{victims:?}");
-        fs::read_dir(&ground.mnt).expect("the directory beneath is back");
-    }
-    // As any other, when it is told to end.
-    succeeded(&ground.mount(&["-o", "auto_unmount"]));
-    kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
-    ground.gone_within(5);
-    succeeded(&ground.mount(&["-o", "auto_unmount"]));
-    ground::unmount_by_command(&ground.mnt);
-    ground.gone_within(5);
-}
-
-/// Who is killed; both in the same moment.
-const VICTIMS: [&[&str]; 3] = [
-    &["--worker"],
-    &["--supervisor"],
-    &["--supervisor", "--worker"],
-];
-
-fn kill_all(ground: &Ground, victims: &[&str]) {
-    let victims: Vec<_> = victims.iter().map(|role| ground.process(role)).collect();
-    // Stopped first, so that none acts upon the end of another.
-    let signals = [Signal::STOP, Signal::KILL];
-    for signal in &signals[usize::from(victims.len() == 1)..] {
-        for victim in &victims {
-            kill_process(*victim, *signal).unwrap();
-        }
-    }
 }
 
 #[test]
@@ -792,10 +697,10 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     assert!(!ground.is_mounted());
     ground.gone_within(2);
 
-    for victims in VICTIMS {
+    for victims in ground::VICTIMS {
         succeeded(&user(&["mount", src, mnt]));
         assert_eq!(read(), b"content");
-        kill_all(&ground, victims);
+        ground::kill_all(&ground, victims);
         ground.ended_within(3);
         let again = user(&["mount", src, mnt]);
         assert!(stderr(&again).contains("dead FUSE mount"), "{again:?}");
@@ -804,7 +709,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
 
         succeeded(&user(&["mount", "-o", "auto_unmount", src, mnt]));
         assert_eq!(read(), b"content");
-        kill_all(&ground, victims);
+        ground::kill_all(&ground, victims);
         ground.gone_within(4);
     }
     succeeded(&user(&["mount", src, mnt]));
@@ -827,4 +732,39 @@ fn reads_ahead_as_far_as_told() {
     assert_eq!(readahead(&[]), "128");
     assert_eq!(readahead(&["-o", "max_readahead=64K"]), "64");
     assert_eq!(readahead(&["-o", "max_readahead=1M"]), "1024");
+}
+
+/// Whoever passes for the owner of a file that is root's.
+#[test]
+fn no_mapping_of_ids_lets_a_stranger_leave_a_program_of_root() {
+    const STRANGER: u32 = 65_534;
+    let Some(ground) = Ground::new() else { return };
+    let squashed = format!("allow_other,uid={STRANGER},gid={STRANGER}");
+    for options in [
+        squashed.as_str(),
+        "allow_other,uidmap=0:100000:65536,gidmap=0:100000:65536",
+        "allow_other,uidmap=65534:100000:1",
+    ] {
+        fs::set_permissions(&ground.src, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::copy("/bin/true", ground.src.join("program")).unwrap();
+        succeeded(&ground.mount(&["-o", options]));
+        let script = "cp /bin/true made; chmod 4755 made; chmod 2755 made; chmod 4755 program; \
+                      chmod 2755 program; install -m 6755 /bin/true installed; umask 0; \
+                      perl -e 'use Fcntl; sysopen(F, \"opened\", O_CREAT|O_WRONLY, 06755)' || true";
+        let _ = run(Command::new("sh")
+            .args(["-c", script])
+            .current_dir(&ground.mnt)
+            .uid(STRANGER)
+            .gid(STRANGER));
+        ground::unmount_by_command(&ground.mnt);
+        let mut seen = 0;
+        for entry in fs::read_dir(&ground.src).unwrap() {
+            let metadata = entry.as_ref().unwrap().metadata().unwrap();
+            let (uid, gid, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
+            let set = (uid == 0 && mode & 0o4000 != 0) || (gid == 0 && mode & 0o2010 == 0o2010);
+            assert!(!set, "{options}: {entry:?} is {mode:o} of {uid}:{gid}");
+            seen += 1;
+        }
+        assert!(seen > 1, "{options}");
+    }
 }

@@ -1,15 +1,16 @@
-//! Servers whose source does not answer: they end in bounded time all the same, and let go of who
-//! waits for them.
+//! Servers that are killed, and servers whose source does not answer: nobody waits for them for ever, or
+//! takes another directory for their mount, and they end in bounded time all the same.
 #![allow(clippy::unwrap_used)]
 
 mod ground;
 
-use ground::{Ground, THRUFS, run, succeeded, within};
+use ground::{Ground, THRUFS, VICTIMS, kill_all, run, stderr, succeeded, within};
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -283,4 +284,79 @@ fn a_worker_killed_over_a_stopped_source_lets_its_callers_go() {
     ground.dead_within(1);
     ground::unmount_by_command(&ground.mnt);
     source.goes();
+}
+
+#[test]
+fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
+    let Some(ground) = Ground::new() else { return };
+    for victims in VICTIMS {
+        // Attributes of what is dead may be remembered.
+        succeeded(&ground.mount(&["-o", "cache=always"]));
+        let _open = fs::File::open(ground.mnt.join("file")).unwrap();
+        // By path, as fast as it can: from the first error on, nothing succeeds.
+        let (stop, path) = (Arc::new(AtomicBool::new(false)), ground.mnt.clone());
+        let stopped = Arc::clone(&stop);
+        let writer = std::thread::spawn(move || {
+            let mut failed = 0;
+            for number in 0.. {
+                match fs::write(path.join(format!("new {number}")), "x") {
+                    Err(_) => failed += 1,
+                    Ok(()) => assert_eq!(failed, 0, "{number} was written after an error"),
+                }
+                if stopped.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+            failed
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        kill_all(&ground, victims);
+        ground.dead_within(2);
+        stop.store(true, Ordering::SeqCst);
+        assert!(writer.join().unwrap() > 0, "{victims:?}: nothing failed");
+        // What is there, what to do, and that it helps, in use or not.
+        let output = ground.mount(&[]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(said.contains("dead FUSE mount"), "{said}");
+        assert!(said.contains("thrufs unmount"), "{said}");
+        succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+        assert!(!ground.is_mounted());
+        let beneath = fs::read_dir(&ground.mnt).unwrap().count();
+        assert_eq!(beneath, 0, "{victims:?}: files landed beneath");
+    }
+}
+
+#[test]
+fn who_sees_the_server_die_says_what_to_do() {
+    let Some(ground) = Ground::new() else { return };
+    let server = ground.mount_in_foreground(&[]);
+    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
+    let (code, said) = server.ends_within(2);
+    assert_eq!(code, Some(1), "{said}");
+    for part in ["the server died", "SIGKILL", "ENOTCONN", "thrufs unmount"] {
+        assert!(said.contains(part), "{said}");
+    }
+    ground.dead_within(1);
+    ground::unmount_by_command(&ground.mnt);
+}
+
+#[test]
+fn auto_unmount_takes_the_mount_of_a_killed_server_away() {
+    let Some(ground) = Ground::new() else { return };
+    for victims in VICTIMS {
+        succeeded(&ground.mount(&["-o", "auto_unmount"]));
+        let open = fs::File::open(ground.mnt.join("file")).unwrap();
+        kill_all(&ground, victims);
+        ground.gone_within(4);
+        assert!(open.metadata().is_err(), "{victims:?}");
+        fs::read_dir(&ground.mnt).expect("the directory beneath is back");
+    }
+    // As any other, when it is told to end.
+    succeeded(&ground.mount(&["-o", "auto_unmount"]));
+    kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
+    ground.gone_within(5);
+    succeeded(&ground.mount(&["-o", "auto_unmount"]));
+    ground::unmount_by_command(&ground.mnt);
+    ground.gone_within(5);
 }

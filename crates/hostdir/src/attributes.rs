@@ -211,6 +211,10 @@ impl Host {
             changed = true;
         }
         if let Some(mode) = set.mode {
+            if mode & SET_IDS != 0 && !inode.is_directory() {
+                let stat = rustix::fs::fstat(fd)?;
+                self.may_set_ids(mode & !stat.st_mode, stat.st_uid, stat.st_gid)?;
+            }
             // The kernel took out the bits that the caller may not set.
             self.credentials.keep_set_ids(true)?;
             attr::chmod(fd, mode & 0o7777)?;
@@ -304,6 +308,18 @@ impl Host {
         })
     }
 
+    /// Refuses set-id bits of a user or group that the client takes for another: its kernel has let
+    /// somebody set them to whom the file does not belong.
+    pub(crate) fn may_set_ids(&self, bits: u32, uid: u32, gid: u32) -> Result<()> {
+        let hidden = |map: &IdMap, id| map.to_host(map.to_client(id)) != Some(id);
+        let user = bits & libc::S_ISUID != 0 && hidden(&self.config.uid_map, uid);
+        let group = bits & libc::S_ISGID != 0 && hidden(&self.config.gid_map, gid);
+        if user || group {
+            return Err(Errno::EPERM);
+        }
+        Ok(())
+    }
+
     /// Refuses changes to a tree that is served read-only.
     pub(crate) fn writable(&self) -> Result<()> {
         if self.config.read_only {
@@ -313,6 +329,9 @@ impl Host {
         }
     }
 }
+
+/// Bits that have a program run as its owner, or in its group.
+pub(crate) const SET_IDS: u32 = libc::S_ISUID | libc::S_ISGID;
 
 /// The id on the host of an owner to be. Nobody can be −1: that is how calls leave an owner alone, and
 /// no kernel sends it.

@@ -1,5 +1,6 @@
 //! Making files, directories and links.
 
+use crate::attributes::SET_IDS;
 use crate::attributes::decode_device;
 use crate::datapath::DataPath;
 use crate::host::Host;
@@ -53,13 +54,28 @@ impl Host {
             fd: descriptor.as_fd(),
             name,
         };
+        let new = || self.new_file(context, end, file_type, mode & !umask);
+        self.may_begin_set_id(mode, file_type, new)?;
         if self.rules.are_there() {
-            let new = self.new_file(context, end, file_type, mode & !umask);
-            self.may_make(context, end, &new)?;
+            self.may_make(context, end, &new())?;
         }
         make(end.fd, name).map_err(|error| self.taken(end, error.into()))?;
         let (inode, stat) = self.look_up_at(&parent, end.fd, name)?;
         Ok(self.entry(&inode, &stat))
+    }
+
+    /// Refuses a file that would be made with set-id bits of somebody else.
+    fn may_begin_set_id(
+        &self,
+        mode: u32,
+        file_type: FileType,
+        new: impl FnOnce() -> NewFile,
+    ) -> Result<()> {
+        if mode & SET_IDS == 0 || file_type == FileType::Directory {
+            return Ok(());
+        }
+        let new = new();
+        self.may_set_ids(mode, new.uid, new.gid)
     }
 
     /// What rules are told of a file that is about to be made.
@@ -181,14 +197,16 @@ impl Host {
         args: &OpenArgs,
         create: impl FnOnce(&FilePath) -> Result<(Entry, Opened)>,
     ) -> Result<(Entry, Opened)> {
+        let file_type = FileType::RegularFile;
+        let file = |mode| self.new_file(context, end, file_type, mode);
+        self.may_begin_set_id(new.mode, file_type, || file(new.mode))?;
         let Some(rules) = self.rules.in_force() else {
             return create(&STRAIGHT);
         };
         if rules.policy.uses().audit {
             context.require_blocking()?;
         }
-        let mode = new.mode & !new.umask;
-        let file = self.new_file(context, end, FileType::RegularFile, mode);
+        let file = file(new.mode & !new.umask);
         let judged = self.judge_new(rules, context, end, &file)?;
         let made = permitted_new(&judged.decision).and_then(|()| create(&judged.decision.file));
         self.audit_created(context, &judged, args, made)

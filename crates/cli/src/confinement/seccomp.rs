@@ -26,9 +26,10 @@ use std::ffi::{c_int, c_long};
 use thrufs_hostdir::FileHandles;
 use thrufs_sys::{fuse_dev, ioctl};
 
-/// What may be done to descriptors (fcntl(2)): having them once more, locks of ranges, the size of pipes,
-/// and the seals of memory. No owner to whom signals are sent, and none of its own choice of them: the
-/// kernel sends those with the rights of who has set the owner, to any process.
+/// What may be done to descriptors (fcntl(2)): having them once more, locks of ranges, leases, the size of
+/// pipes, and the seals of memory. No owner to whom signals are sent, and none of its own choice of them: the
+/// kernel sends those with the rights of who has set the owner, to any process. (Of a lease, it makes the
+/// caller the owner.)
 const FCNTL: &[c_int] = &[
     libc::F_DUPFD,
     libc::F_DUPFD_CLOEXEC,
@@ -41,6 +42,7 @@ const FCNTL: &[c_int] = &[
     libc::F_OFD_GETLK,
     libc::F_OFD_SETLK,
     libc::F_OFD_SETLKW,
+    libc::F_SETLEASE,
     libc::F_GETPIPE_SZ,
     libc::F_SETPIPE_SZ,
     libc::F_ADD_SEALS,

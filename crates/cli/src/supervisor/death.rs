@@ -71,7 +71,10 @@ impl Supervisor {
             what,
             dead: stays.then_some(mountpoint),
         };
-        tracing::error!("{error}");
+        // In the background, it is logged where the process ends.
+        if self.config.server.foreground {
+            tracing::error!("{error}");
+        }
         Err(error)
     }
 

@@ -310,6 +310,24 @@ pub fn succeeded(output: &Output) {
     );
 }
 
+/// Who is killed; both in the same moment.
+pub const VICTIMS: [&[&str]; 3] = [
+    &["--worker"],
+    &["--supervisor"],
+    &["--supervisor", "--worker"],
+];
+
+pub fn kill_all(ground: &Ground, victims: &[&str]) {
+    let victims: Vec<_> = victims.iter().map(|role| ground.process(role)).collect();
+    // Stopped first, so that none acts upon the end of another.
+    let signals = [Signal::STOP, Signal::KILL];
+    for signal in &signals[usize::from(victims.len() == 1)..] {
+        for victim in &victims {
+            kill_process(*victim, *signal).unwrap();
+        }
+    }
+}
+
 /// Stops a process, and waits until each of its threads has.
 pub fn stop_process(process: Pid) {
     kill_process(process, Signal::STOP).unwrap();

@@ -266,7 +266,6 @@ fn no_signals_are_sent_by_way_of_a_descriptor() {
         for command in [
             libc::F_SETOWN,
             libc::F_NOTIFY,
-            libc::F_SETLEASE,
             // F_SETSIG and F_SETOWN_EX, which libc has not for every architecture.
             10,
             15,

@@ -55,8 +55,8 @@ pub(super) const ROWS: &[MountOption] = &[
             Value::User,
             Group::Sharing,
             "show every file as owned by this user",
-            "A number or a name. What is created belongs to the user who runs the server, and owners \
-             cannot be changed.",
+            "A number or a name. What is created belongs to the user who runs the server. Owners cannot be \
+             changed, and set-user-id bits cannot be set.",
         )
     },
     MountOption {
@@ -76,8 +76,8 @@ pub(super) const ROWS: &[MountOption] = &[
             Value::Group,
             Group::Sharing,
             "show every file as belonging to this group",
-            "A number or a name. What is created belongs to the group that runs the server, and \
-             groups cannot be changed.",
+            "A number or a name. What is created belongs to the group that runs the server. Groups cannot \
+             be changed, and set-group-id bits cannot be set.",
         )
     },
     MountOption {
@@ -90,7 +90,8 @@ pub(super) const ROWS: &[MountOption] = &[
             "map a range of user ids between the mount and the source",
             "With uidmap=0:100000:65536 a file of user 100007 in the source belongs to user 7 on the \
              mount. May be given several times for several ranges. Ids outside all of them show as \
-             65534 and cannot be given to a file.",
+             65534 and cannot be given to a file; whoever has that id on the mount passes for their owner, \
+             but sets no set-id bits.",
         )
     },
     MountOption {
