@@ -57,7 +57,7 @@ impl Forger<'_> {
     }
 
     fn name(&mut self) -> &'static [u8] {
-        *self.random.of::<&[u8]>(&NAMES)
+        self.random.of::<&[u8]>(&NAMES)
     }
 
     fn handle(&mut self) -> (NodeId, u64) {

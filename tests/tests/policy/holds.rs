@@ -622,7 +622,7 @@ fn mutate(served: &Served, seed: u64, steps: u64) {
 
 #[test]
 fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
-    let (seed, steps) = seed_and_steps(250);
+    let (seed, steps) = seed_and_steps(150);
     let fill = |source: &Path| {
         fill(source);
         for directory in DIRECTORIES {
@@ -641,7 +641,7 @@ fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
         (BY_NAME.to_owned(), "cache=always"),
     ] {
         with_policy(test, options, &policy, fill, |served| {
-            mutate(served, seed, steps)
+            mutate(served, seed, steps);
         });
     }
 }
