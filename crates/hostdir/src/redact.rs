@@ -75,8 +75,8 @@ use std::io;
 /// Why there is no plan for a file.
 #[derive(Debug, thiserror::Error)]
 pub enum RedactError {
-    /// The file looks like one that may say where it was taken, but is not understood. What
-    /// happens to it is the rule's `on-error`.
+    /// The file looks like one that may say where it was taken, but is not understood. It is refused
+    /// then.
     #[error("metadata not understood: {0}")]
     Unparsable(&'static str),
     /// The file could not be read.

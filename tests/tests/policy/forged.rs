@@ -57,7 +57,7 @@ impl Forger<'_> {
     }
 
     fn name(&mut self) -> &'static [u8] {
-        *self.random.of::<&[u8]>(&NAMES)
+        self.random.of::<&[u8]>(&NAMES)
     }
 
     fn handle(&mut self) -> (NodeId, u64) {
@@ -70,9 +70,7 @@ impl Forger<'_> {
     }
 
     fn offset(&mut self) -> u64 {
-        let most = [30, 1000, samples::photograph().len() as u64 + 10];
-        let most = *self.random.of(&most);
-        self.random.below(most)
+        self.random.offset()
     }
 
     fn knows(&mut self, node: u64) -> NodeId {
@@ -95,7 +93,7 @@ impl Forger<'_> {
         ];
         let flags = *self.random.of(&flags);
         let (node, name) = (self.node(), self.name());
-        match self.random.below(16) {
+        match self.random.below(18) {
             0..=2 => {
                 let entry = self.root.lookup(node, name)?;
                 self.knows(entry.nodeid);
@@ -114,7 +112,7 @@ impl Forger<'_> {
                 let node = self.knows(entry.nodeid);
                 self.opens(node, opened.fh);
             }
-            7 => {
+            7 | 16 | 17 => {
                 let (node, handle) = self.handle();
                 let (at, mark) = (self.offset(), *self.random.of(&MARKS));
                 self.root.write(node, handle, at, mark, 0)?;
