@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 /// Where tracefs is.
 const TRACING: &str = "/sys/kernel/tracing";
 
+/// Where the control sockets of root's mounts are.
+const SOCKETS: &str = "/run/thrufs";
+
 /// Mount points of FUSE file systems and of file systems on loop devices that are this run's: all in
 /// namespaces of its own, else those beneath its directory.
 pub(crate) fn own() -> Result<Vec<String>, Failure> {
@@ -47,13 +50,21 @@ fn is_fuse(kind: &str) -> bool {
     kind == "fuse" || kind == "fuseblk" || kind.starts_with("fuse.")
 }
 
-/// Prepares a namespace of our own: see [`drop_copies`]. The kernel's counters are there, where a
-/// machine has not mounted them.
+/// Prepares a namespace of our own: see [`drop_copies`]. Control sockets, which are named by numbers of
+/// devices and processes, are its own too, and the kernel's counters are there where a machine has not
+/// mounted them.
 pub(crate) fn prepare() -> Result<(), Failure> {
     if !run::has_namespaces() {
         return Ok(());
     }
     drop_copies()?;
+    // As a mount would make it.
+    Step::new("mkdir")
+        .args(["-p", "-m", "711", SOCKETS])
+        .quietly()?;
+    Step::new("mount")
+        .args(["-t", "tmpfs", "-o", "mode=711", "tmpfs", SOCKETS])
+        .quietly()?;
     if !Path::new(TRACING).join("events").exists() {
         // Without them, tests say what they skip.
         let _ = Step::new("mount")
