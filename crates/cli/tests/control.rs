@@ -353,7 +353,7 @@ fn statistics_come_by_the_socket() {
     };
     ground.assert_serves();
     // Whoever drops the machine's caches meanwhile leaves what is open.
-    let _open = fs::File::open(ground.mnt.join("file")).unwrap();
+    let open = fs::File::open(ground.mnt.join("file")).unwrap();
     let ctl = |arguments: &[&str]| {
         let output = run(Command::new(THRUFS)
             .arg("ctl")
@@ -372,6 +372,7 @@ fn statistics_come_by_the_socket() {
     assert_eq!(json["figures"]["malformed_requests"], 0);
     let operations = json["operations"].as_array().unwrap();
     assert!(operations.iter().any(|one| one["name"] == "LOOKUP"));
+    drop(open);
     ends(server);
 }
 
