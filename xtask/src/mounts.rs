@@ -3,10 +3,17 @@
 use crate::project;
 use crate::run;
 use crate::step::{Failure, Step};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Where tracefs is.
 const TRACING: &str = "/sys/kernel/tracing";
+
+/// What FUSE servers open; its numbers never change.
+const DEVICE: &str = "/dev/fuse";
+
+/// Where the control sockets of root's mounts are.
+const SOCKETS: &str = "/run/thrufs";
 
 /// Mount points of FUSE file systems and of file systems on loop devices that are this run's: all in
 /// namespaces of its own, else those beneath its directory.
@@ -47,13 +54,32 @@ fn is_fuse(kind: &str) -> bool {
     kind == "fuse" || kind == "fuseblk" || kind.starts_with("fuse.")
 }
 
-/// Prepares a namespace of our own: see [`drop_copies`]. The kernel's counters are there, where a
-/// machine has not mounted them.
+/// Prepares a namespace of our own: see [`drop_copies`]. Control sockets, which are named by numbers of
+/// devices and processes, are its own too, and the kernel's counters are there where a machine has not
+/// mounted them.
 pub(crate) fn prepare() -> Result<(), Failure> {
     if !run::has_namespaces() {
         return Ok(());
     }
     drop_copies()?;
+    // As a mount would make it.
+    Step::new("mkdir")
+        .args(["-p", "-m", "711", SOCKETS])
+        .quietly()?;
+    Step::new("mount")
+        .args(["-t", "tmpfs", "-o", "mode=711", "tmpfs", SOCKETS])
+        .quietly()?;
+    let mode = std::fs::metadata(DEVICE).map_or(0o666, |device| device.mode());
+    if mode & 0o006 != 0o006 {
+        // As udev makes it. Else each test of an ordinary user would need a namespace to have it so,
+        // with copies of whatever other tests have mounted.
+        let own = std::env::temp_dir().join("fuse");
+        let numbers = ["c", "10", "229"];
+        let mknod = Step::new("mknod").args(["-m", "666"]).args([&own]);
+        mknod.args(numbers).quietly()?;
+        let mount = Step::new("mount").args(["--bind"]).args([&own]);
+        mount.args([DEVICE]).quietly()?;
+    }
     if !Path::new(TRACING).join("events").exists() {
         // Without them, tests say what they skip.
         let _ = Step::new("mount")

@@ -18,10 +18,12 @@ use std::time::Instant;
 const SECONDS_MAX: u32 = 900;
 
 /// Programs that run while no other does: they take a CPU from all others, turn a switch of the kernel,
-/// or compare times.
+/// look at what others leave in /run/thrufs, or have so much time for so many steps.
 const ALONE: &[&str] = &[
     "thrufs-cli/bench_slow",
+    "thrufs-cli/control",
     "thrufs-cli/doctor",
+    "thrufs-cli/resume",
     "thrufs-tests/hostile",
     "thrufs-tests/pairing",
     "thrufs-tests/uring",

@@ -190,8 +190,12 @@ fn every_script() -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// The command as users get it: what is measured and stressed here is the release build.
+/// The command as users get it: what is measured and stressed here is the release build. Whoever has built
+/// one elsewhere says so, by `THRUFS`.
 fn build() -> Result<PathBuf, Failure> {
+    if let Some(elsewhere) = std::env::var_os("THRUFS") {
+        return Ok(PathBuf::from(elsewhere));
+    }
     Step::cargo()
         .args(["build", "--release", "--locked", "--bin", "thrufs"])
         .run()?;

@@ -2,7 +2,7 @@
 
 use crate::ground::{
     Mount, Shared, Stage, can_mount, eventually, is_mounted, node_of, one_reader, plain,
-    sleeps_aside, undisturbed_once,
+    sleeps_aside,
 };
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
@@ -245,10 +245,8 @@ fn a_reader_that_gets_stuck_is_replaced() {
 
 #[test]
 fn requests_that_sleep_leave_the_reader_at_once() {
-    undisturbed_once(|| {
-        sleeps_aside(one_reader(), |mount| {
-            assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
-        })
+    sleeps_aside(one_reader(), |mount| {
+        assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
     });
 }
 
