@@ -77,14 +77,16 @@ pub enum IdMap {
     /// Clients see this one id everywhere, and whatever they create belongs to the server. They
     /// cannot change owners.
     Squash(u32),
-    /// Ids in ranges; those outside them appear as 65534 and cannot be given to a file.
+    /// Ids in ranges; those outside them are nobody's: clients see [`NO_ID`], and their kernel lets nobody
+    /// pass for the owner (as of files of an idmapped mount that its map does not hold).
     Ranges(Vec<IdRange>),
     /// Ids in ranges, each way by itself; those outside them stay as they are.
     Translated(Translation),
 }
 
-/// What an id outside all ranges looks like: the kernel's overflow id.
-pub(crate) const OVERFLOW_ID: u32 = 65_534;
+/// No id: Linux shows it as its overflow id (65534), but takes nobody for its user, and lets nobody change
+/// or write what has it.
+pub(crate) const NO_ID: u32 = u32::MAX;
 
 impl IdMap {
     /// The id that clients see for `host`.
@@ -95,7 +97,7 @@ impl IdMap {
             IdMap::Ranges(ranges) => ranges
                 .iter()
                 .find_map(|r| shift(host, r.host, r.client, r.count))
-                .unwrap_or(OVERFLOW_ID),
+                .unwrap_or(NO_ID),
             IdMap::Translated(translation) => translation.to_client(host),
         }
     }
@@ -368,7 +370,7 @@ mod tests {
         }]);
         assert_eq!(map.to_client(100_007), 7);
         assert_eq!(map.to_host(7), Some(100_007));
-        assert_eq!(map.to_client(5), OVERFLOW_ID);
+        assert_eq!(map.to_client(5), NO_ID);
         assert_eq!(map.to_host(1000), None);
         let edge = IdMap::Ranges(vec![IdRange {
             client: 10,

@@ -13,10 +13,13 @@
 //! All of it belongs to one thread (raw system calls; the C library would change every thread) and
 //! is changed only when it differs from what the thread did last.
 
-use crate::config::{IdMap, OVERFLOW_ID};
+use crate::config::IdMap;
 use std::cell::Cell;
 use thrufs::{Context, Errno, Result};
 use thrufs_sys::cred::{self, Capabilities};
+
+/// The user and group by whose credentials lower files are registered: those that own nothing.
+const REGISTRAR_ID: u32 = 65_534;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Acting {
@@ -166,7 +169,7 @@ impl Credentials {
     /// With `CAP_FSETID`, so that root's writes keep set-id bits: for those of others the kernel
     /// asks us to clear them first.
     pub(crate) fn as_registrar(&self) -> Result<()> {
-        self.become_owner(OVERFLOW_ID, OVERFLOW_ID)?;
+        self.become_owner(REGISTRAR_ID, REGISTRAR_ID)?;
         self.keep_set_ids(true)
     }
 

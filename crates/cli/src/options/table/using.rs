@@ -89,9 +89,9 @@ pub(super) const ROWS: &[MountOption] = &[
             Group::Sharing,
             "map a range of user ids between the mount and the source",
             "With uidmap=0:100000:65536 a file of user 100007 in the source belongs to user 7 on the \
-             mount. May be given several times for several ranges. Ids outside all of them show as \
-             65534 and cannot be given to a file; whoever has that id on the mount passes for their owner, \
-             but sets no set-id bits.",
+             mount. May be given several times for several ranges. Files of ids \
+             outside all of them show as 65534's and belong to nobody on the mount: not even its root can \
+             write or change them.",
         )
     },
     MountOption {
