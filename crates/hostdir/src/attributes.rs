@@ -251,6 +251,7 @@ impl Host {
             });
         }
         let open = handle.and_then(|handle| self.files.get(handle.0));
+        let open = open.filter(|file| file.node() == inode.node());
         match open.filter(|file| file.is_writable() && !file.goes_through()) {
             Some(file) => {
                 file.mark_written();

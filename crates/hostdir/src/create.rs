@@ -92,7 +92,7 @@ impl Host {
         (uid.unwrap_or(server_uid), gid.unwrap_or(server_gid))
     }
 
-    fn create_as_caller(&self, context: &Context<'_>, umask: u32) -> Result<()> {
+    pub(crate) fn create_as_caller(&self, context: &Context<'_>, umask: u32) -> Result<()> {
         let config = &self.config;
         self.credentials
             .create_as(context, umask, &config.uid_map, &config.gid_map)?;

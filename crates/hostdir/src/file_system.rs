@@ -253,45 +253,45 @@ impl FileSystem for HostDir {
     fn read(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         args: &ReadArgs,
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
-        self.host.read(context, args, reply)
+        self.host.read(context, node, args, reply)
     }
 
     fn write(
         &self,
         _: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         args: &WriteArgs,
         data: WriteSource<'_>,
     ) -> Result<usize> {
-        self.host.write(args, data)
+        self.host.write(node, args, data)
     }
 
     fn flush(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         owner: LockOwner,
     ) -> Result<()> {
-        self.host.flush(context, handle, owner)
+        self.host.flush(context, node, handle, owner)
     }
 
-    fn release(&self, _: &Context<'_>, _: NodeId, args: &ReleaseArgs) {
-        self.host.release_file(args);
+    fn release(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
+        self.host.release_file(node, args);
     }
 
     fn fsync(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         data_only: bool,
     ) -> Result<()> {
-        self.host.fsync(context, handle, data_only)
+        self.host.fsync(context, node, handle, data_only)
     }
 
     fn opendir(&self, context: &Context<'_>, node: NodeId, _: &OpenArgs) -> Result<Opened> {
@@ -301,26 +301,26 @@ impl FileSystem for HostDir {
     fn readdir(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         offset: u64,
         sink: &mut DirectorySink<'_>,
     ) -> Result<()> {
-        self.host.readdir(context, handle, offset, sink)
+        self.host.readdir(context, (node, handle), offset, sink)
     }
 
-    fn releasedir(&self, _: &Context<'_>, _: NodeId, args: &ReleaseArgs) {
-        self.host.release_directory(args);
+    fn releasedir(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
+        self.host.release_directory(node, args);
     }
 
     fn fsyncdir(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         data_only: bool,
     ) -> Result<()> {
-        self.host.fsync_directory(context, handle, data_only)
+        self.host.fsync_directory(context, node, handle, data_only)
     }
 
     fn statfs(&self, context: &Context<'_>, node: NodeId) -> Result<FileSystemStatistics> {
@@ -392,28 +392,29 @@ impl FileSystem for HostDir {
     fn fallocate(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         offset: u64,
         length: u64,
         mode: u32,
     ) -> Result<()> {
-        self.host.fallocate(context, handle, offset, length, mode)
+        self.host
+            .fallocate(context, (node, handle), offset, length, mode)
     }
 
     fn lseek(
         &self,
         _: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         offset: u64,
         whence: u32,
     ) -> Result<u64> {
-        self.host.lseek(handle, offset, whence)
+        self.host.lseek(node, handle, offset, whence)
     }
 
-    fn copy_file_range(&self, context: &Context<'_>, _: NodeId, copy: &CopyArgs) -> Result<u64> {
-        self.host.copy_file_range(context, copy)
+    fn copy_file_range(&self, context: &Context<'_>, node: NodeId, copy: &CopyArgs) -> Result<u64> {
+        self.host.copy_file_range(context, node, copy)
     }
 
     fn ioctl(

@@ -140,6 +140,7 @@ impl Host {
         if let Some(known) = self.locks.get(node, args.owner) {
             return Ok(known);
         }
+        self.file_of(node, args.handle)?;
         let file = self.open_for_owner(args.handle, args.pid)?;
         self.enter_owner(node, args.owner, file)
     }
@@ -212,6 +213,7 @@ impl Host {
     pub(crate) fn getlk(&self, node: NodeId, args: &LockArgs) -> Result<Option<LockArgs>> {
         self.have_locks();
         let wanted = range(args)?;
+        self.file_of(node, args.handle)?;
         let file = match self.locks.get(node, args.owner) {
             Some(known) => known,
             None => Arc::new(self.open_for_owner(args.handle, args.pid)?),
@@ -247,7 +249,7 @@ impl Host {
     ) -> Result<()> {
         self.have_locks();
         if args.flock {
-            return self.flock(context, args, wait);
+            return self.flock(context, node, args, wait);
         }
         let range = range(args)?;
         if range.kind == LockKind::Unlock {
@@ -267,8 +269,14 @@ impl Host {
 }
 
 impl Host {
-    fn flock(&self, context: &Context<'_>, args: &LockArgs, wait: bool) -> Result<()> {
-        let file = self.file(args.handle)?;
+    fn flock(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &LockArgs,
+        wait: bool,
+    ) -> Result<()> {
+        let file = self.file_of(node, args.handle)?;
         let kind = kind(args)?;
         let is_first = !file.was_locked();
         let lower = self.lower_to_lock(&file)?;

@@ -2,6 +2,7 @@
 
 use crate::host::Host;
 use crate::inode::Inode;
+use crate::mounts::{LowerMount, mount_id};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -81,8 +82,20 @@ impl Host {
         if self.is_root(&parent)? {
             return self.lookup_again(NodeId::ROOT);
         }
-        let (found, stat) = self.look_up_opened(&inode, None, parent.as_fd())?;
+        // Above the root of a submount lies another mount, whose handles these are.
+        let mount = self.mount_of(&parent, inode.mount())?;
+        let (found, stat) = self.look_up_opened_on(&mount, None, parent.as_fd())?;
         Ok(self.entry(&found, &stat))
+    }
+
+    /// The mount that a directory lies on, most likely `near`.
+    fn mount_of(&self, fd: impl AsFd, near: &Arc<LowerMount>) -> Result<Arc<LowerMount>> {
+        let id = mount_id(fd, c"")?;
+        if id == near.id() {
+            return Ok(Arc::clone(near));
+        }
+        // A mount stays known as long as one beneath it is.
+        self.mounts.known(id).ok_or(Errno::ESTALE)
     }
 
     fn parent_of(&self, inode: &Arc<Inode>) -> Result<OwnedFd> {
