@@ -8,6 +8,7 @@ mod check;
 mod fuzz;
 mod hostile;
 mod mounts;
+mod mutants;
 mod project;
 mod real;
 mod ring;
@@ -46,6 +47,9 @@ cargo xtask CHORE
   fuzz [SECONDS]   every fuzz target, sharing SECONDS among them (default 60)
   hostile [SECONDS]
                    front ends and guests that misbehave, against a share that others use (default 60)
+  mutants [AREA...] [--shard K/N]
+                   changes the code of permission, rename, locks, ... in one place at a time, and looks
+                   whether a test fails; goes on where it was ended (see docs/mutants.md; hours)
   ci               check, test, fuzz and hostile
   bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
                    kept in bench/results (see bench/README.md); --suite published takes place in
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
         ("fuzz", [seconds]) => fuzz::run(seconds),
         ("hostile", []) => hostile::run("60"),
         ("hostile", [seconds]) => hostile::run(seconds),
+        ("mutants", arguments) => mutants::run(arguments),
         ("ci", []) => ci(),
         ("bench", arguments) => bench::run(arguments),
         ("help" | "--help" | "-h", _) => {

@@ -95,6 +95,19 @@ impl Step {
         ended(&words, start, status)
     }
 
+    /// Runs it and gives its exit code; a failure only if it could not be run to its end.
+    pub(crate) fn run_to_code(mut self) -> Result<i32, Failure> {
+        let words = self.words();
+        println!("\n$ {words}");
+        let status = self
+            .0
+            .status()
+            .map_err(|error| Failure::new(format!("cannot run {words}: {error}")))?;
+        status
+            .code()
+            .ok_or_else(|| Failure::new(format!("{words}: {status}")))
+    }
+
     /// As `run`; each line that it prints is also given to `heard`.
     pub(crate) fn run_heard(mut self, mut heard: impl FnMut(&str)) -> Result<(), Failure> {
         let words = self.words();

@@ -122,8 +122,8 @@ impl FileSystem for HostDir {
         self.host.recover()
     }
 
-    fn lookup(&self, _: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
-        self.host.lookup(parent, name)
+    fn lookup(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
+        self.host.lookup(context, parent, name)
     }
 
     fn forget(&self, node: NodeId, count: u64) {
@@ -132,11 +132,12 @@ impl FileSystem for HostDir {
 
     fn getattr(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         handle: Option<FileHandle>,
     ) -> Result<Attributes> {
-        self.host.getattr(node, handle)
+        let attributes = self.host.getattr(node, handle);
+        attributes.inspect_err(|error| self.host.retries.note(context, *error))
     }
 
     fn statx(
@@ -151,7 +152,8 @@ impl FileSystem for HostDir {
     }
 
     fn setattr(&self, context: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
-        self.host.setattr(context, node, set)
+        let attributes = self.host.setattr(context, node, set);
+        attributes.inspect_err(|error| self.host.retries.note(context, *error))
     }
 
     fn readlink(&self, _: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
@@ -223,7 +225,8 @@ impl FileSystem for HostDir {
     }
 
     fn open(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        self.host.open_file(context, node, args)
+        let opened = self.host.open_file(context, node, args);
+        opened.inspect_err(|error| self.host.retries.note(context, *error))
     }
 
     fn create(
@@ -234,7 +237,8 @@ impl FileSystem for HostDir {
         new: &NewNode,
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
-        let made = self.host.create(context, parent, name, new, args)?;
+        let made = self.host.create(context, parent, name, new, args);
+        let made = made.inspect_err(|error| self.host.retries.note(context, *error))?;
         self.host
             .opened_labelled(context, Some((parent, name)), made)
     }

@@ -84,6 +84,8 @@ pub(crate) struct Host {
     pub(crate) passthrough: Passthrough,
     pub(crate) rules: Rules,
     pub(crate) locks: crate::locks::LockOwners,
+    pub(crate) lock_waits: crate::deadlock::Waits,
+    pub(crate) retries: crate::retries::Retries,
     /// The locks of a session that was saved.
     pub(crate) suspended: crate::succession::Suspended,
     /// Where a successor finds what clients know.
@@ -182,6 +184,8 @@ impl HostDir {
             passthrough: Passthrough::default(),
             rules: Rules::new(config.policy.clone(), config.callers_are_local),
             locks: crate::locks::LockOwners::default(),
+            lock_waits: crate::deadlock::Waits::default(),
+            retries: crate::retries::Retries::default(),
             suspended: crate::succession::Suspended::default(),
             notes,
             root,

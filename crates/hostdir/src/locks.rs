@@ -6,8 +6,9 @@
 //! locks are OFD locks. They conflict with those of other owners here and of anybody beneath, they
 //! merge and split as an owner's own locks do, and they are gone when the file is closed: at the
 //! FLUSH of a POSIX owner, and at the RELEASE of the open file through which an OFD owner locked.
-//! The lower kernel sees no processes, so it finds no deadlocks among POSIX locks: a named limit.
+//! The lower kernel sees no processes, so deadlocks among POSIX locks are found [here](crate::deadlock).
 
+use crate::deadlock::{Wait, Waiting, keeps_from};
 use crate::host::Host;
 use crate::ledger::OwnerNote;
 use crate::strongbox::Key;
@@ -263,8 +264,20 @@ impl Host {
             context,
             wait,
             || Ok(lock::ofd_set(&file.fd, &range)?),
-            || Ok(lock::ofd_set_wait(&file.fd, &range)?),
+            || {
+                let _waiting = self.wait_for(node, args.owner, range)?;
+                Ok(lock::ofd_set_wait(&file.fd, &range)?)
+            },
         )
+    }
+
+    /// Has an owner wait, unless it would wait for itself.
+    fn wait_for(&self, node: NodeId, owner: LockOwner, range: RangeLock) -> Result<Waiting<'_>> {
+        let holds = |node, owner, range: &RangeLock| {
+            let file = self.locks.get(node, owner);
+            file.is_some_and(|file| keeps_from(&file.fd, range))
+        };
+        self.lock_waits.enter(Wait { node, owner, range }, holds)
     }
 }
 

@@ -6,14 +6,19 @@ use crate::mounts::{LowerMount, mount_id};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use thrufs::{Entry, Errno, Result};
+use thrufs::{Context, Entry, Errno, Result};
 use thrufs_abi::{Name, NodeId};
 
 /// Most levels to climb when making sure that a directory still lies in the served tree.
 const DEPTH_MAX: usize = 4096;
 
 impl Host {
-    pub(crate) fn lookup(&self, parent: NodeId, name: Name<'_>) -> Result<Entry> {
+    pub(crate) fn lookup(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+    ) -> Result<Entry> {
         if name.is_dot() {
             return self.lookup_again(parent);
         }
@@ -21,7 +26,12 @@ impl Host {
             return self.lookup_parent(parent);
         }
         let parent = self.nodes.get(parent)?;
-        match self.look_up(&parent, name.as_cstr()) {
+        let found = if self.retries.begins(context) {
+            self.look_up_and_keep(&parent, name.as_cstr())
+        } else {
+            self.look_up(&parent, name.as_cstr())
+        };
+        match found {
             Ok((inode, stat)) => match self.is_hidden(&parent, name.as_cstr(), &stat) {
                 Ok(false) => Ok(self.entry(&inode, &stat)),
                 hidden => {

@@ -10,6 +10,7 @@ mod numbers;
 mod opens;
 mod renames;
 mod replaced;
+mod waits;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

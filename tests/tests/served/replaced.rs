@@ -133,3 +133,39 @@ fn what_is_mounted_is_not_taken_for_what_has_its_handle() {
     drop(client);
     drop((bound, two, one));
 }
+
+/// Whose OPEN came too late looks again, and what it then finds it can open, whatever becomes of the name:
+/// a kernel tries no third time.
+#[test]
+fn who_came_too_late_once_does_not_a_second_time() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    served.write("file", b"first");
+    let first = root.walk("file").unwrap();
+    fs::remove_file(served.path("file")).unwrap();
+    assert_eq!(
+        root.open(first, libc::O_RDONLY).map(drop),
+        Err(Errno::ESTALE)
+    );
+    served.write("file", b"second");
+    let second = root.walk("file").unwrap();
+    fs::remove_file(served.path("file")).unwrap();
+    let fh = root.open(second, libc::O_RDONLY).unwrap().fh;
+    assert_eq!(root.read(second, fh, 0, 10).unwrap(), b"second");
+    root.release(second, fh).unwrap();
+    root.forget(second, 1);
+    // Also who wanted to create, and once only.
+    served.write("file", b"third");
+    let created = root.create(ROOT, b"file", libc::O_RDWR, 0o644).map(drop);
+    assert_eq!(created, Err(Errno::ESTALE));
+    let third = root.walk("file").unwrap();
+    fs::remove_file(served.path("file")).unwrap();
+    assert!(root.open(third, libc::O_RDONLY).is_ok());
+    served.write("file", b"fourth");
+    let fourth = root.walk("file").unwrap();
+    fs::remove_file(served.path("file")).unwrap();
+    assert_eq!(
+        root.open(fourth, libc::O_RDONLY).map(drop),
+        Err(Errno::ESTALE)
+    );
+}
