@@ -137,7 +137,7 @@ impl FileSystem for HostDir {
         handle: Option<FileHandle>,
     ) -> Result<Attributes> {
         let attributes = self.host.getattr(node, handle);
-        attributes.inspect_err(|error| self.host.retries.note(context, *error))
+        attributes.inspect_err(|error| self.host.retries.failed(context, *error))
     }
 
     fn statx(
@@ -153,7 +153,7 @@ impl FileSystem for HostDir {
 
     fn setattr(&self, context: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
         let attributes = self.host.setattr(context, node, set);
-        attributes.inspect_err(|error| self.host.retries.note(context, *error))
+        attributes.inspect_err(|error| self.host.retries.failed(context, *error))
     }
 
     fn readlink(&self, _: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
@@ -226,7 +226,8 @@ impl FileSystem for HostDir {
 
     fn open(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
         let opened = self.host.open_file(context, node, args);
-        opened.inspect_err(|error| self.host.retries.note(context, *error))
+        self.host.retries.note(context, opened.as_ref().err());
+        opened
     }
 
     fn create(
@@ -238,7 +239,8 @@ impl FileSystem for HostDir {
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
         let made = self.host.create(context, parent, name, new, args);
-        let made = made.inspect_err(|error| self.host.retries.note(context, *error))?;
+        self.host.retries.note(context, made.as_ref().err());
+        let made = made?;
         self.host
             .opened_labelled(context, Some((parent, name)), made)
     }

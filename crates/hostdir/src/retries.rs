@@ -2,15 +2,19 @@
 //!
 //! open(2) of a name is two requests, LOOKUP and OPEN. When the file is removed in between, nothing leads
 //! to it: OPEN is answered with ESTALE, and the kernel tries once more from LOOKUP on, and no third time.
-//! So who was answered with ESTALE once must not be again: its next LOOKUP keeps what it finds by a
+//! So who was answered with ESTALE once must not be again: its next LOOKUPs keep what they find by a
 //! descriptor, and the OPEN after that succeeds, whether the file still has a name or not, as it would
 //! have natively a moment earlier. CREATE, which opens nothing that others have made, answers so as well.
 //!
-//! Who was answered with ESTALE is remembered by its thread's number, a few of them. One that is
-//! mistaken costs a descriptor in the cache; one that falls out may see ESTALE.
+//! A second attempt is several LOOKUPs: each directory of the path is looked at anew, and a name behind
+//! which the kernel finds another file than before is looked up twice.
+//!
+//! Who was answered with ESTALE is remembered by its thread's number until it has opened something, a few
+//! of them and not for long. One that is mistaken costs a descriptor in the cache; one that falls out may
+//! see ESTALE.
 
 use crate::host::Host;
-use crate::inode::Inode;
+use crate::inode::{Descriptor, Inode};
 use parking_lot::Mutex;
 use rustix::fs::Statx;
 use std::collections::VecDeque;
@@ -22,6 +26,9 @@ use thrufs::{Context, Errno, Result};
 /// Most threads that are remembered.
 const THREADS_MAX: usize = 64;
 
+/// How many LOOKUPs of a thread may belong to its second attempt.
+const LOOKUPS_MAX: u32 = 64;
+
 /// How often a name is looked up whose file is gone each time. Each time, somebody else got on.
 pub(crate) const ATTEMPTS_MAX: usize = 64;
 
@@ -29,13 +36,28 @@ pub(crate) const ATTEMPTS_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Retries {
     are_there: AtomicBool,
-    threads: Mutex<VecDeque<u32>>,
+    threads: Mutex<VecDeque<Expected>>,
+}
+
+/// A thread, and how many LOOKUPs it may still make.
+struct Expected {
+    thread: u32,
+    lookups_left: u32,
 }
 
 impl Retries {
+    /// How an open ended.
+    #[inline]
+    pub(crate) fn note(&self, context: &Context<'_>, error: Option<&Errno>) {
+        match error {
+            Some(error) => self.failed(context, *error),
+            None => self.end(context),
+        }
+    }
+
     /// Remembers who was answered with ESTALE.
-    pub(crate) fn note(&self, context: &Context<'_>, answer: Errno) {
-        if answer == Errno::ESTALE {
+    pub(crate) fn failed(&self, context: &Context<'_>, error: Errno) {
+        if error == Errno::ESTALE {
             self.expect(context.pid());
         }
     }
@@ -43,29 +65,52 @@ impl Retries {
     #[cold]
     fn expect(&self, thread: u32) {
         let mut threads = self.threads.lock();
-        if threads.contains(&thread) {
-            return;
-        }
+        threads.retain(|expected| expected.thread != thread);
         if threads.len() >= THREADS_MAX {
             threads.pop_front();
         }
-        threads.push_back(thread);
+        threads.push_back(Expected {
+            thread,
+            lookups_left: LOOKUPS_MAX,
+        });
         self.are_there.store(true, Ordering::Release);
     }
 
-    /// Whether this LOOKUP begins a second attempt.
+    /// Whether this LOOKUP belongs to a second attempt.
     #[inline]
     pub(crate) fn begins(&self, context: &Context<'_>) -> bool {
-        self.are_there.load(Ordering::Acquire) && self.take(context.pid())
+        self.are_there.load(Ordering::Acquire) && self.count_lookup(context.pid())
     }
 
     #[cold]
-    fn take(&self, thread: u32) -> bool {
+    fn count_lookup(&self, thread: u32) -> bool {
         let mut threads = self.threads.lock();
-        let at = threads.iter().position(|other| *other == thread);
-        let is_there = at.and_then(|at| threads.remove(at)).is_some();
+        let Some(at) = threads.iter().position(|other| other.thread == thread) else {
+            return false;
+        };
+        if let Some(expected) = threads.get_mut(at) {
+            expected.lookups_left -= 1;
+            if expected.lookups_left == 0 {
+                threads.remove(at);
+            }
+        }
         self.are_there.store(!threads.is_empty(), Ordering::Release);
-        is_there
+        true
+    }
+
+    /// Who asks has opened something: its attempt is over.
+    #[inline]
+    fn end(&self, context: &Context<'_>) {
+        if self.are_there.load(Ordering::Acquire) {
+            self.forget(context.pid());
+        }
+    }
+
+    #[cold]
+    fn forget(&self, thread: u32) {
+        let mut threads = self.threads.lock();
+        threads.retain(|expected| expected.thread != thread);
+        self.are_there.store(!threads.is_empty(), Ordering::Release);
     }
 }
 
@@ -80,8 +125,9 @@ impl Host {
         for _ in 0..ATTEMPTS_MAX {
             let (inode, stat) = self.look_up(parent, name)?;
             match self.descriptor(&inode) {
-                Err(Errno::ESTALE) => self.forget(inode.node(), 1),
-                _ => return Ok((inode, stat)),
+                // Its name is gone again, whether or not somebody else still has it open.
+                Ok(Descriptor::Opened(_)) | Err(Errno::ESTALE) => self.forget(inode.node(), 1),
+                Ok(Descriptor::Cached(_)) | Err(_) => return Ok((inode, stat)),
             }
         }
         Err(Errno::ESTALE)
@@ -93,25 +139,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_failed_is_expected_once() {
+    fn a_thread_that_failed_is_expected_until_it_has_opened_something() {
         let retries = Retries::default();
-        assert!(!retries.are_there.load(Ordering::Relaxed));
+        let are_there = || retries.are_there.load(Ordering::Relaxed);
+        assert!(!are_there());
         retries.expect(7);
         retries.expect(7);
         retries.expect(8);
-        assert!(!retries.take(9) && retries.take(7) && !retries.take(7));
-        assert!(retries.are_there.load(Ordering::Relaxed));
-        assert!(retries.take(8));
-        assert!(!retries.are_there.load(Ordering::Relaxed));
+        assert_eq!(retries.threads.lock().len(), 2);
+        assert!(!retries.count_lookup(9));
+        assert!(retries.count_lookup(7) && retries.count_lookup(7));
+        retries.forget(7);
+        assert!(!retries.count_lookup(7) && are_there());
+        retries.forget(8);
+        assert!(!are_there());
     }
 
     #[test]
-    fn so_many_are_remembered() {
+    fn so_many_are_remembered_for_so_long() {
         let retries = Retries::default();
         for thread in 0..THREADS_MAX as u32 + 5 {
             retries.expect(thread);
         }
         assert_eq!(retries.threads.lock().len(), THREADS_MAX);
-        assert!(!retries.take(4) && retries.take(5));
+        assert!(!retries.count_lookup(4));
+        for _ in 0..LOOKUPS_MAX {
+            assert!(retries.count_lookup(5));
+        }
+        assert!(!retries.count_lookup(5));
+        assert_eq!(retries.threads.lock().len(), THREADS_MAX - 1);
     }
 }
