@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use thrufs::{
-    Attributes, Context, CopyArgs, DirectorySink, Entry, ExtendedAttributes, Features, FileSystem,
-    FileSystemStatistics, LockArgs, Negotiation, NewNode, OpenArgs, Opened, ReadAnswer, ReadArgs,
-    ReadReply, ReleaseArgs, Result, Services, SetAttr, WriteArgs, WriteSource,
+    Attributes, Context, CopyArgs, DirectorySink, Entry, Errno, ExtendedAttributes, Features,
+    FileSystem, FileSystemStatistics, LockArgs, Negotiation, NewNode, OpenArgs, Opened, ReadAnswer,
+    ReadArgs, ReadReply, ReleaseArgs, Result, Services, SetAttr, WriteArgs, WriteSource,
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
 
@@ -225,7 +225,10 @@ impl FileSystem for HostDir {
     }
 
     fn open(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        let opened = self.host.open_file(context, node, args);
+        let mut opened = self.host.open_file(context, node, args);
+        if let Err(Errno::ESTALE) = opened {
+            opened = self.host.open_kept(context, node, args);
+        }
         self.host.retries.note(context, opened.as_ref().err());
         opened
     }

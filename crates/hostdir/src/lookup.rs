@@ -27,7 +27,7 @@ impl Host {
         }
         let parent = self.nodes.get(parent)?;
         let found = if self.retries.begins(context) {
-            self.look_up_and_keep(&parent, name.as_cstr())
+            self.look_up_and_keep(context, &parent, name.as_cstr())
         } else {
             self.look_up(&parent, name.as_cstr())
         };

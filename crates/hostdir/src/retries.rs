@@ -11,7 +11,8 @@
 //!
 //! Who was answered with ESTALE is remembered by its thread's number until it has opened something, a few
 //! of them and not for long. One that is mistaken costs a descriptor in the cache; one that falls out may
-//! see ESTALE.
+//! see ESTALE. What a thread has found and never opens is kept until it opens something else, or until so
+//! many others were late.
 
 use crate::host::Host;
 use crate::inode::{Descriptor, Inode};
@@ -19,9 +20,11 @@ use parking_lot::Mutex;
 use rustix::fs::Statx;
 use std::collections::VecDeque;
 use std::ffi::CStr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use thrufs::{Context, Errno, Result};
+use thrufs::{Context, Errno, OpenArgs, Opened, Result};
+use thrufs_abi::NodeId;
 
 /// Most threads that are remembered.
 const THREADS_MAX: usize = 64;
@@ -43,6 +46,8 @@ pub(crate) struct Retries {
 struct Expected {
     thread: u32,
     lookups_left: u32,
+    /// What its latest LOOKUP has found. Whoever removes the last name has the inode let go of its own.
+    found: Option<(NodeId, Arc<OwnedFd>)>,
 }
 
 impl Retries {
@@ -72,6 +77,7 @@ impl Retries {
         threads.push_back(Expected {
             thread,
             lookups_left: LOOKUPS_MAX,
+            found: None,
         });
         self.are_there.store(true, Ordering::Release);
     }
@@ -98,6 +104,22 @@ impl Retries {
         true
     }
 
+    /// Keeps what a thread has found, if it is still expected.
+    fn keep(&self, thread: u32, node: NodeId, fd: Arc<OwnedFd>) {
+        let mut threads = self.threads.lock();
+        if let Some(expected) = threads.iter_mut().find(|other| other.thread == thread) {
+            expected.found = Some((node, fd));
+        }
+    }
+
+    /// What a thread has found, if it was this node.
+    fn kept(&self, thread: u32, node: NodeId) -> Option<Arc<OwnedFd>> {
+        let threads = self.threads.lock();
+        let expected = threads.iter().find(|other| other.thread == thread)?;
+        let (found, fd) = expected.found.as_ref()?;
+        (*found == node).then(|| Arc::clone(fd))
+    }
+
     /// Who asks has opened something: its attempt is over.
     #[inline]
     fn end(&self, context: &Context<'_>) {
@@ -119,6 +141,7 @@ impl Host {
     #[cold]
     pub(crate) fn look_up_and_keep(
         &self,
+        context: &Context<'_>,
         parent: &Arc<Inode>,
         name: &CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
@@ -127,10 +150,36 @@ impl Host {
             match self.descriptor(&inode) {
                 // Its name is gone again, whether or not somebody else still has it open.
                 Ok(Descriptor::Opened(_)) | Err(Errno::ESTALE) => self.forget(inode.node(), 1),
-                Ok(Descriptor::Cached(_)) | Err(_) => return Ok((inode, stat)),
+                Ok(Descriptor::Cached(fd)) => {
+                    // Directories are used by way of the names in them, and not for long.
+                    if inode.is_regular() {
+                        self.retries.keep(context.pid(), inode.node(), fd);
+                    }
+                    return Ok((inode, stat));
+                }
+                Err(_) => return Ok((inode, stat)),
             }
         }
         Err(Errno::ESTALE)
+    }
+
+    /// Opens what a second attempt has found, though its name is gone since.
+    #[cold]
+    pub(crate) fn open_kept(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &OpenArgs,
+    ) -> Result<Opened> {
+        let kept = self.retries.kept(context.pid(), node);
+        let kept = kept.ok_or(Errno::ESTALE)?;
+        let inode = self.nodes.get(node)?;
+        let fd = rustix::io::fcntl_dupfd_cloexec(&*kept, 3)?;
+        self.descriptors.keep(&inode, fd);
+        let opened = self.open_file(context, node, args);
+        // Now somebody has it open, and nothing is kept of it after that.
+        inode.name_removed();
+        opened
     }
 }
 

@@ -147,13 +147,23 @@ fn who_came_too_late_once_does_not_a_second_time() {
         root.open(first, libc::O_RDONLY).map(drop),
         Err(Errno::ESTALE)
     );
-    served.write("file", b"second");
-    let second = root.walk("file").unwrap();
-    fs::remove_file(served.path("file")).unwrap();
-    let fh = root.open(second, libc::O_RDONLY).unwrap().fh;
-    assert_eq!(root.read(second, fh, 0, 10).unwrap(), b"second");
-    root.release(second, fh).unwrap();
-    root.forget(second, 1);
+    // Removed beneath, and through the server, which lets go of what has no name.
+    let by_us = |name: &[u8]| root.unlink(ROOT, name).unwrap();
+    let beneath = |_: &[u8]| fs::remove_file(served.path("file")).unwrap();
+    let ways: [&dyn Fn(&[u8]); 2] = [&beneath, &by_us];
+    for remove in ways {
+        assert_eq!(
+            root.open(first, libc::O_RDONLY).map(drop),
+            Err(Errno::ESTALE)
+        );
+        served.write("file", b"second");
+        let second = root.walk("file").unwrap();
+        remove(b"file");
+        let fh = root.open(second, libc::O_RDONLY).unwrap().fh;
+        assert_eq!(root.read(second, fh, 0, 10).unwrap(), b"second");
+        root.release(second, fh).unwrap();
+        root.forget(second, 1);
+    }
     // Also who wanted to create, and once only.
     served.write("file", b"third");
     let created = root.create(ROOT, b"file", libc::O_RDWR, 0o644).map(drop);
