@@ -263,7 +263,7 @@ fn reserved_blocks_stay_reserved() {
         let error = ALICE.run(|| {
             let mut file = File::create(&path).unwrap();
             let block = vec![7; 1 << 20];
-            (0..4 * LEFT_BYTES >> 20)
+            (0..(4 * LEFT_BYTES) >> 20)
                 .find_map(|_| file.write_all(&block).and_then(|()| file.sync_data()).err())
         });
         let error = error.and_then(|error| error.raw_os_error());
