@@ -148,17 +148,18 @@ fn who_came_too_late_once_does_not_a_second_time() {
         Err(Errno::ESTALE)
     );
     // Removed beneath, and through the server, which lets go of what has no name.
-    let by_us = |name: &[u8]| root.unlink(ROOT, name).unwrap();
-    let beneath = |_: &[u8]| fs::remove_file(served.path("file")).unwrap();
-    let ways: [&dyn Fn(&[u8]); 2] = [&beneath, &by_us];
-    for remove in ways {
+    for is_by_us in [false, true] {
         assert_eq!(
             root.open(first, libc::O_RDONLY).map(drop),
             Err(Errno::ESTALE)
         );
         served.write("file", b"second");
         let second = root.walk("file").unwrap();
-        remove(b"file");
+        if is_by_us {
+            root.unlink(ROOT, b"file").unwrap();
+        } else {
+            fs::remove_file(served.path("file")).unwrap();
+        }
         let fh = root.open(second, libc::O_RDONLY).unwrap().fh;
         assert_eq!(root.read(second, fh, 0, 10).unwrap(), b"second");
         root.release(second, fh).unwrap();
@@ -178,4 +179,53 @@ fn who_came_too_late_once_does_not_a_second_time() {
         root.open(fourth, libc::O_RDONLY).map(drop),
         Err(Errno::ESTALE)
     );
+}
+
+/// Its blocks are free then, not when the kernel above forgets it.
+#[test]
+fn what_has_lost_its_name_is_let_go_of() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    served.write("file", b"content");
+    let node = root.walk("file").unwrap();
+    root.getattr(node).unwrap();
+    root.unlink(ROOT, b"file").unwrap();
+    let directory = served.directory.path().canonicalize().unwrap();
+    let kept = fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
+        let target = fs::read_link(entry.as_ref().unwrap().path());
+        target.is_ok_and(|target| target.starts_with(&directory) && target != directory)
+    });
+    assert_eq!(kept.count(), 0);
+    assert_eq!(root.getattr(node).map(drop), Err(Errno::ESTALE));
+}
+
+/// Without file handles, nothing else leads to it.
+#[test]
+fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
+    if !is_root() {
+        return;
+    }
+    let (directory, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let layers = beneath::layers(base.path());
+    let overlay = beneath::overlay(base.path(), directory.path(), "");
+    let served = serve_in(
+        directory,
+        Config {
+            descriptor_budget: Some(1),
+            ..Config::default()
+        },
+    );
+    let root = served.client.root();
+    let mut nodes = Vec::new();
+    for name in ["removed", "replaced", "moved", "other"] {
+        served.write(name, b"content");
+        nodes.push(root.walk(name).unwrap());
+    }
+    root.unlink(ROOT, b"removed").unwrap();
+    root.rename((ROOT, b"moved"), (ROOT, b"replaced"), 0)
+        .unwrap();
+    for node in nodes {
+        assert_eq!(root.getattr(node).unwrap().attr.size, 7);
+    }
+    drop((served.client, overlay, layers));
 }
