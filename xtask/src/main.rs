@@ -10,6 +10,7 @@ mod claims;
 mod fuzz;
 mod hostile;
 mod mounts;
+mod mutants;
 mod programs;
 mod project;
 mod real;
@@ -58,6 +59,9 @@ cargo xtask CHORE
                    front ends and guests that misbehave against a share that others use, and processes
                    against mounts (default 60); --record notes what passed in tests/results, and goes on
                    where it was stopped
+  mutants [AREA...] [--shard K/N]
+                   changes the code of permission, rename, locks, ... in one place at a time, and looks
+                   whether a test fails; goes on where it was ended (see docs/mutants.md; hours)
   ci               check, test, fuzz (5 seconds each) and hostile
   bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
                    kept in bench/results (see bench/README.md); --suite published takes place in
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         ("hostile", [seconds, record]) if record == "--record" => {
             apart(&arguments, || hostile::record(seconds))
         }
+        ("mutants", rest) => mutants::run(rest),
         ("ci", []) => prepared(&arguments, ci),
         ("bench", arguments) => bench::run(arguments),
         ("help" | "--help" | "-h", _) => {

@@ -99,6 +99,15 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
+/// Installed by the chore that uses it: most people never do.
+const MUTANTS: Program = Program {
+    krate: "cargo-mutants",
+    version: "27.1.0",
+    arguments: &[],
+    released: false,
+    purpose: "changes of the code that some test has to see",
+};
+
 /// Prints the tables.
 pub(crate) fn list() {
     for package in PACKAGES {
@@ -107,7 +116,7 @@ pub(crate) fn list() {
     for package in vm_test::PACKAGES {
         println!("vm-test    {:<24} {}", package.name, package.purpose);
     }
-    for program in PROGRAMS {
+    for program in PROGRAMS.iter().chain([&MUTANTS]) {
         let name = format!("{}@{}", program.krate, program.version);
         println!("crates.io  {name:<24} {}", program.purpose);
     }
@@ -121,6 +130,11 @@ pub(crate) fn set_up() -> Result<(), Failure> {
         install(program)?;
     }
     ring::turn_on()
+}
+
+/// Installs what `xtask mutants` uses besides.
+pub(crate) fn install_mutants() -> Result<(), Failure> {
+    install(&MUTANTS)
 }
 
 /// Installs those that are missing.

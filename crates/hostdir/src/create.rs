@@ -8,8 +8,9 @@ use crate::inode::Inode;
 use crate::open::{Opening, lower_flags};
 use crate::policy::FilePath;
 use crate::rename::End;
+use crate::retries::ATTEMPTS_MAX;
 use crate::rules::{Judged, NewFile, STRAIGHT, UNNAMED, permitted_new};
-use rustix::fs::{FileType, Mode, OFlags, Statx};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -108,7 +109,7 @@ impl Host {
         (uid.unwrap_or(server_uid), gid.unwrap_or(server_gid))
     }
 
-    fn create_as_caller(&self, context: &Context<'_>, umask: u32) -> Result<()> {
+    pub(crate) fn create_as_caller(&self, context: &Context<'_>, umask: u32) -> Result<()> {
         let config = &self.config;
         self.credentials
             .create_as(context, umask, &config.uid_map, &config.gid_map)?;
@@ -259,7 +260,7 @@ impl Host {
         let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let flags = flags - OFlags::TRUNC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
-        let opened = self.with_room(|| Ok(rustix::fs::openat(fd, name, flags, mode)?));
+        let opened = self.open_new(fd, name, flags, mode);
         let fd = match opened.map_err(|error| self.taken(end, error)) {
             Ok(fd) => fd,
             // ESTALE makes the kernel look the name up anew and open what it finds, with checks.
@@ -269,6 +270,29 @@ impl Host {
             Err(error) => return Err(error),
         };
         self.enter_created(parent, Some(name), fd, args, wanted)
+    }
+
+    /// Opens a file that nobody else has made. What was in the way and is gone again was not.
+    fn open_new(
+        &self,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        flags: OFlags,
+        mode: Mode,
+    ) -> Result<OwnedFd> {
+        for _ in 0..ATTEMPTS_MAX {
+            let opened = self.with_room(|| Ok(rustix::fs::openat(parent, name, flags, mode)?));
+            let is_gone = || {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                let stat = rustix::fs::statat(parent, name, flags);
+                matches!(stat, Err(rustix::io::Errno::NOENT))
+            };
+            match opened {
+                Err(Errno::EEXIST) if is_gone() => {}
+                opened => return opened,
+            }
+        }
+        Err(Errno::EEXIST)
     }
 
     /// The entry of a file just made, and a handle for it.

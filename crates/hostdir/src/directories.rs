@@ -136,8 +136,16 @@ impl Stream {
 }
 
 impl Host {
-    pub(crate) fn directory(&self, handle: FileHandle) -> Result<Arc<OpenDirectory>> {
-        self.directories.get(handle.0).ok_or(Errno::EBADF)
+    /// As [`file_of`](Self::file_of), of directories.
+    pub(crate) fn directory_of(
+        &self,
+        node: NodeId,
+        handle: FileHandle,
+    ) -> Result<Arc<OpenDirectory>> {
+        let directory = self.directories.get(handle.0);
+        directory
+            .filter(|directory| directory.node() == node)
+            .ok_or(Errno::EBADF)
     }
 
     pub(crate) fn open_directory(&self, context: &Context<'_>, node: NodeId) -> Result<Opened> {
@@ -235,11 +243,11 @@ impl Host {
     pub(crate) fn readdir(
         &self,
         context: &Context<'_>,
-        handle: FileHandle,
+        (node, handle): (NodeId, FileHandle),
         offset: u64,
         sink: &mut DirectorySink<'_>,
     ) -> Result<()> {
-        let directory = self.directory(handle)?;
+        let directory = self.directory_of(node, handle)?;
         if directory.inode.mount().is_remote() {
             context.require_blocking()?;
         }
@@ -303,17 +311,21 @@ impl Host {
         }
     }
 
-    pub(crate) fn release_directory(&self, args: &ReleaseArgs) {
+    pub(crate) fn release_directory(&self, node: NodeId, args: &ReleaseArgs) {
+        if self.directory_of(node, args.handle).is_err() {
+            return;
+        }
         drop(self.close_directory(args.handle));
     }
 
     pub(crate) fn fsync_directory(
         &self,
         context: &Context<'_>,
+        node: NodeId,
         handle: FileHandle,
         data_only: bool,
     ) -> Result<()> {
-        let directory = self.directory(handle)?;
+        let directory = self.directory_of(node, handle)?;
         if !directory.inode.mount().is_memory() {
             context.require_blocking()?;
         }

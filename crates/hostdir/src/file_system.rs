@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use thrufs::{
-    Attributes, Context, CopyArgs, DirectorySink, Entry, ExtendedAttributes, Features, FileSystem,
-    FileSystemStatistics, LockArgs, MountOptions, Negotiation, NewNode, OpenArgs, Opened,
-    ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services, SetAttr, WriteArgs,
+    Attributes, Context, CopyArgs, DirectorySink, Entry, Errno, ExtendedAttributes, Features,
+    FileSystem, FileSystemStatistics, LockArgs, MountOptions, Negotiation, NewNode, OpenArgs,
+    Opened, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services, SetAttr, WriteArgs,
     WriteSource,
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
@@ -133,8 +133,8 @@ impl FileSystem for HostDir {
         self.host.recover()
     }
 
-    fn lookup(&self, _: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
-        self.host.lookup(parent, name)
+    fn lookup(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
+        self.host.lookup(context, parent, name)
     }
 
     fn forget(&self, node: NodeId, count: u64) {
@@ -143,11 +143,12 @@ impl FileSystem for HostDir {
 
     fn getattr(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         handle: Option<FileHandle>,
     ) -> Result<Attributes> {
-        self.host.getattr(node, handle)
+        let attributes = self.host.getattr(node, handle);
+        attributes.inspect_err(|error| self.host.retries.failed(context, *error))
     }
 
     fn statx(
@@ -162,7 +163,8 @@ impl FileSystem for HostDir {
     }
 
     fn setattr(&self, context: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
-        self.host.setattr(context, node, set)
+        let attributes = self.host.setattr(context, node, set);
+        attributes.inspect_err(|error| self.host.retries.failed(context, *error))
     }
 
     fn readlink(&self, _: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
@@ -234,7 +236,12 @@ impl FileSystem for HostDir {
     }
 
     fn open(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        self.host.open_file(context, node, args)
+        let mut opened = self.host.open_file(context, node, args);
+        if let Err(Errno::ESTALE) = opened {
+            opened = self.host.open_kept(context, node, args);
+        }
+        self.host.retries.note(context, opened.as_ref().err());
+        opened
     }
 
     fn create(
@@ -245,7 +252,9 @@ impl FileSystem for HostDir {
         new: &NewNode,
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
-        let made = self.host.create(context, parent, name, new, args)?;
+        let made = self.host.create(context, parent, name, new, args);
+        self.host.retries.note(context, made.as_ref().err());
+        let made = made?;
         self.host
             .opened_labelled(context, Some((parent, name)), made)
     }
@@ -264,45 +273,45 @@ impl FileSystem for HostDir {
     fn read(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         args: &ReadArgs,
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
-        self.host.read(context, args, reply)
+        self.host.read(context, node, args, reply)
     }
 
     fn write(
         &self,
         _: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         args: &WriteArgs,
         data: WriteSource<'_>,
     ) -> Result<usize> {
-        self.host.write(args, data)
+        self.host.write(node, args, data)
     }
 
     fn flush(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         owner: LockOwner,
     ) -> Result<()> {
-        self.host.flush(context, handle, owner)
+        self.host.flush(context, node, handle, owner)
     }
 
-    fn release(&self, _: &Context<'_>, _: NodeId, args: &ReleaseArgs) {
-        self.host.release_file(args);
+    fn release(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
+        self.host.release_file(node, args);
     }
 
     fn fsync(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         data_only: bool,
     ) -> Result<()> {
-        self.host.fsync(context, handle, data_only)
+        self.host.fsync(context, node, handle, data_only)
     }
 
     fn opendir(&self, context: &Context<'_>, node: NodeId, _: &OpenArgs) -> Result<Opened> {
@@ -312,26 +321,26 @@ impl FileSystem for HostDir {
     fn readdir(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         offset: u64,
         sink: &mut DirectorySink<'_>,
     ) -> Result<()> {
-        self.host.readdir(context, handle, offset, sink)
+        self.host.readdir(context, (node, handle), offset, sink)
     }
 
-    fn releasedir(&self, _: &Context<'_>, _: NodeId, args: &ReleaseArgs) {
-        self.host.release_directory(args);
+    fn releasedir(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
+        self.host.release_directory(node, args);
     }
 
     fn fsyncdir(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         data_only: bool,
     ) -> Result<()> {
-        self.host.fsync_directory(context, handle, data_only)
+        self.host.fsync_directory(context, node, handle, data_only)
     }
 
     fn statfs(&self, context: &Context<'_>, node: NodeId) -> Result<FileSystemStatistics> {
@@ -403,28 +412,29 @@ impl FileSystem for HostDir {
     fn fallocate(
         &self,
         context: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         offset: u64,
         length: u64,
         mode: u32,
     ) -> Result<()> {
-        self.host.fallocate(context, handle, offset, length, mode)
+        self.host
+            .fallocate(context, (node, handle), offset, length, mode)
     }
 
     fn lseek(
         &self,
         _: &Context<'_>,
-        _: NodeId,
+        node: NodeId,
         handle: FileHandle,
         offset: u64,
         whence: u32,
     ) -> Result<u64> {
-        self.host.lseek(handle, offset, whence)
+        self.host.lseek(node, handle, offset, whence)
     }
 
-    fn copy_file_range(&self, context: &Context<'_>, _: NodeId, copy: &CopyArgs) -> Result<u64> {
-        self.host.copy_file_range(context, copy)
+    fn copy_file_range(&self, context: &Context<'_>, node: NodeId, copy: &CopyArgs) -> Result<u64> {
+        self.host.copy_file_range(context, node, copy)
     }
 
     fn ioctl(

@@ -213,6 +213,17 @@ impl Host {
         self.files.get(handle.0).ok_or(Errno::EBADF)
     }
 
+    /// An open file by which a request about `node` is carried out. What was decided about one file
+    /// must not be done to another: a handle of another is refused, which no kernel sends.
+    pub(crate) fn file_of(&self, node: NodeId, handle: FileHandle) -> Result<Arc<OpenFile>> {
+        let file = self.file(handle)?;
+        if file.node() == node {
+            Ok(file)
+        } else {
+            Err(Errno::EBADF)
+        }
+    }
+
     /// The lower file of an open file. For one that goes straight through, a lower file for this
     /// request alone.
     pub(crate) fn lower(&self, file: &OpenFile, for_writing: bool) -> Result<Arc<LowerFile>> {
@@ -276,18 +287,24 @@ impl Host {
     pub(crate) fn read(
         &self,
         context: &Context<'_>,
+        node: NodeId,
         args: &ReadArgs,
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
-        let file = self.file(args.handle)?;
+        let file = self.file_of(node, args.handle)?;
         if let Some(filter) = file.guard.filter() {
             return self.read_filtered(context, &file, filter, args, reply);
         }
         Ok(reply.file(self.lower(&file, false)?, args.offset))
     }
 
-    pub(crate) fn write(&self, args: &WriteArgs, data: WriteSource<'_>) -> Result<usize> {
-        let file = self.file(args.handle)?;
+    pub(crate) fn write(
+        &self,
+        node: NodeId,
+        args: &WriteArgs,
+        data: WriteSource<'_>,
+    ) -> Result<usize> {
+        let file = self.file_of(node, args.handle)?;
         self.writable()?;
         let lower = self.lower(&file, true)?;
         if file.appends && args.offset != stat_open(&*lower)?.stx_size {
@@ -305,10 +322,11 @@ impl Host {
     pub(crate) fn flush(
         &self,
         context: &Context<'_>,
+        node: NodeId,
         handle: FileHandle,
         owner: LockOwner,
     ) -> Result<()> {
-        let file = self.file(handle)?;
+        let file = self.file_of(node, handle)?;
         self.release_owner(file.inode().node(), owner);
         if file.writable && !file.goes_through() {
             if file.inode().mount().is_remote() {
@@ -367,8 +385,11 @@ impl Host {
         sure.then_some(pin)
     }
 
-    pub(crate) fn release_file(&self, args: &ReleaseArgs) {
+    pub(crate) fn release_file(&self, node: NodeId, args: &ReleaseArgs) {
         self.have_locks();
+        if self.file_of(node, args.handle).is_err() {
+            return;
+        }
         let Some(file) = self.close_file(args.handle) else {
             return;
         };
@@ -394,10 +415,11 @@ impl Host {
     pub(crate) fn fsync(
         &self,
         context: &Context<'_>,
+        node: NodeId,
         handle: FileHandle,
         data_only: bool,
     ) -> Result<()> {
-        let file = self.file(handle)?;
+        let file = self.file_of(node, handle)?;
         if !file.inode().mount().is_memory() {
             context.require_blocking()?;
         }
@@ -407,13 +429,13 @@ impl Host {
     pub(crate) fn fallocate(
         &self,
         context: &Context<'_>,
-        handle: FileHandle,
+        (node, handle): (NodeId, FileHandle),
         offset: u64,
         length: u64,
         mode: u32,
     ) -> Result<()> {
         self.writable()?;
-        let file = self.file(handle)?;
+        let file = self.file_of(node, handle)?;
         if !file.inode().mount().is_memory() {
             context.require_blocking()?;
         }
@@ -427,8 +449,14 @@ impl Host {
         })
     }
 
-    pub(crate) fn lseek(&self, handle: FileHandle, offset: u64, whence: u32) -> Result<u64> {
-        let file = self.file(handle)?;
+    pub(crate) fn lseek(
+        &self,
+        node: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        whence: u32,
+    ) -> Result<u64> {
+        let file = self.file_of(node, handle)?;
         let from = match whence as i32 {
             libc::SEEK_DATA => SeekFrom::Data(offset),
             libc::SEEK_HOLE => SeekFrom::Hole(offset),
@@ -438,13 +466,18 @@ impl Host {
         Ok(rustix::fs::seek(&*self.lower(&file, false)?, from)?)
     }
 
-    pub(crate) fn copy_file_range(&self, context: &Context<'_>, args: &CopyArgs) -> Result<u64> {
+    pub(crate) fn copy_file_range(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &CopyArgs,
+    ) -> Result<u64> {
         self.writable()?;
         if args.flags != 0 {
             return Err(Errno::EINVAL);
         }
-        let from = self.file(args.handle_in)?;
-        let to = self.file(args.handle_out)?;
+        let from = self.file_of(node, args.handle_in)?;
+        let to = self.file_of(args.node_out, args.handle_out)?;
         if from.guard.filter().is_some() {
             // The kernel then copies what it may read.
             return Err(Errno::EOPNOTSUPP);
@@ -476,7 +509,7 @@ impl Host {
         command: u32,
         data: &mut [u8],
     ) -> Result<(i32, usize)> {
-        let changes = matches!(command, ioctl::FS_IOC_SETFLAGS | ioctl::FS_IOC_FSSETXATTR);
+        let changes = ioctl::changes(command);
         if changes {
             self.writable()?;
         }
@@ -485,9 +518,9 @@ impl Host {
             self.may_change(&inode, context)?;
         }
         let result = if inode.is_directory() {
-            ioctl::file_ioctl(self.directory(handle)?.fd()?, command, data)?
+            ioctl::file_ioctl(self.directory_of(node, handle)?.fd()?, command, data)?
         } else {
-            let file = self.file(handle)?;
+            let file = self.file_of(node, handle)?;
             ioctl::file_ioctl(&*self.lower(&file, false)?, command, data)?
         };
         if changes {

@@ -90,6 +90,8 @@ pub(crate) struct Host {
     pub(crate) passthrough: Passthrough,
     pub(crate) rules: Rules,
     pub(crate) locks: crate::locks::LockOwners,
+    pub(crate) lock_waits: crate::deadlock::Waits,
+    pub(crate) retries: crate::retries::Retries,
     /// The locks of a session that was saved.
     pub(crate) suspended: crate::succession::Suspended,
     /// Where a successor finds what clients know.
@@ -200,6 +202,8 @@ impl HostDir {
                 config.programs.clone(),
             ),
             locks: crate::locks::LockOwners::default(),
+            lock_waits: crate::deadlock::Waits::default(),
+            retries: crate::retries::Retries::default(),
             suspended: crate::succession::Suspended::default(),
             notes,
             root,
@@ -461,17 +465,14 @@ impl Host {
                 return self.look_up_numbered(parent, parent_fd, name);
             }
             // Handle and attributes were read one after the other: they must be of one file.
-            let together = match mount.handle_is_of(&buffer, stat.stx_ino) {
-                Some(answer) => answer,
-                None => {
-                    let mut again = FileHandleBuf::default();
-                    let id = handle::name_to_handle(parent_fd, name, 0, &mut again)?;
-                    id == mount_id && again.bytes() == buffer.bytes()
+            match mount.handle_is_of(&buffer, stat.stx_ino) {
+                Some(true) => {
+                    let identity = Identity::by_handle(mount.index(), &buffer);
+                    return self.enter_node(identity, &mount, stat, None);
                 }
-            };
-            if together {
-                let identity = Identity::by_handle(mount.index(), &buffer);
-                return self.enter_node(identity, &mount, stat, None);
+                Some(false) => {}
+                // Both of one descriptor.
+                None => return self.look_up_numbered(parent, parent_fd, name),
             }
         }
         Err(Errno::ESTALE)
@@ -509,14 +510,23 @@ impl Host {
         name: Option<&std::ffi::CStr>,
         fd: impl AsFd,
     ) -> Result<(Arc<Inode>, Statx)> {
-        let mount = parent.mount();
+        self.look_up_opened_on(parent.mount(), name.map(|name| (parent, name)), fd)
+    }
+
+    /// The same for a file on `mount`.
+    pub(crate) fn look_up_opened_on(
+        &self,
+        mount: &Arc<LowerMount>,
+        found: Option<(&Arc<Inode>, &std::ffi::CStr)>,
+        fd: impl AsFd,
+    ) -> Result<(Arc<Inode>, Statx)> {
         let mask = BASIC | StatxFlags::BTIME;
         let stat = rustix::fs::statx(fd.as_fd(), c"", AtFlags::EMPTY_PATH, mask)?;
         let identity = opened_identity(mount, fd.as_fd(), &stat)?;
         if mount.has_handles() {
             return self.enter_node(identity, mount, stat, None);
         }
-        let place = name.map(|name| {
+        let place = found.map(|(parent, name)| {
             Box::new(crate::inode::Place {
                 parent: Arc::clone(parent),
                 name: name.to_owned(),

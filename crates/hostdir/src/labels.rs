@@ -68,7 +68,7 @@ impl Host {
         node: NodeId,
         is_directory: bool,
     ) {
-        let found = self.lookup(parent, name).map(|entry| entry.node);
+        let found = self.lookup(context, parent, name).map(|entry| entry.node);
         if let Ok(found) = found
             && found != NodeId(0)
         {

@@ -6,8 +6,9 @@
 //! locks are OFD locks. They conflict with those of other owners here and of anybody beneath, they
 //! merge and split as an owner's own locks do, and they are gone when the file is closed: at the
 //! FLUSH of a POSIX owner, and at the RELEASE of the open file through which an OFD owner locked.
-//! The lower kernel sees no processes, so it finds no deadlocks among POSIX locks: a named limit.
+//! The lower kernel sees no processes, so deadlocks among POSIX locks are found [here](crate::deadlock).
 
+use crate::deadlock::{Wait, Waiting, keeps_from};
 use crate::host::Host;
 use crate::ledger::OwnerNote;
 use crate::strongbox::Key;
@@ -150,6 +151,7 @@ impl Host {
         if let Some(known) = self.locks.get(node, args.owner) {
             return Ok(known);
         }
+        self.file_of(node, args.handle)?;
         let file = self.open_for_owner(args.handle, args.pid)?;
         self.enter_owner(node, args.owner, file)
     }
@@ -222,6 +224,7 @@ impl Host {
     pub(crate) fn getlk(&self, node: NodeId, args: &LockArgs) -> Result<Option<LockArgs>> {
         self.have_locks();
         let wanted = range(args)?;
+        self.file_of(node, args.handle)?;
         let file = match self.locks.get(node, args.owner) {
             Some(known) => known,
             None => Arc::new(self.open_for_owner(args.handle, args.pid)?),
@@ -257,7 +260,7 @@ impl Host {
     ) -> Result<()> {
         self.have_locks();
         if args.flock {
-            return self.flock(context, args, wait);
+            return self.flock(context, node, args, wait);
         }
         let range = range(args)?;
         if range.kind == LockKind::Unlock {
@@ -271,14 +274,32 @@ impl Host {
             context,
             wait,
             || Ok(lock::ofd_set(&file.fd, &range)?),
-            || Ok(lock::ofd_set_wait(&file.fd, &range)?),
+            || {
+                let _waiting = self.wait_for(node, args.owner, range)?;
+                Ok(lock::ofd_set_wait(&file.fd, &range)?)
+            },
         )
+    }
+
+    /// Has an owner wait, unless it would wait for itself.
+    fn wait_for(&self, node: NodeId, owner: LockOwner, range: RangeLock) -> Result<Waiting<'_>> {
+        let holds = |node, owner, range: &RangeLock| {
+            let file = self.locks.get(node, owner);
+            file.is_some_and(|file| keeps_from(&file.fd, range))
+        };
+        self.lock_waits.enter(Wait { node, owner, range }, holds)
     }
 }
 
 impl Host {
-    fn flock(&self, context: &Context<'_>, args: &LockArgs, wait: bool) -> Result<()> {
-        let file = self.file(args.handle)?;
+    fn flock(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &LockArgs,
+        wait: bool,
+    ) -> Result<()> {
+        let file = self.file_of(node, args.handle)?;
         let kind = kind(args)?;
         let is_first = !file.was_locked();
         let lower = self.lower_to_lock(&file)?;

@@ -2,18 +2,24 @@
 
 use crate::host::Host;
 use crate::inode::Inode;
+use crate::mounts::{LowerMount, mount_id};
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use thrufs::{Entry, Errno, Result};
+use thrufs::{Context, Entry, Errno, Result};
 use thrufs_abi::{Name, NodeId};
 
 /// Most levels to climb when making sure that a directory still lies in the served tree.
 const DEPTH_MAX: usize = 4096;
 
 impl Host {
-    pub(crate) fn lookup(&self, parent: NodeId, name: Name<'_>) -> Result<Entry> {
+    pub(crate) fn lookup(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+    ) -> Result<Entry> {
         if name.is_dot() {
             return self.lookup_again(parent);
         }
@@ -21,7 +27,12 @@ impl Host {
             return self.lookup_parent(parent);
         }
         let parent = self.nodes.get(parent)?;
-        match self.look_up(&parent, name.as_cstr()) {
+        let found = if self.retries.begins(context) {
+            self.look_up_and_keep(context, &parent, name.as_cstr())
+        } else {
+            self.look_up(&parent, name.as_cstr())
+        };
+        match found {
             Ok((inode, stat)) => match self.is_absent(&parent, name.as_cstr(), &stat) {
                 Ok(false) => Ok(self.entry(&inode, &stat)),
                 hidden => {
@@ -122,8 +133,20 @@ impl Host {
         if self.is_root(&parent)? {
             return self.lookup_again(NodeId::ROOT);
         }
-        let (found, stat) = self.look_up_opened(&inode, None, parent.as_fd())?;
+        // Above the root of a submount lies another mount, whose handles these are.
+        let mount = self.mount_of(&parent, inode.mount())?;
+        let (found, stat) = self.look_up_opened_on(&mount, None, parent.as_fd())?;
         Ok(self.entry(&found, &stat))
+    }
+
+    /// The mount that a directory lies on, most likely `near`.
+    fn mount_of(&self, fd: impl AsFd, near: &Arc<LowerMount>) -> Result<Arc<LowerMount>> {
+        let id = mount_id(fd, c"")?;
+        if id == near.id() {
+            return Ok(Arc::clone(near));
+        }
+        // A mount stays known as long as one beneath it is.
+        self.mounts.known(id).ok_or(Errno::ESTALE)
     }
 
     fn parent_of(&self, inode: &Arc<Inode>) -> Result<OwnedFd> {

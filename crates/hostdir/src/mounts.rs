@@ -405,7 +405,8 @@ pub(crate) fn mount_id_mask() -> StatxFlags {
     }
 }
 
-fn mount_id(fd: impl AsFd, name: &CStr) -> Result<u64> {
+/// The kernel's id of the mount that `name` lies on, or `fd` itself where the name is empty.
+pub(crate) fn mount_id(fd: impl AsFd, name: &CStr) -> Result<u64> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     Ok(rustix::fs::statx(fd, name, flags, mount_id_mask())?.stx_mnt_id)
 }

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, RenameFlags};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use thrufs::{Context, Entry, Result};
+use thrufs::{Context, Entry, Errno, Result};
 use thrufs_abi::{Name, NodeId};
 use thrufs_sys::handle::{self, FileHandleBuf};
 use thrufs_sys::proc_fd;
@@ -155,6 +155,10 @@ impl Host {
         name: &CStr,
     ) -> Option<Arc<Inode>> {
         let (fd, stat) = self.open_component(parent_fd, name).ok()?;
+        if stat.stx_mnt_id != parent.mount().id() {
+            // The root of a submount: its handle may be that of another file on this mount.
+            return None;
+        }
         let identity = opened_identity(parent.mount(), &fd, &stat).ok()?;
         let inode = self.nodes.find(&identity)?;
         self.descriptors.keep(&inode, fd);
@@ -169,6 +173,7 @@ impl Host {
         flags: u32,
     ) -> Result<()> {
         self.writable()?;
+        let flags = rename_flags(flags)?;
         let (name, new_name) = (component(name)?, component(new_name)?);
         let from = self.nodes.get(parent)?;
         let to = self.nodes.get(new_parent)?;
@@ -184,7 +189,10 @@ impl Host {
             fd: to_descriptor.as_fd(),
             name: new_name,
         };
-        let flags = RenameFlags::from_bits_retain(flags);
+        if flags.contains(RenameFlags::WHITEOUT) {
+            // What is left behind is made by the caller.
+            self.create_as_caller(context, 0)?;
+        }
         if !self.rules.are_there() {
             return self.rename_beneath(from, to, flags);
         }
@@ -295,5 +303,17 @@ impl Host {
         } else {
             self.hold(end.parent, end.fd, end.name)
         }
+    }
+}
+
+/// Those that rename(2) takes. The kernel above has looked, and rules rely on it.
+fn rename_flags(flags: u32) -> Result<RenameFlags> {
+    let flags = RenameFlags::from_bits_retain(flags);
+    let known = RenameFlags::NOREPLACE | RenameFlags::EXCHANGE | RenameFlags::WHITEOUT;
+    let exchanges = flags.contains(RenameFlags::EXCHANGE);
+    if !known.contains(flags) || exchanges && flags != RenameFlags::EXCHANGE {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(flags)
     }
 }

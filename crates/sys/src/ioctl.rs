@@ -45,6 +45,12 @@ fn allowed(command: u32) -> Option<(u32, bool)> {
     }
 }
 
+/// Whether the command, in whichever of its forms, changes the file.
+pub fn changes(command: u32) -> bool {
+    let command = allowed(command).map(|(command, _)| command);
+    matches!(command, Some(FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR))
+}
+
 /// Sends `command` with `argument`, which is read and written in place, to the file behind
 /// `descriptor` (not `O_PATH`), and gives the call's own answer, which is zero for all of these.
 ///

@@ -5,6 +5,7 @@
 //! lock-hold OWNER KIND PATH START LEN   prints "waiting", takes the lock (blocking), prints "ok" or
 //!                                       "errno N", holds it until standard input closes.
 //!                                       SIGUSR1 interrupts the wait.
+//! lock-two OWNER KIND PATH START LEN SECOND  the same, and then of the file SECOND besides
 //! lock-query OWNER KIND PATH START LEN  prints "free" or "held KIND START LEN PID"
 //! append PATH TEXT COUNT                appends TEXT and a newline COUNT times, one write each
 //! hold PATH                             opens PATH for reading and writing, prints "ok", holds it
@@ -60,6 +61,10 @@ fn main() -> ExitCode {
     let done = match args.as_slice() {
         ["lock-try", rest @ ..] => lock_try(rest),
         ["lock-hold", rest @ ..] => lock_hold(rest),
+        ["lock-two", owner, kind, path, start, len, second] => lock_two(
+            &[owner, kind, path, start, len],
+            &[owner, kind, second, start, len],
+        ),
         ["lock-query", rest @ ..] => lock_query(rest),
         ["append", path, text, count] => append(path, text, count),
         ["hold", path] => hold(path),
@@ -182,6 +187,15 @@ fn lock_hold(args: &[&str]) -> io::Result<()> {
     let request = Request::parse(args)?;
     say("waiting")?;
     report(request.take(true))?;
+    wait_for_end_of_input()
+}
+
+fn lock_two(first: &[&str], second: &[&str]) -> io::Result<()> {
+    let requests = [Request::parse(first)?, Request::parse(second)?];
+    for request in &requests {
+        say("waiting")?;
+        report(request.take(true))?;
+    }
     wait_for_end_of_input()
 }
 

@@ -24,6 +24,7 @@ pub(super) const CASES: &[Case] = cases! {
     wait_ends_with_a_signal,
     gone_when_the_holder_dies,
     needs_the_right_open_mode,
+    waiting_in_a_circle_is_refused,
     seen_beneath [SharedLocks],
 };
 
@@ -225,6 +226,27 @@ fn needs_the_right_open_mode(env: &Env) {
     set(&reader, Kind::Read, WHOLE).unwrap();
     let writer = env.open("file", OFlags::WRONLY);
     fails(set(&writer, Kind::Read, WHOLE), Errno::BADF);
+}
+
+/// This process has one lock and another process the other, and each wants both.
+fn waiting_in_a_circle_is_refused(env: &Env) {
+    let (one, two) = (env.file("one", ""), env.file("two", ""));
+    let (ours, theirs) = (env.open("one", OFlags::RDWR), env.open("two", OFlags::RDWR));
+    set(&ours, Kind::Write, WHOLE).unwrap();
+    let mut arguments = args("lock-two", "write", &two, WHOLE);
+    arguments.push(one.to_str().unwrap().to_owned());
+    let other = Process::start(&arguments);
+    for expected in ["waiting", "ok", "waiting"] {
+        assert_eq!(other.line(), expected);
+    }
+    assert_eq!(other.line_within(Duration::from_millis(200)), None);
+    let wait = record_lock::set(theirs.as_fd(), Owner::Process, Kind::Write, WHOLE, true);
+    fails(wait, Errno::DEADLK);
+    // The other waits on, and gets it.
+    set(&ours, Kind::Unlock, WHOLE).unwrap();
+    assert_eq!(other.line(), "ok");
+    other.finish();
+    record_lock::set(theirs.as_fd(), Owner::Process, Kind::Write, WHOLE, true).unwrap();
 }
 
 fn seen_beneath(env: &Env) {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
+use thrufs_tests::caller::ALICE;
 use thrufs_tests::fence::lease::{ignore_lease_signal, take_write_lease};
 use thrufs_tests::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
@@ -234,4 +235,40 @@ fn direct_io_is_to_be_had_as_beneath() {
             }
         },
     );
+}
+
+/// The blocks that a file system reserves for root are not given to a caller because the kernel writes
+/// with the server's credentials.
+#[test]
+fn reserved_blocks_stay_reserved() {
+    const LEFT_BYTES: u64 = 8 << 20;
+    let test = "reserved_blocks_stay_reserved";
+    on_each(test, &[Lower::Ext4], "", |mounted| {
+        let free = || {
+            let statistics = rustix::fs::statvfs(mounted.source()).unwrap();
+            let bytes = |blocks| blocks * statistics.f_frsize;
+            (bytes(statistics.f_bfree), bytes(statistics.f_bavail))
+        };
+        // Nearly all that callers may have is taken.
+        let filler = File::create(mounted.outside().join("filler")).unwrap();
+        let length = free().1 - LEFT_BYTES;
+        let none = rustix::fs::FallocateFlags::empty();
+        rustix::fs::fallocate(&filler, none, 0, length).unwrap();
+        let (all, available) = free();
+        let reserved = all - available;
+        assert!(reserved > LEFT_BYTES, "{reserved}");
+        let shared = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(mounted.source(), shared).unwrap();
+        let path = mounted.mnt().join("file");
+        let error = ALICE.run(|| {
+            let mut file = File::create(&path).unwrap();
+            let block = vec![7; 1 << 20];
+            (0..(4 * LEFT_BYTES) >> 20)
+                .find_map(|_| file.write_all(&block).and_then(|()| file.sync_data()).err())
+        });
+        let error = error.and_then(|error| error.raw_os_error());
+        assert_eq!(error, Some(libc::ENOSPC));
+        assert!(free().0 >= reserved - (1 << 20), "{:?}, {reserved}", free());
+        fs::remove_file(&path).unwrap();
+    });
 }

@@ -61,6 +61,15 @@ fn limited(body: &mut [u8], size: u32) -> &mut [u8] {
     &mut body[..length]
 }
 
+/// Refuses offsets that are negative to the system calls: one of them, -1, has those with flags use the
+/// position of the file, which is no client's.
+fn check_offset(offset: u64) -> Result<()> {
+    match i64::try_from(offset) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Errno::EINVAL),
+    }
+}
+
 /// The largest fixed body, so that no method is called whose answer would not fit.
 const FIXED_BODY_BYTES_MAX: usize = 512;
 
@@ -307,6 +316,7 @@ impl<F: FileSystem> Dispatcher<F> {
         arg: &ReadIn,
         body: &mut [u8],
     ) -> Result<Done> {
+        check_offset(arg.offset)?;
         let size = arg.size.min(agreed.features.write_bytes_max);
         let reply = ReadReply::new(limited(body, size));
         let answer = self.fs.read(context, node, &read_args(arg), reply)?;
@@ -339,6 +349,7 @@ impl<F: FileSystem> Dispatcher<F> {
             bump(&self.metrics.events.malformed);
             return Err(Errno::EINVAL);
         }
+        check_offset(arg.offset)?;
         let written = self
             .fs
             .write(context, node, &write_args(arg), source)?

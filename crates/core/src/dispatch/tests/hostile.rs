@@ -123,3 +123,27 @@ fn reply_buffers_that_are_too_small_are_an_error_and_no_crash() {
         }
     }
 }
+
+/// With flags, the system calls take the offset -1 for the position of the file.
+#[test]
+fn reads_and_writes_at_negative_offsets() {
+    let dispatcher = connected(Rote::default());
+    for offset in [u64::MAX, u64::MAX - 1, 1 << 63] {
+        let read = ReadIn {
+            offset,
+            size: 4,
+            ..ReadIn::default()
+        };
+        let reply = ask(&dispatcher, &request(Opcode::Read).arg(&read).finish());
+        assert_eq!(reply.unwrap().error, -libc::EINVAL, "{offset:#x}");
+        let write = WriteIn {
+            offset,
+            size: 4,
+            ..WriteIn::default()
+        };
+        let request = request(Opcode::Write).arg(&write).bytes(b"data");
+        let reply = ask(&dispatcher, &request.finish());
+        assert_eq!(reply.unwrap().error, -libc::EINVAL, "{offset:#x}");
+    }
+    assert_eq!(dispatcher.file_system().calls(), Vec::<String>::new());
+}

@@ -2,6 +2,16 @@
 //! would hardly send, what only another user may see, and what is left behind.
 #![allow(clippy::unwrap_used)]
 
+mod beneath;
+mod dots;
+mod handles;
+mod names;
+mod numbers;
+mod opens;
+mod renames;
+mod replaced;
+mod waits;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -19,11 +29,18 @@ struct Served {
 }
 
 fn serve(config: Config) -> Served {
-    let directory = tempfile::tempdir().unwrap();
+    serve_in(tempfile::tempdir().unwrap(), config)
+}
+
+fn serve_in(directory: tempfile::TempDir, config: Config) -> Served {
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let host = HostDir::open(directory.path(), config).unwrap();
-    let client = Client::connect(Arc::new(host)).unwrap();
+    let client = connect(directory.path(), config);
     Served { client, directory }
+}
+
+fn connect(directory: &Path, config: Config) -> Client<InProcess<HostDir>> {
+    let host = HostDir::open(directory, config).unwrap();
+    Client::connect(Arc::new(host)).unwrap()
 }
 
 impl Served {

@@ -1,0 +1,217 @@
+//! Deadlocks among those who wait for POSIX locks through one server (`locks=shared`).
+//!
+//! A kernel that keeps the locks itself refuses with EDEADLK whoever would wait in a circle. Here it
+//! keeps them as OFD locks, among which it looks for none. So the server remembers who waits for what,
+//! and before it lets one more wait, goes from it to those that hold what it waits for and wait
+//! themselves, and on. What they hold is asked of the lower kernel (Linux 6.5): nothing is kept twice,
+//! and nothing is out of date. Under one lock: of two that would wait for each other, the second sees
+//! the first.
+//!
+//! **Limits.** Who waits or holds beneath or through another server is not seen. The wire does not say
+//! whether an owner is a process or an open file (OFD), which natively waits in circles for ever: it is
+//! refused here as a process is. So are threads of one process that could free each other, here as
+//! natively.
+
+use parking_lot::Mutex;
+use std::os::fd::AsFd;
+use thrufs::{Errno, Result};
+use thrufs_abi::{LockOwner, NodeId};
+use thrufs_sys::lock::{self, LockKind, RangeLock};
+
+/// At most so many waits are gone through for one more. A circle that is longer is not found.
+const WAITS_MAX: usize = 256;
+
+/// At most so many locks of one owner are looked at, of those that lie in the range.
+const RANGES_MAX: usize = 256;
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) node: NodeId,
+    pub(crate) owner: LockOwner,
+    pub(crate) range: RangeLock,
+}
+
+/// All that wait at the moment.
+#[derive(Default)]
+pub(crate) struct Waits {
+    list: Mutex<Vec<Wait>>,
+}
+
+/// One that waits, until it is dropped.
+pub(crate) struct Waiting<'a> {
+    waits: &'a Waits,
+    wait: Wait,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut list = self.waits.list.lock();
+        if let Some(at) = list.iter().position(|wait| *wait == self.wait) {
+            list.swap_remove(at);
+        }
+    }
+}
+
+impl Waits {
+    /// Has one more wait. `holds` tells whether an owner holds what keeps others from a range of a node.
+    ///
+    /// # Errors
+    ///
+    /// `EDEADLK` when it would wait for itself.
+    pub(crate) fn enter(
+        &self,
+        wait: Wait,
+        holds: impl Fn(NodeId, LockOwner, &RangeLock) -> bool,
+    ) -> Result<Waiting<'_>> {
+        let mut list = self.list.lock();
+        if leads_back(&list, &wait, holds) {
+            return Err(Errno::EDEADLK);
+        }
+        list.push(wait);
+        Ok(Waiting { waits: self, wait })
+    }
+}
+
+/// Whether somebody that `new` would wait for, however indirectly, waits for its owner.
+fn leads_back(
+    list: &[Wait],
+    new: &Wait,
+    holds: impl Fn(NodeId, LockOwner, &RangeLock) -> bool,
+) -> bool {
+    let mut unseen: Vec<&Wait> = list.iter().filter(|wait| wait.owner != new.owner).collect();
+    let mut reached = vec![new];
+    for _ in 0..WAITS_MAX {
+        let Some(at) = reached.pop() else {
+            return false;
+        };
+        if at.owner != new.owner && holds(at.node, new.owner, &at.range) {
+            return true;
+        }
+        unseen.retain(|wait| {
+            let is_next = wait.owner != at.owner && holds(at.node, wait.owner, &at.range);
+            if is_next {
+                reached.push(wait);
+            }
+            !is_next
+        });
+    }
+    false
+}
+
+/// Whether an open file holds an OFD lock that keeps others from `wanted`.
+pub(crate) fn keeps_from(fd: impl AsFd, wanted: &RangeLock) -> bool {
+    let mut own = RangeLock {
+        kind: LockKind::Unlock,
+        ..*wanted
+    };
+    for _ in 0..RANGES_MAX {
+        // An error on older kernels: nothing is known there.
+        let Ok(Some(held)) = lock::ofd_get(&fd, &own) else {
+            return false;
+        };
+        if held.kind == LockKind::Write || wanted.kind == LockKind::Write {
+            return true;
+        }
+        if held.end >= own.end {
+            return false;
+        }
+        own.start = held.end + 1;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(kind: LockKind, start: u64, end: u64) -> RangeLock {
+        RangeLock {
+            kind,
+            start,
+            end,
+            pid: 0,
+        }
+    }
+
+    fn wait(owner: u64, node: u64) -> Wait {
+        Wait {
+            node: NodeId(node),
+            owner: LockOwner(owner),
+            range: range(LockKind::Write, 0, 9),
+        }
+    }
+
+    /// Owner `n` holds node `n`.
+    fn own(node: NodeId, owner: LockOwner, _: &RangeLock) -> bool {
+        node.0 == owner.0
+    }
+
+    #[test]
+    fn a_circle_is_refused_however_long() {
+        for length in [2, 3, 10, 200] {
+            let waits = Waits::default();
+            let chain: Vec<_> = (1..length)
+                .map(|owner| waits.enter(wait(owner, owner + 1), own).ok().unwrap())
+                .collect();
+            let closing = waits.enter(wait(length, 1), own).map(drop);
+            assert_eq!(closing, Err(Errno::EDEADLK), "{length}");
+            // Who was refused does not wait, and who waits elsewhere closes nothing.
+            assert_eq!(waits.list.lock().len(), chain.len());
+            drop(waits.enter(wait(length, 999), own).ok().unwrap());
+            assert_eq!(waits.list.lock().len(), chain.len());
+            drop(chain);
+            assert!(waits.list.lock().is_empty());
+            assert!(waits.enter(wait(length, 1), own).is_ok());
+        }
+    }
+
+    #[test]
+    fn what_branches_is_followed_on_each_way() {
+        let waits = Waits::default();
+        // 1 is waited for by 2 only; 3 and 4 hold, with 2, what 5 wants, and wait for others.
+        let holds = |node: NodeId, owner: LockOwner, _: &RangeLock| match node.0 {
+            10 => [2, 3, 4].contains(&owner.0),
+            node => node == owner.0,
+        };
+        let others = [wait(3, 77), wait(2, 1), wait(4, 78)];
+        let _waiting = others.map(|wait| waits.enter(wait, holds).ok().unwrap());
+        assert!(waits.enter(wait(6, 10), holds).is_ok());
+        let refused = waits.enter(wait(1, 10), holds).map(drop);
+        assert_eq!(refused, Err(Errno::EDEADLK));
+    }
+
+    #[test]
+    fn a_circle_of_others_is_nobody_elses_and_ends() {
+        let waits = Waits::default();
+        // As after one was let wait whose locks nobody could see then.
+        *waits.list.lock() = vec![wait(1, 2), wait(2, 1)];
+        assert!(waits.enter(wait(3, 1), own).is_ok());
+    }
+
+    #[test]
+    fn an_open_file_keeps_others_from_what_it_holds() {
+        use LockKind::{Read, Write};
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || {
+            let mut options = std::fs::OpenOptions::new();
+            options.read(true).write(true).open(file.path()).unwrap()
+        };
+        let (one, other) = (open(), open());
+        lock::ofd_set(&one, &range(Read, 0, 9)).unwrap();
+        lock::ofd_set(&one, &range(Write, 20, 29)).unwrap();
+        for (wanted, expected) in [
+            (range(Read, 0, 9), false),
+            (range(Write, 0, 9), true),
+            (range(Write, 9, 9), true),
+            (range(Write, 10, 19), false),
+            (range(Read, 0, 19), false),
+            (range(Read, 0, 20), true),
+            (range(Read, 29, 100), true),
+            (range(Write, 30, u64::MAX), false),
+        ] {
+            assert_eq!(keeps_from(&one, &wanted), expected, "{wanted:?}");
+            assert!(!keeps_from(&other, &wanted));
+        }
+    }
+}

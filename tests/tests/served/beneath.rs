@@ -1,0 +1,59 @@
+//! File systems mounted beneath a served directory, for as long as a test takes.
+
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Something mounted, detached when dropped.
+pub struct Beneath(PathBuf);
+
+impl Drop for Beneath {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+/// A tmpfs on a directory.
+pub fn tmpfs(at: &Path) -> Beneath {
+    let mounted = rustix::mount::mount("thrufs-test", at, "tmpfs", MountFlags::empty(), None);
+    mounted.unwrap();
+    Beneath(at.to_owned())
+}
+
+/// A directory once more, elsewhere.
+pub fn bind(what: &Path, at: &Path) -> Beneath {
+    rustix::mount::mount_bind(what, at).unwrap();
+    Beneath(at.to_owned())
+}
+
+/// The file system in an image file.
+pub fn image(image: &Path, at: &Path) -> Beneath {
+    run(Command::new("mount").args(["-o", "loop"]).args([image, at]));
+    Beneath(at.to_owned())
+}
+
+/// What an overlay is made of, on a tmpfs.
+pub fn layers(base: &Path) -> Beneath {
+    let layers = tmpfs(base);
+    for name in ["below", "above", "work"] {
+        std::fs::create_dir(base.join(name)).unwrap();
+    }
+    layers
+}
+
+/// An overlay of the [`layers`] in `base`. Without more options, its files have no handles; with
+/// `nfs_export`, they have some that do not show the inode's number.
+pub fn overlay(base: &Path, at: &Path, more: &str) -> Beneath {
+    let base = base.display();
+    let data = format!("lowerdir={base}/below,upperdir={base}/above,workdir={base}/work{more}");
+    let (data, flags) = (CString::new(data).unwrap(), MountFlags::empty());
+    rustix::mount::mount("thrufs-test", at, "overlay", flags, &*data).unwrap();
+    Beneath(at.to_owned())
+}
+
+pub fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+}

@@ -1,0 +1,126 @@
+//! `.` and `..`, by which a client finds its way from a file handle. A kernel above asks for them only
+//! where it exports the mount, and whoever has the connection asks for them anywhere.
+
+use super::{ROOT, Served, beneath, is_root, serve};
+use std::fs;
+use thrufs::Errno;
+use thrufs_abi::NodeId;
+use thrufs_hostdir::Config;
+
+fn exported() -> Config {
+    Config {
+        export: true,
+        ..Config::default()
+    }
+}
+
+fn up(served: &Served, node: NodeId) -> thrufs::Result<NodeId> {
+    let parent = served.client.root().lookup(node, b"..")?;
+    Ok(NodeId(parent.nodeid))
+}
+
+#[test]
+fn a_directory_that_left_the_tree_has_no_parents() {
+    let served = serve(exported());
+    let root = served.client.root();
+    let outside = tempfile::tempdir_in(served.directory.path().parent().unwrap()).unwrap();
+    for place in ["a/b/c", "a/x/y/z"] {
+        fs::create_dir_all(served.path(place)).unwrap();
+    }
+    fs::create_dir_all(outside.path().join("deep/er")).unwrap();
+    let (a, b) = (root.walk("a").unwrap(), root.walk("a/b").unwrap());
+    let c = root.walk("a/b/c").unwrap();
+    let inodes = || served.client.file_system().statistics().inodes;
+    let known = inodes();
+    let beside = served.directory.path().with_extension("beside");
+    for away in [
+        outside.path().join("gone"),
+        outside.path().join("deep/er/gone"),
+        beside,
+    ] {
+        fs::rename(served.path("a/b"), &away).unwrap();
+        // Its own parent lies outside; its child's, itself, does too.
+        assert_eq!(up(&served, b), Err(Errno::ESTALE), "{away:?}");
+        assert_eq!(up(&served, c), Err(Errno::ESTALE), "{away:?}");
+        fs::rename(&away, served.path("a/b")).unwrap();
+        assert_eq!(up(&served, b), Ok(a));
+        assert_eq!(up(&served, c), Ok(b));
+    }
+    assert_eq!(inodes(), known, "nothing outside has become known");
+    // The parent is that of now, however deep it lies.
+    fs::rename(served.path("a/b"), served.path("b")).unwrap();
+    assert_eq!(up(&served, b), Ok(ROOT));
+    assert_eq!(up(&served, c), Ok(b));
+    fs::rename(served.path("b"), served.path("a/x/y/z/b")).unwrap();
+    let z = root.walk("a/x/y/z").unwrap();
+    assert_eq!(up(&served, b), Ok(z));
+}
+
+#[test]
+fn only_directories_have_parents() {
+    let served = serve(exported());
+    let root = served.client.root();
+    served.write("file", b"x");
+    let file = root.walk("file").unwrap();
+    assert_eq!(up(&served, file), Err(Errno::ENOTDIR));
+    let same = root.lookup(file, b".").unwrap();
+    assert_eq!(same.nodeid, file.0);
+    for stale in [NodeId(0), NodeId(u64::MAX), NodeId(file.0 | 1 << 40)] {
+        assert_eq!(up(&served, stale), Err(Errno::ESTALE));
+        assert_eq!(root.lookup(stale, b".").map(drop), Err(Errno::ESTALE));
+    }
+    assert_eq!(up(&served, ROOT), Ok(ROOT));
+    assert_eq!(root.lookup(ROOT, b".").unwrap().nodeid, ROOT.0);
+}
+
+/// What lies above the root of a submount is on another mount: it was stored under the submount's
+/// number, where its handle means another file or none.
+#[test]
+fn above_a_submount_lies_what_it_is_mounted_on() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config {
+        // So that every way goes by the handle.
+        descriptor_budget: Some(0),
+        ..exported()
+    });
+    let root = served.client.root();
+    fs::create_dir_all(served.path("above/on")).unwrap();
+    served.write("above/file", b"above");
+    let mounted = beneath::tmpfs(&served.path("above/on"));
+    fs::create_dir_all(served.path("above/on/inner/on")).unwrap();
+    let second = beneath::tmpfs(&served.path("above/on/inner/on"));
+    fs::create_dir(served.path("above/on/inner/on/last")).unwrap();
+    let nodes: Vec<NodeId> = [
+        "",
+        "above",
+        "above/on",
+        "above/on/inner",
+        "above/on/inner/on",
+    ]
+    .map(|path| root.walk(path).unwrap())
+    .to_vec();
+    let last = root.walk("above/on/inner/on/last").unwrap();
+    assert_eq!(up(&served, last), Ok(nodes[4]));
+    for pair in nodes.windows(2).rev() {
+        let parent = root.lookup(pair[1], b"..").unwrap();
+        assert_eq!(NodeId(parent.nodeid), pair[0]);
+        let attributes = root.getattr(pair[0]).unwrap().attr;
+        assert_eq!(parent.attr.ino, attributes.ino);
+    }
+    // Also one that nobody knew yet.
+    for node in nodes[1..].iter().rev() {
+        root.forget(*node, u64::MAX);
+    }
+    let above = NodeId(root.lookup(nodes[2], b"..").unwrap().nodeid);
+    let file = root.lookup(above, b"file").unwrap();
+    assert_eq!(file.attr.size, 5);
+    assert_eq!(
+        root.create(above, b"new", libc::O_RDWR, 0o644).map(drop),
+        Ok(())
+    );
+    assert!(served.path("above/new").exists());
+    drop((second, mounted));
+    drop(served.client);
+}

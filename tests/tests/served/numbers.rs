@@ -1,0 +1,304 @@
+//! Offsets, lengths, ids, modes and masks that a kernel would not send.
+
+use super::{ROOT, Served, lock, serve};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use thrufs::{Errno, Result};
+use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
+use thrufs_abi::{NodeId, SetattrValid};
+use thrufs_hostdir::{Config, Locks};
+
+const MOST: u64 = i64::MAX as u64;
+
+/// Past what an offset can be, as a kernel takes it: negative.
+const NEGATIVE: [u64; 4] = [MOST + 1, u64::MAX - 4096, u64::MAX - 1, u64::MAX];
+
+struct File {
+    served: Served,
+    node: NodeId,
+    fh: u64,
+}
+
+fn file() -> File {
+    let served = serve(Config {
+        locks: Locks::Shared,
+        ..Config::default()
+    });
+    served.write("file", b"content");
+    let node = served.client.root().walk("file").unwrap();
+    let fh = served.client.root().open(node, libc::O_RDWR).unwrap().fh;
+    File { served, node, fh }
+}
+
+#[track_caller]
+fn refused<T>(answer: Result<T>, what: &str, number: u64) {
+    let error = answer.map(drop).expect_err(what);
+    // Which of them is the lower file system's business.
+    let known = [
+        Errno::EINVAL,
+        Errno::EFBIG,
+        Errno::EOVERFLOW,
+        Errno::ENXIO,
+        Errno::ENOSPC,
+    ];
+    assert!(known.contains(&error), "{what} {number:#x}: {error}");
+}
+
+#[test]
+fn offsets_that_are_negative_or_overflow() {
+    let File { served, node, fh } = file();
+    let root = served.client.root();
+    for offset in NEGATIVE {
+        refused(root.read(node, fh, offset, 10), "read", offset);
+        refused(root.write(node, fh, offset, b"XX", 0), "write", offset);
+        for whence in [libc::SEEK_DATA, libc::SEEK_HOLE] {
+            refused(root.lseek(node, fh, offset, whence as u32), "lseek", offset);
+        }
+        let size = SetattrIn {
+            valid: SetattrValid::SIZE.bits(),
+            size: offset,
+            ..Default::default()
+        };
+        refused(root.setattr(node, &size), "size", offset);
+    }
+    // The last byte there can be lies before the last offset.
+    for offset in [MOST, MOST - 1] {
+        refused(root.write(node, fh, offset, b"XX", 0), "write", offset);
+        assert!(
+            root.read(node, fh, offset, 10)
+                .unwrap_or_default()
+                .is_empty()
+        );
+    }
+    for whence in [libc::SEEK_SET, libc::SEEK_CUR, libc::SEEK_END, 5, -1] {
+        let sought = root.lseek(node, fh, 0, whence as u32);
+        assert_eq!(sought, Err(Errno::EINVAL), "{whence}");
+    }
+    assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
+}
+
+#[test]
+fn ranges_that_are_negative_or_overflow() {
+    let File { served, node, fh } = file();
+    let root = served.client.root();
+    let ranges = NEGATIVE
+        .into_iter()
+        .flat_map(|far| [(far, 1), (0, far), (far, far)]);
+    let ranges = ranges.chain([(MOST, 1), (MOST - 1, 2), (1, MOST), (0, 0)]);
+    for (offset, length) in ranges {
+        for mode in [
+            0,
+            libc::FALLOC_FL_KEEP_SIZE,
+            libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE,
+        ] {
+            let fallocate = FallocateIn {
+                fh,
+                offset,
+                length,
+                mode: mode as u32,
+                ..Default::default()
+            };
+            refused(root.fallocate(node, &fallocate), "fallocate", offset);
+        }
+    }
+    let mode = FallocateIn {
+        fh,
+        length: 1,
+        mode: 1 << 30,
+        ..Default::default()
+    };
+    assert_eq!(root.fallocate(node, &mode), Err(Errno::EOPNOTSUPP));
+    served.write("to", b"other");
+    let to = root.walk("to").unwrap();
+    let to_fh = root.open(to, libc::O_RDWR).unwrap().fh;
+    for far in NEGATIVE {
+        for (off_in, off_out) in [(far, 0), (0, far)] {
+            let copy = CopyFileRangeIn {
+                fh_in: fh,
+                off_in,
+                nodeid_out: to.0,
+                fh_out: to_fh,
+                off_out,
+                len: 1,
+                ..Default::default()
+            };
+            refused(root.copy_file_range(node, &copy), "copy", far);
+            refused(root.copy_file_range_64(node, &copy), "copy", far);
+        }
+    }
+    let copy = CopyFileRangeIn {
+        fh_in: fh,
+        nodeid_out: to.0,
+        fh_out: to_fh,
+        len: 3,
+        flags: 1,
+        ..Default::default()
+    };
+    assert_eq!(root.copy_file_range(node, &copy), Err(Errno::EINVAL));
+    assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
+    assert_eq!(fs::read(served.path("to")).unwrap(), b"other");
+}
+
+#[test]
+fn ranges_of_locks() {
+    let File { served, node, fh } = file();
+    let root = served.client.root();
+    let with = |start, end, kind: i32| {
+        let mut arg = lock(fh, 7, kind);
+        (arg.lk.start, arg.lk.end) = (start, end);
+        arg
+    };
+    for (start, end) in [
+        (MOST + 1, u64::MAX),
+        (u64::MAX, u64::MAX),
+        (5, 4),
+        (u64::MAX, 0),
+    ] {
+        let arg = with(start, end, libc::F_WRLCK);
+        assert_eq!(root.setlk(node, &arg, false), Err(Errno::EINVAL));
+        assert_eq!(root.setlk(node, &arg, true), Err(Errno::EINVAL));
+        assert_eq!(
+            root.getlk(node, fh, 7, arg.lk).map(drop),
+            Err(Errno::EINVAL)
+        );
+    }
+    for kind in [-1, 3, 1 << 16] {
+        let arg = with(0, MOST, kind);
+        assert_eq!(root.setlk(node, &arg, false), Err(Errno::EINVAL), "{kind}");
+        let flock = {
+            let mut flock = arg;
+            flock.lk_flags = thrufs_abi::LkFlags::FLOCK.bits();
+            flock
+        };
+        assert_eq!(
+            root.setlk(node, &flock, false),
+            Err(Errno::EINVAL),
+            "{kind}"
+        );
+    }
+    // To the end, however that is said; and each byte there can be is locked.
+    root.setlk(node, &with(0, u64::MAX, libc::F_WRLCK), false)
+        .unwrap();
+    let last = with(MOST, MOST, libc::F_RDLCK);
+    let in_the_way = root.getlk(node, fh, 8, last.lk).unwrap();
+    assert_eq!((in_the_way.start, in_the_way.end), (0, MOST));
+    root.setlk(node, &with(0, MOST - 1, libc::F_UNLCK), false)
+        .unwrap();
+    let in_the_way = root.getlk(node, fh, 8, last.lk).unwrap();
+    assert_eq!((in_the_way.start, in_the_way.end), (MOST, MOST));
+    // Who holds nothing gives up nothing.
+    let mut others = with(0, MOST, libc::F_UNLCK);
+    others.owner = 99;
+    root.setlk(node, &others, false).unwrap();
+    assert_eq!(
+        root.getlk(node, fh, 8, last.lk).unwrap().kind,
+        libc::F_WRLCK as u32
+    );
+}
+
+#[test]
+fn a_listing_from_nowhere() {
+    let served = serve(Config::default());
+    for number in 0..50 {
+        served.write(&format!("f{number}"), b"");
+    }
+    let root = served.client.root();
+    let fh = root.opendir(ROOT).unwrap().fh;
+    for plus in [false, true] {
+        let all = root.readdir(ROOT, fh, 0, 65_536, plus).unwrap().len();
+        for offset in NEGATIVE.into_iter().chain([MOST, 12_345, 1]) {
+            // An error or some names; and the next listing is as before.
+            let _ = root.readdir(ROOT, fh, offset, 4096, plus);
+            assert_eq!(root.readdir(ROOT, fh, 0, 65_536, plus).unwrap().len(), all);
+        }
+        for size in [0, 1, 23, 24, 63, 1 << 20] {
+            let listed = root.readdir(ROOT, fh, 0, size, plus);
+            assert!(listed.is_ok_and(|listed| listed.len() <= all), "{size}");
+        }
+    }
+}
+
+#[test]
+fn masks_of_changes() {
+    let served = serve(Config::default());
+    served.write("file", b"content");
+    fs::create_dir(served.path("dir")).unwrap();
+    let root = served.client.root();
+    let (file, dir) = (root.walk("file").unwrap(), root.walk("dir").unwrap());
+    let set = |valid: u32, mode: u32, size: u64| SetattrIn {
+        valid,
+        mode,
+        size,
+        ..Default::default()
+    };
+    // A mode has no type, and a file keeps its own.
+    let mode = SetattrValid::MODE.bits();
+    root.setattr(file, &set(mode, libc::S_IFDIR | 0o640, 0))
+        .unwrap();
+    root.setattr(dir, &set(mode, u32::MAX, 0)).unwrap();
+    let beneath = |name: &str| fs::metadata(served.path(name)).unwrap().mode();
+    assert_eq!(beneath("file"), libc::S_IFREG | 0o640);
+    assert_eq!(beneath("dir"), libc::S_IFDIR | 0o7777);
+    // Bits that mean nothing change nothing.
+    let unknown = !SetattrValid::all().bits();
+    root.setattr(file, &set(unknown, 0, 0)).unwrap();
+    assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
+    assert_eq!(beneath("file"), libc::S_IFREG | 0o640);
+    // Only files have a size to set.
+    let size = SetattrValid::SIZE.bits();
+    assert_eq!(
+        root.setattr(dir, &set(size, 0, 0)).map(drop),
+        Err(Errno::EISDIR)
+    );
+    let fifo = root.mknod(ROOT, b"fifo", libc::S_IFIFO | 0o600, 0).unwrap();
+    let fifo = NodeId(fifo.nodeid);
+    assert_eq!(
+        root.setattr(fifo, &set(size, 0, 0)).map(drop),
+        Err(Errno::EINVAL)
+    );
+    let link = NodeId(root.symlink(ROOT, b"link", b"file").unwrap().nodeid);
+    assert_eq!(
+        root.setattr(link, &set(size, 0, 0)).map(drop),
+        Err(Errno::EINVAL)
+    );
+    assert!(root.setattr(link, &set(mode, 0o777, 0)).is_err());
+    assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
+    // With the number of a file that is not open: by the node.
+    let by_handle = SetattrIn {
+        fh: 12_345,
+        ..set(size | SetattrValid::FH.bits(), 0, 3)
+    };
+    root.setattr(file, &by_handle).unwrap();
+    assert_eq!(fs::read(served.path("file")).unwrap(), b"con");
+    // A second has no more nanoseconds than it has.
+    let times = SetattrIn {
+        valid: (SetattrValid::ATIME | SetattrValid::MTIME).bits(),
+        atime: 5,
+        atimensec: u32::MAX,
+        mtime: 6,
+        mtimensec: 1_073_741_823,
+        ..Default::default()
+    };
+    root.setattr(file, &times).unwrap();
+    let metadata = fs::metadata(served.path("file")).unwrap();
+    assert_eq!((metadata.atime(), metadata.mtime()), (5, 6));
+}
+
+#[test]
+fn types_and_modes_of_what_is_made() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    for mode in [libc::S_IFDIR, libc::S_IFLNK, libc::S_IFMT, 0o030_000] {
+        let made = root.mknod(ROOT, b"x", mode | 0o644, 0).map(drop);
+        assert_eq!(made, Err(Errno::EINVAL), "{mode:o}");
+    }
+    let plain = root.mknod(ROOT, b"plain", 0o666, 0).unwrap();
+    assert_eq!(plain.attr.mode, libc::S_IFREG | 0o644);
+    let dir = root.mkdir(ROOT, b"dir", libc::S_IFREG | 0o777).unwrap();
+    assert_eq!(dir.attr.mode, libc::S_IFDIR | 0o755);
+    let (file, _) = root
+        .create(ROOT, b"file", libc::O_RDWR, libc::S_IFLNK | 0o666)
+        .unwrap();
+    assert_eq!(file.attr.mode, libc::S_IFREG | 0o644);
+    assert!(fs::symlink_metadata(served.path("x")).is_err());
+}

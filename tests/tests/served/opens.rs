@@ -1,0 +1,166 @@
+//! Flags of open(2) that must not get to the files beneath, whoever asks.
+
+use super::{ROOT, Served, serve};
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use thrufs::Errno;
+use thrufs_abi::NodeId;
+use thrufs_hostdir::Config;
+
+/// Those that say how a file is opened, not how it is used.
+const NOT_BENEATH: [i32; 11] = [
+    libc::O_APPEND,
+    libc::O_ASYNC,
+    libc::O_CREAT,
+    libc::O_DIRECT,
+    libc::O_DIRECTORY,
+    libc::O_EXCL,
+    libc::O_NOCTTY,
+    libc::O_NOFOLLOW,
+    libc::O_NONBLOCK,
+    libc::O_PATH,
+    libc::O_TMPFILE,
+];
+
+fn uncached() -> Served {
+    serve(Config {
+        passthrough: false,
+        ..Config::default()
+    })
+}
+
+/// The flags of the one descriptor of this process with which `path` is open for I/O.
+fn flags_beneath(path: &Path) -> i32 {
+    let mut flags = Vec::new();
+    for entry in fs::read_dir("/proc/self/fd").unwrap() {
+        let entry = entry.unwrap().path();
+        if fs::read_link(&entry).is_ok_and(|target| target == path) {
+            let name = entry.file_name().unwrap().to_str().unwrap();
+            let info = fs::read_to_string(format!("/proc/self/fdinfo/{name}")).unwrap_or_default();
+            let octal = info
+                .lines()
+                .find_map(|line| line.strip_prefix("flags:"))
+                .unwrap_or("0");
+            flags.push(i32::from_str_radix(octal.trim(), 8).unwrap());
+        }
+    }
+    flags.retain(|flags| flags & libc::O_PATH == 0);
+    assert_eq!(flags.len(), 1, "{flags:?}");
+    flags[0]
+}
+
+fn expected(access: i32) -> i32 {
+    // O_LARGEFILE, which the kernel adds.
+    access | libc::O_CLOEXEC | 0o100_000
+}
+
+#[test]
+fn an_open_passes_on_how_a_file_is_used_only() {
+    let served = uncached();
+    served.write("file", b"content");
+    let path = served.path("file").canonicalize().unwrap();
+    let root = served.client.root();
+    let node = root.walk("file").unwrap();
+    let all = NOT_BENEATH.iter().fold(0, |all, flag| all | flag);
+    for flag in NOT_BENEATH.into_iter().chain([0, all]) {
+        for access in [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR] {
+            let fh = root.open(node, access | flag).unwrap().fh;
+            assert_eq!(flags_beneath(&path), expected(access), "{flag:#o}");
+            let read = root.read(node, fh, 0, 10);
+            assert_eq!(read.is_ok(), access != libc::O_WRONLY, "{flag:#o}");
+            let written = root.write(node, fh, 0, b"c", 0);
+            assert_eq!(written.is_ok(), access != libc::O_RDONLY, "{flag:#o}");
+            root.release(node, fh).unwrap();
+        }
+    }
+    assert_eq!(fs::read(&path).unwrap(), b"content");
+    // What says how it is used does.
+    let fh = root.open(node, libc::O_RDWR | libc::O_SYNC).unwrap().fh;
+    assert_eq!(flags_beneath(&path), expected(libc::O_RDWR | libc::O_SYNC));
+    root.release(node, fh).unwrap();
+    let fh = root.open(node, libc::O_RDONLY | libc::O_TRUNC).unwrap().fh;
+    assert_eq!(root.write(node, fh, 0, b"c", 0), Err(Errno::EBADF));
+    assert_eq!(fs::read(&path).unwrap(), b"");
+}
+
+#[test]
+fn a_creation_passes_on_no_more() {
+    let served = uncached();
+    let root = served.client.root();
+    for (number, flag) in NOT_BENEATH.into_iter().chain([libc::O_TRUNC]).enumerate() {
+        let name = format!("file{number}");
+        let created = root.create(ROOT, name.as_bytes(), libc::O_RDWR | flag, 0o644);
+        let (entry, open) = created.unwrap();
+        let path = served.path(&name).canonicalize().unwrap();
+        let flags = flags_beneath(&path) & !libc::O_NOFOLLOW;
+        assert_eq!(flags, expected(libc::O_RDWR), "{flag:#o}");
+        let node = NodeId(entry.nodeid);
+        root.write(node, open.fh, 0, b"content", 0).unwrap();
+        // It was new, whatever the flags say, and nothing is made twice.
+        let again = root.create(ROOT, name.as_bytes(), libc::O_RDWR | flag, 0o644);
+        let excl = if flag == libc::O_EXCL {
+            Errno::EEXIST
+        } else {
+            Errno::ESTALE
+        };
+        assert_eq!(again.map(drop), Err(excl), "{flag:#o}");
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+        root.release(node, open.fh).unwrap();
+    }
+    // A link is no file to create, wherever it leads.
+    let outside = tempfile::tempdir().unwrap();
+    let target = outside.path().join("new");
+    std::os::unix::fs::symlink(&target, served.path("link")).unwrap();
+    let created = root.create(ROOT, b"link", libc::O_RDWR, 0o644).map(drop);
+    assert_eq!(created, Err(Errno::ESTALE));
+    assert!(!target.exists());
+}
+
+#[test]
+fn only_files_are_opened_as_files_and_directories_as_directories() {
+    let served = uncached();
+    let root = served.client.root();
+    served.write("file", b"");
+    fs::create_dir(served.path("dir")).unwrap();
+    for (name, kind) in [(&b"fifo"[..], libc::S_IFIFO), (b"socket", libc::S_IFSOCK)] {
+        root.mknod(ROOT, name, kind | 0o666, 0).unwrap();
+    }
+    root.symlink(ROOT, b"link", b"file").unwrap();
+    assert!(
+        fs::symlink_metadata(served.path("socket"))
+            .unwrap()
+            .file_type()
+            .is_socket()
+    );
+    for flags in [
+        libc::O_RDONLY,
+        libc::O_RDWR,
+        libc::O_PATH,
+        libc::O_RDWR | libc::O_TRUNC,
+    ] {
+        for (name, errno) in [
+            ("dir", Errno::EISDIR),
+            ("fifo", Errno::ENXIO),
+            ("socket", Errno::ENXIO),
+            ("link", Errno::ENXIO),
+        ] {
+            let node = root.walk(name).unwrap();
+            assert_eq!(
+                root.open(node, flags).map(drop),
+                Err(errno),
+                "{name} {flags:#o}"
+            );
+        }
+    }
+    for name in ["file", "fifo", "socket", "link"] {
+        let node = root.walk(name).unwrap();
+        let errno = if name == "link" {
+            Errno::ELOOP
+        } else {
+            Errno::ENOTDIR
+        };
+        assert_eq!(root.opendir(node).map(drop), Err(errno), "{name}");
+    }
+    assert_eq!(served.client.file_system().statistics().open_files, 0);
+}

@@ -1,0 +1,231 @@
+//! Two files that take each other's place while one of them is looked up. A handle and attributes are
+//! read one after the other, and must be of one file.
+
+use super::{ROOT, Served, beneath, is_root, serve, serve_in};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use thrufs::Errno;
+use thrufs_abi::NodeId;
+use thrufs_hostdir::Config;
+
+/// How often somebody looks. A hundred are enough to see it where nobody takes care.
+const LOOKS: usize = 20_000;
+
+fn exchange(one: &Path, other: &Path) {
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+}
+
+/// Looks one name up, again and again, while the file behind it becomes another.
+fn look_while_they_change_places(served: &Served) {
+    served.write("small", b"1");
+    served.write("large", b"22222");
+    let root = served.client.root();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (one, other) = (served.path("small"), served.path("large"));
+            while !ends.load(Ordering::Relaxed) {
+                exchange(&one, &other);
+            }
+        });
+        let mut seen = std::collections::HashMap::new();
+        let mut wrong = None;
+        for _ in 0..LOOKS {
+            let entry = match root.lookup(ROOT, b"small") {
+                // Never twice the same in a row: the kernel looks again.
+                Err(Errno::ESTALE) => continue,
+                entry => entry.unwrap(),
+            };
+            let size = *seen.entry(entry.nodeid).or_insert(entry.attr.size);
+            if size != entry.attr.size {
+                wrong = Some((entry.nodeid, size, entry.attr.size));
+                break;
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None, "two files are taken for one");
+        assert_eq!(seen.len(), 2, "they did change places");
+    });
+    // What a node leads to is what was said of it.
+    for name in ["small", "large"] {
+        let entry = root.lookup(ROOT, name.as_bytes()).unwrap();
+        let attributes = root.getattr(NodeId(entry.nodeid)).unwrap();
+        assert_eq!(attributes.attr.ino, entry.attr.ino);
+        assert_eq!(attributes.attr.size, entry.attr.size);
+    }
+}
+
+#[test]
+fn a_handle_and_attributes_are_of_one_file() {
+    look_while_they_change_places(&serve(Config::default()));
+    if is_root() {
+        let directory = tempfile::tempdir().unwrap();
+        let tmpfs = beneath::tmpfs(directory.path());
+        let served = serve_in(directory, Config::default());
+        look_while_they_change_places(&served);
+        drop((served.client, tmpfs));
+    }
+}
+
+#[test]
+fn a_handle_that_does_not_show_the_number_and_attributes_are_of_one_file() {
+    if !is_root() {
+        return;
+    }
+    let (directory, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let data = ",index=on,nfs_export=on";
+    let layers = beneath::layers(base.path());
+    let overlay = beneath::overlay(base.path(), directory.path(), data);
+    let served = serve_in(directory, Config::default());
+    look_while_they_change_places(&served);
+    drop((served.client, overlay, layers));
+}
+
+/// Two images of one origin have the same handles. What is mounted on a name that somebody tries to
+/// replace was taken for a file of the mount around it.
+#[test]
+fn what_is_mounted_is_not_taken_for_what_has_its_handle() {
+    if !is_root() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    fs::File::create(at("one"))
+        .unwrap()
+        .set_len(8 << 20)
+        .unwrap();
+    beneath::run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(at("one")));
+    for name in ["origin", "copy"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    let filled = beneath::image(&at("one"), &at("origin"));
+    for name in ["origin/twin", "origin/on", "origin/victim"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    // The image without the mount, as it will be read once more.
+    rustix::fs::sync();
+    drop(filled);
+    fs::copy(at("one"), at("two")).unwrap();
+    let one = beneath::image(&at("one"), &at("origin"));
+    let two = beneath::image(&at("two"), &at("copy"));
+    fs::write(at("copy/twin/theirs"), b"of the copy").unwrap();
+    let bound = beneath::bind(&at("copy/twin"), &at("origin/on"));
+    let client = super::connect(
+        &at("origin"),
+        Config {
+            descriptor_budget: Some(0),
+            ..Config::default()
+        },
+    );
+    let root = client.root();
+    let twin = root.walk("twin").unwrap();
+    assert_eq!(
+        root.rename((ROOT, b"victim"), (ROOT, b"on"), 0),
+        Err(Errno::EBUSY)
+    );
+    let theirs = root.lookup(twin, b"theirs").map(|entry| entry.nodeid);
+    assert_eq!(theirs, Ok(0), "it is in the copy");
+    root.mkdir(twin, b"ours", 0o755).unwrap();
+    assert!(at("origin/twin/ours").exists());
+    drop(client);
+    drop((bound, two, one));
+}
+
+/// Whose OPEN came too late looks again, and what it then finds it can open, whatever becomes of the name:
+/// a kernel tries no third time.
+#[test]
+fn who_came_too_late_once_does_not_a_second_time() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    served.write("file", b"first");
+    let first = root.walk("file").unwrap();
+    fs::remove_file(served.path("file")).unwrap();
+    assert_eq!(
+        root.open(first, libc::O_RDONLY).map(drop),
+        Err(Errno::ESTALE)
+    );
+    // Removed beneath, and through the server, which lets go of what has no name.
+    for is_by_us in [false, true] {
+        assert_eq!(
+            root.open(first, libc::O_RDONLY).map(drop),
+            Err(Errno::ESTALE)
+        );
+        served.write("file", b"second");
+        let second = root.walk("file").unwrap();
+        if is_by_us {
+            root.unlink(ROOT, b"file").unwrap();
+        } else {
+            fs::remove_file(served.path("file")).unwrap();
+        }
+        let fh = root.open(second, libc::O_RDONLY).unwrap().fh;
+        assert_eq!(root.read(second, fh, 0, 10).unwrap(), b"second");
+        root.release(second, fh).unwrap();
+        root.forget(second, 1);
+    }
+    // Also who wanted to create, and once only.
+    served.write("file", b"third");
+    let created = root.create(ROOT, b"file", libc::O_RDWR, 0o644).map(drop);
+    assert_eq!(created, Err(Errno::ESTALE));
+    let third = root.walk("file").unwrap();
+    fs::remove_file(served.path("file")).unwrap();
+    assert!(root.open(third, libc::O_RDONLY).is_ok());
+    served.write("file", b"fourth");
+    let fourth = root.walk("file").unwrap();
+    fs::remove_file(served.path("file")).unwrap();
+    assert_eq!(
+        root.open(fourth, libc::O_RDONLY).map(drop),
+        Err(Errno::ESTALE)
+    );
+}
+
+/// Its blocks are free then, not when the kernel above forgets it.
+#[test]
+fn what_has_lost_its_name_is_let_go_of() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    served.write("file", b"content");
+    let node = root.walk("file").unwrap();
+    root.getattr(node).unwrap();
+    root.unlink(ROOT, b"file").unwrap();
+    let directory = served.directory.path().canonicalize().unwrap();
+    let kept = fs::read_dir("/proc/self/fd").unwrap().filter(|entry| {
+        let target = fs::read_link(entry.as_ref().unwrap().path());
+        target.is_ok_and(|target| target.starts_with(&directory) && target != directory)
+    });
+    assert_eq!(kept.count(), 0);
+    assert_eq!(root.getattr(node).map(drop), Err(Errno::ESTALE));
+}
+
+/// Without file handles, nothing else leads to it.
+#[test]
+fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
+    if !is_root() {
+        return;
+    }
+    let (directory, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let layers = beneath::layers(base.path());
+    let overlay = beneath::overlay(base.path(), directory.path(), "");
+    let served = serve_in(
+        directory,
+        Config {
+            descriptor_budget: Some(1),
+            ..Config::default()
+        },
+    );
+    let root = served.client.root();
+    let mut nodes = Vec::new();
+    for name in ["removed", "replaced", "moved", "other"] {
+        served.write(name, b"content");
+        nodes.push(root.walk(name).unwrap());
+    }
+    root.unlink(ROOT, b"removed").unwrap();
+    root.rename((ROOT, b"moved"), (ROOT, b"replaced"), 0)
+        .unwrap();
+    for node in nodes {
+        assert_eq!(root.getattr(node).unwrap().attr.size, 7);
+    }
+    drop((served.client, overlay, layers));
+}
