@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 /// Which file system lies beneath the tree under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +117,12 @@ impl Ground {
             Lower::Xfs => self.mount_image(lower, &["mkfs.xfs", "-q", "-f"])?,
             Lower::Btrfs => self.mount_image(lower, &["mkfs.btrfs", "-q", "-f"])?,
             Lower::Overlay => self.mount_overlay()?,
+        }
+        if self.mounts > 0 {
+            // As where systemd is: what is mounted beneath later comes into the view of who serves it.
+            let shared = MountPropagationFlags::SHARED;
+            rustix::mount::mount_change(&self.lower_dir, shared)
+                .map_err(|error| format!("propagation: {error}"))?;
         }
         open_to_all(&self.lower_dir).map_err(text)?;
         for dir in [&self.source, &self.outside] {

@@ -143,8 +143,9 @@ impl MountedSession {
         &self.target
     }
 
-    /// Waits until somebody unmounts it. A mount whose session ended otherwise (aborted, or by an error)
-    /// stays and answers ENOTCONN, unless [`MountOptions::auto_unmount`] was said.
+    /// Waits until somebody unmounts it, or has it end ([`SessionHandle::shutdown`]), which unmounts it as
+    /// well. A mount whose session ended otherwise (aborted, or by an error) stays and answers ENOTCONN,
+    /// unless [`MountOptions::auto_unmount`] was said.
     ///
     /// # Errors
     ///
@@ -152,7 +153,9 @@ impl MountedSession {
     pub fn join(mut self) -> Result<End, SessionError> {
         let result = self.served();
         match &result {
-            _ if self.auto_unmount.is_some() => self.clean_up(&result),
+            _ if self.auto_unmount.is_some() || self.handle.was_shut_down() => {
+                self.clean_up(&result)
+            }
             // The connection is alive and nobody reads from it: not even an error would come.
             Err(SessionError::Stuck(_)) if !self.unprivileged => {
                 let _ = crate::mount::abort_mounted(&self.target);

@@ -183,6 +183,10 @@ impl SessionHandle {
         self.control.stop(End::ShutDown);
     }
 
+    pub(crate) fn was_shut_down(&self) -> bool {
+        self.control.was_shut_down()
+    }
+
     /// Whether the session has ended or is about to.
     pub fn is_ending(&self) -> bool {
         self.control.is_stopping()

@@ -40,7 +40,7 @@ impl Subscriber for Fragile {
 }
 
 #[test]
-fn a_thread_that_panics_ends_the_session_and_leaves_no_dead_mount() {
+fn a_thread_that_panics_ends_the_session_and_the_mount_says_so() {
     tracing::subscriber::set_global_default(Fragile).unwrap();
     let stage = Stage::with(b"content");
     let Some(mut mount) = Mount::new(&stage, plain()) else {
@@ -52,6 +52,11 @@ fn a_thread_that_panics_ends_the_session_and_leaves_no_dead_mount() {
     assert!(!ARMED.load(Ordering::SeqCst), "the thread has panicked");
     let ended = mount.session.take().unwrap().join();
     assert!(matches!(ended, Err(SessionError::Device(_))), "{ended:?}");
-    assert!(!is_mounted(mount.root()));
+    let dead = std::fs::metadata(mount.path("other")).unwrap_err();
+    assert_eq!(dead.raw_os_error(), Some(libc::ENOTCONN));
+    assert!(
+        is_mounted(mount.root()),
+        "nobody is led to the directory beneath"
+    );
     assert!(stage.destroyed.get().is_some());
 }

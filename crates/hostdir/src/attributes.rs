@@ -262,9 +262,12 @@ impl Host {
         }
         let open = handle.and_then(|handle| self.files.get(handle.0));
         let is_its = |file: &Arc<OpenFile>| file.is_writable() && file.node() == inode.node();
-        match open.filter(|file| is_its(file) && !file.goes_through()) {
+        match open.filter(is_its) {
+            // Not by path, by which some file systems leave the times alone when the size stays.
             Some(file) => {
-                file.mark_written();
+                if !file.goes_through() {
+                    file.mark_written();
+                }
                 let lower = self.lower(&file, true)?;
                 let truncate = || Ok(rustix::fs::ftruncate(&*lower, size)?);
                 file.change(handle.unwrap_or(FileHandle(0)), &lower, truncate)

@@ -128,9 +128,7 @@ impl Setting {
             Need::NotOverlay if self.lower == Lower::Overlay => {
                 Some("overlayfs does it differently")
             }
-            Need::TruncateToSameSize
-                if !mounted && matches!(self.lower, Lower::Xfs | Lower::Btrfs) =>
-            {
+            Need::TruncateToSameSize if matches!(self.lower, Lower::Xfs | Lower::Btrfs) => {
                 Some("this file system leaves the times when the size stays")
             }
             Need::SharedMaps

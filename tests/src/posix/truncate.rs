@@ -11,6 +11,7 @@ pub(super) const CASES: &[Case] = cases! {
     within_a_page_zeroes_the_rest,
     of_an_open_file_by_path,
     changes_mtime_and_ctime [WriteThrough, TruncateToSameSize],
+    by_descriptor_changes_mtime_and_ctime [WriteThrough],
     to_zero_and_back,
     far_beyond,
     errors,
@@ -111,6 +112,21 @@ fn changes_mtime_and_ctime(env: &Env) {
         let before = env.stat("file");
         std::thread::sleep(std::time::Duration::from_millis(12));
         truncate(&path, len).unwrap();
+        let after = env.stat("file");
+        assert!((after.st_mtime, after.st_mtime_nsec) > (before.st_mtime, before.st_mtime_nsec));
+        assert!((after.st_ctime, after.st_ctime_nsec) > (before.st_ctime, before.st_ctime_nsec));
+    }
+    env.agree("file");
+}
+
+/// Whether the size changes or not, on every file system.
+fn by_descriptor_changes_mtime_and_ctime(env: &Env) {
+    env.file("file", "0123456789");
+    let file = env.open("file", OFlags::RDWR);
+    for len in [10, 10, 4, 4] {
+        let before = env.stat("file");
+        std::thread::sleep(std::time::Duration::from_millis(12));
+        file.set_len(len).unwrap();
         let after = env.stat("file");
         assert!((after.st_mtime, after.st_mtime_nsec) > (before.st_mtime, before.st_mtime_nsec));
         assert!((after.st_ctime, after.st_ctime_nsec) > (before.st_ctime, before.st_ctime_nsec));

@@ -7,8 +7,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use thrufs_tests::caller::ALICE;
 use thrufs_tests::fence::lease::{ignore_lease_signal, take_write_lease};
@@ -104,8 +105,13 @@ impl<'a> Submount<'a> {
     }
 
     fn make_read_only(&self) {
-        let flags = MountFlags::BIND | MountFlags::RDONLY;
-        rustix::mount::mount_remount(self.0, flags, "").unwrap();
+        // The file system: flags of a mount alone do not propagate to the worker's. Not while a file is open
+        // for writing, as it is until the server has heard of its close.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while let Err(errno) = rustix::mount::mount_remount(self.0, MountFlags::RDONLY, "") {
+            assert!(errno == Errno::BUSY && Instant::now() < deadline, "{errno}");
+            thread::sleep(Duration::from_millis(5));
+        }
         // The server looks at the flags of mounts every 10 ms; an open before that gets EIO.
         thread::sleep(Duration::from_millis(20));
     }

@@ -7,9 +7,9 @@ use std::io;
 use std::time::Duration;
 use thrufs::{
     Attributes, Context, CopyArgs, DirectorySink, Entry, ExtendedAttributes, Features, FileHandle,
-    FileSystem, FileSystemStatistics, LockArgs, LockOwner, Name, Negotiation, NewNode, NodeId,
-    OpenArgs, Opened, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services, SetAttr,
-    Unique, WriteArgs, WriteSource,
+    FileSystem, FileSystemStatistics, LockArgs, LockOwner, MountOptions, Name, Negotiation,
+    NewNode, NodeId, OpenArgs, Opened, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result,
+    Services, SetAttr, Unique, WriteArgs, WriteSource,
 };
 
 /// How long to sleep in which requests. Written as `LOOKUP=200,READ=1000`: opcodes without `FUSE_`, and
@@ -62,6 +62,10 @@ macro_rules! slowed {
         const METHODS: &[&str] = &[$(stringify!($method)),*];
 
         impl<F: FileSystem> FileSystem for Slowed<F> {
+            fn may_be_mounted(&self, options: &MountOptions) -> std::result::Result<(), &'static str> {
+                self.inner.may_be_mounted(options)
+            }
+
             fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
                 self.inner.init(negotiation)
             }

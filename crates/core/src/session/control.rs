@@ -49,6 +49,11 @@ impl Control {
         self.stopping.load(Ordering::Relaxed)
     }
 
+    /// Whether somebody asked for the end before anything else brought it.
+    pub(crate) fn was_shut_down(&self) -> bool {
+        matches!(self.lock().end, Some(End::ShutDown))
+    }
+
     /// Counts a thread, for as long as the value lives.
     pub(crate) fn thread(self: &std::sync::Arc<Self>) -> ThreadCount {
         self.lock().threads += 1;
