@@ -50,6 +50,8 @@ pub(crate) struct Inode {
     names: Names,
     /// A name of it was removed while it was open.
     lost_a_name: AtomicBool,
+    /// It has no name left, and nobody will find it again.
+    is_gone: AtomicBool,
     /// The strongbox has a descriptor of it.
     in_strongbox: AtomicBool,
 }
@@ -104,6 +106,7 @@ impl Inode {
             uses: Mutex::new(None),
             names: Names::default(),
             lost_a_name: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
             in_strongbox: AtomicBool::new(false),
         }
     }
@@ -203,7 +206,7 @@ impl Inode {
 
     /// Takes the descriptor back, recently used or not.
     pub(crate) fn drop_descriptor(&self) {
-        if self.can_be_found_again() {
+        if self.can_be_found_again() || self.is_gone.load(Ordering::Relaxed) {
             drop(self.take_held());
         }
     }
@@ -242,6 +245,12 @@ impl Inode {
             drop(uses);
             self.drop_descriptor();
         }
+    }
+
+    /// Its last name was removed: what it takes up is free when nobody has it open.
+    pub(crate) fn last_name_removed(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+        self.name_removed();
     }
 
     pub(crate) fn lost_a_name(&self) -> bool {

@@ -105,12 +105,24 @@ impl Host {
             Ok(())
         })?;
         if let Some(victim) = victim {
-            self.nodes.set_place(&victim, None);
+            self.lose_place(&victim);
         }
         if let Some(known) = known {
             known.name_removed();
         }
         Ok(())
+    }
+
+    /// The name by which an inode without a handle was found is gone. It keeps its descriptor, by which it
+    /// may have other names, unless it is a file that has none: then what it takes up must be free.
+    fn lose_place(&self, inode: &Arc<Inode>) {
+        self.nodes.set_place(inode, None);
+        let links = self
+            .descriptor(inode)
+            .map(|fd| rustix::fs::fstat(fd.as_fd()));
+        if inode.is_regular() && matches!(links, Ok(Ok(stat)) if stat.st_nlink == 0) {
+            inode.last_name_removed();
+        }
     }
 
     /// The inode behind a name, where it has a handle and the kernel knows it.
@@ -268,6 +280,7 @@ impl Host {
         }
         let renamed = rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags);
         if let Some(gone) = replaced.as_ref().filter(|_| renamed.is_ok() && !exchanged) {
+            // Within reach, as in the other case above.
             self.nodes.set_place(gone, None);
         }
         for (inode, end) in moves.iter().flatten() {

@@ -199,7 +199,8 @@ fn what_has_lost_its_name_is_let_go_of() {
     assert_eq!(root.getattr(node).map(drop), Err(Errno::ESTALE));
 }
 
-/// Without file handles, nothing else leads to it.
+/// Without file handles, nothing else leads to what has another name that nobody has looked up, or to a
+/// directory that somebody is in. What is gone for good takes up nothing.
 #[test]
 fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
     if !is_root() {
@@ -219,13 +220,22 @@ fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
     let mut nodes = Vec::new();
     for name in ["removed", "replaced", "moved", "other"] {
         served.write(name, b"content");
+        let other = served.path(&format!("{name}-as-well"));
+        fs::hard_link(served.path(name), other).unwrap();
         nodes.push(root.walk(name).unwrap());
     }
+    served.write("gone", b"content");
+    let gone = root.walk("gone").unwrap();
+    let directory = root.mkdir(ROOT, b"directory", 0o755).unwrap();
     root.unlink(ROOT, b"removed").unwrap();
+    root.unlink(ROOT, b"gone").unwrap();
+    root.rmdir(ROOT, b"directory").unwrap();
     root.rename((ROOT, b"moved"), (ROOT, b"replaced"), 0)
         .unwrap();
     for node in nodes {
         assert_eq!(root.getattr(node).unwrap().attr.size, 7);
     }
+    assert_eq!(root.getattr(gone).map(drop), Err(Errno::ESTALE));
+    assert!(root.getattr(NodeId(directory.nodeid)).is_ok());
     drop((served.client, overlay, layers));
 }
