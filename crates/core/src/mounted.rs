@@ -154,7 +154,7 @@ impl MountedSession {
         let result = self.served();
         match &result {
             _ if self.auto_unmount.is_some() || self.handle.was_shut_down() => {
-                self.clean_up(&result)
+                self.clean_up(&result);
             }
             // The connection is alive and nobody reads from it: not even an error would come.
             Err(SessionError::Stuck(_)) if !self.unprivileged => {
