@@ -77,7 +77,7 @@ pub enum IdMap {
     /// Clients see this one id everywhere, and whatever they create belongs to the server. They
     /// cannot change owners.
     Squash(u32),
-    /// Ids in ranges; those outside them are nobody's: clients see [`NO_ID`], and their kernel lets nobody
+    /// Ids in ranges; those outside them are nobody's: clients see −1, and their kernel lets nobody
     /// pass for the owner (as of files of an idmapped mount that its map does not hold).
     Ranges(Vec<IdRange>),
     /// Ids in ranges, each way by itself; those outside them stay as they are.
