@@ -37,7 +37,11 @@ impl<F: FileSystem> Job<F> {
     pub(crate) fn run(mut self) -> Returned {
         let dispatcher = self.session.dispatcher();
         let length = match &self.file_reply {
-            None => self.slot.answer(dispatcher),
+            None => {
+                // Nothing was done yet; what could be seen without sleeping may have been nothing.
+                self.slot.begin(dispatcher, true);
+                self.slot.answer(dispatcher)
+            }
             Some(file_reply) => {
                 let sent = self.slot.send_file(dispatcher, file_reply, true);
                 sent.unwrap_or(0)
@@ -67,7 +71,7 @@ pub(crate) fn carry_out<F: FileSystem>(
     mut slot: Slot,
 ) -> Carried<F> {
     let dispatcher = session.dispatcher();
-    slot.begin(dispatcher);
+    slot.begin(dispatcher, false);
     let (wait, file_reply) = match slot.dispatch(dispatcher, false) {
         Outcome::Reply(length) => {
             let length = slot.send(dispatcher, length);

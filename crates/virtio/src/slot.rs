@@ -136,13 +136,14 @@ impl Slot {
         opcode_of(&self.request[..self.request_bytes])
     }
 
-    /// Notes that it is about to be carried out, if that must not happen twice.
-    pub(crate) fn begin<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>) {
+    /// Notes that it is about to be carried out, by a thread that may block or not, if that must not
+    /// happen twice.
+    pub(crate) fn begin<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>, may_block: bool) {
         let opcode = self.opcode();
         if self.intents.is_none() || repeat_of(opcode) == Repeat::Harmless {
             return;
         }
-        let before = self.with_message(|message, _| dispatcher.look_before(message));
+        let before = self.with_message(|message, _| dispatcher.look_before(message, may_block));
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
         let begun = Begun {

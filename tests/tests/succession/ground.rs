@@ -145,6 +145,17 @@ impl Server {
         *current = Some(next);
     }
 
+    /// What a worker notes before it carries out what must not be carried out twice.
+    pub fn begin(&self, request: &[u8]) -> Begun {
+        let current = self.current.read().unwrap();
+        let before = current.as_ref().unwrap().look_before(request, false);
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        Begun {
+            nanoseconds: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+            before,
+        }
+    }
+
     /// Carries out again what was perhaps carried out before.
     pub fn answer_again(&self, request: &[u8], begun: Begun) -> Vec<u8> {
         let mut reply = vec![0; 4096];

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
+mod again;
 mod cost;
 mod ground;
 mod hostile;

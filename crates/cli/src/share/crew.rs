@@ -2,11 +2,12 @@
 
 use super::figures::Questions;
 use super::keeping::Keeping;
-use crate::channel::Message;
+use crate::channel::{Channel, Message};
 use crate::config::ShareConfig;
 use crate::error::{CommandError, system};
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -35,10 +36,7 @@ impl Worker {
     ) -> Result<Worker, CommandError> {
         let process = Process::start(Role::ShareWorker, config.paths())
             .map_err(system("start the worker"))?;
-        let say = |message: Message| {
-            let said = process.channel.send(&message);
-            said.map_err(system("speak to the worker"))
-        };
+        let say = |message: Message| say(&process.channel, &message);
         let (questions, theirs) =
             Questions::pair().map_err(system("make a socket for the worker"))?;
         say(Message::Questions(theirs))?;
@@ -57,6 +55,16 @@ impl Worker {
             questions: Arc::new(questions),
         })
     }
+}
+
+/// Says something to a worker that is being started. That it is gone is no error here: its end is seen
+/// next, and how it ended decides what becomes of whom it was to serve.
+fn say(channel: &Channel, message: &Message) -> Result<(), CommandError> {
+    let said = channel.send(message).or_else(|error| match error.kind() {
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Ok(()),
+        _ => Err(error),
+    });
+    said.map_err(system("speak to the worker"))
 }
 
 /// Which of the workers.
@@ -153,6 +161,24 @@ impl Crew {
     pub(super) fn kill(&self) {
         for worker in self.serving.iter().chain(&self.waiting) {
             worker.process.kill();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_may_be_gone_before_it_is_told_anything() {
+        for unread in [0, 1] {
+            let (ours, theirs) = Channel::pair().unwrap();
+            for _ in 0..unread {
+                say(&ours, &Message::Ready).unwrap();
+            }
+            drop(theirs);
+            say(&ours, &Message::Ready).unwrap();
+            say(&ours, &Message::Ready).unwrap();
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Carrying a request out again whose first executor died, nobody knows how far it had come.
 //!
 //! Most requests may simply be carried out twice: what they read, or what they set, is the same the
-//! second time. Of those that are not so, the dead one has noted when it began ([`Begun`]). They are
-//! tried again, and an error that speaks of success the first time (mkdir's EEXIST, unlink's ENOENT) is
-//! held against what is there now: an inode that has changed since the beginning is the work of the
-//! first time. What remains in doubt stands in ADR 16.
+//! second time. Of those that are not so, the dead one has noted when it began and what it found
+//! ([`Begun`]). They are tried again, and an error that speaks of success the first time (mkdir's EEXIST,
+//! unlink's ENOENT) is held against both: it was the first answer too when the name was there before
+//! (or was not), and otherwise an inode that has changed since is the work of the first time. Changes
+//! alone say nothing: a directory changes with each name in it. What remains in doubt stands in ADR 16.
 
 use super::arguments::{create_args, open_args};
 use super::{Dispatcher, Outcome, message::Message};
@@ -19,6 +20,7 @@ use thrufs_abi::layout::{Attr, EntryOut, OpenIn, OpenOut};
 use thrufs_abi::{Name, NodeId, Opcode, Operation, Request};
 
 const RENAME_NOREPLACE: u32 = 1;
+const XATTR_CREATE: u32 = 1;
 const TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
@@ -27,6 +29,11 @@ const SYMLINK: u32 = 0o120_000;
 const ONCE: u32 = 0o100 | 0o200 | 0o1000;
 /// More than any value has.
 const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// [`Begun::before`]: nothing is known; the name, or the extended attribute, was not there. Else it is
+/// the number of the inode that was ([`number_of`]).
+const UNKNOWN: u64 = 0;
+const ABSENT: u64 = u64::MAX;
 
 /// What it means to carry a request out twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,20 +101,47 @@ fn changed(attr: &Attr) -> Timestamp {
 }
 
 impl<F: FileSystem> Dispatcher<F> {
-    /// What has to be known of the time before `request`, whose opcode is one of [`Repeat::Noted`];
-    /// mostly nothing, 0.
-    pub fn look_before<'a>(&self, request: impl Into<Message<'a>>) -> u64 {
+    /// What has to be known of the time before `request`, whose opcode is one of [`Repeat::Noted`]. To
+    /// be asked again by who may block, when the request is deferred.
+    pub fn look_before<'a>(&self, request: impl Into<Message<'a>>, may_block: bool) -> u64 {
         let Ok(request) = request.into().parse(self.dialect()) else {
-            return 0;
+            return UNKNOWN;
         };
+        let context = Context::new(
+            &request.header,
+            &request.extensions,
+            &self.interrupts,
+            may_block,
+        );
+        let look = || self.seen(&context, &request);
+        catch_unwind(AssertUnwindSafe(look)).unwrap_or(UNKNOWN)
+    }
+
+    fn seen(&self, context: &Context<'_>, request: &Request<'_>) -> u64 {
+        let node = request.header.nodeid;
         match &request.operation {
-            // Twice, and two names are as they were.
-            Operation::Rename { flags, name, .. } if flags & !RENAME_NOREPLACE != 0 => {
-                let context = self.context(&request);
-                self.found(&context, request.header.nodeid, *name)
-                    .map_or(0, |entry| entry.node.0)
+            Operation::Rename { flags, name, .. } => match self.found(context, node, *name) {
+                // Twice, and two names are as they were.
+                Ok(entry) if has_two(*flags) => entry.node.0,
+                found => seen_by(found.map(|entry| number_of(&entry))),
+            },
+            Operation::Mkdir { name, .. }
+            | Operation::Mknod { name, .. }
+            | Operation::Symlink { name, .. }
+            | Operation::Link { name, .. }
+            | Operation::Create { name, .. }
+            | Operation::Unlink { name }
+            | Operation::Rmdir { name } => {
+                let found = self.found(context, node, *name);
+                seen_by(found.map(|entry| number_of(&entry)))
             }
-            _ => 0,
+            Operation::Setxattr { name, flags, .. } if flags & XATTR_CREATE != 0 => {
+                seen_by(self.fs.getxattr(context, node, name, &mut []).map(|_| 1))
+            }
+            Operation::Removexattr { name } => {
+                seen_by(self.fs.getxattr(context, node, name, &mut []).map(|_| 1))
+            }
+            _ => UNKNOWN,
         }
     }
 
@@ -170,7 +204,8 @@ impl<F: FileSystem> Dispatcher<F> {
         if entry.node.0 == 0 {
             return Err(errno);
         }
-        if begun.is_before(changed(&entry.attr)) && is_it(&entry) {
+        let is_new = begun.before != number_of(&entry) && begun.is_before(changed(&entry.attr));
+        if is_new && is_it(&entry) {
             return Ok(entry);
         }
         self.fs.forget(entry.node, 1);
@@ -222,29 +257,38 @@ impl<F: FileSystem> Dispatcher<F> {
         begun: Begun,
     ) -> Result<usize> {
         let node = request.header.nodeid;
+        let (was_absent, was_there) = (
+            begun.before == ABSENT,
+            !matches!(begun.before, UNKNOWN | ABSENT),
+        );
         let attributes = |node| self.fs.getattr(context, node, None).map_err(|_| errno);
         let is_done = match (&request.operation, errno) {
             (Operation::Unlink { .. } | Operation::Rmdir { .. }, Errno::ENOENT) => {
-                let attr = attributes(node)?.attr;
-                begun.is_before(changed(&attr))
+                !was_absent && begun.is_before(changed(&attributes(node)?.attr))
             }
             (
                 Operation::Rename {
                     new_parent,
                     new_name,
+                    flags,
                     ..
                 },
                 Errno::ENOENT,
             ) => {
                 let entry = self.found(context, *new_parent, *new_name);
-                begun.is_before(changed(&entry.map_err(|_| errno)?.attr))
+                let entry = entry.map_err(|_| errno)?;
+                match begun.before {
+                    UNKNOWN => begun.is_before(changed(&entry.attr)),
+                    before => !has_two(*flags) && before == number_of(&entry),
+                }
             }
             (Operation::Setxattr { name, value, .. }, Errno::EEXIST) => {
-                begun.is_before(changed(&attributes(node)?.attr))
+                !was_there
+                    && begun.is_before(changed(&attributes(node)?.attr))
                     && self.has_value(context, node, name, value)
             }
             (Operation::Removexattr { .. }, Errno::ENODATA) => {
-                begun.is_before(changed(&attributes(node)?.attr))
+                !was_absent && begun.is_before(changed(&attributes(node)?.attr))
             }
             (Operation::Release(_) | Operation::Releasedir(_), _) => true,
             _ => false,
@@ -288,6 +332,26 @@ impl<F: FileSystem> Dispatcher<F> {
     }
 }
 
+/// Whether a rename leaves something under both names: an exchange, or a whiteout.
+fn has_two(flags: u32) -> bool {
+    flags & !RENAME_NOREPLACE != 0
+}
+
+/// What distinguishes an inode from others that had its name, here and in a successor: nodes that the
+/// client does not know get another id each time.
+fn number_of(entry: &Entry) -> u64 {
+    entry.attr.ino.clamp(UNKNOWN + 1, ABSENT - 1)
+}
+
+/// As [`Begun::before`] has it.
+fn seen_by(found: Result<u64>) -> u64 {
+    match found {
+        Ok(number) => number,
+        Err(Errno::ENOENT | Errno::ENODATA) => ABSENT,
+        Err(_) => UNKNOWN,
+    }
+}
+
 /// Whether it can be seen, before it is tried again, that it was done.
 fn request_is_done<F: FileSystem>(
     dispatcher: &Dispatcher<F>,
@@ -297,7 +361,7 @@ fn request_is_done<F: FileSystem>(
     let Operation::Rename { flags, name, .. } = &request.operation else {
         return false;
     };
-    if flags & !RENAME_NOREPLACE == 0 || begun.before == 0 {
+    if !has_two(*flags) || matches!(begun.before, UNKNOWN | ABSENT) {
         return false;
     }
     let context = dispatcher.context(request);
