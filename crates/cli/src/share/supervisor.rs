@@ -35,7 +35,7 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a worker has to end after its last requests, which are waited for before.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Most workers in a row that end without having served anybody, before it is given up.
+/// Most workers in a row that end without having served anybody, before it is given up, if nobody is served.
 const FAILURES_MAX: u32 = 3;
 
 /// A worker that has waited for so long was no failure, whatever ended it.
@@ -444,8 +444,14 @@ impl Supervisor {
         } else {
             self.failures += 1;
         }
-        if self.failures >= FAILURES_MAX {
-            return Some(Err(failed()));
+        if self.failures >= FAILURES_MAX && self.orphans.is_empty() {
+            if self.crew.serving() == 0 {
+                return Some(Err(failed()));
+            }
+            // Those that are served need not end for it; when one has, another is tried.
+            tracing::error!("nobody else can connect for now: {}", failed());
+            self.phase = Phase::Full;
+            return None;
         }
         // Whoever was let in and has not spoken is let go: it can connect again.
         self.have_one_wait()

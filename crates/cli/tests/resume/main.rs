@@ -451,8 +451,8 @@ fn a_machine_is_given_up_when_its_workers_die_too_often() {
     place.mount().root().getattr(NodeId::ROOT).unwrap();
 }
 
-/// Three that die in a row while they wait would end the share; these have others between them that
-/// have served.
+/// After three that die in a row while they wait nobody waits for now; these have others between them
+/// that have served.
 #[test]
 fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
     let place = Place::new();
