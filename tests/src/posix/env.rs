@@ -50,6 +50,8 @@ pub enum Need {
     Notifications,
     /// Maps that several processes share.
     SharedMaps,
+    /// Stores through a map beneath are on the host at once.
+    HostMaps,
     /// Attributes of the class `trusted`.
     TrustedAttributes,
 }
@@ -130,6 +132,9 @@ impl Setting {
             }
             Need::TruncateToSameSize if matches!(self.lower, Lower::Xfs | Lower::Btrfs) => {
                 Some("this file system leaves the times when the size stays")
+            }
+            Need::HostMaps if self.share.is_some() => {
+                Some("what lies beneath is a share as well, whose maps are the guest's")
             }
             Need::SharedMaps
                 if (self.queues.is_some() || self.share.is_some()) && self.maps_are_private() =>

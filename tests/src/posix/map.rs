@@ -16,7 +16,7 @@ pub(super) const CASES: &[Case] = cases! {
     grows_with_the_file [SharedMaps],
     needs_the_right_open_mode,
     many_pages [SharedMaps],
-    what_was_stored_beneath_is_read_after_an_open [CloseToOpen],
+    what_was_stored_beneath_is_read_after_an_open [CloseToOpen, HostMaps],
 };
 
 fn shows_the_content(env: &Env) {
