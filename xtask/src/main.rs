@@ -57,7 +57,7 @@ cargo xtask CHORE
                    target/corpus, where the next run begins
   hostile [SECONDS [--record]]
                    front ends and guests that misbehave against a share that others use, and processes
-                   against mounts (default 60); --record notes what passed in tests/results, and goes on
+                   against mounts, each for so long (default 60); --record notes what passed in tests/results, and goes on
                    where it was stopped
   mutants [AREA...] [--shard K/N]
                    changes the code of permission, rename, locks, ... in one place at a time, and looks
@@ -146,7 +146,7 @@ fn ci() -> Result<(), Failure> {
     check::run()?;
     let tested = test::run();
     fuzz::run(fuzz::SECONDS_CI)?;
-    hostile::run("60")?;
+    hostile::run("30")?;
     tested?;
     println!("xtask: all checks passed");
     Ok(())
