@@ -332,8 +332,8 @@ count_rings() {
 lower "$WORK/lower" 1G
 mkdir -p "$WORK/lower/served/dir"
 head -c 4M /dev/urandom >"$WORK/lower/served/dir/file"
-# With cache=auto and without passthrough, an open of a file that has changed in the last seconds has the
-# kernel ask for its size.
+# With cache=auto and without passthrough, an open of a file that has changed in the last seconds drops what
+# is cached of it, and has the kernel ask for its size.
 sleep 4
 echo text >"$WORK/lower/served/file"
 ln -s file "$WORK/lower/served/dir/link"

@@ -301,6 +301,8 @@ impl Host {
                     found = self.cached_data(inode, &lower, writable, stat);
                 }
                 let may_be_behind = self.config.cache == CacheMode::Auto && !self.config.writeback;
+                // Of a version that counts, an open has had it asked for: that one or one before.
+                let may_be_behind = may_be_behind && !found.keeps_cache;
                 if let Some(stat) = known.filter(|_| may_be_behind && !knows_size) {
                     self.refresh_size(inode, stat);
                 }
