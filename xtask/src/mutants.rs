@@ -11,7 +11,7 @@ use crate::project;
 use crate::step::{Failure, Step};
 use crate::tools;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Some files, and the tests that must see what is changed in them.
 struct Area {
@@ -180,7 +180,9 @@ impl Area {
                 "--output",
             ])
             .args([&output])
-            .env("CARGO_TARGET_DIR", project::target().join("mutants/build"));
+            .env("CARGO_TARGET_DIR", project::target().join("mutants/build"))
+            .env("CARGO_PROFILE_DEV_DEBUG", "none")
+            .env("RUST_BACKTRACE", "0");
         if let Some(shard) = shard {
             step = step.args(["--shard", shard]);
         }
@@ -195,8 +197,11 @@ impl Area {
         for argument in packages.chain(self.tests.iter().copied()) {
             step = step.args([format!("--cargo-arg={argument}")]);
         }
-        // The language of policies and the formats of pictures are other areas, and slow.
-        step = step.args(["--", "--", "--skip", "redact::", "--skip", "policy::"]);
+        // The language of policies, the formats of pictures and the benchmark are other areas, and slow.
+        step = step.args(["--", "--"]);
+        for slow in ["redact::", "policy::", "measure::"] {
+            step = step.args(["--skip", slow]);
+        }
         match step.run_to_code()? {
             ALL_CAUGHT | SOME_MISSED | SOME_TIMED_OUT => Ok(output),
             code => Err(Failure::new(format!(
@@ -213,23 +218,19 @@ fn survivors_path() -> PathBuf {
 
 /// The mutants that nobody need see, and why.
 fn survivors() -> Result<BTreeMap<String, String>, Failure> {
-    read_survivors(&survivors_path())
+    let path = survivors_path();
+    let failed = |why: String| Failure::new(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+    text.lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| survivor(line).ok_or_else(|| failed(format!("no ` | ` and a reason: {line}"))))
+        .collect()
 }
 
-fn read_survivors(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-    let mut survivors = BTreeMap::new();
-    for line in text
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-    {
-        let (mutant, why) = line.split_once(" | ").ok_or_else(|| {
-            Failure::new(format!("{}: no ` | ` and a reason: {line}", path.display()))
-        })?;
-        survivors.insert(mutant.to_owned(), why.to_owned());
-    }
-    Ok(survivors)
+/// The mutant, which may hold a bar itself, and the reason after the last.
+fn survivor(line: &str) -> Option<(String, String)> {
+    let (mutant, why) = line.rsplit_once(" | ")?;
+    Some((mutant.to_owned(), why.to_owned()))
 }
 
 /// A mutant without its line and column, which other changes move.
@@ -259,6 +260,15 @@ mod tests {
             "crates/a/src/b.rs: replace f -> bool with true"
         );
         assert_eq!(placeless("something: else"), "something: else");
+    }
+
+    #[test]
+    fn a_reason_stands_after_the_last_bar() {
+        let line = "a.rs: replace | with ^ in f | the same value";
+        let (mutant, why) = survivor(line).expect("both are there");
+        assert_eq!(mutant, "a.rs: replace | with ^ in f");
+        assert_eq!(why, "the same value");
+        assert_eq!(survivor("a.rs: replace f with ()"), None);
     }
 
     #[test]
