@@ -80,7 +80,7 @@ const AREAS: &[Area] = &[
 ];
 
 /// A mutant whose tests take longer has made something wait for ever. The machine may be busy.
-const TIMEOUT_SECONDS: &str = "180";
+const TIMEOUT_SECONDS: &str = "60";
 
 /// Exit codes of cargo-mutants that tell of mutants, and not of something that went wrong.
 const ALL_CAUGHT: i32 = 0;
