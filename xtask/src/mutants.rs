@@ -22,6 +22,8 @@ struct Area {
     tested_by: &'static [&'static str],
     /// Which tests: arguments of `cargo test`.
     tests: &'static [&'static str],
+    /// Of those, the ones whose names have one of these parts; all, if there are none.
+    only: &'static [&'static str],
 }
 
 const fn host(name: &'static str, files: &'static [&'static str]) -> Area {
@@ -31,6 +33,7 @@ const fn host(name: &'static str, files: &'static [&'static str]) -> Area {
         files,
         tested_by: &["thrufs-tests"],
         tests: &["--lib", "--test", "served", "--test", "sharing"],
+        only: &[],
     }
 }
 
@@ -59,6 +62,7 @@ const AREAS: &[Area] = &[
         ],
         tested_by: &[],
         tests: &["--lib"],
+        only: &["queue::"],
     },
     Area {
         name: "sys-locks",
@@ -66,6 +70,7 @@ const AREAS: &[Area] = &[
         files: &["crates/sys/src/lock.rs", "crates/sys/src/cred.rs"],
         tested_by: &[],
         tests: &["--lib"],
+        only: &["lock::", "cred::"],
     },
     Area {
         name: "dispatch",
@@ -76,6 +81,7 @@ const AREAS: &[Area] = &[
         ],
         tested_by: &[],
         tests: &["--lib"],
+        only: &["dispatch::"],
     },
 ];
 
@@ -198,7 +204,7 @@ impl Area {
             step = step.args([format!("--cargo-arg={argument}")]);
         }
         // The language of policies, the formats of pictures and the benchmark are other areas, and slow.
-        step = step.args(["--", "--"]);
+        step = step.args(["--", "--"]).args(self.only);
         for slow in ["redact::", "policy::", "measure::"] {
             step = step.args(["--skip", slow]);
         }
