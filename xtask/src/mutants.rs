@@ -61,8 +61,17 @@ const AREAS: &[Area] = &[
             "crates/virtio/src/queue/table.rs",
         ],
         tested_by: &[],
-        tests: &["--lib"],
-        only: &["queue::"],
+        tests: &[
+            "--lib", "--test", "inflight", "--test", "crew", "--test", "served",
+        ],
+        only: &[
+            "queue::",
+            "journal::",
+            "what_another_server_has_left",
+            "many_at_once_are_served",
+            "stopped_and_started_again",
+            "device_is_reset",
+        ],
     },
     Area {
         name: "sys-locks",
