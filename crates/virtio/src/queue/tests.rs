@@ -378,8 +378,11 @@ fn the_guest_is_told_when_it_asked_to_be() {
     give_back(&mut guest, 1);
     assert_eq!(guest.ring.must_tell(), Ok(false));
     give_back(&mut guest, 2);
+    assert_eq!(guest.ring.must_tell(), Ok(false));
     give_back(&mut guest, 3);
     assert_eq!(guest.ring.must_tell(), Ok(true));
+    give_back(&mut guest, 4);
+    assert_eq!(guest.ring.must_tell(), Ok(false), "that is past");
 }
 
 #[test]
