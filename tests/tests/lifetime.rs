@@ -129,7 +129,7 @@ fn a_killed_program_of_the_library_leaves_enotconn_or_what_it_was_told() {
     assert!(!is_mounted(mnt));
     let helper = std::process::Command::new("fusermount3").arg("-V").output();
     if helper.is_err() {
-        eprintln!("SKIPPED {name} with auto_unmount: no fusermount3 (package fuse3)");
+        thrufs_test_report::skipped_in(name, "auto_unmount: no fusermount3 (package fuse3)");
         return;
     }
     start(&["auto_unmount"]).kill();
@@ -213,7 +213,7 @@ fn waits_beneath(worker: u32) {
 fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
     let name = "a_worker_killed_while_its_notifier_waits_lets_everybody_go";
     if cfg!(not(target_arch = "x86_64")) {
-        eprintln!("SKIPPED {name}: written for x86-64");
+        thrufs_test_report::skipped_in(name, "written for x86-64");
         return;
     }
     over_each(name, |transport| {

@@ -31,6 +31,7 @@ use rustix::thread::CapabilitySet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use thrufs_hostdir::FileHandles;
 use thrufs_sys::proc_fd::Detached;
 use thrufs_sys::{cred, sched};
 
@@ -61,6 +62,15 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
+/// What is kept where files are found so. Who overrides modes can read and search: the other one opens, by
+/// a guessed handle, every file of a file system.
+fn needed(file_handles: FileHandles) -> CapabilitySet {
+    match file_handles {
+        FileHandles::Never => KEPT - CapabilitySet::DAC_READ_SEARCH,
+        FileHandles::Prefer | FileHandles::Mandatory => KEPT,
+    }
+}
+
 /// Drops the capabilities that serving does not need, for good. With `pairing`, threads can come back
 /// from the idle class afterwards ([`Threads::pair`](thrufs::session::Threads::pair)): by a limit,
 /// or where that cannot be raised (a container without CAP_SYS_RESOURCE), by CAP_SYS_NICE.
@@ -68,8 +78,8 @@ pub(crate) fn raise_descriptor_limit() {
 /// # Errors
 ///
 /// None that a root process is known to get.
-pub(crate) fn drop_privileges(pairing: bool) -> io::Result<()> {
-    let mut kept = KEPT;
+pub(crate) fn drop_privileges(pairing: bool, file_handles: FileHandles) -> io::Result<()> {
+    let mut kept = needed(file_handles);
     if pairing && sched::allow_leaving_idle().is_err() {
         kept |= CapabilitySet::SYS_NICE;
     }
@@ -88,7 +98,7 @@ pub(crate) fn take_source(source: OwnedFd) -> (OwnedFd, Option<OwnedFd>) {
     match copy_of(&source) {
         Ok((inside, tree)) => (inside, Some(tree)),
         Err(errno) => {
-            tracing::info!("the worker's descriptors lead out of the source: {errno}");
+            tracing::warn!("the worker's descriptors lead out of the source: {errno}");
             (source, None)
         }
     }
@@ -115,7 +125,7 @@ fn copy_of(source: &OwnedFd) -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
 pub(crate) fn leave_the_tree(source: Option<&OwnedFd>) {
     match try_to_leave(source) {
         Ok(()) => tracing::debug!("the worker is confined to the source"),
-        Err((step, error)) => tracing::info!("the worker sees the whole tree: {step}: {error}"),
+        Err((step, error)) => tracing::warn!("the worker sees the whole tree: {step}: {error}"),
     }
 }
 
@@ -160,22 +170,43 @@ fn try_to_leave(source: Option<&OwnedFd>) -> Result<(), (&'static str, io::Error
 ///
 /// Why not, in words.
 pub(crate) fn try_filter() -> Result<(), String> {
+    try_on_a_thread(|| {
+        seccomp::filter_this_thread(Duty::Serving, FileHandles::Prefer, FilterAction::Fail)
+            .map_err(|error| error.to_string())
+    })
+}
+
+/// Whether a worker of root's could be shut in with this directory: tried on a thread made for it.
+///
+/// # Errors
+///
+/// What it could reach, and why, in words.
+pub(crate) fn try_walls(source: OwnedFd) -> Result<(), String> {
+    try_on_a_thread(move || {
+        copy_of(&source)
+            .map_err(|errno| format!("descriptors of a worker lead out of it: {errno}"))?;
+        cred::unshare_mount_namespace()
+            .map_err(|errno| format!("a worker sees the whole tree: {errno}"))
+    })
+}
+
+fn try_on_a_thread(
+    tried: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Result<(), String> {
     let thread = std::thread::Builder::new()
         .name("thrufs-probe".to_owned())
-        .spawn(|| {
-            seccomp::filter_this_thread(Duty::Serving, FilterAction::Fail)
-                .map_err(|error| error.to_string())
-        });
+        .spawn(tried);
     let tried = thread.map_err(|error| error.to_string())?.join();
     tried.unwrap_or_else(|_| Err("the thread that tried it ended".to_owned()))
 }
 
 /// Filters the system calls of the calling thread and of those that it starts from now on. Where
 /// that cannot be had, they stay as they are.
-pub(crate) fn filter_system_calls(duty: Duty) {
-    match (seccomp::filter_this_thread(duty, FilterAction::Fail), duty) {
+pub(crate) fn filter_system_calls(duty: Duty, file_handles: FileHandles) {
+    let filtered = seccomp::filter_this_thread(duty, file_handles, FilterAction::Fail);
+    match (filtered, duty) {
         (Ok(()), _) => tracing::debug!(?duty, "system calls are filtered"),
-        (Err(error), Duty::Serving) => tracing::info!("system calls are not filtered: {error}"),
+        (Err(error), Duty::Serving) => tracing::warn!("system calls are not filtered: {error}"),
         // The main thread says so for both.
         (Err(error), other) => tracing::debug!(?other, "nor are another thread's: {error}"),
     }
@@ -183,10 +214,11 @@ pub(crate) fn filter_system_calls(duty: Duty) {
 
 /// Filters the system calls of the calling thread of a share's worker, and of those that it starts from
 /// now on. Where that cannot be had, they stay as they are.
-pub(crate) fn filter_system_calls_of_share(duty: Duty, action: FilterAction) {
-    match (action, seccomp::filter_this_thread(duty, action)) {
+pub(crate) fn filter_system_calls_of_share(file_handles: FileHandles, action: FilterAction) {
+    let filtered = seccomp::filter_this_thread(Duty::Sharing, file_handles, action);
+    match (action, filtered) {
         (FilterAction::Allow, _) => {}
-        (_, Ok(())) => tracing::debug!(?duty, ?action, "system calls are filtered"),
-        (_, Err(error)) => tracing::info!("system calls are not filtered: {error}"),
+        (_, Ok(())) => tracing::debug!(?action, "system calls are filtered"),
+        (_, Err(error)) => tracing::warn!("system calls are not filtered: {error}"),
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Mount {
     pub(crate) path: PathBuf,
     /// What is mounted there, as its file system names it: `/`, or a directory that was bound.
     pub(crate) root: PathBuf,
+    /// Whether what is mounted on it is mounted on its copies too.
+    pub(crate) is_shared: bool,
     /// `fuse.thrufs`
     pub(crate) kind: String,
     /// Who mounted it, if it is a FUSE mount.
@@ -91,7 +93,12 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     };
     let path = |field| PathBuf::from(OsString::from_vec(unescape(field)));
     let (root, mountpoint) = (path(fields.next()?), path(fields.next()?));
-    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let is_shared = fields
+        .by_ref()
+        .take_while(|field| *field != b"-")
+        .filter(|field| field.starts_with(b"shared:"))
+        .count()
+        > 0;
     let kind = String::from_utf8_lossy(&unescape(fields.next()?)).into_owned();
     let options = fields.nth(1).unwrap_or_default();
     let user = options
@@ -104,6 +111,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         device,
         path: mountpoint,
         root,
+        is_shared,
         kind,
         user,
     })
@@ -153,8 +161,10 @@ mod tests {
         assert_eq!(mount.kind, "fuse.thrufs");
         assert_eq!((mount.id, mount.parent, mount.user), (36, 35, Some(7)));
         assert_eq!(mount.root, Path::new("/"));
+        assert!(mount.is_shared);
         let bound = parse_line(b"40 1 0:53 /a\\040b /m rw - fuse.thrufs /s rw").unwrap();
         assert_eq!((bound.root, bound.user), ("/a b".into(), None));
+        assert!(!bound.is_shared);
         assert_eq!(parse_line(b""), None);
         assert_eq!(parse_line(b"1 2 3 4 5"), None);
     }

@@ -86,7 +86,7 @@ fn spawn_alone(mut command: Command) -> io::Result<Child> {
         .name("thrufs-start".to_owned())
         .spawn(move || {
             if let Err(errno) = thrufs_sys::cred::unshare_process_namespace() {
-                tracing::info!(
+                tracing::warn!(
                     "the worker can name other processes: no process namespace: {errno}"
                 );
             }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use thrufs::session::{self, Session, SessionConfig, SessionError, SessionHandle, Threads};
 use thrufs_hostdir::policy::Accounts;
-use thrufs_hostdir::{HostDir, Programs};
+use thrufs_hostdir::{FileHandles, HostDir, Programs};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
 /// The process that serves (see [`Role::Worker`](crate::process::Role::Worker)).
@@ -76,8 +76,9 @@ fn serve(
     let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
     confinement::raise_descriptor_limit();
     let privileged = mounting::is_privileged();
+    let handles = config.serving.file_handles;
     if privileged {
-        confinement::drop_privileges(config.pairing)?;
+        confinement::drop_privileges(config.pairing, handles)?;
     }
     thrufs_sys::proc_fd::prepare()?;
     // Asked once, by a prctl or in /proc; later there is neither, and rustix panics without an answer.
@@ -128,11 +129,11 @@ fn serve(
     }
     std::thread::Builder::new()
         .name("thrufs-watcher".to_owned())
-        .spawn(move || watcher.watch())?;
+        .spawn(move || watcher.watch(handles))?;
     if let Some(listener) = control {
-        answer_by_socket(listener, subject)?;
+        answer_by_socket(listener, subject, handles)?;
     }
-    confinement::filter_system_calls(Duty::Serving);
+    confinement::filter_system_calls(Duty::Serving, handles);
     match session.handshake() {
         Ok(_) => {}
         // Told to end before it began: whoever told it knows why.
@@ -147,12 +148,16 @@ fn serve(
 }
 
 /// Starts the thread that answers by the control socket, in the tree that the calling thread is in.
-fn answer_by_socket(listener: OwnedFd, subject: Arc<Subject>) -> Result<(), Box<dyn Error>> {
+fn answer_by_socket(
+    listener: OwnedFd,
+    subject: Arc<Subject>,
+    handles: FileHandles,
+) -> Result<(), Box<dyn Error>> {
     let server = Server::new(listener)?;
     std::thread::Builder::new()
         .name("thrufs-control".to_owned())
         .spawn(move || {
-            confinement::filter_system_calls(Duty::Controlling);
+            confinement::filter_system_calls(Duty::Controlling, handles);
             let errno = server.serve(&mut |command| subject.answer(command));
             tracing::warn!("the control socket is served no more: {errno}");
         })?;
@@ -175,11 +180,11 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn watch(mut self) {
+    fn watch(mut self, handles: FileHandles) {
         if let Ok(thread) = process::this_thread() {
             let _ = self.supervisor.send(&Message::Watching(thread));
         }
-        confinement::filter_system_calls(Duty::Watching);
+        confinement::filter_system_calls(Duty::Watching, handles);
         loop {
             let descriptors = [Some(self.signals.as_fd()), Some(self.supervisor.as_fd())];
             let [signal, message] = waiting::readable(descriptors, None);

@@ -4,6 +4,7 @@
 mod ground;
 
 use ground::{Ground, THRUFS, run, skipped, stderr, within};
+use rustix::mount::MountPropagationFlags;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -126,6 +127,8 @@ fn everything_is_looked_at() {
         "file system",
         "file handles",
         "RWF_NOWAIT",
+        "mounts beneath",
+        "confinement",
     ] {
         finding(&findings, name);
     }
@@ -255,6 +258,30 @@ fn an_ordinary_user_is_told_how_to_mount() {
         detail.contains("no_new_privs") || detail.contains("not found"),
         "{detail}"
     );
+}
+
+#[test]
+fn what_walls_a_source_leaves_is_told_before_and_at_the_start() {
+    let _alone = alone();
+    let Some(ground) = Ground::new() else { return };
+    let ground = ground.propagating();
+    for (how, mounts, walls) in [
+        (MountPropagationFlags::SHARED, "ok", "ok"),
+        (MountPropagationFlags::PRIVATE, "no", "ok"),
+        (MountPropagationFlags::UNBINDABLE, "no", "no"),
+    ] {
+        ground.propagates(how);
+        let findings = agreed(ground.src.to_str().unwrap());
+        assert_eq!(finding(&findings, "mounts beneath").0, mounts, "{how:?}");
+        let (state, detail, _) = finding(&findings, "confinement");
+        assert_eq!(state, walls, "{how:?}: {detail}");
+        let output = ground.mount(&[]);
+        ground::succeeded(&output);
+        let said = stderr(&output);
+        let is_warned = said.contains("WARN the worker's descriptors lead out");
+        assert_eq!(is_warned, walls == "no", "{how:?}: {said}");
+        ground::unmount_by_command(&ground.mnt);
+    }
 }
 
 #[test]

@@ -187,6 +187,20 @@ mod tests {
         // As after one was let wait whose locks nobody could see then.
         *waits.list.lock() = vec![wait(1, 2), wait(2, 1)];
         assert!(waits.enter(wait(3, 1), own).is_ok());
+        // And it does not keep another from being found.
+        waits.list.lock().insert(0, wait(4, 5));
+        let holds = |node: NodeId, owner: LockOwner, range: &RangeLock| match node.0 {
+            10 => [1, 4].contains(&owner.0),
+            _ => own(node, owner, range),
+        };
+        let refused = waits.enter(wait(5, 10), holds).map(drop);
+        assert_eq!(refused, Err(Errno::EDEADLK));
+    }
+
+    #[test]
+    fn nobody_waits_for_what_it_holds_itself() {
+        let waits = Waits::default();
+        assert!(waits.enter(wait(1, 1), own).is_ok());
     }
 
     #[test]

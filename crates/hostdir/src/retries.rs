@@ -193,6 +193,7 @@ mod tests {
         let are_there = || retries.are_there.load(Ordering::Relaxed);
         assert!(!are_there());
         retries.expect(7);
+        assert!(are_there());
         retries.expect(7);
         retries.expect(8);
         assert_eq!(retries.threads.lock().len(), 2);

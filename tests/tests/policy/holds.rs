@@ -171,7 +171,8 @@ fn a_writer_that_came_first_does_not_change_what_others_write() {
 fn other_names_of_a_file_show_nothing() {
     let fill = |source: &Path| {
         fill(source);
-        for (old, new) in [("a.jpg", "a.bin"), ("b.jpg", "b.bin")] {
+        put(source, "photos/c.jpg", &samples::photograph());
+        for (old, new) in [("a.jpg", "a.bin"), ("b.jpg", "b.bin"), ("c.jpg", "c.bin")] {
             fs::hard_link(
                 source.join("photos").join(old),
                 source.join("other").join(new),
@@ -209,6 +210,14 @@ fn other_names_of_a_file_show_nothing() {
                 fs::remove_file(&linked).unwrap();
                 assert!(samples::is_clean(&seen(&name).unwrap()));
                 fs::remove_file(&name).unwrap();
+
+                // The one that is known is removed; the file is known, and has another.
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                let held =
+                    rustix::fs::open(served.at("other/c.bin"), flags, Mode::empty()).unwrap();
+                let known = format!("/proc/self/fd/{}", held.as_raw_fd());
+                fs::remove_file(served.at("other/c.bin")).unwrap();
+                is_clean(Path::new(&known));
 
                 // A name more within the rule, which can go again.
                 let (other, more) = (served.at("other/b.bin"), served.at("photos/more.jpg"));
@@ -337,6 +346,14 @@ impl Random {
         }
     }
 
+    /// Some bytes and where to write them: at times there where they have a parser see something else.
+    pub fn mark(&mut self) -> (u64, &'static [u8]) {
+        match self.below(2) {
+            0 => *self.of(&TURNS),
+            _ => (self.offset(), *self.of::<&[u8]>(&MARKS)),
+        }
+    }
+
     pub fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len() as u64) as usize]
     }
@@ -372,7 +389,7 @@ const NAMES: [&str; 9] = [
 const DIRECTORIES: [&str; 5] = ["photos", "photos/d", "other", "other/d", "else"];
 
 /// What may make a parser see something else.
-pub const MARKS: [&[u8]; 9] = [
+const MARKS: [&[u8]; 9] = [
     b"\0",
     b"\xff\xd8\xff\xe0",
     b"\xff\xda",
@@ -383,6 +400,9 @@ pub const MARKS: [&[u8]; 9] = [
     b"II*\0\x08\0\0\0",
     b"words",
 ];
+
+/// What makes the position part of the picture, and the block that has it no such block.
+const TURNS: [(u64, &[u8]); 4] = [(2, b"\xff\xda"), (3, b"\xda"), (9, b"words"), (19, b"\xda")];
 
 /// Who may write, and does.
 struct Writer<'a> {
@@ -438,8 +458,7 @@ impl Writer<'_> {
     fn step(&mut self) -> io::Result<()> {
         match self.random.below(14) {
             0..=2 => {
-                let (file, at) = (self.file()?, self.offset());
-                let mark = *self.random.of(&MARKS);
+                let (file, (at, mark)) = (self.file()?, self.random.mark());
                 file.write_all_at(mark, at)
             }
             3 => {

@@ -2,7 +2,7 @@
 
 use crate::options::{self, OptionError, OptionId, Setting};
 use crate::options::{parse_bytes, parse_count, parse_range, parse_seconds};
-use thrufs_hostdir::{CacheMode, Config, ConfigError, IdMap, Locks};
+use thrufs_hostdir::{CacheMode, Config, ConfigError, FileHandles, IdMap, Locks};
 use thrufs_hostdir::{MigrationMode, MigrationOnError};
 
 /// Tells whether the setting was one of these.
@@ -41,6 +41,13 @@ pub(super) fn apply(serving: &mut Config, setting: &Setting) -> Result<bool, Opt
         OptionId::NegativeTimeout => serving.negative_timeout = Some(seconds()?),
         OptionId::Locks if value == "shared" => serving.locks = Locks::Shared,
         OptionId::Locks => serving.locks = Locks::Local,
+        OptionId::FileHandles => {
+            serving.file_handles = match value {
+                "prefer" => FileHandles::Prefer,
+                "mandatory" => FileHandles::Mandatory,
+                _ => FileHandles::Never,
+            }
+        }
         OptionId::MigrationMode => {
             serving.migration.mode = match value {
                 "file-handles" => MigrationMode::FileHandles,

@@ -278,13 +278,6 @@ impl ShareConfig {
                 }
             }
             OptionId::Capabilities => self.capabilities = parse_capabilities(value).map_err(bad)?,
-            OptionId::FileHandles => {
-                self.serving.file_handles = match value {
-                    "prefer" => FileHandles::Prefer,
-                    "mandatory" => FileHandles::Mandatory,
-                    _ => FileHandles::Never,
-                }
-            }
             OptionId::DescriptorLimit => self.descriptor_limit = Some(count()?),
             id => unreachable!("{id:?} is for shares"),
         }

@@ -59,7 +59,7 @@ pub(crate) enum Duty {
     /// Waiting for signals and the supervisor.
     Watching,
     /// Everything in the worker of a share, but for the control socket.
-    Sharing(FileHandles),
+    Sharing,
 }
 
 /// What every thread may call, whatever the arguments. Calls that only older C libraries or kernels
@@ -404,12 +404,16 @@ fn condition(
 }
 
 /// The list, as a program that the kernel runs.
-fn list(duty: Duty, action: FilterAction) -> Result<BpfProgram, BackendError> {
+fn list(
+    duty: Duty,
+    file_handles: FileHandles,
+    action: FilterAction,
+) -> Result<BpfProgram, BackendError> {
     let own = match duty {
         Duty::Serving => &[],
         Duty::Controlling => CONTROLLING,
         Duty::Watching => WATCHING,
-        Duty::Sharing(_) => SHARING,
+        Duty::Sharing => SHARING,
     };
     let groups = ALLOWED.iter().chain(own);
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = groups
@@ -421,11 +425,11 @@ fn list(duty: Duty, action: FilterAction) -> Result<BpfProgram, BackendError> {
         // To who is connected, and to no address.
         rules.insert(libc::SYS_sendto, null(4)?);
     }
-    if duty != Duty::Sharing(FileHandles::Never) {
+    if file_handles != FileHandles::Never {
         // By a handle that is guessed, any file of a file system is opened.
         rules.insert(libc::SYS_open_by_handle_at, Vec::new());
     }
-    if matches!(duty, Duty::Sharing(_)) {
+    if duty == Duty::Sharing {
         // Sockets and events that do not wait.
         let rules = rules.entry(libc::SYS_ioctl).or_default();
         rules.extend(one_of(1, &[FIONBIO])?);
@@ -470,9 +474,10 @@ fn program(
 /// the list does not know.
 pub(super) fn filter_this_thread(
     duty: Duty,
+    file_handles: FileHandles,
     action: FilterAction,
 ) -> Result<(), seccompiler::Error> {
-    let list = list(duty, action)?;
+    let list = list(duty, file_handles, action)?;
     if list.is_empty() {
         return Ok(());
     }

@@ -18,7 +18,7 @@
 //! The mounts of that namespace follow those of the host: what is mounted on the source later is seen,
 //! and what is unmounted there is gone.
 
-use super::{KEPT, raise_descriptor_limit};
+use super::raise_descriptor_limit;
 use crate::config::{Sandbox, ShareConfig};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -30,7 +30,7 @@ use rustix::process::{Resource, Rlimit, chroot, fchdir, getrlimit, pivot_root, s
 use rustix::thread::{CapabilitySet, set_thread_res_gid, set_thread_res_uid};
 use std::io;
 use std::os::fd::OwnedFd;
-use thrufs_hostdir::{FileHandles, IdMap};
+use thrufs_hostdir::IdMap;
 use thrufs_sys::proc_fd::{self, Detached};
 use thrufs_sys::{cred, sched};
 
@@ -144,7 +144,7 @@ fn enter(
                     Ok(root)
                 }
                 Err(_) => {
-                    tracing::info!("the worker sees the whole tree: {step}: {error}");
+                    tracing::warn!("the worker sees the whole tree: {step}: {error}");
                     let _ = std::env::set_current_dir("/");
                     Ok(source)
                 }
@@ -246,12 +246,7 @@ fn root() -> Result<OwnedFd, Errno> {
 
 /// What root's worker keeps.
 fn needed(config: &ShareConfig) -> CapabilitySet {
-    let mut needed = KEPT - CapabilitySet::SYS_ADMIN;
-    // Who overrides modes can read and search. This one opens, by a guessed handle, every file of the file
-    // system.
-    if config.serving.file_handles == FileHandles::Never {
-        needed -= CapabilitySet::DAC_READ_SEARCH;
-    }
+    let mut needed = super::needed(config.serving.file_handles) - CapabilitySet::SYS_ADMIN;
     if config.serving.read_only {
         needed -= FOR_CHANGES;
     }

@@ -2,7 +2,8 @@
 
 use super::Finding;
 use crate::error::CommandError;
-use crate::{launch, mount_table};
+use crate::mount_table::{self, Mount};
+use crate::{confinement, launch, mounting};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
@@ -25,17 +26,19 @@ pub(super) fn look(path: &Path) -> Result<Vec<Finding>, CommandError> {
         path: path.into(),
         source: errno.into(),
     })?;
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mounts = mount_table::all().unwrap_or_default();
     Ok(vec![
-        file_system(path, &habits),
+        file_system(path, &mounts, &habits),
         handles(habits.handles),
         reads(path, &directory, habits.no_wait),
+        mounts_beneath(path, &mounts),
+        walls(directory),
     ])
 }
 
-fn file_system(path: &Path, habits: &Habits) -> Finding {
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mounts = mount_table::all().unwrap_or_default();
-    let kind = mount_table::holding(&mounts, &path).map_or("unknown", |mount| &mount.kind);
+fn file_system(path: &Path, mounts: &[Mount], habits: &Habits) -> Finding {
+    let kind = mount_table::holding(mounts, path).map_or("unknown", |mount| &mount.kind);
     let place = match (habits.no_wait, habits.is_remote) {
         (NoWait::Memory, _) => ", in memory",
         (_, true) => ", served by another machine or process: its files do not go straight through",
@@ -59,6 +62,40 @@ fn handles(handles: Handles) -> Finding {
             name,
             format!("this user may not open them ({errno}): files are found again by name"),
             "mount as root (they need CAP_DAC_READ_SEARCH)",
+        ),
+    }
+}
+
+/// Whether they come to the copy of the tree that a worker of root's has.
+fn mounts_beneath(path: &Path, mounts: &[Mount]) -> Finding {
+    let name = "mounts beneath";
+    let held = mount_table::holding(mounts, path).into_iter();
+    let beneath = mounts.iter().filter(|mount| mount.path.starts_with(path));
+    match held.chain(beneath).find(|mount| !mount.is_shared) {
+        Some(mount) if mounting::is_privileged() => {
+            let place = mount.path.display();
+            Finding::bad(
+                name,
+                format!("what is mounted on {place} later is not seen: it does not propagate"),
+                format!("before it is served: mount --make-rshared {place}"),
+            )
+        }
+        _ => Finding::good(name, "what is mounted later is seen"),
+    }
+}
+
+/// What a worker could reach that was taken over.
+fn walls(directory: OwnedFd) -> Finding {
+    let name = "confinement";
+    if !mounting::is_privileged() {
+        return Finding::note(name, "a worker of this user's sees what this user does");
+    }
+    match confinement::try_walls(directory) {
+        Ok(()) => Finding::good(name, "a worker has a tree that holds the directory alone"),
+        Err(problem) => Finding::bad(
+            name,
+            problem,
+            "let root have CAP_SYS_ADMIN here; where the mount is unbindable, mount --make-private it",
         ),
     }
 }

@@ -25,8 +25,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use thrufs_hostdir::Ledger;
 use thrufs_hostdir::policy::Accounts;
+use thrufs_hostdir::{FileHandles, Ledger};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 use thrufs_virtio::{Caller, Company, Device, DeviceError, DeviceHandle, Journal};
 
@@ -108,8 +108,9 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
         place: config.socket.clone(),
         served: Served::Share(Arc::clone(&tree)),
     });
+    let (handles, action) = (config.serving.file_handles, config.filter);
     if let Some(socket) = questions {
-        answer_supervisor(socket, Arc::clone(&subject))?;
+        answer_supervisor(socket, Arc::clone(&subject), handles)?;
     }
     let (connect, connected) = channel();
     let listener = Listener {
@@ -123,11 +124,10 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
         accounts,
         policy: policy_path,
     };
-    let (action, duty) = (config.filter, Duty::Sharing(config.serving.file_handles));
     std::thread::Builder::new()
         .name("thrufs-listener".to_owned())
-        .spawn(move || listener.listen(duty, action))?;
-    confinement::filter_system_calls_of_share(duty, action);
+        .spawn(move || listener.listen(handles, action))?;
+    confinement::filter_system_calls_of_share(handles, action);
     supervisor.send(&Message::Ready)?;
     // Nobody: told to end.
     let Ok((stream, company)) = connected.recv() else {
@@ -141,11 +141,15 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
 }
 
 /// Starts the thread that tells the supervisor what it asks.
-fn answer_supervisor(socket: OwnedFd, subject: Arc<Subject>) -> Result<(), Box<dyn Error>> {
+fn answer_supervisor(
+    socket: OwnedFd,
+    subject: Arc<Subject>,
+    handles: FileHandles,
+) -> Result<(), Box<dyn Error>> {
     std::thread::Builder::new()
         .name("thrufs-control".to_owned())
         .spawn(move || {
-            confinement::filter_system_calls(Duty::Controlling);
+            confinement::filter_system_calls(Duty::Controlling, handles);
             answer_one(socket, &mut |command| subject.answer(command));
         })?;
     Ok(())
@@ -178,11 +182,11 @@ struct Listener {
 }
 
 impl Listener {
-    fn listen(mut self, duty: Duty, action: FilterAction) {
+    fn listen(mut self, handles: FileHandles, action: FilterAction) {
         if let Ok(thread) = process::this_thread() {
             let _ = self.supervisor.send(&Message::Watching(thread));
         }
-        confinement::filter_system_calls_of_share(duty, action);
+        confinement::filter_system_calls_of_share(handles, action);
         loop {
             let descriptors = [Some(self.signals.as_fd()), Some(self.supervisor.as_fd())];
             let [signal, message] = waiting::readable(descriptors, None);

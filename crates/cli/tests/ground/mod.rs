@@ -1,7 +1,7 @@
 //! A place to mount in, and what finds and waits for the processes of a mount.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Read;
@@ -57,9 +57,13 @@ impl Ground {
     /// Makes the source a mount that propagates, as all are where systemd is.
     pub fn propagating(self) -> Ground {
         rustix::mount::mount_bind(&self.src, &self.src).unwrap();
-        let shared = rustix::mount::MountPropagationFlags::SHARED;
-        rustix::mount::mount_change(&self.src, shared).unwrap();
+        self.propagates(MountPropagationFlags::SHARED);
         self
+    }
+
+    /// Changes how the source does, which is a mount.
+    pub fn propagates(&self, how: MountPropagationFlags) {
+        rustix::mount::mount_change(&self.src, how).unwrap();
     }
 
     pub fn mount(&self, arguments: &[&str]) -> Output {

@@ -135,6 +135,16 @@ impl Injected {
         entries.map(number).collect()
     }
 
+    /// Whether a thread of it has CAP_DAC_READ_SEARCH.
+    pub fn may_read_and_search(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process)).unwrap();
+        tasks.flatten().any(|task| {
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
+            u64::from_str_radix(line.unwrap().trim(), 16).unwrap() & 1 << 2 != 0
+        })
+    }
+
     /// What this process sees behind one of its descriptors.
     pub fn behind(&self, descriptor: i64) -> PathBuf {
         format!("/proc/{}/fd/{descriptor}", self.process).into()

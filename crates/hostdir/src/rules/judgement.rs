@@ -214,7 +214,7 @@ impl Host {
                 return false;
             };
             if stat.stx_nlink <= 1 {
-                return true;
+                return stat.stx_nlink == 0 || !inode.names().are_lost();
             }
             let Some(since) = self.rules.state_of_names() else {
                 std::thread::yield_now();

@@ -14,18 +14,15 @@ enum Answer {
     Killed,
 }
 
-const DUTIES: [Duty; 5] = [
+const DUTIES: [Duty; 4] = [
     Duty::Serving,
     Duty::Controlling,
     Duty::Watching,
-    SHARING,
-    Duty::Sharing(FileHandles::Prefer),
+    Duty::Sharing,
 ];
 
-const SHARING: Duty = Duty::Sharing(FileHandles::Never);
-
 fn list(duty: Duty) -> Result<BpfProgram, BackendError> {
-    super::list(duty, FilterAction::Fail)
+    super::list(duty, FileHandles::Prefer, FilterAction::Fail)
 }
 
 const NOT_PERMITTED: Answer = Answer::Fails(libc::EPERM);
@@ -207,7 +204,7 @@ fn letting_clients_in_is_the_control_thread_s() {
 
 #[test]
 fn a_share_speaks_to_who_is_connected_alone() {
-    let sharing = list(SHARING).unwrap();
+    let sharing = list(Duty::Sharing).unwrap();
     for call in [
         libc::SYS_recvmsg,
         libc::SYS_sendmsg,
@@ -241,13 +238,17 @@ fn a_share_speaks_to_who_is_connected_alone() {
 }
 
 #[test]
-fn a_share_opens_by_handle_only_if_it_is_to() {
-    let opens = |duty| run(&list(duty).unwrap(), libc::SYS_open_by_handle_at, [0; 6]);
-    assert_eq!(opens(SHARING), NOT_PERMITTED);
-    for handles in [FileHandles::Prefer, FileHandles::Mandatory] {
-        assert_eq!(opens(Duty::Sharing(handles)), Answer::AtOnce);
+fn nobody_opens_by_handle_where_files_are_not_found_so() {
+    for duty in DUTIES {
+        let opens = |handles| {
+            let list = super::list(duty, handles, FilterAction::Fail).unwrap();
+            run(&list, libc::SYS_open_by_handle_at, [0; 6])
+        };
+        assert_eq!(opens(FileHandles::Never), NOT_PERMITTED, "{duty:?}");
+        for handles in [FileHandles::Prefer, FileHandles::Mandatory] {
+            assert_eq!(opens(handles), Answer::AtOnce, "{duty:?}");
+        }
     }
-    assert_eq!(opens(Duty::Serving), Answer::AtOnce);
 }
 
 #[test]
@@ -278,17 +279,23 @@ fn no_signals_are_sent_by_way_of_a_descriptor() {
 #[test]
 fn what_is_not_listed_meets_with_what_was_asked_for() {
     let answer = |action| {
-        let list = super::list(SHARING, action).unwrap();
+        let list = super::list(Duty::Sharing, FileHandles::Never, action).unwrap();
         run(&list, libc::SYS_execve, [0; 6])
     };
     assert_eq!(answer(FilterAction::Fail), NOT_PERMITTED);
     assert_eq!(answer(FilterAction::Kill), Answer::Killed);
-    let returned = |action| super::list(SHARING, action).unwrap().last().unwrap().k;
+    let returned = |action| {
+        super::list(Duty::Sharing, FileHandles::Never, action)
+            .unwrap()
+            .last()
+            .unwrap()
+            .k
+    };
     // The last instruction is what happens to all that is not listed.
     assert_eq!(returned(FilterAction::Log), libc::SECCOMP_RET_LOG);
     assert_eq!(returned(FilterAction::Trap), libc::SECCOMP_RET_TRAP);
     assert!(
-        super::list(SHARING, FilterAction::Allow)
+        super::list(Duty::Sharing, FileHandles::Never, FilterAction::Allow)
             .unwrap()
             .is_empty()
     );
@@ -384,7 +391,9 @@ fn a_filtered_thread_serves_and_does_nothing_else() {
     };
     let before = no_new_privileges();
     let work = || {
-        if let Err(error) = filter_this_thread(Duty::Serving, FilterAction::Fail) {
+        if let Err(error) =
+            filter_this_thread(Duty::Serving, FileHandles::Prefer, FilterAction::Fail)
+        {
             return thrufs_test_report::skipped(format!("no filter here: {error}"));
         }
         // Each of these fails otherwise without the filter, or not at all.

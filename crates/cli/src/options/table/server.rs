@@ -116,6 +116,19 @@ pub(super) const ROWS: &[MountOption] = &[
         "Half of the limit on open files (ulimit -n) unless given. It limits no number of files: \
          what is beyond it is found again when it is needed.",
     ),
+    row(
+        OptionId::FileHandles,
+        "inode_file_handles",
+        Value::Choice(&["never", "prefer", "mandatory"]),
+        Group::Confinement,
+        "find files again by their file handles",
+        "never, the default of a share: a descriptor is held for each file that the client knows, as long as \
+         descriptors= allows, and beyond that files are found again by directory and name; one that somebody \
+         else moves meanwhile then gives an error until the client looks it up again. prefer, the default of \
+         a mount: by handle where the file system has them, and whoever serves may open them. A server of \
+         root's keeps CAP_DAC_READ_SEARCH for it: who takes it over can then open every file of that file \
+         system by guessing its handle, not only those of the directory. mandatory: by handle, or not at all.",
+    ),
     // The server.
     MountOption {
         form: Form::Flag,

@@ -351,22 +351,6 @@ pub(super) const ROWS: &[MountOption] = &[
         "The hard limit of whoever starts the server unless given; more needs root. 0 leaves it as it \
          is.",
     ),
-    MountOption {
-        default: "never",
-        ..share_row(
-            OptionId::FileHandles,
-            "inode_file_handles",
-            Value::Choice(&["never", "prefer", "mandatory"]),
-            Group::Confinement,
-            "find files again by their file handles",
-            "never: a descriptor is held for each file that the guest knows, as long as descriptors= allows, \
-             and beyond that files are found again by directory and name; one that somebody else moves \
-             meanwhile then gives an error until the guest looks it up again. prefer: by handle where the \
-             file system has them. The server keeps CAP_DAC_READ_SEARCH for it: a guest that takes it over \
-             can then read every file of that file system by guessing its handle, not only those of the \
-             directory. mandatory: by handle, or not at all.",
-        )
-    },
     // Moving to another machine.
     MountOption {
         default: "find-paths",
