@@ -19,6 +19,8 @@ SERVE=native
 QEMU=${QEMU:-qemu-system-x86_64}
 # shellcheck source=tests/real/mount.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../real/mount.sh"
+# What guest.sh adds to what virtiofsd is called with.
+VIRTIOFSD_OPTIONS=()
 declare -A SHARE_TAG=() SHARE_QUEUES=() GUEST_PID=() CONSOLE_PID=() GUEST_START=() ASKED=()
 
 # More arguments of QEMU, and what it does when the guest reboots.
@@ -78,7 +80,7 @@ share() {
         virtiofsd)
             mapfile -t words < <(virtiofsd_options "$options")
             "$PROGRAM" --socket-path "$socket" "${named[@]}" --shared-dir "$directory" \
-                --sandbox=none --xattr --modcaps=+sys_admin "${words[@]}" \
+                --sandbox=none --xattr --modcaps=+sys_admin "${VIRTIOFSD_OPTIONS[@]}" "${words[@]}" \
                 >"${SERVER_LOG[$name]}" 2>&1 </dev/null &
             ;;
         *) fail "SERVER=$SERVER is neither thrufs nor virtiofsd" ;;
