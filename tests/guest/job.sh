@@ -5,7 +5,6 @@
 #   WHAT     what to run, in this order: `posix`, `property`, or scripts of tests/guest or tests/real
 #   LOWER    the file system that the host has beneath the shares
 #   OPTIONS  what the share under test was given, as after `-o`
-#   SKIP     POSIX cases that this server does not pass now and then, as is known
 #   DIFFERS  POSIX cases that it does not pass with these options
 #   LIMIT    how long each of WHAT may take, in seconds
 # The kernel's command line has the name of this guest, where there are several.
@@ -20,7 +19,7 @@ set +a
 posix() {
     local case arguments=() ground="guest $LOWER${OPTIONS:+ $OPTIONS}"
     # By the whole name, the ground in front of it.
-    for case in $SKIP $DIFFERS; do arguments+=(--skip "$ground: $case"); done
+    for case in $DIFFERS; do arguments+=(--skip "$ground: $case"); done
     thrufs-guest-tests posix --quiet --exact "${arguments[@]}"
     # What is known must still be so.
     for case in $DIFFERS; do

@@ -17,30 +17,27 @@ pub struct Racer {
     dir: PathBuf,
     state: u64,
     growing_seen: u64,
-    races_to_lose: u32,
+    stale: u64,
 }
-
-/// Times that a process may lose a race twice in a row where the server has descriptors enough.
-const RACES_TO_LOSE: u32 = 2;
 
 const SHARED: u64 = 3;
 
 impl Racer {
-    /// Takes part in `dir`, where others do, with decisions of its own. A name whose file was removed
-    /// between being looked up and being used, and again when the kernel tried anew, may be ESTALE: nothing
-    /// leads to a file that has neither a name nor a descriptor. That is rare, unless `may_lose_races`: a
-    /// server that has no descriptors left for files that are not open loses many.
-    pub fn new(dir: &Path, seed: u64, may_lose_races: bool) -> Self {
+    /// Takes part in `dir`, where others do, with decisions of its own.
+    pub fn new(dir: &Path, seed: u64) -> Self {
         Self {
             dir: dir.to_owned(),
             state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             growing_seen: 0,
-            races_to_lose: if may_lose_races {
-                u32::MAX
-            } else {
-                RACES_TO_LOSE
-            },
+            stale: 0,
         }
+    }
+
+    /// How many opens that create have failed with ESTALE: where the name was removed or made by others
+    /// after it had been looked up, and made by others again when the kernel tried once more. No other call
+    /// may.
+    pub fn stale(&self) -> u64 {
+        self.stale
     }
 
     fn pick(&mut self, count: u64) -> u64 {
@@ -74,10 +71,6 @@ impl Racer {
         match outcome {
             Ok(()) => Ok(()),
             Err(error) if is_by_others(&error) => Ok(()),
-            Err(error) if self.races_to_lose > 0 && error.raw_os_error() == Some(libc::ESTALE) => {
-                self.races_to_lose -= 1;
-                Ok(())
-            }
             Err(error) => Err(format!("{what}: {error}")),
         }
     }
@@ -121,8 +114,12 @@ impl Racer {
             // Made anew when it was removed.
             options.create(true).truncate(false);
         }
-        let file = options.open(self.shared())?;
-        Ok((file, writes && extra & libc::O_DIRECT == 0))
+        let opened = options.open(self.shared());
+        if writes && opened.as_ref().err().and_then(io::Error::raw_os_error) == Some(libc::ESTALE) {
+            self.stale += 1;
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        Ok((opened?, writes && extra & libc::O_DIRECT == 0))
     }
 
     fn open_and_use(&mut self) -> io::Result<()> {

@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use thrufs::{
-    Attributes, Context, CopyArgs, DirectorySink, Entry, Errno, ExtendedAttributes, Features,
-    FileSystem, FileSystemStatistics, LockArgs, MountOptions, Negotiation, NewNode, OpenArgs,
-    Opened, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services, SetAttr, WriteArgs,
+    Attributes, Context, CopyArgs, DirectorySink, Entry, ExtendedAttributes, Features, FileSystem,
+    FileSystemStatistics, LockArgs, MountOptions, Negotiation, NewNode, OpenArgs, Opened,
+    ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services, SetAttr, WriteArgs,
     WriteSource,
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
@@ -153,22 +153,24 @@ impl FileSystem for HostDir {
 
     fn statx(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         _: Option<FileHandle>,
         flags: u32,
         mask: u32,
     ) -> Result<ExtendedAttributes> {
-        self.host.statx(node, flags, mask)
+        let attributes = self.host.statx(node, flags, mask);
+        attributes.inspect_err(|error| self.host.retries.failed(context, *error))
     }
 
     fn setattr(&self, context: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
         let attributes = self.host.setattr(context, node, set);
-        attributes.inspect_err(|error| self.host.retries.failed(context, *error))
+        self.host.retries.note(context, attributes)
     }
 
-    fn readlink(&self, _: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
-        self.host.readlink(node, buffer)
+    fn readlink(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
+        let target = self.host.readlink(node, buffer);
+        target.inspect_err(|error| self.host.retries.failed(context, *error))
     }
 
     fn symlink(
@@ -232,16 +234,13 @@ impl FileSystem for HostDir {
         new_parent: NodeId,
         new_name: Name<'_>,
     ) -> Result<Entry> {
-        self.host.link(context, node, new_parent, new_name)
+        let linked = self.host.link(context, node, new_parent, new_name);
+        self.host.retries.note(context, linked)
     }
 
     fn open(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        let mut opened = self.host.open_file(context, node, args);
-        if let Err(Errno::ESTALE) = opened {
-            opened = self.host.open_kept(context, node, args);
-        }
-        self.host.retries.note(context, opened.as_ref().err());
-        opened
+        let opened = self.host.open_file(context, node, args);
+        self.host.retries.note(context, opened)
     }
 
     fn create(
@@ -253,8 +252,7 @@ impl FileSystem for HostDir {
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
         let made = self.host.create(context, parent, name, new, args);
-        self.host.retries.note(context, made.as_ref().err());
-        let made = made?;
+        let made = self.host.retries.note(context, made)?;
         self.host
             .opened_labelled(context, Some((parent, name)), made)
     }
@@ -369,30 +367,36 @@ impl FileSystem for HostDir {
         flags: u32,
         clear_set_group_id: bool,
     ) -> Result<()> {
-        let inode = self.host.nodes.get(node)?;
-        self.host.may_change(&inode, context)?;
-        self.host
-            .setxattr(&inode, name, value, flags, clear_set_group_id)
+        let set = self.host.nodes.get(node).and_then(|inode| {
+            self.host.may_change(&inode, context)?;
+            self.host
+                .setxattr(&inode, name, value, flags, clear_set_group_id)
+        });
+        self.host.retries.note(context, set)
     }
 
     fn getxattr(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         name: &CStr,
         buffer: &mut [u8],
     ) -> Result<usize> {
-        self.host.getxattr(node, name, buffer)
+        let length = self.host.getxattr(node, name, buffer);
+        length.inspect_err(|error| self.host.retries.failed(context, *error))
     }
 
     fn listxattr(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
-        self.host.listxattr(context, node, buffer)
+        let length = self.host.listxattr(context, node, buffer);
+        length.inspect_err(|error| self.host.retries.failed(context, *error))
     }
 
     fn removexattr(&self, context: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
-        let inode = self.host.nodes.get(node)?;
-        self.host.may_change(&inode, context)?;
-        self.host.removexattr(&inode, name)
+        let removed = self.host.nodes.get(node).and_then(|inode| {
+            self.host.may_change(&inode, context)?;
+            self.host.removexattr(&inode, name)
+        });
+        self.host.retries.note(context, removed)
     }
 
     fn getlk(&self, _: &Context<'_>, node: NodeId, lock: &LockArgs) -> Result<Option<LockArgs>> {

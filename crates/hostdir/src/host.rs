@@ -287,7 +287,11 @@ impl Host {
             Err(error) => match inode.opened() {
                 // Its last name is gone, but somebody has it open.
                 Some(file) => Ok(Descriptor::Opened(file)),
-                None => Err(error),
+                // Or has found it just now, for the second time.
+                None => match self.retries.kept(inode.node()) {
+                    Some(fd) => Ok(Descriptor::Cached(fd)),
+                    None => Err(error),
+                },
             },
         }
     }

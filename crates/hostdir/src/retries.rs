@@ -4,15 +4,17 @@
 //! to it: OPEN is answered with ESTALE, and the kernel tries once more from LOOKUP on, and no third time.
 //! So who was answered with ESTALE once must not be again: its next LOOKUPs keep what they find by a
 //! descriptor, and the OPEN after that succeeds, whether the file still has a name or not, as it would
-//! have natively a moment earlier. CREATE, which opens nothing that others have made, answers so as well.
+//! have natively a moment earlier. So it is with chmod(2), link(2) and whatever else takes a path. CREATE,
+//! which opens nothing that others have made, answers so as well, and may have to a second time: where the
+//! second LOOKUP finds nothing, and somebody makes the file before the second CREATE.
 //!
 //! A second attempt is several LOOKUPs: each directory of the path is looked at anew, and a name behind
 //! which the kernel finds another file than before is looked up twice.
 //!
-//! Who was answered with ESTALE is remembered by its thread's number until it has opened something, a few
-//! of them and not for long. One that is mistaken costs a descriptor in the cache; one that falls out may
-//! see ESTALE. What a thread has found and never opens is kept until it opens something else, or until so
-//! many others were late.
+//! Who was answered with ESTALE is remembered by its thread's number until it has opened, changed or linked
+//! something, a few of them and not for long. One that is mistaken costs a descriptor in the cache; one
+//! that falls out may see ESTALE. What a thread has found and never uses is kept until it uses something
+//! else so, or until so many others were late.
 
 use crate::host::Host;
 use crate::inode::{Descriptor, Inode};
@@ -23,7 +25,7 @@ use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use thrufs::{Context, Errno, OpenArgs, Opened, Result};
+use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
 
 /// Most threads that are remembered.
@@ -51,13 +53,14 @@ struct Expected {
 }
 
 impl Retries {
-    /// How an open ended.
+    /// How what a path was looked up for ended.
     #[inline]
-    pub(crate) fn note(&self, context: &Context<'_>, error: Option<&Errno>) {
-        match error {
-            Some(error) => self.failed(context, *error),
-            None => self.end(context),
+    pub(crate) fn note<T>(&self, context: &Context<'_>, result: Result<T>) -> Result<T> {
+        match &result {
+            Err(error) => self.failed(context, *error),
+            Ok(_) => self.end(context),
         }
+        result
     }
 
     /// Remembers who was answered with ESTALE.
@@ -112,15 +115,18 @@ impl Retries {
         }
     }
 
-    /// What a thread has found, if it was this node.
-    fn kept(&self, thread: u32, node: NodeId) -> Option<Arc<OwnedFd>> {
+    /// What a thread has found, if one has found this node.
+    pub(crate) fn kept(&self, node: NodeId) -> Option<Arc<OwnedFd>> {
+        if !self.are_there.load(Ordering::Acquire) {
+            return None;
+        }
         let threads = self.threads.lock();
-        let expected = threads.iter().find(|other| other.thread == thread)?;
-        let (found, fd) = expected.found.as_ref()?;
-        (*found == node).then(|| Arc::clone(fd))
+        let mut found = threads.iter().filter_map(|thread| thread.found.as_ref());
+        let (_, fd) = found.find(|(found, _)| *found == node)?;
+        Some(Arc::clone(fd))
     }
 
-    /// Who asks has opened something: its attempt is over.
+    /// Who asks has used what it found: its attempt is over.
     #[inline]
     fn end(&self, context: &Context<'_>) {
         if self.are_there.load(Ordering::Acquire) {
@@ -137,7 +143,7 @@ impl Retries {
 }
 
 impl Host {
-    /// As `look_up`, and what is found can be opened whatever becomes of its name.
+    /// As `look_up`, and what is found can be used whatever becomes of its name.
     #[cold]
     pub(crate) fn look_up_and_keep(
         &self,
@@ -152,7 +158,7 @@ impl Host {
                 Ok(Descriptor::Opened(_)) | Err(Errno::ESTALE) => self.forget(inode.node(), 1),
                 Ok(Descriptor::Cached(fd)) => {
                     // Directories are used by way of the names in them, and not for long.
-                    if inode.is_regular() {
+                    if !inode.is_directory() {
                         self.retries.keep(context.pid(), inode.node(), fd);
                     }
                     return Ok((inode, stat));
@@ -161,25 +167,6 @@ impl Host {
             }
         }
         Err(Errno::ESTALE)
-    }
-
-    /// Opens what a second attempt has found, though its name is gone since.
-    #[cold]
-    pub(crate) fn open_kept(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        args: &OpenArgs,
-    ) -> Result<Opened> {
-        let kept = self.retries.kept(context.pid(), node);
-        let kept = kept.ok_or(Errno::ESTALE)?;
-        let inode = self.nodes.get(node)?;
-        let fd = rustix::io::fcntl_dupfd_cloexec(&*kept, 3)?;
-        self.descriptors.keep(&inode, fd);
-        let opened = self.open_file(context, node, args);
-        // Now somebody has it open, and nothing is kept of it after that.
-        inode.name_removed();
-        opened
     }
 }
 

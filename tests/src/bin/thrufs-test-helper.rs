@@ -17,9 +17,9 @@
 //! write-synced PATH                     writes blocks (see `acknowledged`), prints the count after
 //!                                       each is synced; after an error "errno N", and ends
 //! sync PATH                             writes a byte and syncs it, prints "ok" or "errno N"
-//! race DIR SEED STRICT                  fights over names in DIR (see `race`) until standard input
-//!                                       closes; prints the number of steps, or what went wrong.
-//!                                       STRICT is `strict` or `lenient`.
+//! race DIR SEED                         fights over names in DIR (see `race`) until standard input
+//!                                       closes; prints the numbers of steps and of opens that were
+//!                                       stale, or what went wrong.
 //! close WHAT USAGE COUNT THROUGH BENEATH  uses a file THROUGH the mount, closes it and does WHAT
 //!                                       (`execute`, `lease`) BENEATH (see `close`), COUNT times.
 //!                                       Prints how often that did not succeed at once, and the
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         ["load-inside", dir, name, pause] => load_inside(dir, name, pause),
         ["write-synced", path] => write_synced(path),
         ["sync", path] => report(sync(path)),
-        ["race", dir, seed, strict] => race(Path::new(dir), seed, *strict == "lenient"),
+        ["race", dir, seed] => race(Path::new(dir), seed),
         ["close", what, usage, count, through, beneath] => {
             use_and_close(what, usage, count, [Path::new(through), Path::new(beneath)])
         }
@@ -290,9 +290,9 @@ fn sync(path: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-fn race(dir: &Path, seed: &str, may_lose_races: bool) -> io::Result<()> {
+fn race(dir: &Path, seed: &str) -> io::Result<()> {
     let seed = seed.parse().map_err(io::Error::other)?;
-    let mut racer = Racer::new(dir, seed, may_lose_races);
+    let mut racer = Racer::new(dir, seed);
     let ended = Arc::new(AtomicBool::new(false));
     thread::spawn({
         let ended = Arc::clone(&ended);
@@ -308,7 +308,7 @@ fn race(dir: &Path, seed: &str, may_lose_races: bool) -> io::Result<()> {
         }
         steps += 1;
     }
-    say(&steps.to_string())
+    say(&format!("{steps} {}", racer.stale()))
 }
 
 fn use_and_close(what: &str, usage: &str, count: &str, paths: [&Path; 2]) -> io::Result<()> {

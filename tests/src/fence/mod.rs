@@ -1,5 +1,6 @@
 //! The unsafe code of the tests, fenced: what `rustix` has no safe call for.
 //!
+//! * [`clock`]: `clock_gettime`, which `rustix` has not everywhere.
 //! * [`inject`]: `ptrace`. A thread of another process makes a system call.
 //! * [`lease`]: `fcntl` with a number.
 //! * [`mapping`]: `mmap`. A map lives as long as its value; bytes are copied in and out and never
@@ -11,6 +12,7 @@
 //! * [`umask`]: a umask and working directory of the thread's own, so that cases run side by side.
 //! * [`interrupt`]: a signal handler that does nothing, so that a blocking call ends with EINTR.
 
+pub mod clock;
 pub mod inject;
 pub mod interrupt;
 pub mod lease;

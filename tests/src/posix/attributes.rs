@@ -159,7 +159,7 @@ fn birth_time_stays(env: &Env) {
     let born = birth(&path);
     assert_eq!(born, birth(&env.beneath("file")));
     assert!(born.is_some(), "tmpfs and ext4 both have it");
-    std::thread::sleep(std::time::Duration::from_millis(12));
+    tick();
     env.file("file", "new");
     env.chmod("file", 0o600);
     assert_eq!(birth(&path), born);

@@ -159,11 +159,6 @@ fn updates_the_directory_times(env: &Env) {
     env.agree("dir");
 }
 
-/// Longer than the kernel's clock tick, by which file times advance.
-fn tick() {
-    std::thread::sleep(std::time::Duration::from_millis(12));
-}
-
 fn umask_applies_to_files_and_directories(env: &Env) {
     rustix::process::umask(Mode::from_raw_mode(0o027));
     drop(open_mode(&env.path("file"), OFlags::WRONLY | OFlags::CREATE, 0o666).unwrap());

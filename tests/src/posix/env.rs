@@ -7,10 +7,13 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
+use crate::fence::clock::at_latest_tick;
 use crate::guest::Share;
 use crate::lower::Lower;
 use crate::relayed::Queues;
@@ -376,6 +379,17 @@ fn facts(path: &Path) -> Facts {
         // The size of a directory is its file system's own affair, but it is not for us to change.
         size: Some(stat.st_size),
         modified: (stat.st_mtime, stat.st_mtime_nsec),
+    }
+}
+
+/// Waits until what changes has another time than what changed before. Times advance with the ticks of the
+/// kernel's clock, which come late in a guest whose processors have to wait for theirs.
+pub fn tick() {
+    let start = SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    // By that of the host, where that one stamps.
+    thread::sleep(Duration::from_millis(12));
+    while at_latest_tick() <= start {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

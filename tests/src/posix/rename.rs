@@ -209,7 +209,7 @@ fn ctime_of_the_file_changes(env: &Env) {
     env.file("from", "");
     env.stamp("from");
     let before = env.stat("from");
-    std::thread::sleep(std::time::Duration::from_millis(12));
+    tick();
     rename(env, "from", "to").unwrap();
     let after = env.stat("to");
     let ctime = |stat: &rustix::fs::Stat| (stat.st_ctime, stat.st_ctime_nsec);

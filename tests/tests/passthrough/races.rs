@@ -1,5 +1,6 @@
 //! Sixteen processes that open, write, map, rename, link and chmod a few names, while some of them are
-//! killed: nobody sees EIO, EBADF or ESTALE of what is open, nor a stale size.
+//! killed: nobody sees EIO, EBADF or ESTALE of what is open, nor a stale size, and ESTALE of a name only
+//! who creates, now and then.
 
 use std::env;
 use std::fs;
@@ -23,12 +24,12 @@ fn duration() -> Duration {
     }
 }
 
-fn race(mounted: &Mounted, strictness: &str) {
+fn race(mounted: &Mounted) {
     let dir = mounted.mnt().to_str().unwrap();
     let mut seed = thrufs_test_report::seed();
     let mut start = || {
         seed += 1;
-        Process::start(&["race", dir, &seed.to_string(), strictness])
+        Process::start(&["race", dir, &seed.to_string()])
     };
     let mut racers: Vec<Process> = (0..RACERS).map(|_| start()).collect();
     let deadline = Instant::now() + duration();
@@ -42,15 +43,20 @@ fn race(mounted: &Mounted, strictness: &str) {
         killed.kill();
         victim = (victim + 5) % racers.len();
     }
-    let mut steps = 0;
+    let (mut steps, mut stale) = (0, 0);
     for mut racer in racers {
         racer.end_input();
         let said = racer.line();
-        steps += said
-            .parse::<u64>()
-            .unwrap_or_else(|_| panic!("a process says: {said}"));
+        let counts: Option<[u64; 2]> = said
+            .split_once(' ')
+            .and_then(|(steps, stale)| Some([steps.parse().ok()?, stale.parse().ok()?]));
+        let counts = counts.unwrap_or_else(|| panic!("a process says: {said}"));
+        steps += counts[0];
+        stale += counts[1];
     }
-    eprintln!("{steps} steps of those that were left");
+    eprintln!("{steps} steps of those that were left, {stale} opens that create were stale twice");
+    // Rare by nature: others have to be between two requests of one call twice in a row.
+    assert!(stale <= 1 + steps / 1_000, "{stale} of {steps} are stale");
     for entry in fs::read_dir(mounted.mnt()).unwrap() {
         let name = entry.unwrap().file_name();
         let seen = fs::read(mounted.mnt().join(&name)).unwrap();
@@ -61,27 +67,18 @@ fn race(mounted: &Mounted, strictness: &str) {
 
 #[test]
 fn nobody_sees_a_mixed_way() {
-    on_each("nobody_sees_a_mixed_way", &[Lower::Ext4], "", |mounted| {
-        race(mounted, "strict");
-    });
+    on_each("nobody_sees_a_mixed_way", &[Lower::Ext4], "", race);
 }
 
 #[test]
 fn nobody_sees_a_mixed_way_with_few_descriptors_and_shared_locks() {
     let test = "nobody_sees_a_mixed_way_with_few_descriptors_and_shared_locks";
-    on_each(
-        test,
-        &[Lower::Tmpfs],
-        "descriptors=16,locks=shared",
-        |mounted| race(mounted, "lenient"),
-    );
+    on_each(test, &[Lower::Tmpfs], "descriptors=16,locks=shared", race);
 }
 
 /// The same fight where the server reads and writes.
 #[test]
 fn nobody_sees_a_broken_file_without_passthrough() {
     let test = "nobody_sees_a_broken_file_without_passthrough";
-    on_each(test, &[Lower::Tmpfs], "nopassthrough", |mounted| {
-        race(mounted, "strict");
-    });
+    on_each(test, &[Lower::Tmpfs], "nopassthrough", race);
 }

@@ -7,9 +7,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use thrufs::Errno;
-use thrufs_abi::NodeId;
-use thrufs_hostdir::Config;
+use thrufs::{Errno, Result};
+use thrufs_abi::layout::SetattrIn;
+use thrufs_abi::{NodeId, SetattrValid};
+use thrufs_client::{Caller, InProcess};
+use thrufs_hostdir::{Config, HostDir};
+
+type Root<'a> = Caller<'a, InProcess<HostDir>>;
 
 /// How often somebody looks. A hundred are enough to see it where nobody takes care.
 const LOOKS: usize = 20_000;
@@ -179,6 +183,71 @@ fn who_came_too_late_once_does_not_a_second_time() {
         root.open(fourth, libc::O_RDONLY).map(drop),
         Err(Errno::ESTALE)
     );
+}
+
+/// Of who creates, nobody knows whether it may open what others have made: it is late as often as they are
+/// faster.
+#[test]
+fn who_creates_may_be_late_again() {
+    let served = serve(Config::default());
+    let root = served.client.root();
+    for _ in 0..2 {
+        assert_eq!(root.walk("file").map(drop), Err(Errno::ENOENT));
+        served.write("file", b"of others");
+        let created = root.create(ROOT, b"file", libc::O_RDWR, 0o644).map(drop);
+        assert_eq!(created, Err(Errno::ESTALE));
+        fs::remove_file(served.path("file")).unwrap();
+    }
+}
+
+/// The same for whatever else takes a path. A file without a name gets none by link(2), natively too.
+#[test]
+fn nor_does_who_wants_anything_else_of_it() {
+    type Usage = fn(&Root<'_>, NodeId) -> Result<()>;
+    let usages: [(&str, Usage, Result<()>); 6] = [
+        ("getattr", |root, node| root.getattr(node).map(drop), Ok(())),
+        ("statx", |root, node| root.statx(node, 0).map(drop), Ok(())),
+        (
+            "listxattr",
+            |root, node| root.listxattr(node).map(drop),
+            Ok(()),
+        ),
+        (
+            "readlink",
+            |root, node| root.readlink(node).map(drop),
+            Ok(()),
+        ),
+        (
+            "setattr",
+            |root, node| {
+                let set = SetattrIn {
+                    valid: SetattrValid::UID.bits(),
+                    uid: rustix::process::geteuid().as_raw(),
+                    ..SetattrIn::default()
+                };
+                root.setattr(node, &set).map(drop)
+            },
+            Ok(()),
+        ),
+        (
+            "link",
+            |root, node| root.link(node, ROOT, b"other").map(drop),
+            Err(Errno::ENOENT),
+        ),
+    ];
+    for (what, usage, outcome) in usages {
+        let served = serve(Config::default());
+        let root = served.client.root();
+        // Gone before it is used.
+        let late = || {
+            root.symlink(ROOT, b"name", b"target").unwrap();
+            let node = root.walk("name").unwrap();
+            root.unlink(ROOT, b"name").unwrap();
+            usage(&root, node)
+        };
+        assert_eq!(late(), Err(Errno::ESTALE), "{what}");
+        assert_eq!(late(), outcome, "{what}");
+    }
 }
 
 /// Its blocks are free then, not when the kernel above forgets it.

@@ -18,13 +18,6 @@ use thrufs_tests::transport::must_skip_ring;
 /// is let go.
 const PROMPT_MAX: Duration = Duration::from_secs(20);
 
-/// By then, others serve those who come after what is slow. A request that comes earlier may wait for
-/// it.
-const UNDER_WAY: Duration = Duration::from_millis(300);
-
-/// How often a busy machine may keep those others from their CPU.
-const ATTEMPTS_MAX: usize = 10;
-
 /// The slow file system, mounted where a ground has its source.
 struct SlowSource<'a> {
     process: Option<Process>,
@@ -87,12 +80,6 @@ fn look_a_hundred_times(mnt: &Path) {
 
 /// While processes run the helper with `slow` on one CPU, another there asks for other files.
 fn slow_ones_hold_up_nobody(options: &str, slow: &[[&str; 2]]) {
-    let mut attempts = 0..ATTEMPTS_MAX;
-    let is_well = attempts.any(|_| !is_held_up(options, slow));
-    assert!(is_well, "held up each time");
-}
-
-fn is_held_up(options: &str, slow: &[[&str; 2]]) -> bool {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = SlowSource::mount(&ground);
     let server = Server::start(&ground, &format!("transport=uring,{options}"), None);
@@ -109,9 +96,8 @@ fn is_held_up(options: &str, slow: &[[&str; 2]]) -> bool {
         })
         .collect();
     let are_under_way = slow.iter().all(|_| source.is_slow());
-    thread::sleep(UNDER_WAY);
     let (mnt, deadline) = (ground.mnt(), Instant::now() + PROMPT_MAX);
-    let is_held_up = thread::scope(|scope| {
+    thread::scope(|scope| {
         let looking = scope.spawn(|| on_cpu(cpu, || look_a_hundred_times(mnt)));
         while !looking.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
@@ -120,7 +106,8 @@ fn is_held_up(options: &str, slow: &[[&str; 2]]) -> bool {
         let early: Vec<_> = asking.iter().flat_map(Process::lines).collect();
         source.open();
         assert!(early.is_empty(), "nothing was slow: {early:?}");
-        is_held_up
+        assert!(are_under_way, "what is slow holds up what is slow as well");
+        assert!(!is_held_up, "what is slow holds up others");
     });
     for process in asking {
         assert_eq!(process.line(), "ok");
@@ -128,7 +115,6 @@ fn is_held_up(options: &str, slow: &[[&str; 2]]) -> bool {
     }
     server.stop();
     source.unmount();
-    is_held_up || !are_under_way
 }
 
 const OPTIONS: [&str; 2] = ["cache=never", "cache=never,ring_depth=1"];

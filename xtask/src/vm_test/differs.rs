@@ -2,35 +2,25 @@
 //!
 //! A line is the name of a case and, after it, what happens instead. Lines after `[WORD...]` hold where
 //! the share under test has all of these options, or that file system beneath; those in front of the
-//! first such line hold everywhere. A case with `?` in front of it passes now and then. `#` begins a
-//! comment.
+//! first such line hold everywhere. `#` begins a comment.
 
 use super::plan::Server;
 use crate::project;
 use crate::step::Failure;
 use std::fs;
 
-/// What is known of a server.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Differs {
-    /// Cases that do not pass.
-    pub(super) always: Vec<String>,
-    /// Cases that do not pass now and then.
-    pub(super) sometimes: Vec<String>,
-}
-
 /// The cases of `server` on a share with `options` on the file system `lower`.
-pub(super) fn known(server: Server, options: &str, lower: &str) -> Result<Differs, Failure> {
+pub(super) fn known(server: Server, options: &str, lower: &str) -> Result<Vec<String>, Failure> {
     let path = format!("tests/guest/{}.differs", server.name());
     let text = fs::read_to_string(project::root().join(&path))
         .map_err(|error| Failure::new(format!("{path}: {error}")))?;
     Ok(cases(&text, options, lower))
 }
 
-fn cases(text: &str, options: &str, lower: &str) -> Differs {
+fn cases(text: &str, options: &str, lower: &str) -> Vec<String> {
     let has = |word: &str| word == lower || options.split(',').any(|option| option == word);
     let mut holds = true;
-    let mut found = Differs::default();
+    let mut found: Vec<String> = Vec::new();
     for line in text.lines().map(str::trim) {
         if line.starts_with('#') {
             continue;
@@ -39,13 +29,9 @@ fn cases(text: &str, options: &str, lower: &str) -> Differs {
             let words = words.trim_end_matches(']');
             holds = words.split_whitespace().all(has);
         } else if let Some(case) = line.split_whitespace().next().filter(|_| holds) {
-            let (cases, case) = match case.strip_prefix('?') {
-                Some(case) => (&mut found.sometimes, case),
-                None => (&mut found.always, case),
-            };
             // A case may differ for two reasons.
-            if !cases.iter().any(|known| known == case) {
-                cases.push(case.to_owned());
+            if !found.iter().any(|known| known == case) {
+                found.push(case.to_owned());
             }
         }
     }
@@ -58,19 +44,16 @@ mod tests {
     use crate::vm_test::plan::Server;
 
     const TEXT: &str = "# why\ncopy::a  the reason\n\n[writeback]\nmap::b\n[cache=never tmpfs]\n\
-                        map::c\ncopy::a once more\n?map::d\n";
+                        map::c\ncopy::a once more\n";
 
     #[test]
     fn cases_are_the_first_words_of_lines_where_they_hold() {
-        let always = |options, lower| cases(TEXT, options, lower).always;
-        assert_eq!(always("acl", "tmpfs"), ["copy::a"]);
-        assert_eq!(always("acl,writeback", "ext4"), ["copy::a", "map::b"]);
-        assert_eq!(always("cache=never", "tmpfs"), ["copy::a", "map::c"]);
-        assert_eq!(always("cache=never", "ext4"), ["copy::a"]);
-        assert_eq!(always("writebacks", "ext4"), ["copy::a"]);
-        let sometimes = |options| cases(TEXT, options, "tmpfs").sometimes;
-        assert_eq!(sometimes("cache=never"), ["map::d"]);
-        assert!(sometimes("acl").is_empty());
+        let found = |options, lower| cases(TEXT, options, lower);
+        assert_eq!(found("acl", "tmpfs"), ["copy::a"]);
+        assert_eq!(found("acl,writeback", "ext4"), ["copy::a", "map::b"]);
+        assert_eq!(found("cache=never", "tmpfs"), ["copy::a", "map::c"]);
+        assert_eq!(found("cache=never", "ext4"), ["copy::a"]);
+        assert_eq!(found("writebacks", "ext4"), ["copy::a"]);
     }
 
     #[test]

@@ -205,8 +205,7 @@ impl Plan {
 
     /// What the job in the guest is told, as assignments of a shell.
     pub(super) fn environment(&self, options: &str, run: &Run) -> Result<String, Failure> {
-        let known = differs::known(self.server, options, &self.lower)?;
-        let (skip, differs) = (known.sometimes.join(" "), known.always.join(" "));
+        let differs = differs::known(self.server, options, &self.lower)?.join(" ");
         let what = run.what.join(" ");
         let lower = &self.lower;
         let limit = self.seconds_each();
@@ -214,8 +213,8 @@ impl Plan {
         let seed = std::env::var("THRUFS_SEED").map(|seed| format!("THRUFS_SEED='{seed}'\n"));
         let seed = seed.unwrap_or_default();
         Ok(format!(
-            "WHAT='{what}'\nLOWER='{lower}'\nOPTIONS='{options}'\nSKIP='{skip}'\n\
-             DIFFERS='{differs}'\nLIMIT={limit}\n{seed}"
+            "WHAT='{what}'\nLOWER='{lower}'\nOPTIONS='{options}'\nDIFFERS='{differs}'\n\
+             LIMIT={limit}\n{seed}"
         ))
     }
 }

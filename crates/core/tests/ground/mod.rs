@@ -363,13 +363,6 @@ impl Drop for Mount {
     }
 }
 
-/// Tries again what a busy machine may spoil: a thread that is kept from its CPU looks stuck to who
-/// watches over it. Fails when it never goes as it should.
-#[track_caller]
-pub fn undisturbed_once(attempt: impl Fn() -> bool) {
-    assert!((0..20).any(|_| attempt()), "disturbed every time");
-}
-
 /// A request that says that it sleeps leaves whom it was taken by at once, so that others are served as
 /// `ask` asks them. On a busy machine somebody may be thought stuck all the same: that is not looked at.
 #[track_caller]

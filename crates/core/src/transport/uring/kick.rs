@@ -6,17 +6,18 @@
 //! kernel is asked for data that it does not have (`FUSE_NOTIFY_RETRIEVE`): its answer comes as a
 //! request, on the queue of the CPU where the question was asked, and takes a reply. It takes no
 //! lock of an inode, so a thread that serves may ask. It has to be about a regular file that the kernel
-//! knows; one that a request was about just now.
+//! knows; one that a request was about just now, or has found.
 
 use crate::transport::scheduling;
 use rustix::io::Result;
 use rustix::thread::{sched_getaffinity, sched_getcpu};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use thrufs_abi::layout::InHeader;
-use thrufs_abi::{NodeId, Notification, Opcode, Unique};
+use thrufs_abi::layout::{EntryOut, InHeader};
+use thrufs_abi::{NodeId, Notification, Opcode, Reply, Unique};
 use thrufs_sys::fuse_ring::QueueIndex;
 use thrufs_sys::signal::current_thread_id;
+use zerocopy::FromBytes;
 
 /// Numbers that neither the kernel's requests nor the notifier's questions have.
 const KICK: u64 = 1 << 63;
@@ -60,6 +61,18 @@ pub(super) fn is_about_file(header: &InHeader) -> bool {
         Opcode::from_u32(header.opcode),
         Some(Opcode::Open | Opcode::Read | Opcode::Write | Opcode::Fsync | Opcode::Setlkw)
     )
+}
+
+/// The regular file that an answer tells the kernel of.
+pub(super) fn found_file(request: &[u8], reply: &[u8]) -> Option<NodeId> {
+    let (header, _) = InHeader::ref_from_prefix(request).ok()?;
+    if header.opcode != Opcode::Lookup.number() && header.opcode != Opcode::Create.number() {
+        return None;
+    }
+    let reply = Reply::parse(reply).filter(|reply| reply.error == 0)?;
+    let entry: EntryOut = reply.structure()?;
+    let is_file = entry.nodeid != 0 && entry.attr.mode & libc::S_IFMT == libc::S_IFREG;
+    is_file.then_some(NodeId(entry.nodeid))
 }
 
 #[cfg(test)]

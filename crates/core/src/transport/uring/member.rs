@@ -19,7 +19,7 @@ const ONE_REQUEST: u64 = 2;
 pub(super) struct Member {
     word: AtomicU64,
     large: AtomicU64,
-    /// A regular file that a request was about; 0 for none yet.
+    /// A regular file that a request was about, or has found; 0 for none yet.
     file: AtomicU64,
     /// It waits for requests, or has one.
     serves: AtomicBool,

@@ -4,7 +4,7 @@
 //! system call for each request when they come one by one, fewer when they come faster. Replies with
 //! much data go out at once, so that their callers go on meanwhile.
 
-use super::kick::{is_about_file, is_answer, kick};
+use super::kick::{found_file, is_about_file, is_answer, kick};
 use super::member::Member;
 use super::pool::Job;
 use super::team::{Ring, Team};
@@ -192,7 +192,14 @@ impl<'a, F: FileSystem> Server<'a, F> {
         }
         let (message, reply) = message(&mut slot);
         match self.connection.dispatcher.dispatch(message, reply, false) {
-            Outcome::Reply(length) => self.send(slot, length),
+            Outcome::Reply(length) => {
+                let Desk { header, reply, .. } = slot.desk();
+                let reply = reply.get(..length).unwrap_or_default();
+                if let Some(file) = found_file(header, reply) {
+                    self.member.note_file(file.0);
+                }
+                self.send(slot, length);
+            }
             Outcome::Silent => self.send(slot, 0),
             Outcome::File(file_reply) => self.answer_from_file(slot, file_reply),
             Outcome::Defer(wait) => self.hand_over(slot, wait),
@@ -383,13 +390,15 @@ impl<'a, F: FileSystem> Server<'a, F> {
 
     /// Has the kernel hand over what came while there was no memory for it.
     fn kick(&self, queue: QueueIndex) {
-        let kicked = match self.member.file().or_else(|| self.team.file()) {
-            Some(file) => kick(self.connection.device.as_fd(), file, queue),
-            None => Err(SystemErrno::NOENT),
-        };
-        if let Err(error) = kicked {
+        // The kernel may have forgotten some.
+        let mut files = self.team.files().into_iter();
+        let is_kicked = files.any(|file| {
+            let kicked = kick(self.connection.device.as_fd(), file, queue);
+            kicked.is_ok()
+        });
+        if !is_kicked {
             // Until the next request of this queue, which brings the others along.
-            tracing::debug!(%error, ?queue, "requests may wait for another");
+            tracing::debug!(?queue, "requests may wait for another");
         }
     }
 

@@ -132,9 +132,11 @@ impl Team {
         idle > 0 || called
     }
 
-    /// A regular file that somebody asked about.
-    pub(super) fn file(&self) -> Option<NodeId> {
-        self.lock().members.iter().find_map(|member| member.file())
+    /// Regular files that the kernel asked about, or was told of.
+    pub(super) fn files(&self) -> Vec<NodeId> {
+        let roster = self.lock();
+        let files = roster.members.iter().filter_map(|member| member.file());
+        files.collect()
     }
 
     /// Starts a thread for the queues of a group, which tells `report` whether it serves them.
