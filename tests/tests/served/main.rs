@@ -10,6 +10,7 @@ mod numbers;
 mod opens;
 mod renames;
 mod replaced;
+mod rules;
 mod waits;
 
 use std::fs;

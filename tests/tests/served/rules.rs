@@ -1,0 +1,187 @@
+//! A tree under a policy: each request that changes something, names that are not to be seen, and the
+//! names by which a file is judged.
+
+use super::{ROOT, Served, beneath, serve};
+use std::fs;
+use std::sync::Arc;
+use thrufs::{Errno, Result};
+use thrufs_abi::layout::SetattrIn;
+use thrufs_abi::{NodeId, SetattrValid};
+use thrufs_hostdir::Config;
+use thrufs_hostdir::policy::{Accounts, Policy};
+
+/// Each answers with another error.
+const RULES: &str = r#"
+[[rule]]
+path = ["hidden", ".*"]
+action = "hide"
+
+[[rule]]
+path = "hollow"
+type = "directory"
+action = "hide"
+
+[[rule]]
+type = "fifo"
+action = "deny"
+errno = "EBUSY"
+
+[[rule]]
+path = "of-root"
+caller-uid = "!0"
+action = "deny"
+errno = "EIO"
+
+[[rule]]
+path = "kept/**"
+action = "read-only"
+
+[[rule]]
+path = "photos/**"
+action = "redact"
+redact = "gps"
+errno = "EPERM"
+"#;
+
+fn policy(text: &str) -> Arc<Policy> {
+    Arc::new(Policy::parse(text.as_bytes(), &Accounts::default()).unwrap())
+}
+
+/// Serves a tree under these rules, and where there are no file handles. All there is has one byte.
+fn under(rules: &str, test: impl Fn(&Served)) {
+    let test = |served: &Served| {
+        for directory in ["dir", "hollow", "kept/dir", "photos/album"] {
+            fs::create_dir_all(served.path(directory)).unwrap();
+        }
+        for file in [
+            "a",
+            "b",
+            "two",
+            "hidden",
+            ".dot",
+            "dir/x",
+            "kept/x",
+            "photos/p",
+            "photos/one",
+        ] {
+            served.write(file, b"1");
+        }
+        for name in ["photos/two", "photos/as-well"] {
+            fs::hard_link(served.path("two"), served.path(name)).unwrap();
+        }
+        let fifo = rustix::fs::FileType::Fifo;
+        let (at, mode) = (served.path("fifo"), rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, at, fifo, mode, 0).unwrap();
+        test(served);
+    };
+    let config = Config {
+        policy: Some(policy(rules)),
+        ..Config::default()
+    };
+    test(&serve(config.clone()));
+    beneath::on_overlay(config, test);
+}
+
+fn set(valid: SetattrValid, size: u64) -> SetattrIn {
+    SetattrIn {
+        valid: valid.bits(),
+        mode: 0o600,
+        size,
+        ..SetattrIn::default()
+    }
+}
+
+#[test]
+fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
+    const EXCHANGE: u32 = libc::RENAME_EXCHANGE;
+    const NO: fn(Errno) -> Result<()> = Err;
+    let (hidden, kept, fifo, moved) = (Errno::EACCES, Errno::EROFS, Errno::EBUSY, Errno::EXDEV);
+    under(RULES, |served| {
+        let root = served.client.root();
+        let at = |path: &str| root.walk(path).unwrap();
+        let [a, dir, kept_in, x, photos, p] =
+            ["a", "dir", "kept", "kept/x", "photos", "photos/p"].map(at);
+        let rename = |from: (NodeId, &str), to: (NodeId, &str), flags| {
+            let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
+            root.rename(from, to, flags)
+        };
+        let link = |node, parent, name: &str| root.link(node, parent, name.as_bytes()).map(drop);
+        let symlink = |target| root.symlink(ROOT, b"hollow", target).map(drop);
+        let create = |parent, name: &str| {
+            let created = root.create(parent, name.as_bytes(), libc::O_RDWR, 0o600);
+            created.map(drop)
+        };
+        let mkdir = |parent, name: &str| root.mkdir(parent, name.as_bytes(), 0o700).map(drop);
+        let setattr = |node, valid, size| root.setattr(node, &set(valid, size)).map(drop);
+        let (mode, size) = (SetattrValid::MODE, SetattrValid::SIZE);
+        for (at, (answer, expected)) in [
+            (root.unlink(kept_in, b"x"), NO(kept)),
+            (root.rmdir(kept_in, b"dir"), NO(kept)),
+            (root.unlink(ROOT, b"hidden"), NO(Errno::ENOENT)),
+            (rename((kept_in, "x"), (ROOT, "new"), 0), NO(kept)),
+            (rename((ROOT, "a"), (kept_in, "new"), 0), NO(kept)),
+            (
+                rename((ROOT, "hidden"), (ROOT, "new"), 0),
+                NO(Errno::ENOENT),
+            ),
+            (rename((ROOT, "a"), (ROOT, "hidden"), 0), NO(hidden)),
+            // Not by its name.
+            (rename((ROOT, "a"), (ROOT, "fifo"), 0), NO(fifo)),
+            (rename((ROOT, "a"), (ROOT, "fifo"), EXCHANGE), NO(fifo)),
+            (rename((ROOT, "fifo"), (ROOT, "a"), EXCHANGE), NO(fifo)),
+            (link(x, ROOT, "new"), NO(kept)),
+            (link(a, kept_in, "new"), NO(kept)),
+            (link(a, ROOT, "hidden"), NO(hidden)),
+            (mkdir(kept_in, "new"), NO(kept)),
+            (mkdir(ROOT, "hollow"), NO(hidden)),
+            (create(kept_in, "new"), NO(kept)),
+            (
+                root.tmpfile(kept_in, libc::O_RDWR, 0o600).map(drop),
+                NO(kept),
+            ),
+            (
+                root.mknod(ROOT, b"new", libc::S_IFIFO, 0).map(drop),
+                NO(fifo),
+            ),
+            // What is there does not show, unless something else is wrong.
+            (create(ROOT, "hollow"), NO(hidden)),
+            (symlink(b"target"), NO(hidden)),
+            (symlink(b""), NO(Errno::ENOENT)),
+            (mkdir(ROOT, "dir"), NO(Errno::EEXIST)),
+            (setattr(x, mode, 0), NO(kept)),
+            (root.setxattr(x, b"user.x", b"1", 0), NO(kept)),
+            (root.removexattr(x, b"user.x"), NO(kept)),
+            // What is redacted stays so, and is not cut.
+            (rename((photos, "p"), (ROOT, "new"), 0), NO(moved)),
+            (rename((ROOT, "a"), (photos, "p"), EXCHANGE), NO(moved)),
+            (rename((photos, "album"), (ROOT, "new"), 0), NO(moved)),
+            (rename((ROOT, "photos"), (ROOT, "new"), 0), NO(moved)),
+            (link(p, ROOT, "new"), NO(moved)),
+            (setattr(p, size, 3), NO(Errno::EPERM)),
+            (setattr(p, size, 0), Ok(())),
+            (setattr(a, size, 3), Ok(())),
+            // It has a name by which it is not redacted.
+            (root.unlink(photos, b"two"), NO(Errno::EPERM)),
+            (rename((ROOT, "b"), (photos, "two"), 0), NO(Errno::EPERM)),
+            (root.unlink(ROOT, b"two"), Ok(())),
+            // The other may be one.
+            (root.unlink(photos, b"two"), NO(Errno::EPERM)),
+            (root.lookup(photos, b"as-well").map(drop), Ok(())),
+            (root.lookup(photos, b"two").map(drop), Ok(())),
+            (root.unlink(photos, b"two"), Ok(())),
+            // Nobody has looked it up, but it has no other.
+            (root.unlink(photos, b"one"), Ok(())),
+            (rename((photos, "album"), (photos, "moved"), 0), Ok(())),
+            (rename((ROOT, "b"), (photos, "b"), 0), Ok(())),
+            (rename((ROOT, "dir"), (ROOT, "moved"), 0), Ok(())),
+            (link(a, dir, "link"), Ok(())),
+            (mkdir(dir, "new"), Ok(())),
+            (root.rmdir(dir, b"new"), Ok(())),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(answer, expected, "case {at}");
+        }
+    });
+}
