@@ -1,7 +1,7 @@
 //! A tree under a policy: each request that changes something, names that are not to be seen, and the
 //! names by which a file is judged.
 
-use super::{ROOT, Served, beneath, serve};
+use super::{ROOT, Served, beneath, connect, serve};
 use std::fs;
 use std::sync::Arc;
 use thrufs::{Errno, Result};
@@ -47,6 +47,13 @@ fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse(text.as_bytes(), &Accounts::default()).unwrap())
 }
 
+fn with(rules: &str) -> Config {
+    Config {
+        policy: Some(policy(rules)),
+        ..Config::default()
+    }
+}
+
 /// Serves a tree under these rules, and where there are no file handles. All there is has one byte.
 fn under(rules: &str, test: impl Fn(&Served)) {
     let test = |served: &Served| {
@@ -74,12 +81,8 @@ fn under(rules: &str, test: impl Fn(&Served)) {
         rustix::fs::mknodat(rustix::fs::CWD, at, fifo, mode, 0).unwrap();
         test(served);
     };
-    let config = Config {
-        policy: Some(policy(rules)),
-        ..Config::default()
-    };
-    test(&serve(config.clone()));
-    beneath::on_overlay(config, test);
+    test(&serve(with(rules)));
+    beneath::on_overlay(with(rules), test);
 }
 
 fn set(valid: SetattrValid, size: u64) -> SetattrIn {
@@ -183,5 +186,131 @@ fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
         {
             assert_eq!(answer, expected, "case {at}");
         }
+    });
+}
+
+/// The names that a listing shows, which are the same with attributes.
+fn listed(served: &Served, node: NodeId) -> Vec<String> {
+    let [mut names, with] = [false, true].map(|plus| {
+        let listed = served.client.root().list(node, plus).unwrap();
+        let names = listed
+            .into_iter()
+            .map(|entry| String::from_utf8(entry.name));
+        names.collect::<std::result::Result<Vec<_>, _>>().unwrap()
+    });
+    assert_eq!(names, with);
+    names.sort();
+    names
+}
+
+#[test]
+fn what_is_hidden_is_neither_found_nor_listed() {
+    under(RULES, |served| {
+        let root = served.client.root();
+        for name in ["hidden", ".dot", "hollow"] {
+            assert_eq!(root.walk(name), Err(Errno::ENOENT), "{name}");
+        }
+        let seen = [".", "..", "a", "b", "dir", "fifo", "kept", "photos", "two"];
+        assert_eq!(listed(served, ROOT), seen);
+        // By attributes: who knows it goes on, under the policy by which it was looked up.
+        let sealed = "[[rule]]\npath = \"a\"\nmode = \"o-r\"\naction = \"hide\"\n";
+        let client = connect(served.directory.path(), with(sealed));
+        let root = client.root();
+        let a = root.walk("a").unwrap();
+        root.setattr(a, &set(SetattrValid::MODE, 0)).unwrap();
+        assert!(root.getattr(a).is_ok());
+        assert_eq!(root.walk("a"), Err(Errno::ENOENT));
+    });
+}
+
+#[test]
+fn what_comes_to_be_hidden_is_gone_but_for_who_has_it_open() {
+    under("", |served| {
+        let root = served.client.root();
+        let [a, b, dir, x, p] =
+            ["a", "b", "dir", "dir/x", "photos/p"].map(|path| root.walk(path).unwrap());
+        let opened = root.open(b, libc::O_RDONLY).unwrap().fh;
+        assert!(listed(served, dir).contains(&"x".to_owned()));
+        let rules = "[[rule]]\npath = [\"b\", \"dir\", \"photos/p\"]\naction = \"hide\"\n";
+        let server = served.client.file_system();
+        server.replace_policy(policy(rules), None).unwrap();
+        for (node, expected) in [
+            (a, Ok(())),
+            (b, Ok(())),
+            (dir, Err(Errno::ENOENT)),
+            (x, Err(Errno::ENOENT)),
+            (p, Err(Errno::ENOENT)),
+        ] {
+            assert_eq!(root.getattr(node).map(drop), expected);
+        }
+        for name in ["b", "dir", "photos/p"] {
+            assert_eq!(root.walk(name), Err(Errno::ENOENT), "{name}");
+        }
+        // In it as well.
+        assert_eq!(root.lookup(dir, b"x").map(|entry| entry.nodeid), Ok(0));
+        assert_eq!(root.unlink(dir, b"x"), Err(Errno::ENOENT));
+        assert_eq!(root.unlink(ROOT, b"a"), Ok(()));
+        root.release(b, opened).unwrap();
+        assert_eq!(root.getattr(b).map(drop), Err(Errno::ENOENT));
+    });
+}
+
+/// Names that differ in case could be one beneath, so that rules could be gone around.
+#[test]
+fn names_that_look_the_same_in_both_cases_are_refused() {
+    under(RULES, |served| {
+        let root = served.client.root();
+        for (name, other) in [("links", "Links"), ("files", "Files")] {
+            served.write(name, b"1");
+            match name {
+                "links" => fs::hard_link(served.path(name), served.path(other)).unwrap(),
+                _ => served.write(other, b"1"),
+            }
+        }
+        for name in ["symlinks", "Symlinks"] {
+            std::os::unix::fs::symlink("a", served.path(name)).unwrap();
+        }
+        for name in ["links", "Links"] {
+            assert_eq!(root.walk(name), Err(Errno::EACCES), "{name}");
+            assert_eq!(root.unlink(ROOT, name.as_bytes()), Err(Errno::EACCES));
+        }
+        for name in ["files", "Files", "symlinks", "Symlinks"] {
+            assert!(root.walk(name).is_ok(), "{name}");
+            assert_eq!(root.unlink(ROOT, name.as_bytes()), Ok(()));
+        }
+    });
+}
+
+#[test]
+fn a_file_is_judged_by_the_names_that_it_has() {
+    under(RULES, |served| {
+        let (root, user) = (served.client.root(), served.client.user(1000, 1000));
+        let may_open = |node| match user.open(node, libc::O_RDONLY) {
+            Ok(opened) => {
+                user.release(node, opened.fh).unwrap();
+                true
+            }
+            Err(error) => {
+                assert_eq!(error, Errno::EIO);
+                false
+            }
+        };
+        let rename = |from: &[u8], to: &[u8], flags| root.rename((ROOT, from), (ROOT, to), flags);
+        served.write("of-root", b"1");
+        fs::hard_link(served.path("of-root"), served.path("link")).unwrap();
+        let [a, b, other, _] = ["a", "b", "of-root", "link"].map(|name| root.walk(name).unwrap());
+        assert_eq!([a, b, other].map(may_open), [true, true, false]);
+        // It gets the name, and what had it keeps the other.
+        rename(b"a", b"of-root", 0).unwrap();
+        assert_eq!([a, b, other].map(may_open), [false, true, true]);
+        rename(b"of-root", b"b", libc::RENAME_EXCHANGE).unwrap();
+        assert_eq!([a, b, other].map(may_open), [true, false, true]);
+        rename(b"of-root", b"a", libc::RENAME_EXCHANGE).expect_err("there is no a");
+        rename(b"of-root", b"a", 0).unwrap();
+        assert_eq!([a, b, other].map(may_open), [true, true, true]);
+        // It does not get it.
+        root.mkdir(ROOT, b"of-root", 0o700).unwrap();
+        assert_eq!(rename(b"a", b"of-root", 0), Err(Errno::EISDIR));
+        assert_eq!([a, b, other].map(may_open), [true, true, true]);
     });
 }
