@@ -8,7 +8,6 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::{Access, FilePath};
-use crate::privileges::mode_of;
 use crate::rules::{InForce, Judged, Opener, STRAIGHT, Told, permitted};
 use crate::versions::Found;
 use rustix::fs::Statx;
@@ -172,7 +171,7 @@ impl Host {
             let descriptor = self.descriptor(guard.inode())?;
             let fd = descriptor.as_fd();
             if kill_suidgid {
-                guard.inode().saw_mode(u32::from(mode_of(fd)?.stx_mode));
+                guard.inode().saw_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || Ok(attr::truncate(fd, 0)?);
             self.change_content(guard.inode(), fd, kill_suidgid, truncate)?;

@@ -8,6 +8,7 @@ mod handles;
 mod names;
 mod numbers;
 mod opens;
+mod privileges;
 mod renames;
 mod replaced;
 mod rules;

@@ -41,6 +41,11 @@ path = "photos/**"
 action = "redact"
 redact = "gps"
 errno = "EPERM"
+
+[[rule]]
+path = "films/**"
+action = "redact"
+redact = "gps"
 "#;
 
 fn policy(text: &str) -> Arc<Policy> {
@@ -57,7 +62,7 @@ fn with(rules: &str) -> Config {
 /// Serves a tree under these rules, and where there are no file handles. All there is has one byte.
 fn under(rules: &str, test: impl Fn(&Served)) {
     let test = |served: &Served| {
-        for directory in ["dir", "hollow", "kept/dir", "photos/album"] {
+        for directory in ["dir", "films", "hollow", "kept/dir", "photos/album"] {
             fs::create_dir_all(served.path(directory)).unwrap();
         }
         for file in [
@@ -102,8 +107,8 @@ fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
     under(RULES, |served| {
         let root = served.client.root();
         let at = |path: &str| root.walk(path).unwrap();
-        let [a, dir, kept_in, x, photos, p] =
-            ["a", "dir", "kept", "kept/x", "photos", "photos/p"].map(at);
+        let [a, dir, kept_in, x, films, photos, p] =
+            ["a", "dir", "kept", "kept/x", "films", "photos", "photos/p"].map(at);
         let rename = |from: (NodeId, &str), to: (NodeId, &str), flags| {
             let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
             root.rename(from, to, flags)
@@ -158,6 +163,7 @@ fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
             (rename((photos, "p"), (ROOT, "new"), 0), NO(moved)),
             (rename((ROOT, "a"), (photos, "p"), EXCHANGE), NO(moved)),
             (rename((photos, "album"), (ROOT, "new"), 0), NO(moved)),
+            (rename((photos, "album"), (films, "new"), 0), NO(moved)),
             (rename((ROOT, "photos"), (ROOT, "new"), 0), NO(moved)),
             (link(p, ROOT, "new"), NO(moved)),
             (setattr(p, size, 3), NO(Errno::EPERM)),
@@ -176,6 +182,7 @@ fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
             (root.unlink(photos, b"one"), Ok(())),
             (rename((photos, "album"), (photos, "moved"), 0), Ok(())),
             (rename((ROOT, "b"), (photos, "b"), 0), Ok(())),
+            (rename((photos, "b"), (films, "b"), 0), Ok(())),
             (rename((ROOT, "dir"), (ROOT, "moved"), 0), Ok(())),
             (link(a, dir, "link"), Ok(())),
             (mkdir(dir, "new"), Ok(())),
@@ -210,7 +217,9 @@ fn what_is_hidden_is_neither_found_nor_listed() {
         for name in ["hidden", ".dot", "hollow"] {
             assert_eq!(root.walk(name), Err(Errno::ENOENT), "{name}");
         }
-        let seen = [".", "..", "a", "b", "dir", "fifo", "kept", "photos", "two"];
+        let seen = [
+            ".", "..", "a", "b", "dir", "fifo", "films", "kept", "photos", "two",
+        ];
         assert_eq!(listed(served, ROOT), seen);
         // By attributes: who knows it goes on, under the policy by which it was looked up.
         let sealed = "[[rule]]\npath = \"a\"\nmode = \"o-r\"\naction = \"hide\"\n";
