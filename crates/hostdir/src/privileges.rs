@@ -16,6 +16,7 @@
 //! File capabilities fall with every change, whoever makes it, and the lower file system sees to
 //! that by itself.
 
+use crate::attributes::SET_IDS;
 use crate::files::stat_open;
 use crate::host::Host;
 use crate::inode::Inode;
@@ -38,7 +39,7 @@ fn without_set_ids(mode: u32) -> u32 {
     if set_group_id_stays(mode) {
         mode & !libc::S_ISUID
     } else {
-        mode & !(libc::S_ISUID | libc::S_ISGID)
+        mode & !SET_IDS
     }
 }
 
