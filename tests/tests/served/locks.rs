@@ -45,8 +45,11 @@ fn a_lock_in_the_way_has_the_process_that_holds_it() {
     };
     ofd_set(&beneath, &theirs).unwrap();
     let holder = |(node, fh): (NodeId, u64), start| {
-        let found = root.getlk(node, fh, 9, range(fh, 9, write, start).lk);
+        let found = root.getlk(node, fh, 9, range(fh, 9, write, start + 5).lk);
         let found = found.unwrap();
+        if found.kind != libc::F_UNLCK as u32 {
+            assert_eq!((found.start, found.end), (start, start + 9));
+        }
         (found.kind as i32, found.pid)
     };
     assert_eq!(holder(one, 0), (write, 100));

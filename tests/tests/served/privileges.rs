@@ -2,11 +2,11 @@
 
 use super::{Served, is_root, mode, serve};
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use thrufs::{Errno, Result};
-use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
-use thrufs_abi::{NodeId, SetattrValid, WriteFlags};
-use thrufs_hostdir::Config;
+use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
+use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
+use thrufs_hostdir::{CacheMode, Config};
 
 const NOBODY: u32 = u32::MAX;
 const OWNER: u32 = 1001;
@@ -80,6 +80,55 @@ fn who_changes_a_file_takes_its_privileges_away_and_root_leaves_them() {
             served.client.root().release(node, fh).unwrap();
         }
     }
+}
+
+#[test]
+fn an_open_that_truncates_takes_them_away_where_it_says_so() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    let root = served.client.root();
+    const KILL: u32 = OpenInFlags::KILL_SUIDGID.bits();
+    for (bits, without) in [(0o6775, 0o775), (0o6764, 0o2764), (0o755, 0o755)] {
+        for (open_flags, left) in [(0, bits), (KILL, without)] {
+            for access in [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR] {
+                let node = with_mode(&served, bits);
+                let arg = OpenIn {
+                    flags: (access | libc::O_TRUNC) as u32,
+                    open_flags,
+                };
+                let answer = root.call(root.request(Opcode::Open, node).arg(&arg));
+                let fh = u64::from_ne_bytes(answer.unwrap()[..8].try_into().unwrap());
+                assert_eq!(mode(&served.path("file")), left, "{bits:o} {access}");
+                assert_eq!(fs::read(served.path("file")).unwrap(), b"");
+                let written = root.write(node, fh, 0, b"x", 0);
+                assert_eq!(written.is_ok(), access != libc::O_RDONLY, "{access}");
+                let read = root.read(node, fh, 0, 1);
+                assert_eq!(read.is_ok(), access != libc::O_WRONLY, "{access}");
+                root.release(node, fh).unwrap();
+            }
+        }
+    }
+}
+
+/// What was set beneath is seen at open.
+#[test]
+fn a_writer_knows_the_mode_that_was_set_beneath() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config {
+        cache: CacheMode::Never,
+        ..Config::default()
+    });
+    let root = served.client.root();
+    let node = with_mode(&served, 0o644);
+    fs::set_permissions(served.path("file"), fs::Permissions::from_mode(0o6764)).unwrap();
+    let fh = root.open(node, libc::O_WRONLY).unwrap().fh;
+    let kill = WriteFlags::KILL_SUIDGID.bits();
+    root.write(node, fh, 0, b"x", kill).unwrap();
+    assert_eq!(mode(&served.path("file")), 0o2764);
 }
 
 /// The order to drop them, and chown(2) of nothing: who writes may, and who could set the bits.

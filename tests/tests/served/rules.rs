@@ -4,11 +4,11 @@
 use super::{ROOT, Served, beneath, connect, serve};
 use std::fs;
 use std::sync::Arc;
-use thrufs::{Errno, Result};
-use thrufs_abi::layout::SetattrIn;
-use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::Config;
+use thrufs::{Errno, Outcome, Result};
+use thrufs_abi::layout::{OpenIn, SetattrIn};
+use thrufs_abi::{NodeId, Opcode, SetattrValid};
 use thrufs_hostdir::policy::{Accounts, Policy};
+use thrufs_hostdir::{AuditLog, Config};
 
 /// Each answers with another error.
 const RULES: &str = r#"
@@ -322,4 +322,96 @@ fn a_file_is_judged_by_the_names_that_it_has() {
         assert_eq!(rename(b"a", b"of-root", 0), Err(Errno::EISDIR));
         assert_eq!([a, b, other].map(may_open), [true, true, true]);
     });
+}
+
+fn opened(served: &Served, node: NodeId, flags: i32, uid: u32) -> Result<()> {
+    let user = served.client.user(uid, uid);
+    let fh = user.open(node, flags)?.fh;
+    user.release(node, fh)
+}
+
+#[test]
+fn an_open_is_judged_by_what_it_may_do() {
+    under(RULES, |served| {
+        let root = served.client.root();
+        served.write("of-root", b"1");
+        let [x, theirs] = ["kept/x", "of-root"].map(|path| root.walk(path).unwrap());
+        let kept = Err(Errno::EROFS);
+        for (node, flags, uid, expected) in [
+            (x, libc::O_RDONLY, 0, Ok(())),
+            (x, libc::O_RDONLY | libc::O_TRUNC, 0, kept),
+            (x, libc::O_WRONLY, 0, kept),
+            (x, libc::O_RDWR, 0, kept),
+            (theirs, libc::O_RDONLY, 1000, Err(Errno::EIO)),
+            (theirs, libc::O_RDWR | libc::O_TRUNC, 0, Ok(())),
+        ] {
+            assert_eq!(
+                opened(served, node, flags, uid),
+                expected,
+                "{flags:#o} {uid}"
+            );
+        }
+    });
+}
+
+/// Who looks into files or writes a log does so where it may sleep.
+#[test]
+fn an_open_sleeps_where_files_are_looked_into_or_a_log_is_written() {
+    for (rule, sleeps) in [
+        ("content = \"text/plain\"\naction = \"read-only\"", true),
+        (
+            "path = \"photos/**\"\naction = \"redact\"\nredact = \"gps\"",
+            true,
+        ),
+        ("path = \"b\"\naction = \"audit\"", true),
+        ("path = \"b\"\naction = \"deny\"", false),
+    ] {
+        let log = "audit-log = \"/dev/null\"\n[[rule]]\n";
+        under(&format!("{log}{rule}\n"), |served| {
+            let root = served.client.root();
+            let node = root.walk("a").unwrap();
+            let request = root.request(Opcode::Open, node).arg(&OpenIn::default());
+            let request = request.finish();
+            let answer = served
+                .client
+                .dispatcher()
+                .dispatch(&request[..], &mut [0; 4096], false);
+            assert_eq!(matches!(answer, Outcome::Defer(_)), sleeps, "{rule}");
+        });
+    }
+}
+
+#[test]
+fn each_open_is_told_and_what_cannot_be_told_of_is_taken_back() {
+    let rules = "audit-log = \"/log\"\n[[rule]]\npath = \"a\"\naction = \"audit\"\n\
+                 [[rule]]\npath = \"a\"\ncaller-uid = 1\naction = \"deny\"\n";
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let told_in = |log: fs::File| Config {
+        audit_log: AuditLog::new(Some(log.into())),
+        ..with(rules)
+    };
+    let served = serve(told_in(log.reopen().unwrap()));
+    served.write("a", b"1");
+    let a = served.client.root().walk("a").unwrap();
+    for (flags, uid, access, is_truncated) in [
+        (libc::O_RDONLY, 0, "read", false),
+        (libc::O_WRONLY, 0, "write", false),
+        (libc::O_RDWR | libc::O_TRUNC, 0, "read and write", true),
+        (libc::O_RDONLY, 1, "read", false),
+    ] {
+        let answer = opened(&served, a, flags, uid);
+        let text = fs::read_to_string(&log).unwrap();
+        let told: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let outcome = if answer.is_ok() { "opened" } else { "refused" };
+        assert_eq!(answer.is_ok(), uid == 0);
+        assert_eq!(told["access"], access);
+        assert_eq!(told["truncated"], is_truncated, "{access}");
+        assert_eq!(told["outcome"], outcome, "{access}");
+    }
+    let full = fs::File::options().append(true).open("/dev/full").unwrap();
+    let served = serve(told_in(full));
+    served.write("a", b"1");
+    let a = served.client.root().walk("a").unwrap();
+    assert_eq!(opened(&served, a, libc::O_RDONLY, 0), Err(Errno::EIO));
+    assert_eq!(served.client.file_system().statistics().open_files, 0);
 }
