@@ -9,8 +9,8 @@ use std::path::PathBuf;
 /// A recorded time consists of parts of so many seconds, so that it can go on where it was stopped.
 const PART_SECONDS: u64 = 300;
 
-/// Has front ends and guests misbehave towards a share, then processes towards mounts in two ways, for so many
-/// seconds each: one after the other, since the bounds are those of a machine that does nothing else.
+/// Has front ends and guests misbehave towards a share, and processes towards mounts in two ways, all at once,
+/// for so many seconds.
 pub(crate) fn run(seconds: &str) -> Result<(), Failure> {
     build()?;
     tests(number(seconds)?).run()
@@ -151,7 +151,7 @@ fn build() -> Result<(), Failure> {
 fn tests(seconds: u64) -> Step {
     Step::cargo()
         .args(["test", "--locked", "-p", "thrufs-tests"])
-        .args(["--test", "hostile", "--", "--nocapture", "--test-threads=1"])
+        .args(["--test", "hostile", "--", "--nocapture", "--test-threads=3"])
         .env("THRUFS_HOSTILE_SECONDS", seconds.to_string())
 }
 

@@ -146,7 +146,7 @@ fn ci() -> Result<(), Failure> {
     check::run()?;
     let tested = test::run();
     fuzz::run(fuzz::SECONDS_CI)?;
-    hostile::run("30")?;
+    hostile::run("60")?;
     tested?;
     println!("xtask: all checks passed");
     Ok(())

@@ -14,6 +14,12 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+/// How long a process may take beyond its time whose threads are all on their way out. The kernel waits for
+/// others there: a mount namespace ends with a grace period of RCU, on a busy machine that is seconds.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often it is looked at meanwhile.
+const EXIT_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What a process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -67,6 +73,8 @@ pub(crate) struct Process {
     descriptor: OwnedFd,
     /// Readable when the process is ending (see [`watch`](Self::watch)).
     watched: Option<OwnedFd>,
+    /// Since when it is ending, and until when it may.
+    ending: Option<(Instant, Instant)>,
     pub(crate) channel: Channel,
 }
 
@@ -132,6 +140,7 @@ impl Process {
             child,
             descriptor,
             watched: None,
+            ending: None,
             channel,
         })
     }
@@ -152,11 +161,43 @@ impl Process {
         self.watched.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether it ends within this time, now that it is ending.
-    pub(crate) fn has_ended_within(&mut self, time: Duration) -> bool {
+    /// It is ending, for which it has this time from now on.
+    pub(crate) fn begin_to_end(&mut self, time: Duration) {
         self.watched = None;
         thrufs_sys::sched::hurry(self.id());
-        waiting::readable([Some(self.ended())], Some(Instant::now() + time))[0]
+        let now = Instant::now();
+        self.ending = Some((now, now + time));
+    }
+
+    /// Until when it may be ending, once it is.
+    pub(crate) fn end_deadline(&self) -> Option<Instant> {
+        self.ending.map(|(_, deadline)| deadline)
+    }
+
+    /// Whether its time to end is over. One that has nothing to do any more but to go gets more.
+    pub(crate) fn is_stuck(&mut self) -> bool {
+        let now = Instant::now();
+        let Some((since, deadline)) = &mut self.ending else {
+            return false;
+        };
+        if now < *deadline {
+            return false;
+        }
+        *deadline = now + EXIT_INTERVAL;
+        since.elapsed() > EXIT_TIMEOUT || !is_exiting(self.id())
+    }
+
+    /// Whether it ends within this time, now that it is ending.
+    pub(crate) fn has_ended_within(&mut self, time: Duration) -> bool {
+        self.begin_to_end(time);
+        loop {
+            if waiting::readable([Some(self.ended())], self.end_deadline())[0] {
+                return true;
+            }
+            if self.is_stuck() {
+                return false;
+            }
+        }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -171,5 +212,55 @@ impl Process {
     /// Waits until it has ended, which may be never.
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
+    }
+}
+
+/// Whether all threads of a process are on their way out: none carries anything out any more.
+fn is_exiting(process: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
+        return true;
+    };
+    // One that cannot be read has gone meanwhile.
+    let mut stats = threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    stats.all(|stat| flags_of(&stat).is_some_and(|flags| flags & PF_EXITING != 0))
+}
+
+/// In the kernel's `include/linux/sched.h`: set when a thread begins to exit.
+const PF_EXITING: u64 = 0x4;
+
+/// The flags in a thread's `stat`: the seventh field after its name, which stands in parentheses and may hold
+/// some.
+fn flags_of(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(6)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(program: &str, argument: &str) -> Child {
+        Command::new(program).arg(argument).spawn().unwrap()
+    }
+
+    #[test]
+    fn who_goes_is_told_from_who_is_at_work() {
+        let mut working = start("sleep", "60");
+        assert!(!is_exiting(working.id()));
+        working.kill().unwrap();
+        // Not waited for, it is there until then.
+        let ends = pidfd_open(Pid::from_child(&working), PidfdFlags::empty()).unwrap();
+        assert_eq!(waiting::readable([Some(ends.as_fd())], None), [true]);
+        assert!(is_exiting(working.id()));
+        working.wait().unwrap();
+    }
+
+    #[test]
+    fn names_with_parentheses_hide_no_flags() {
+        let stat = "7 (a) (b) Z 1 7 7 0 -1 4228108 0 0";
+        assert_eq!(flags_of(stat), Some(4_228_108));
+        assert_eq!(flags_of("7 (a"), None);
     }
 }

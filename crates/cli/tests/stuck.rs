@@ -4,12 +4,13 @@
 
 mod ground;
 
-use ground::{Ground, THRUFS, VICTIMS, kill_all, run, stderr, succeeded, within};
+use ground::{Foreground, Ground, THRUFS, VICTIMS, kill_all, run, stderr, succeeded, within};
 use rustix::process::{Signal, kill_process};
 use std::fs;
-use std::io;
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -44,12 +45,15 @@ impl Gate {
     }
 }
 
-/// One file, and one name about which it does not answer. A process that has asked cannot even be
-/// killed.
+/// A file, a directory, and in both directories one name about which it does not answer. A process that
+/// has asked cannot even be killed.
 struct Silent(Arc<Gate>);
 
+const FILE: NodeId = NodeId(2);
+const DIRECTORY: NodeId = NodeId(3);
+
 fn attr(node: NodeId) -> Attr {
-    let directory = node == NodeId::ROOT;
+    let directory = node != FILE;
     Attr {
         ino: node.0,
         mode: if directory { 0o040_755 } else { 0o100_644 },
@@ -61,21 +65,23 @@ fn attr(node: NodeId) -> Attr {
 
 impl FileSystem for Silent {
     fn lookup(&self, context: &Context<'_>, _: NodeId, name: Name<'_>) -> Result<Entry> {
-        match name.as_bytes() {
-            b"file" => Ok(Entry {
-                node: NodeId(2),
-                generation: Generation(0),
-                attr: attr(NodeId(2)),
-                entry_timeout: Duration::ZERO,
-                attr_timeout: Duration::ZERO,
-            }),
+        let node = match name.as_bytes() {
+            b"file" => FILE,
+            b"directory" => DIRECTORY,
             b"silent" => {
                 context.require_blocking()?;
                 self.0.pass();
-                Err(Errno::ENOENT)
+                return Err(Errno::ENOENT);
             }
-            _ => Err(Errno::ENOENT),
-        }
+            _ => return Err(Errno::ENOENT),
+        };
+        Ok(Entry {
+            node,
+            generation: Generation(0),
+            attr: attr(node),
+            entry_timeout: Duration::ZERO,
+            attr_timeout: Duration::ZERO,
+        })
     }
 
     fn getattr(&self, _: &Context<'_>, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
@@ -286,6 +292,50 @@ fn a_worker_killed_over_a_stopped_source_lets_its_callers_go() {
     source.goes();
 }
 
+/// While one worker is waited for in vain, another machine is let in.
+#[test]
+fn a_share_with_a_worker_that_cannot_end_goes_on() {
+    let Some(source) = SilentSource::new() else {
+        return;
+    };
+    let ground = &source.ground;
+    let [socket, said] = ["socket", "said"].map(|name| ground.path().join(name));
+    let child = Command::new(THRUFS)
+        .args(["share", "--log=debug", "--stop-timeout=1"])
+        .args(["-o", "control=none,cache=never,resume=0,machines=2"])
+        .args([Path::new("--socket"), &socket, &ground.src])
+        .stderr(fs::File::create(&said).unwrap())
+        .spawn();
+    let mut server = Foreground::of(child.unwrap());
+    within(10, "the socket", || socket.exists());
+    let says = |words: &str| fs::read_to_string(&said).unwrap().contains(words);
+    // In the root, the next worker could not be shut in: nothing is mounted where a lookup waits.
+    let mut guest = Command::new(THRUFS)
+        .args(["client", "--socket"])
+        .args([&socket, Path::new("cat"), Path::new("/directory/silent")])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    within(10, "the request to reach the source", || {
+        source.gate.state.lock().unwrap().0 > 0
+    });
+    guest.kill().unwrap();
+    guest.wait().unwrap();
+    within(10, "the worker to be stuck", || says("the worker is stuck"));
+    let mut next = UnixStream::connect(&socket).unwrap();
+    let get_features: [u32; 3] = [1, 1, 0];
+    next.write_all(&get_features.map(u32::to_ne_bytes).concat())
+        .unwrap();
+    next.set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    next.read_exact(&mut [0; 12]).unwrap();
+    assert!(!says("requests do not end"));
+    within(5, "to be told of it", || says("requests do not end"));
+    source.gate.open();
+    server.signal(Signal::TERM);
+    server.supervisor_ends_within(8);
+}
+
 #[test]
 fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
     let Some(ground) = Ground::new() else { return };
@@ -296,24 +346,28 @@ fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
         // By path, as fast as it can: from the first error on, nothing succeeds.
         let (stop, path) = (Arc::new(AtomicBool::new(false)), ground.mnt.clone());
         let stopped = Arc::clone(&stop);
+        let failed = Arc::new(AtomicBool::new(false));
+        let has_failed = Arc::clone(&failed);
         let writer = std::thread::spawn(move || {
-            let mut failed = 0;
             for number in 0.. {
                 match fs::write(path.join(format!("new {number}")), "x") {
-                    Err(_) => failed += 1,
-                    Ok(()) => assert_eq!(failed, 0, "{number} was written after an error"),
+                    Err(_) => has_failed.store(true, Ordering::SeqCst),
+                    Ok(()) if has_failed.load(Ordering::SeqCst) => {
+                        panic!("{number} was written after an error")
+                    }
+                    Ok(()) => {}
                 }
                 if stopped.load(Ordering::SeqCst) {
                     break;
                 }
             }
-            failed
         });
         std::thread::sleep(Duration::from_millis(50));
         kill_all(&ground, victims);
         ground.dead_within(2);
+        within(5, "a write to fail", || failed.load(Ordering::SeqCst));
         stop.store(true, Ordering::SeqCst);
-        assert!(writer.join().unwrap() > 0, "{victims:?}: nothing failed");
+        writer.join().unwrap();
         // What is there, what to do, and that it helps, in use or not.
         let output = ground.mount(&[]);
         assert_eq!(output.status.code(), Some(1));

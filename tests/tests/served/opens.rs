@@ -1,12 +1,12 @@
 //! Flags of open(2) that must not get to the files beneath, whoever asks.
 
-use super::{ROOT, Served, is_root, serve};
+use super::{ROOT, Served, connect, is_root, serve};
 use rustix::fs::IFlags;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use thrufs::Errno;
-use thrufs_abi::NodeId;
+use thrufs_abi::{NodeId, OpenReplyFlags};
 use thrufs_hostdir::Config;
 
 /// Those that say how a file is opened, not how it is used.
@@ -194,5 +194,20 @@ fn a_file_that_only_grows_is_opened_to_append() {
         assert_eq!(refused, Err(Errno::EPERM));
         let expected = if writeback { Err(Errno::EPERM) } else { Ok(1) };
         assert_eq!(appended, expected, "{writeback}");
+    }
+}
+
+/// Of a file that has long been so, as this is.
+#[test]
+fn what_is_cached_of_a_file_that_stays_is_kept() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let client = connect(directory, Config::default());
+    let root = client.root();
+    let node = root.walk("Cargo.toml").unwrap();
+    for expected in [0, OpenReplyFlags::KEEP_CACHE.bits()] {
+        let open = root.open(node, libc::O_RDONLY).unwrap();
+        let kept = open.open_flags & OpenReplyFlags::KEEP_CACHE.bits();
+        assert_eq!(kept, expected);
+        root.release(node, open.fh).unwrap();
     }
 }

@@ -335,7 +335,7 @@ fn an_open_is_judged_by_what_it_may_do() {
     under(RULES, |served| {
         let root = served.client.root();
         served.write("of-root", b"1");
-        let [x, theirs] = ["kept/x", "of-root"].map(|path| root.walk(path).unwrap());
+        let [x, theirs, p] = ["kept/x", "of-root", "photos/p"].map(|path| root.walk(path).unwrap());
         let kept = Err(Errno::EROFS);
         for (node, flags, uid, expected) in [
             (x, libc::O_RDONLY, 0, Ok(())),
@@ -344,6 +344,11 @@ fn an_open_is_judged_by_what_it_may_do() {
             (x, libc::O_RDWR, 0, kept),
             (theirs, libc::O_RDONLY, 1000, Err(Errno::EIO)),
             (theirs, libc::O_RDWR | libc::O_TRUNC, 0, Ok(())),
+            // It is no photograph, which matters to readers.
+            (p, libc::O_RDONLY, 0, Err(Errno::EPERM)),
+            // Who writes, from the beginning alone.
+            (p, libc::O_WRONLY, 0, Err(Errno::EPERM)),
+            (p, libc::O_WRONLY | libc::O_TRUNC, 0, Ok(())),
         ] {
             assert_eq!(
                 opened(served, node, flags, uid),

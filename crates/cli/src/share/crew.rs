@@ -17,6 +17,8 @@ pub(super) struct Worker {
     pub(super) process: Process,
     /// What it said before it ended with an error.
     pub(super) last_words: Option<String>,
+    /// It has closed its end of the channel.
+    pub(super) is_silent: bool,
     /// Whom it serves.
     pub(super) kept: Option<Keeping>,
     /// To ask it what it does.
@@ -51,6 +53,7 @@ impl Worker {
         Ok(Worker {
             process,
             last_words: None,
+            is_silent: false,
             kept: None,
             questions: Arc::new(questions),
         })

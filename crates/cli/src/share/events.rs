@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, recv};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long a worker has to end once its last thread has begun to.
+/// How long a worker has to end once its last thread has begun to. Others are served meanwhile.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Something happened.
@@ -52,9 +52,15 @@ impl Supervisor {
             if signal && let Ok(signal) = self.signals.read() {
                 return Event::Signal(signal.number);
             }
-            for (who, news) in everybody.into_iter().zip(news) {
-                if let Some(event) = self.hear(who, news) {
+            for (who, news) in everybody.iter().zip(news) {
+                if let Some(event) = self.hear(*who, news) {
                     return event;
+                }
+            }
+            for who in everybody {
+                let worker = self.crew.get_mut(who);
+                if worker.is_some_and(|worker| worker.process.is_stuck()) {
+                    return Event::WorkerStuck(who);
                 }
             }
             if knock {
@@ -82,10 +88,17 @@ impl Supervisor {
                 _ => None,
             },
         ];
+        let mut deadline = deadline;
         for who in everybody {
-            let process = self.crew.get(*who).map(|worker| &worker.process);
+            let worker = self.crew.get(*who);
+            let process = worker.map(|worker| &worker.process);
+            let end = process.and_then(Process::end_deadline);
+            deadline = deadline.into_iter().chain(end).min();
+            let speaks = worker.is_some_and(|worker| !worker.is_silent);
             descriptors.extend([
-                process.map(|process| process.channel.as_fd()),
+                process
+                    .filter(|_| speaks)
+                    .map(|process| process.channel.as_fd()),
                 process.map(|process| process.ended()),
                 process.and_then(Process::ending),
             ]);
@@ -120,7 +133,8 @@ impl Supervisor {
                 }
                 Message::Stuck(requests) => {
                     tracing::debug!(requests, "the worker is stuck");
-                    Some(self.end_of_worker(who))
+                    worker.process.begin_to_end(END_TIMEOUT);
+                    None
                 }
                 message => Some(Event::Worker(who, message)),
             };
@@ -128,26 +142,16 @@ impl Supervisor {
         if news.ended {
             return Some(Event::WorkerEnded(who));
         }
-        if news.ending {
-            return Some(self.end_of_worker(who));
-        }
         if news.said {
             // It has closed its end and not ended yet, or talks nonsense: it will not be served
             // by again, so make sure that it ends.
+            worker.is_silent = true;
             worker.process.kill();
-            std::thread::sleep(Duration::from_millis(1));
+        }
+        if news.ending || news.said {
+            worker.process.begin_to_end(END_TIMEOUT);
         }
         None
-    }
-
-    /// The worker ends, if the kernel lets it.
-    fn end_of_worker(&mut self, who: Who) -> Event {
-        let worker = self.crew.get_mut(who);
-        if worker.is_none_or(|worker| worker.process.has_ended_within(END_TIMEOUT)) {
-            Event::WorkerEnded(who)
-        } else {
-            Event::WorkerStuck(who)
-        }
     }
 }
 

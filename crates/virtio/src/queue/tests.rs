@@ -113,6 +113,7 @@ fn a_request_and_its_reply() {
     guest.offer(3);
     assert_eq!(guest.ring.take(), Ok(Some(3)));
     assert_eq!(guest.read(3), Ok((8, 8)));
+    assert_eq!(guest.chain.head(), 3);
     let regions = Arc::clone(guest.ring.regions());
     let mut question = [0; 8];
     guest.chain.readable(&regions, 0).copy_to(&mut question);
@@ -231,14 +232,22 @@ fn chains_that_must_not_be() {
 
 #[test]
 fn bytes_that_add_up_to_too_much() {
-    let mut guest = Guest::new(BOTH);
-    guest.direct(0, GUEST + TABLE, 1024 * 16, INDIRECT, 0);
-    for index in 0..1024 {
-        let next = NEXT * u16::from(index < 1023);
+    const MOST: u64 = (32 << 20) / MEMORY_BYTES;
+    assert_eq!(of_parts(MOST as u16).read(0), Ok((0, 32 << 20)));
+    let more = of_parts(MOST as u16 + 1).read(0);
+    assert_eq!(more, Err(ChainFault::TooLarge));
+}
+
+/// A table of `parts` descriptors for replies, each of the whole memory.
+fn of_parts(parts: u16) -> Guest {
+    let guest = Guest::new(BOTH);
+    guest.direct(0, GUEST + TABLE, u32::from(parts) * 16, INDIRECT, 0);
+    for index in 0..parts {
+        let next = NEXT * u16::from(index < parts - 1);
         let at = TABLE + u64::from(index) * 16;
         guest.descriptor(at, GUEST, MEMORY_BYTES as u32, WRITE | next, index + 1);
     }
-    assert_eq!(guest.read(0), Err(ChainFault::TooLarge));
+    guest
 }
 
 #[test]
@@ -290,10 +299,44 @@ fn queues_that_are_not_in_memory() {
         with(|layout| layout.descriptors += 8),
         Some(Broken::Outside)
     );
-    let end = |layout: &mut Layout| layout.available = USER + MEMORY_BYTES - 8;
-    assert_eq!(with(end), Some(Broken::Outside));
+    // Up to the last byte, and one step further. The rings are 22 and 70 bytes long.
+    let end = USER + MEMORY_BYTES;
+    let at = |place: fn(&mut Layout) -> &mut u64, before_end: u64| {
+        let mut layout = layout();
+        *place(&mut layout) = end - before_end;
+        Ring::new(regions(&memory), layout, BOTH, 0).err()
+    };
+    for (place, fits, does_not) in [
+        (
+            (|it| &mut it.descriptors) as fn(&mut Layout) -> &mut u64,
+            128,
+            112,
+        ),
+        (|it| &mut it.available, 22, 20),
+        (|it| &mut it.used, 72, 68),
+    ] {
+        assert_eq!(at(place, fits), None);
+        assert_eq!(at(place, does_not), Some(Broken::Outside));
+    }
     let wrapping = |layout: &mut Layout| layout.descriptors = !15;
     assert_eq!(with(wrapping), Some(Broken::Outside));
+}
+
+#[test]
+fn a_full_ring() {
+    let mut guest = Guest::new(BOTH);
+    let lookout = guest.ring.lookout();
+    assert!(!lookout.sees_more_than(0));
+    for head in 0..SIZE {
+        guest.offer(head);
+    }
+    for head in 0..SIZE {
+        assert!(lookout.sees_more_than(head));
+        assert_eq!(guest.ring.take(), Ok(Some(head)));
+        guest.ring.complete(head, 0).unwrap();
+        assert_eq!(guest.ring.next_used(), head + 1);
+    }
+    assert!(!lookout.sees_more_than(SIZE));
 }
 
 #[test]
@@ -335,8 +378,11 @@ fn the_guest_is_told_when_it_asked_to_be() {
     give_back(&mut guest, 1);
     assert_eq!(guest.ring.must_tell(), Ok(false));
     give_back(&mut guest, 2);
+    assert_eq!(guest.ring.must_tell(), Ok(false));
     give_back(&mut guest, 3);
     assert_eq!(guest.ring.must_tell(), Ok(true));
+    give_back(&mut guest, 4);
+    assert_eq!(guest.ring.must_tell(), Ok(false), "that is past");
 }
 
 #[test]
