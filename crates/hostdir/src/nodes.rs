@@ -263,10 +263,10 @@ impl Nodes {
         if inode.take_lookups(count) > 0 {
             return None;
         }
-        if self.dormant_max > 0 {
-            self.fall_asleep(&inode);
-        } else {
+        if self.dormant_max == 0 {
             self.remove_if_forgotten(&inode);
+        } else {
+            self.fall_asleep(&inode);
         }
         Some(inode)
     }

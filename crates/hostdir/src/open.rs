@@ -28,7 +28,6 @@ pub(crate) fn lower_flags(flags: u32, config: &Config) -> u32 {
     const DROPPED: i32 = libc::O_APPEND
         | libc::O_CREAT
         | libc::O_EXCL
-        | libc::O_NOCTTY
         | libc::O_NONBLOCK
         | libc::O_ASYNC
         | libc::O_NOFOLLOW
