@@ -91,17 +91,22 @@ fn an_open_that_truncates_takes_them_away_where_it_says_so() {
     let root = served.client.root();
     const KILL: u32 = OpenInFlags::KILL_SUIDGID.bits();
     for (bits, without) in [(0o6775, 0o775), (0o6764, 0o2764), (0o755, 0o755)] {
-        for (open_flags, left) in [(0, bits), (KILL, without)] {
+        for (truncates, open_flags, left) in [
+            (libc::O_TRUNC, 0, bits),
+            (libc::O_TRUNC, KILL, without),
+            (0, KILL, bits),
+        ] {
             for access in [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR] {
                 let node = with_mode(&served, bits);
                 let arg = OpenIn {
-                    flags: (access | libc::O_TRUNC) as u32,
+                    flags: (access | truncates) as u32,
                     open_flags,
                 };
                 let answer = root.call(root.request(Opcode::Open, node).arg(&arg));
                 let fh = u64::from_ne_bytes(answer.unwrap()[..8].try_into().unwrap());
                 assert_eq!(mode(&served.path("file")), left, "{bits:o} {access}");
-                assert_eq!(fs::read(served.path("file")).unwrap(), b"");
+                let content = fs::read(served.path("file")).unwrap();
+                assert_eq!(content.is_empty(), truncates != 0, "{access}");
                 let written = root.write(node, fh, 0, b"x", 0);
                 assert_eq!(written.is_ok(), access != libc::O_RDONLY, "{access}");
                 let read = root.read(node, fh, 0, 1);
