@@ -1,10 +1,9 @@
 //! Attributes as clients see them, and changing them.
 
 use crate::config::IdMap;
-use crate::files::OpenFile;
+use crate::files::{OpenFile, stat_open};
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
-use crate::privileges::mode_of;
 use rustix::fs::{
     AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
 };
@@ -222,7 +221,7 @@ impl Host {
         }
         if let Some(size) = set.size {
             if set.kill_suidgid {
-                inode.saw_mode(u32::from(mode_of(fd)?.stx_mode));
+                inode.saw_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || self.change_size(inode, fd, set.handle, size);
             self.change_content(inode, fd, set.kill_suidgid, truncate)?;

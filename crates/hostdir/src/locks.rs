@@ -122,7 +122,7 @@ impl LockOwners {
                 (held.kind, held.start, held.end) == (lock.kind, lock.start, lock.end)
             }),
             // An older kernel: it cannot be another's if there is one.
-            Err(_) => others.len() == 1,
+            Err(_) => matches!(others[..], [_]),
         };
         others.iter().find(|file| holds(file)).map(|file| file.pid)
     }

@@ -208,7 +208,7 @@ fn in_other_case(name: &CStr) -> Option<CString> {
 }
 
 fn up(fd: impl AsFd) -> Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(fd, c"..", flags, Mode::empty())?)
 }
 

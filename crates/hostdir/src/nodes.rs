@@ -156,7 +156,7 @@ impl Nodes {
         let shard = self.shard(hash).lock();
         // What is forgotten is noted no more, and its slot may be another's.
         let is_known = self.slots.get(inode.node().0).is_some();
-        if is_known && inode.node() != NodeId::ROOT {
+        if is_known {
             notes.note_place(inode.node(), place.as_deref());
         }
         inode.set_place(place);
@@ -169,7 +169,7 @@ impl Nodes {
         let Some(notes) = &self.notes else { return };
         let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
         let is_known = self.slots.get(inode.node().0).is_some();
-        if is_known && inode.node() != NodeId::ROOT {
+        if is_known {
             notes.note_possible_place(inode.node(), place);
         }
     }
@@ -263,10 +263,10 @@ impl Nodes {
         if inode.take_lookups(count) > 0 {
             return None;
         }
-        if self.dormant_max > 0 {
-            self.fall_asleep(&inode);
-        } else {
+        if self.dormant_max == 0 {
             self.remove_if_forgotten(&inode);
+        } else {
+            self.fall_asleep(&inode);
         }
         Some(inode)
     }
@@ -326,7 +326,8 @@ mod tests {
 
     #[test]
     fn what_is_kept_for_export_is_bounded_and_no_reason_to_keep_the_rest() {
-        const NODES: usize = MANY + 1000;
+        // With the root, a multiple of `FEW`.
+        const NODES: usize = MANY + 999;
         let place = tempfile::tempdir().unwrap();
         let config = Config {
             export: true,
@@ -346,14 +347,28 @@ mod tests {
         };
         let known: Vec<_> = (0..NODES).map(look_up).collect();
         assert!(!nodes.shrink());
+        let again: Vec<_> = (0..NODES).map(look_up).collect();
+        assert!(known == again, "each is one node");
+        for node in &known {
+            nodes.forget(*node, 1);
+        }
+        assert_eq!((nodes.len(), nodes.dormant_len()), (NODES + 1, 0));
         for node in &known {
             nodes.forget(*node, 1);
         }
         assert_eq!(nodes.dormant_len(), MANY / 2);
         assert_eq!(nodes.len(), MANY / 2 + 1, "and the root");
+        let entries = nodes.shards.iter().map(|shard| shard.lock().len());
+        assert_eq!(entries.sum::<usize>(), nodes.len());
         assert!(nodes.get(known[0]).is_err(), "the oldest is let go");
-        assert!(nodes.look_up_again(known[NODES - 1]).is_ok());
+        let oldest = known[NODES - MANY / 2];
+        assert!(nodes.look_up_again(oldest).is_ok());
         assert!(nodes.shrink(), "the kernel has forgotten nearly all");
         assert!(!nodes.shrink(), "once");
+        // Its place is needed for another, which does not make it unknown.
+        nodes.forget(look_up(0), 1);
+        assert!(nodes.get(oldest).is_ok() && nodes.get(known[NODES - MANY / 2 + 1]).is_ok());
+        nodes.forget(oldest, 1);
+        assert!(nodes.get(known[NODES - MANY / 2 + 1]).is_err());
     }
 }

@@ -8,7 +8,6 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::{Access, FilePath};
-use crate::privileges::mode_of;
 use crate::rules::{InForce, Judged, Opener, STRAIGHT, Told, permitted};
 use crate::versions::Found;
 use rustix::fs::Statx;
@@ -29,7 +28,6 @@ pub(crate) fn lower_flags(flags: u32, config: &Config) -> u32 {
     const DROPPED: i32 = libc::O_APPEND
         | libc::O_CREAT
         | libc::O_EXCL
-        | libc::O_NOCTTY
         | libc::O_NONBLOCK
         | libc::O_ASYNC
         | libc::O_NOFOLLOW
@@ -82,7 +80,7 @@ impl Host {
             return Err(Errno::ENXIO);
         }
         let flags = lower_flags(args.flags, &self.config) as i32;
-        if flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0 {
+        if access(flags) == Access::Change {
             self.writable()?;
         }
         match self.rules.in_force() {
@@ -172,7 +170,7 @@ impl Host {
             let descriptor = self.descriptor(guard.inode())?;
             let fd = descriptor.as_fd();
             if kill_suidgid {
-                guard.inode().saw_mode(u32::from(mode_of(fd)?.stx_mode));
+                guard.inode().saw_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || Ok(attr::truncate(fd, 0)?);
             self.change_content(guard.inode(), fd, kill_suidgid, truncate)?;
@@ -208,16 +206,14 @@ impl Host {
         args: &OpenArgs,
         may_keep_cache: bool,
     ) -> Result<Opened> {
-        let changes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
         if flags & libc::O_TRUNC != 0 {
-            self.credentials.keep_set_ids(!args.kill_suidgid)?;
-        }
-        if flags & libc::O_TRUNC != 0 && args.kill_suidgid {
-            return self.open_truncating(guard, flags, may_keep_cache);
+            if args.kill_suidgid {
+                return self.open_truncating(guard, flags, may_keep_cache);
+            }
+            self.credentials.keep_set_ids(true)?;
         }
         // Not under writeback, where whole pages are written back.
-        let may_append =
-            changes && args.flags as i32 & libc::O_APPEND != 0 && !self.config.writeback;
+        let may_append = args.flags as i32 & libc::O_APPEND != 0 && !self.config.writeback;
         let (fd, appends) = match self.open_inode(guard.inode(), flags) {
             // Perhaps a file that can only be appended to (`chattr +a`).
             Err(Errno::EPERM) if may_append => {
@@ -250,6 +246,12 @@ impl Host {
         let truncate = || Ok(rustix::fs::ftruncate(&fd, 0)?);
         self.change_content(guard.inode(), fd.as_fd(), true, truncate)?;
         let stat = stat_open(&fd)?;
+        // Who reads gets no file that is open for writing.
+        let fd = if writes {
+            fd
+        } else {
+            self.reopen(&fd, flags & !libc::O_TRUNC)?
+        };
         self.enter_lower(
             guard,
             Opening {
@@ -436,5 +438,50 @@ mod tests {
         let config = Config::default();
         let tmpfile = (libc::O_TMPFILE | libc::O_RDWR) as u32;
         assert_eq!(lower_flags(tmpfile, &config) as i32, libc::O_RDWR);
+    }
+
+    #[test]
+    fn what_the_kernel_may_keep_is_said_at_open() {
+        use crate::HostDir;
+        use crate::policy::{Accounts, Policy};
+        use CacheMode::{Always, Auto, Metadata, Never};
+        use DataPath::{Cached, Direct};
+        let place = tempfile::tempdir().unwrap();
+        let served = |cache, has_rules: bool| {
+            let policy = Policy::parse(b"", &Accounts::default()).unwrap();
+            let config = Config {
+                cache,
+                policy: has_rules.then(|| Arc::new(policy)),
+                ..Config::default()
+            };
+            HostDir::open(place.path(), config).unwrap()
+        };
+        let (nothing, keep) = (OpenReplyFlags::empty(), OpenReplyFlags::KEEP_CACHE);
+        let filtered = OpenReplyFlags::DIRECT_IO;
+        let direct = filtered.union(OpenReplyFlags::PARALLEL_DIRECT_WRITES);
+        for (cache, has_rules, path, keeps, expected) in [
+            (Auto, false, Cached, false, nothing),
+            (Auto, false, Cached, true, keep),
+            (Auto, false, Direct, true, direct),
+            (Always, false, Cached, false, keep),
+            (Always, true, Cached, false, nothing),
+            (Always, true, Cached, true, keep),
+            (Never, false, Cached, true, direct),
+            (Metadata, false, Cached, true, direct),
+        ] {
+            let host = served(cache, has_rules).host;
+            for (writable, skips) in [(false, false), (false, true), (true, false), (true, true)] {
+                host.may_skip_flush.store(skips, Ordering::Relaxed);
+                let no_flush = match skips && !writable {
+                    true => OpenReplyFlags::NOFLUSH,
+                    false => nothing,
+                };
+                let flags = host.lower_reply_flags(&host.root, path, writable, keeps);
+                assert_eq!(flags, expected.union(no_flush), "{cache:?} {path:?}");
+                let flags = host.filtered_reply_flags(&host.root, writable);
+                let is_direct = writable || matches!(cache, Never | Metadata);
+                assert_eq!(flags, if is_direct { filtered } else { no_flush });
+            }
+        }
     }
 }

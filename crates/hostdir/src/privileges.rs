@@ -16,9 +16,11 @@
 //! File capabilities fall with every change, whoever makes it, and the lower file system sees to
 //! that by itself.
 
+use crate::attributes::SET_IDS;
+use crate::files::stat_open;
 use crate::host::Host;
 use crate::inode::Inode;
-use rustix::fs::{AtFlags, Statx, StatxFlags};
+use rustix::fs::Statx;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result, SetAttr};
@@ -37,7 +39,7 @@ fn without_set_ids(mode: u32) -> u32 {
     if set_group_id_stays(mode) {
         mode & !libc::S_ISUID
     } else {
-        mode & !(libc::S_ISUID | libc::S_ISGID)
+        mode & !SET_IDS
     }
 }
 
@@ -61,7 +63,7 @@ impl Host {
         self.credentials.keep_set_ids(!kills || stays)?;
         let changed = change()?;
         if kills && stays {
-            self.drop_privileges(fd, &mode_of(fd)?)?;
+            self.drop_privileges(fd, &stat_open(fd)?)?;
         }
         Ok(changed)
     }
@@ -83,7 +85,7 @@ impl Host {
             // Its set-group-id bit is no privilege.
             return Ok(());
         }
-        let stat = mode_of(fd)?;
+        let stat = stat_open(fd)?;
         let is_chown = set.ctime.is_some() || !inode.has_writers();
         if is_chown && has_set_ids(&stat) && !self.may_set_mode(context, &stat) {
             return Err(Errno::EPERM);
@@ -115,12 +117,6 @@ impl Host {
 fn has_set_ids(stat: &Statx) -> bool {
     let mode = u32::from(stat.stx_mode);
     without_set_ids(mode) != mode
-}
-
-/// The file's mode and owner.
-pub(crate) fn mode_of(fd: BorrowedFd<'_>) -> Result<Statx> {
-    let mask = StatxFlags::MODE | StatxFlags::UID;
-    Ok(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask)?)
 }
 
 #[cfg(test)]

@@ -265,27 +265,24 @@ impl Host {
         }
         let moved = self.hold_without_handles(from.parent, from.fd, from.name);
         let replaced = self.hold_without_handles(to.parent, to.fd, to.name);
-        if let Some(replaced) = &replaced
-            && !flags.contains(RenameFlags::EXCHANGE)
-        {
+        let exchanged = flags.contains(RenameFlags::EXCHANGE);
+        if let Some(replaced) = replaced.as_ref().filter(|_| !exchanged) {
             self.keep_if_last_name(replaced);
         }
-        let exchanged = flags.contains(RenameFlags::EXCHANGE);
+        // Nothing but its descriptor leads to what is replaced: within reach, as in the other case above.
         let moves = [
-            moved.as_ref().map(|moved| (moved, to)),
-            replaced.as_ref().filter(|_| exchanged).map(|it| (it, from)),
+            replaced.as_ref().map(|it| (it, exchanged.then_some(from))),
+            moved.as_ref().map(|moved| (moved, Some(to))),
         ];
         for (inode, end) in moves.iter().flatten() {
-            self.nodes.may_move(inode, &end.place());
+            if let Some(end) = end {
+                self.nodes.may_move(inode, &end.place());
+            }
         }
         let renamed = rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags);
-        if let Some(gone) = replaced.as_ref().filter(|_| renamed.is_ok() && !exchanged) {
-            // Within reach, as in the other case above.
-            self.nodes.set_place(gone, None);
-        }
-        for (inode, end) in moves.iter().flatten() {
+        for (inode, end) in moves.into_iter().flatten() {
             let place = match renamed {
-                Ok(()) => Some(end.place()),
+                Ok(()) => end.map(End::place),
                 Err(_) => inode.boxed_place(),
             };
             self.nodes.set_place(inode, place);

@@ -1,9 +1,11 @@
 //! File systems mounted beneath a served directory, for as long as a test takes.
 
+use super::{Served, is_root, serve_in};
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use thrufs_hostdir::Config;
 
 /// Something mounted, detached when dropped.
 pub struct Beneath(PathBuf);
@@ -50,6 +52,19 @@ pub fn overlay(base: &Path, at: &Path, more: &str) -> Beneath {
     let (data, flags) = (CString::new(data).unwrap(), MountFlags::empty());
     rustix::mount::mount("thrufs-test", at, "overlay", flags, &*data).unwrap();
     Beneath(at.to_owned())
+}
+
+/// Serves an overlay as it usually is: without file handles.
+pub fn on_overlay(config: Config, test: impl FnOnce(&Served)) {
+    if !is_root() {
+        return;
+    }
+    let (directory, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let layers = layers(base.path());
+    let overlay = overlay(base.path(), directory.path(), "");
+    let served = serve_in(directory, config);
+    test(&served);
+    drop((served.client, overlay, layers));
 }
 
 pub fn run(command: &mut Command) {

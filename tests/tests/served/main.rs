@@ -5,11 +5,14 @@
 mod beneath;
 mod dots;
 mod handles;
+mod locks;
 mod names;
 mod numbers;
 mod opens;
+mod privileges;
 mod renames;
 mod replaced;
+mod rules;
 mod waits;
 
 use std::fs;

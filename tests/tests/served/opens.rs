@@ -1,11 +1,12 @@
 //! Flags of open(2) that must not get to the files beneath, whoever asks.
 
-use super::{ROOT, Served, serve};
+use super::{ROOT, Served, connect, is_root, serve};
+use rustix::fs::IFlags;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use thrufs::Errno;
-use thrufs_abi::NodeId;
+use thrufs_abi::{NodeId, OpenReplyFlags};
 use thrufs_hostdir::Config;
 
 /// Those that say how a file is opened, not how it is used.
@@ -163,4 +164,50 @@ fn only_files_are_opened_as_files_and_directories_as_directories() {
         assert_eq!(root.opendir(node).map(drop), Err(errno), "{name}");
     }
     assert_eq!(served.client.file_system().statistics().open_files, 0);
+}
+
+/// A file that can only be appended to is opened for that alone, and not where whole pages are written.
+#[test]
+fn a_file_that_only_grows_is_opened_to_append() {
+    if !is_root() {
+        return;
+    }
+    for writeback in [false, true] {
+        let served = serve(Config {
+            writeback,
+            passthrough: false,
+            ..Config::default()
+        });
+        served.write("file", b"content");
+        let beneath = fs::File::open(served.path("file")).unwrap();
+        let before = rustix::fs::ioctl_getflags(&beneath).unwrap_or(IFlags::empty());
+        if rustix::fs::ioctl_setflags(&beneath, before | IFlags::APPEND).is_err() {
+            thrufs_test_report::skipped("the file system has no append-only files");
+            return;
+        }
+        let root = served.client.root();
+        let node = root.walk("file").unwrap();
+        let refused = root.open(node, libc::O_WRONLY).map(drop);
+        let appending = root.open(node, libc::O_WRONLY | libc::O_APPEND);
+        let appended = appending.and_then(|open| root.write(node, open.fh, 7, b"!", 0));
+        rustix::fs::ioctl_setflags(&beneath, before).unwrap();
+        assert_eq!(refused, Err(Errno::EPERM));
+        let expected = if writeback { Err(Errno::EPERM) } else { Ok(1) };
+        assert_eq!(appended, expected, "{writeback}");
+    }
+}
+
+/// Of a file that has long been so, as this is.
+#[test]
+fn what_is_cached_of_a_file_that_stays_is_kept() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let client = connect(directory, Config::default());
+    let root = client.root();
+    let node = root.walk("Cargo.toml").unwrap();
+    for expected in [0, OpenReplyFlags::KEEP_CACHE.bits()] {
+        let open = root.open(node, libc::O_RDONLY).unwrap();
+        let kept = open.open_flags & OpenReplyFlags::KEEP_CACHE.bits();
+        assert_eq!(kept, expected);
+        root.release(node, open.fh).unwrap();
+    }
 }

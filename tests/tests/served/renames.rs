@@ -40,17 +40,10 @@ fn on_each(test: impl Fn(&Served)) {
         fill(&served);
         test(&served);
     }
-    if is_root() {
-        let directory = tempfile::tempdir().unwrap();
-        let base = tempfile::tempdir().unwrap();
-        // As it usually is: without file handles.
-        let layers = beneath::layers(base.path());
-        let overlay = beneath::overlay(base.path(), directory.path(), "");
-        let served = serve_in(directory, Config::default());
-        fill(&served);
-        test(&served);
-        drop((served.client, overlay, layers));
-    }
+    beneath::on_overlay(Config::default(), |served| {
+        fill(served);
+        test(served);
+    });
 }
 
 /// What there is beneath, with its content.

@@ -3,15 +3,17 @@
 
 use super::{ROOT, Served, beneath, is_root, serve, serve_in};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use std::fs;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{fs, io};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_client::{Caller, InProcess};
-use thrufs_hostdir::{Config, HostDir};
+use thrufs_hostdir::{Config, HostDir, Strongbox};
 
 type Root<'a> = Caller<'a, InProcess<HostDir>>;
 
@@ -272,39 +274,78 @@ fn what_has_lost_its_name_is_let_go_of() {
 /// directory that somebody is in. What is gone for good takes up nothing.
 #[test]
 fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
-    if !is_root() {
-        return;
+    let few = Config {
+        descriptor_budget: Some(1),
+        ..Config::default()
+    };
+    beneath::on_overlay(few, |served| {
+        let root = served.client.root();
+        let mut nodes = Vec::new();
+        for name in ["removed", "replaced", "moved", "other"] {
+            served.write(name, b"content");
+            let other = served.path(&format!("{name}-as-well"));
+            fs::hard_link(served.path(name), other).unwrap();
+            nodes.push(root.walk(name).unwrap());
+        }
+        served.write("gone", b"content");
+        let gone = root.walk("gone").unwrap();
+        let directory = root.mkdir(ROOT, b"directory", 0o755).unwrap();
+        root.unlink(ROOT, b"removed").unwrap();
+        root.unlink(ROOT, b"gone").unwrap();
+        root.rmdir(ROOT, b"directory").unwrap();
+        root.rename((ROOT, b"moved"), (ROOT, b"replaced"), 0)
+            .unwrap();
+        // More than descriptors are kept of.
+        for number in 0..40 {
+            root.mkdir(ROOT, format!("{number}").as_bytes(), 0o755)
+                .unwrap();
+        }
+        let statistics = served.client.file_system().statistics();
+        assert!(statistics.descriptors_evicted > 20, "{statistics}");
+        for node in nodes {
+            assert_eq!(root.getattr(node).unwrap().attr.size, 7);
+        }
+        assert_eq!(root.getattr(gone).map(drop), Err(Errno::ESTALE));
+        assert!(root.getattr(NodeId(directory.nodeid)).is_ok());
+    });
+}
+
+/// Counts what is kept for whoever goes on.
+#[derive(Debug, Default)]
+struct Kept(AtomicUsize);
+
+impl Strongbox for Kept {
+    fn keep(&self, _: u64, _: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
-    let (directory, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let layers = beneath::layers(base.path());
-    let overlay = beneath::overlay(base.path(), directory.path(), "");
-    let served = serve_in(
-        directory,
-        Config {
-            descriptor_budget: Some(1),
-            ..Config::default()
-        },
-    );
-    let root = served.client.root();
-    let mut nodes = Vec::new();
-    for name in ["removed", "replaced", "moved", "other"] {
-        served.write(name, b"content");
-        let other = served.path(&format!("{name}-as-well"));
-        fs::hard_link(served.path(name), other).unwrap();
-        nodes.push(root.walk(name).unwrap());
+
+    fn discard(&self, _: u64) {}
+
+    fn take(&self) -> Vec<(u64, OwnedFd)> {
+        Vec::new()
     }
-    served.write("gone", b"content");
-    let gone = root.walk("gone").unwrap();
-    let directory = root.mkdir(ROOT, b"directory", 0o755).unwrap();
-    root.unlink(ROOT, b"removed").unwrap();
-    root.unlink(ROOT, b"gone").unwrap();
-    root.rmdir(ROOT, b"directory").unwrap();
-    root.rename((ROOT, b"moved"), (ROOT, b"replaced"), 0)
-        .unwrap();
-    for node in nodes {
-        assert_eq!(root.getattr(node).unwrap().attr.size, 7);
-    }
-    assert_eq!(root.getattr(gone).map(drop), Err(Errno::ESTALE));
-    assert!(root.getattr(NodeId(directory.nodeid)).is_ok());
-    drop((served.client, overlay, layers));
+}
+
+#[test]
+fn an_open_file_is_kept_when_it_loses_its_name_not_when_it_gets_another() {
+    let kept = Arc::<Kept>::default();
+    let config = Config {
+        strongbox: Some(Arc::clone(&kept) as Arc<dyn Strongbox>),
+        ..Config::default()
+    };
+    beneath::on_overlay(config, |served| {
+        let root = served.client.root();
+        for name in ["file", "open"] {
+            served.write(name, b"content");
+        }
+        let open = root.walk("open").unwrap();
+        root.open(open, libc::O_RDONLY).unwrap();
+        // It is "file" then.
+        root.rename((ROOT, b"file"), (ROOT, b"open"), libc::RENAME_EXCHANGE)
+            .unwrap();
+        assert_eq!(kept.0.load(Ordering::Relaxed), 0);
+        root.rename((ROOT, b"open"), (ROOT, b"file"), 0).unwrap();
+        assert_eq!(kept.0.load(Ordering::Relaxed), 1);
+    });
 }

@@ -172,14 +172,14 @@ impl Host {
 
     /// The error for a name that is taken: by what is hidden, it is the one for a name that would be.
     pub(crate) fn taken(&self, end: End<'_>, error: Errno) -> Errno {
-        if error != Errno::EEXIST || self.rules.of_names().is_none() {
-            return error;
-        }
-        let hidden = stat_name(end.fd, end.name)
-            .and_then(|stat| self.is_hidden(end.parent, end.name, &stat));
-        match hidden {
-            Ok(true) => Errno::EACCES,
-            _ => error,
+        let is_hidden = || {
+            let stat = stat_name(end.fd, end.name)?;
+            self.is_hidden(end.parent, end.name, &stat)
+        };
+        if error == Errno::EEXIST && matches!(is_hidden(), Ok(true)) {
+            Errno::EACCES
+        } else {
+            error
         }
     }
 

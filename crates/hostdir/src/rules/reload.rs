@@ -174,4 +174,33 @@ mod tests {
         ask_for_uncovered(&notifier, hidden.take()).unwrap();
         assert_eq!(notifier.pending(), 2, "one by one again");
     }
+
+    /// The kernel has to ask for them again: where it keeps that they are not there.
+    #[test]
+    fn what_is_hidden_and_kept_is_written_down() {
+        use crate::policy::Accounts;
+        use crate::{CacheMode, Config, HostDir};
+        let place = tempfile::tempdir().unwrap();
+        for name in ["seen", "hidden"] {
+            std::fs::write(place.path().join(name), "").unwrap();
+        }
+        for (cache, name, is_hidden, noted) in [
+            (CacheMode::Auto, c"hidden", true, 1),
+            (CacheMode::Auto, c"seen", false, 0),
+            (CacheMode::Never, c"hidden", true, 0),
+        ] {
+            let rules = b"[[rule]]\npath = \"hidden\"\naction = \"hide\"\n";
+            let policy = Policy::parse(rules, &Accounts::default()).unwrap();
+            let config = Config {
+                cache,
+                policy: Some(Arc::new(policy)),
+                ..Config::default()
+            };
+            let served = HostDir::open(place.path(), config).unwrap();
+            let (host, root) = (&served.host, &served.host.root);
+            let (_, stat) = host.look_up(root, name).unwrap();
+            assert_eq!(host.is_hidden_from_lookup(root, name, &stat), Ok(is_hidden));
+            assert_eq!(host.rules.hidden.take().names.len(), noted, "{name:?}");
+        }
+    }
 }

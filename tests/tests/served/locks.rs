@@ -1,0 +1,63 @@
+//! Who holds what stands in the way of a lock.
+
+use super::{lock, serve};
+use std::fs::File;
+use thrufs_abi::NodeId;
+use thrufs_hostdir::{Config, Locks};
+use thrufs_sys::lock::{LockKind, RangeLock, ofd_set};
+
+#[test]
+fn a_lock_in_the_way_has_the_process_that_holds_it() {
+    let served = serve(Config {
+        locks: Locks::Shared,
+        ..Config::default()
+    });
+    let root = served.client.root();
+    let [one, two] = ["one", "two"].map(|name| {
+        served.write(name, b"");
+        let node = root.walk(name).unwrap();
+        (node, root.open(node, libc::O_RDWR).unwrap().fh)
+    });
+    let range = |fh, owner: u64, kind, start| {
+        let mut arg = lock(fh, owner, kind);
+        (arg.lk.start, arg.lk.end, arg.lk.pid) = (start, start + 9, owner as u32 * 100);
+        arg
+    };
+    let (read, write) = (libc::F_RDLCK, libc::F_WRLCK);
+    for ((node, fh), owner, kind, start) in [
+        (one, 1, write, 0),
+        (one, 2, read, 20),
+        (one, 3, read, 20),
+        // Who asks, and what nobody knows, on the other file.
+        (one, 9, read, 40),
+        (two, 4, read, 40),
+        (two, 9, write, 60),
+    ] {
+        let taken = root.setlk(node, &range(fh, owner, kind, start), false);
+        assert_eq!(taken, Ok(()), "{owner}");
+    }
+    let beneath = File::open(served.path("one")).unwrap();
+    let theirs = RangeLock {
+        kind: LockKind::Read,
+        start: 40,
+        end: 49,
+        pid: 0,
+    };
+    ofd_set(&beneath, &theirs).unwrap();
+    let holder = |(node, fh): (NodeId, u64), start| {
+        let found = root.getlk(node, fh, 9, range(fh, 9, write, start + 5).lk);
+        let found = found.unwrap();
+        if found.kind != libc::F_UNLCK as u32 {
+            assert_eq!((found.start, found.end), (start, start + 9));
+        }
+        (found.kind as i32, found.pid)
+    };
+    assert_eq!(holder(one, 0), (write, 100));
+    let (kind, pid) = holder(one, 20);
+    assert!(kind == read && [200, 300].contains(&pid), "{kind} {pid}");
+    assert_eq!(holder(one, 40), (read, 0), "from beneath");
+    assert_eq!(holder(two, 40), (read, 400));
+    assert_eq!(holder(two, 60).0, libc::F_UNLCK, "its own");
+    let statistics = served.client.file_system().statistics();
+    assert_eq!(statistics.lock_owners, 6);
+}

@@ -1,0 +1,422 @@
+//! A tree under a policy: each request that changes something, names that are not to be seen, and the
+//! names by which a file is judged.
+
+use super::{ROOT, Served, beneath, connect, serve};
+use std::fs;
+use std::sync::Arc;
+use thrufs::{Errno, Outcome, Result};
+use thrufs_abi::layout::{OpenIn, SetattrIn};
+use thrufs_abi::{NodeId, Opcode, SetattrValid};
+use thrufs_hostdir::policy::{Accounts, Policy};
+use thrufs_hostdir::{AuditLog, Config};
+
+/// Each answers with another error.
+const RULES: &str = r#"
+[[rule]]
+path = ["hidden", ".*"]
+action = "hide"
+
+[[rule]]
+path = "hollow"
+type = "directory"
+action = "hide"
+
+[[rule]]
+type = "fifo"
+action = "deny"
+errno = "EBUSY"
+
+[[rule]]
+path = "of-root"
+caller-uid = "!0"
+action = "deny"
+errno = "EIO"
+
+[[rule]]
+path = "kept/**"
+action = "read-only"
+
+[[rule]]
+path = "photos/**"
+action = "redact"
+redact = "gps"
+errno = "EPERM"
+
+[[rule]]
+path = "films/**"
+action = "redact"
+redact = "gps"
+"#;
+
+fn policy(text: &str) -> Arc<Policy> {
+    Arc::new(Policy::parse(text.as_bytes(), &Accounts::default()).unwrap())
+}
+
+fn with(rules: &str) -> Config {
+    Config {
+        policy: Some(policy(rules)),
+        ..Config::default()
+    }
+}
+
+/// Serves a tree under these rules, and where there are no file handles. All there is has one byte.
+fn under(rules: &str, test: impl Fn(&Served)) {
+    let test = |served: &Served| {
+        for directory in ["dir", "films", "hollow", "kept/dir", "photos/album"] {
+            fs::create_dir_all(served.path(directory)).unwrap();
+        }
+        for file in [
+            "a",
+            "b",
+            "two",
+            "hidden",
+            ".dot",
+            "dir/x",
+            "kept/x",
+            "photos/p",
+            "photos/one",
+        ] {
+            served.write(file, b"1");
+        }
+        for name in ["photos/two", "photos/as-well"] {
+            fs::hard_link(served.path("two"), served.path(name)).unwrap();
+        }
+        let fifo = rustix::fs::FileType::Fifo;
+        let (at, mode) = (served.path("fifo"), rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, at, fifo, mode, 0).unwrap();
+        test(served);
+    };
+    test(&serve(with(rules)));
+    beneath::on_overlay(with(rules), test);
+}
+
+fn set(valid: SetattrValid, size: u64) -> SetattrIn {
+    SetattrIn {
+        valid: valid.bits(),
+        mode: 0o600,
+        size,
+        ..SetattrIn::default()
+    }
+}
+
+#[test]
+fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
+    const EXCHANGE: u32 = libc::RENAME_EXCHANGE;
+    const NO: fn(Errno) -> Result<()> = Err;
+    let (hidden, kept, fifo, moved) = (Errno::EACCES, Errno::EROFS, Errno::EBUSY, Errno::EXDEV);
+    under(RULES, |served| {
+        let root = served.client.root();
+        let at = |path: &str| root.walk(path).unwrap();
+        let [a, dir, kept_in, x, films, photos, p] =
+            ["a", "dir", "kept", "kept/x", "films", "photos", "photos/p"].map(at);
+        let rename = |from: (NodeId, &str), to: (NodeId, &str), flags| {
+            let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
+            root.rename(from, to, flags)
+        };
+        let link = |node, parent, name: &str| root.link(node, parent, name.as_bytes()).map(drop);
+        let symlink = |target| root.symlink(ROOT, b"hollow", target).map(drop);
+        let create = |parent, name: &str| {
+            let created = root.create(parent, name.as_bytes(), libc::O_RDWR, 0o600);
+            created.map(drop)
+        };
+        let mkdir = |parent, name: &str| root.mkdir(parent, name.as_bytes(), 0o700).map(drop);
+        let setattr = |node, valid, size| root.setattr(node, &set(valid, size)).map(drop);
+        let (mode, size) = (SetattrValid::MODE, SetattrValid::SIZE);
+        for (at, (answer, expected)) in [
+            (root.unlink(kept_in, b"x"), NO(kept)),
+            (root.rmdir(kept_in, b"dir"), NO(kept)),
+            (root.unlink(ROOT, b"hidden"), NO(Errno::ENOENT)),
+            (rename((kept_in, "x"), (ROOT, "new"), 0), NO(kept)),
+            (rename((ROOT, "a"), (kept_in, "new"), 0), NO(kept)),
+            (
+                rename((ROOT, "hidden"), (ROOT, "new"), 0),
+                NO(Errno::ENOENT),
+            ),
+            (rename((ROOT, "a"), (ROOT, "hidden"), 0), NO(hidden)),
+            // Not by its name.
+            (rename((ROOT, "a"), (ROOT, "fifo"), 0), NO(fifo)),
+            (rename((ROOT, "a"), (ROOT, "fifo"), EXCHANGE), NO(fifo)),
+            (rename((ROOT, "fifo"), (ROOT, "a"), EXCHANGE), NO(fifo)),
+            (link(x, ROOT, "new"), NO(kept)),
+            (link(a, kept_in, "new"), NO(kept)),
+            (link(a, ROOT, "hidden"), NO(hidden)),
+            (mkdir(kept_in, "new"), NO(kept)),
+            (mkdir(ROOT, "hollow"), NO(hidden)),
+            (create(kept_in, "new"), NO(kept)),
+            (
+                root.tmpfile(kept_in, libc::O_RDWR, 0o600).map(drop),
+                NO(kept),
+            ),
+            (
+                root.mknod(ROOT, b"new", libc::S_IFIFO, 0).map(drop),
+                NO(fifo),
+            ),
+            // What is there does not show, unless something else is wrong.
+            (create(ROOT, "hollow"), NO(hidden)),
+            (symlink(b"target"), NO(hidden)),
+            (symlink(b""), NO(Errno::ENOENT)),
+            (mkdir(ROOT, "dir"), NO(Errno::EEXIST)),
+            (setattr(x, mode, 0), NO(kept)),
+            (root.setxattr(x, b"user.x", b"1", 0), NO(kept)),
+            (root.removexattr(x, b"user.x"), NO(kept)),
+            // What is redacted stays so, and is not cut.
+            (rename((photos, "p"), (ROOT, "new"), 0), NO(moved)),
+            (rename((ROOT, "a"), (photos, "p"), EXCHANGE), NO(moved)),
+            (rename((photos, "album"), (ROOT, "new"), 0), NO(moved)),
+            (rename((photos, "album"), (films, "new"), 0), NO(moved)),
+            (rename((ROOT, "photos"), (ROOT, "new"), 0), NO(moved)),
+            (link(p, ROOT, "new"), NO(moved)),
+            (setattr(p, size, 3), NO(Errno::EPERM)),
+            (setattr(p, size, 0), Ok(())),
+            (setattr(a, size, 3), Ok(())),
+            // It has a name by which it is not redacted.
+            (root.unlink(photos, b"two"), NO(Errno::EPERM)),
+            (rename((ROOT, "b"), (photos, "two"), 0), NO(Errno::EPERM)),
+            (root.unlink(ROOT, b"two"), Ok(())),
+            // The other may be one.
+            (root.unlink(photos, b"two"), NO(Errno::EPERM)),
+            (root.lookup(photos, b"as-well").map(drop), Ok(())),
+            (root.lookup(photos, b"two").map(drop), Ok(())),
+            (root.unlink(photos, b"two"), Ok(())),
+            // Nobody has looked it up, but it has no other.
+            (root.unlink(photos, b"one"), Ok(())),
+            (rename((photos, "album"), (photos, "moved"), 0), Ok(())),
+            (rename((ROOT, "b"), (photos, "b"), 0), Ok(())),
+            (rename((photos, "b"), (films, "b"), 0), Ok(())),
+            (rename((ROOT, "dir"), (ROOT, "moved"), 0), Ok(())),
+            (link(a, dir, "link"), Ok(())),
+            (mkdir(dir, "new"), Ok(())),
+            (root.rmdir(dir, b"new"), Ok(())),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(answer, expected, "case {at}");
+        }
+    });
+}
+
+/// The names that a listing shows, which are the same with attributes.
+fn listed(served: &Served, node: NodeId) -> Vec<String> {
+    let [mut names, with] = [false, true].map(|plus| {
+        let listed = served.client.root().list(node, plus).unwrap();
+        let names = listed
+            .into_iter()
+            .map(|entry| String::from_utf8(entry.name));
+        names.collect::<std::result::Result<Vec<_>, _>>().unwrap()
+    });
+    assert_eq!(names, with);
+    names.sort();
+    names
+}
+
+#[test]
+fn what_is_hidden_is_neither_found_nor_listed() {
+    under(RULES, |served| {
+        let root = served.client.root();
+        for name in ["hidden", ".dot", "hollow"] {
+            assert_eq!(root.walk(name), Err(Errno::ENOENT), "{name}");
+        }
+        let seen = [
+            ".", "..", "a", "b", "dir", "fifo", "films", "kept", "photos", "two",
+        ];
+        assert_eq!(listed(served, ROOT), seen);
+        // By attributes: who knows it goes on, under the policy by which it was looked up.
+        let sealed = "[[rule]]\npath = \"a\"\nmode = \"o-r\"\naction = \"hide\"\n";
+        let client = connect(served.directory.path(), with(sealed));
+        let root = client.root();
+        let a = root.walk("a").unwrap();
+        root.setattr(a, &set(SetattrValid::MODE, 0)).unwrap();
+        assert!(root.getattr(a).is_ok());
+        assert_eq!(root.walk("a"), Err(Errno::ENOENT));
+    });
+}
+
+#[test]
+fn what_comes_to_be_hidden_is_gone_but_for_who_has_it_open() {
+    under("", |served| {
+        let root = served.client.root();
+        let [a, b, dir, x, p] =
+            ["a", "b", "dir", "dir/x", "photos/p"].map(|path| root.walk(path).unwrap());
+        let opened = root.open(b, libc::O_RDONLY).unwrap().fh;
+        assert!(listed(served, dir).contains(&"x".to_owned()));
+        let rules = "[[rule]]\npath = [\"b\", \"dir\", \"photos/p\"]\naction = \"hide\"\n";
+        let server = served.client.file_system();
+        server.replace_policy(policy(rules), None).unwrap();
+        for (node, expected) in [
+            (a, Ok(())),
+            (b, Ok(())),
+            (dir, Err(Errno::ENOENT)),
+            (x, Err(Errno::ENOENT)),
+            (p, Err(Errno::ENOENT)),
+        ] {
+            assert_eq!(root.getattr(node).map(drop), expected);
+        }
+        for name in ["b", "dir", "photos/p"] {
+            assert_eq!(root.walk(name), Err(Errno::ENOENT), "{name}");
+        }
+        // In it as well.
+        assert_eq!(root.lookup(dir, b"x").map(|entry| entry.nodeid), Ok(0));
+        assert_eq!(root.unlink(dir, b"x"), Err(Errno::ENOENT));
+        assert_eq!(root.unlink(ROOT, b"a"), Ok(()));
+        root.release(b, opened).unwrap();
+        assert_eq!(root.getattr(b).map(drop), Err(Errno::ENOENT));
+    });
+}
+
+/// Names that differ in case could be one beneath, so that rules could be gone around.
+#[test]
+fn names_that_look_the_same_in_both_cases_are_refused() {
+    under(RULES, |served| {
+        let root = served.client.root();
+        for (name, other) in [("links", "Links"), ("files", "Files")] {
+            served.write(name, b"1");
+            match name {
+                "links" => fs::hard_link(served.path(name), served.path(other)).unwrap(),
+                _ => served.write(other, b"1"),
+            }
+        }
+        for name in ["symlinks", "Symlinks"] {
+            std::os::unix::fs::symlink("a", served.path(name)).unwrap();
+        }
+        for name in ["links", "Links"] {
+            assert_eq!(root.walk(name), Err(Errno::EACCES), "{name}");
+            assert_eq!(root.unlink(ROOT, name.as_bytes()), Err(Errno::EACCES));
+        }
+        for name in ["files", "Files", "symlinks", "Symlinks"] {
+            assert!(root.walk(name).is_ok(), "{name}");
+            assert_eq!(root.unlink(ROOT, name.as_bytes()), Ok(()));
+        }
+    });
+}
+
+#[test]
+fn a_file_is_judged_by_the_names_that_it_has() {
+    under(RULES, |served| {
+        let (root, user) = (served.client.root(), served.client.user(1000, 1000));
+        let may_open = |node| match user.open(node, libc::O_RDONLY) {
+            Ok(opened) => {
+                user.release(node, opened.fh).unwrap();
+                true
+            }
+            Err(error) => {
+                assert_eq!(error, Errno::EIO);
+                false
+            }
+        };
+        let rename = |from: &[u8], to: &[u8], flags| root.rename((ROOT, from), (ROOT, to), flags);
+        served.write("of-root", b"1");
+        fs::hard_link(served.path("of-root"), served.path("link")).unwrap();
+        let [a, b, other, _] = ["a", "b", "of-root", "link"].map(|name| root.walk(name).unwrap());
+        assert_eq!([a, b, other].map(may_open), [true, true, false]);
+        // It gets the name, and what had it keeps the other.
+        rename(b"a", b"of-root", 0).unwrap();
+        assert_eq!([a, b, other].map(may_open), [false, true, true]);
+        rename(b"of-root", b"b", libc::RENAME_EXCHANGE).unwrap();
+        assert_eq!([a, b, other].map(may_open), [true, false, true]);
+        rename(b"of-root", b"a", libc::RENAME_EXCHANGE).expect_err("there is no a");
+        rename(b"of-root", b"a", 0).unwrap();
+        assert_eq!([a, b, other].map(may_open), [true, true, true]);
+        // It does not get it.
+        root.mkdir(ROOT, b"of-root", 0o700).unwrap();
+        assert_eq!(rename(b"a", b"of-root", 0), Err(Errno::EISDIR));
+        assert_eq!([a, b, other].map(may_open), [true, true, true]);
+    });
+}
+
+fn opened(served: &Served, node: NodeId, flags: i32, uid: u32) -> Result<()> {
+    let user = served.client.user(uid, uid);
+    let fh = user.open(node, flags)?.fh;
+    user.release(node, fh)
+}
+
+#[test]
+fn an_open_is_judged_by_what_it_may_do() {
+    under(RULES, |served| {
+        let root = served.client.root();
+        served.write("of-root", b"1");
+        let [x, theirs, p] = ["kept/x", "of-root", "photos/p"].map(|path| root.walk(path).unwrap());
+        let kept = Err(Errno::EROFS);
+        for (node, flags, uid, expected) in [
+            (x, libc::O_RDONLY, 0, Ok(())),
+            (x, libc::O_RDONLY | libc::O_TRUNC, 0, kept),
+            (x, libc::O_WRONLY, 0, kept),
+            (x, libc::O_RDWR, 0, kept),
+            (theirs, libc::O_RDONLY, 1000, Err(Errno::EIO)),
+            (theirs, libc::O_RDWR | libc::O_TRUNC, 0, Ok(())),
+            // It is no photograph, which matters to readers.
+            (p, libc::O_RDONLY, 0, Err(Errno::EPERM)),
+            // Who writes, from the beginning alone.
+            (p, libc::O_WRONLY, 0, Err(Errno::EPERM)),
+            (p, libc::O_WRONLY | libc::O_TRUNC, 0, Ok(())),
+        ] {
+            assert_eq!(
+                opened(served, node, flags, uid),
+                expected,
+                "{flags:#o} {uid}"
+            );
+        }
+    });
+}
+
+/// Who looks into files or writes a log does so where it may sleep.
+#[test]
+fn an_open_sleeps_where_files_are_looked_into_or_a_log_is_written() {
+    for (rule, sleeps) in [
+        ("content = \"text/plain\"\naction = \"read-only\"", true),
+        (
+            "path = \"photos/**\"\naction = \"redact\"\nredact = \"gps\"",
+            true,
+        ),
+        ("path = \"b\"\naction = \"audit\"", true),
+        ("path = \"b\"\naction = \"deny\"", false),
+    ] {
+        let log = "audit-log = \"/dev/null\"\n[[rule]]\n";
+        under(&format!("{log}{rule}\n"), |served| {
+            let root = served.client.root();
+            let node = root.walk("a").unwrap();
+            let request = root.request(Opcode::Open, node).arg(&OpenIn::default());
+            let request = request.finish();
+            let answer = served
+                .client
+                .dispatcher()
+                .dispatch(&request[..], &mut [0; 4096], false);
+            assert_eq!(matches!(answer, Outcome::Defer(_)), sleeps, "{rule}");
+        });
+    }
+}
+
+#[test]
+fn each_open_is_told_and_what_cannot_be_told_of_is_taken_back() {
+    let rules = "audit-log = \"/log\"\n[[rule]]\npath = \"a\"\naction = \"audit\"\n\
+                 [[rule]]\npath = \"a\"\ncaller-uid = 1\naction = \"deny\"\n";
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let told_in = |log: fs::File| Config {
+        audit_log: AuditLog::new(Some(log.into())),
+        ..with(rules)
+    };
+    let served = serve(told_in(log.reopen().unwrap()));
+    served.write("a", b"1");
+    let a = served.client.root().walk("a").unwrap();
+    for (flags, uid, access, is_truncated) in [
+        (libc::O_RDONLY, 0, "read", false),
+        (libc::O_WRONLY, 0, "write", false),
+        (libc::O_RDWR | libc::O_TRUNC, 0, "read and write", true),
+        (libc::O_RDONLY, 1, "read", false),
+    ] {
+        let answer = opened(&served, a, flags, uid);
+        let text = fs::read_to_string(&log).unwrap();
+        let told: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let outcome = if answer.is_ok() { "opened" } else { "refused" };
+        assert_eq!(answer.is_ok(), uid == 0);
+        assert_eq!(told["access"], access);
+        assert_eq!(told["truncated"], is_truncated, "{access}");
+        assert_eq!(told["outcome"], outcome, "{access}");
+    }
+    let full = fs::File::options().append(true).open("/dev/full").unwrap();
+    let served = serve(told_in(full));
+    served.write("a", b"1");
+    let a = served.client.root().walk("a").unwrap();
+    assert_eq!(opened(&served, a, libc::O_RDONLY, 0), Err(Errno::EIO));
+    assert_eq!(served.client.file_system().statistics().open_files, 0);
+}
