@@ -132,8 +132,9 @@ fn carry_out(
         let account = place.join(format!("console-{}", number + 1));
         let name = plan.name_of(options, run);
         println!("\nxtask: {name}");
-        let make =
-            |(kernel, path): &(Kernel, PathBuf)| make_image(plan, options, run, kernel, path);
+        let make = |(kernel, path): &(Kernel, PathBuf)| {
+            make_image(plan, options, run, kernel, &server, path)
+        };
         let booted = images.iter().try_for_each(make).and_then(|()| {
             let paths = [images[0].0.path.as_path(), &image, &server, &account];
             boot(plan, options, run, paths, &variables)
@@ -189,6 +190,7 @@ fn make_image(
     options: &str,
     run: &Run,
     kernel: &Kernel,
+    server: &Path,
     path: &Path,
 ) -> Result<(), Failure> {
     let tests = project::target().join("debug");
@@ -206,6 +208,9 @@ fn make_image(
     image.executable(&tests.join("thrufs-guest-init"), "init")?;
     for name in ["thrufs-guest-tests", "thrufs-test-helper"] {
         image.executable(&tests.join(name), &format!("usr/bin/{name}"))?;
+    }
+    if plan.server == Server::Thrufs {
+        image.executable(server, "usr/bin/thrufs")?;
     }
     for program in plan.programs()? {
         image.program(&program)?;

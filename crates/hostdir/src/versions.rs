@@ -27,9 +27,9 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::mounts::LowerMount;
 use rustix::fs::{Statx, StatxTimestamp};
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::time::Duration;
 use thrufs::LowerFile;
+use thrufs_sys::clock::coarse_time;
 use thrufs_sys::lease;
 
 /// How old a version must be. FAT counts in steps of two seconds, and a tick is up to 10 ms.
@@ -48,15 +48,12 @@ pub(crate) struct Found {
 }
 
 /// How long before `now` the file has changed last; nothing if that is yet to come.
-fn age(stat: &Statx, now: &Timespec) -> Option<Duration> {
-    let changed = |time: &StatxTimestamp| (time.tv_sec, i64::from(time.tv_nsec));
-    let (seconds, nanoseconds) = changed(&stat.stx_mtime).max(changed(&stat.stx_ctime));
-    let nanoseconds_since = i128::from(now.tv_sec - seconds) * 1_000_000_000
-        + i128::from(now.tv_nsec)
-        - i128::from(nanoseconds);
-    u64::try_from(nanoseconds_since)
-        .ok()
-        .map(Duration::from_nanos)
+fn age(stat: &Statx, now: Duration) -> Option<Duration> {
+    let changed = |time: &StatxTimestamp| match u64::try_from(time.tv_sec) {
+        Ok(seconds) => Duration::new(seconds, time.tv_nsec),
+        Err(_before_1970) => Duration::ZERO,
+    };
+    now.checked_sub(changed(&stat.stx_mtime).max(changed(&stat.stx_ctime)))
 }
 
 /// Whether the file has not changed for `more` than what a version must be old.
@@ -66,9 +63,7 @@ fn is_settled(mount: &LowerMount, stat: &Statx, more: Duration) -> bool {
     } else {
         SETTLED
     };
-    // The clock by which times are set.
-    let now = clock_gettime(ClockId::RealtimeCoarse);
-    age(stat, &now).is_some_and(|age| age >= margin + more)
+    age(stat, coarse_time()).is_some_and(|age| age >= margin + more)
 }
 
 impl Host {
@@ -133,20 +128,17 @@ mod tests {
 
     #[test]
     fn the_younger_time_counts_and_the_future_never_does() {
-        let now = Timespec {
-            tv_sec: 100,
-            tv_nsec: 500,
-        };
+        let now = Duration::new(100, 500);
         let old = (10, 0);
         assert_eq!(
-            age(&stat_of((98, 400), old), &now),
+            age(&stat_of((98, 400), old), now),
             Some(Duration::from_nanos(2_000_000_100))
         );
         assert_eq!(
-            age(&stat_of(old, (99, 999_999_999)), &now),
+            age(&stat_of(old, (99, 999_999_999)), now),
             Some(Duration::from_nanos(501))
         );
-        assert_eq!(age(&stat_of(old, (100, 501)), &now), None);
-        assert_eq!(age(&stat_of((i64::MAX / 2, 0), old), &now), None);
+        assert_eq!(age(&stat_of(old, (100, 501)), now), None);
+        assert_eq!(age(&stat_of((i64::MAX / 2, 0), old), now), None);
     }
 }

@@ -31,6 +31,7 @@ compile_error!("thrufs-sys knows the system calls of 64-bit little-endian Linux 
 pub mod attr;
 pub mod buffer;
 pub mod cache;
+pub mod clock;
 pub mod closing;
 pub mod counter;
 pub mod cred;

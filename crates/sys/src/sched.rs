@@ -31,6 +31,14 @@ const SLICE_NS: u64 = 100_000;
 /// What nice value 0 is in the units of `RLIMIT_NICE` (`getrlimit(2)`).
 const NICE_ZERO: u64 = 20;
 
+/// The CPU on which this thread runs at the moment.
+pub fn current_cpu() -> usize {
+    // SAFETY: no arguments.
+    let cpu = unsafe { libc::sched_getcpu() };
+    // It fails only where the kernel does not know the call.
+    usize::try_from(cpu).unwrap_or(0)
+}
+
 /// Gives a thread of this process, or of one with the same owner, another class.
 ///
 /// # Errors

@@ -19,6 +19,7 @@ use thrufs::{
 };
 use thrufs_abi::layout::OutHeader;
 use thrufs_sys::buffer::PageBuffer;
+use thrufs_sys::clock::coarse_time;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Most bytes of a request without the data of a WRITE: the value of an extended attribute, 64 KiB, and
@@ -144,10 +145,8 @@ impl Slot {
             return;
         }
         let before = self.with_message(|message, _| dispatcher.look_before(message, may_block));
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
         let begun = Begun {
-            nanoseconds: seconds * 1_000_000_000 + now.tv_nsec as u64,
+            nanoseconds: coarse_time().as_nanos() as u64,
             before,
         };
         if let Some(intents) = &self.intents {

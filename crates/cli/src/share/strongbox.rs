@@ -24,6 +24,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs_hostdir::Strongbox;
 
 const KEEP: u8 = b'K';
@@ -187,8 +188,8 @@ impl Strongbox for OfSupervisor {
     fn take(&self) -> Vec<(u64, OwnedFd)> {
         let mut taken = Vec::new();
         // No other worker of this share asks at the same nanosecond.
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let number = (now.tv_sec * 1_000_000_000 + now.tv_nsec).cast_unsigned();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let number = now.unwrap_or_default().as_nanos() as u64;
         if send(self.socket.as_fd(), TAKE, number, None).is_err() {
             return taken;
         }

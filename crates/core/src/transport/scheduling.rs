@@ -251,7 +251,7 @@ mod tests {
                 .unwrap();
             bind(me, cpu).unwrap();
             assert_eq!(allowed_cpus().count(), 1);
-            assert_eq!(rustix::thread::sched_getcpu(), cpu);
+            assert_eq!(thrufs_sys::sched::current_cpu(), cpu);
             release(me, &allowed);
             assert_eq!(allowed_cpus(), allowed);
             assert!(move_to(me, usize::MAX).is_err());

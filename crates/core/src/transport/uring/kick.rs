@@ -10,7 +10,7 @@
 
 use crate::transport::scheduling;
 use rustix::io::Result;
-use rustix::thread::{sched_getaffinity, sched_getcpu};
+use rustix::thread::sched_getaffinity;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thrufs_abi::layout::{EntryOut, InHeader};
@@ -39,7 +39,7 @@ pub(super) fn kick(device: BorrowedFd<'_>, file: NodeId, queue: QueueIndex) -> R
     };
     let message = question.encode().unwrap_or_default();
     let cpu = usize::from(queue.0);
-    if sched_getcpu() == cpu {
+    if thrufs_sys::sched::current_cpu() == cpu {
         return rustix::io::write(device, &message).map(drop);
     }
     let thread = current_thread_id();
