@@ -8,7 +8,7 @@ use crate::vm_test;
 
 /// What runs in a guest before a change goes in: half a minute of `cargo xtask vm-test`, once its kernel
 /// is there.
-const GUEST: [&str; 2] = ["posix", "quota"];
+const GUEST: [&str; 3] = ["posix", "quota", "casefold"];
 
 /// The test programs of `quick`: unit tests, and what serves requests in its own process. What needs root
 /// or a mount in them skips where there is none.
