@@ -136,10 +136,16 @@ impl Server {
 
     /// Without a word: nothing but the ledger and the strongbox is left.
     pub fn died(&self, source: &Path) {
+        self.died_while(source, || {});
+    }
+
+    /// As [`died`](Self::died), with what somebody does while nobody serves.
+    pub fn died_while(&self, source: &Path, act: impl FnOnce()) {
         let mut current = self.current.write().unwrap();
         let before = current.take().unwrap();
         let init = before.init_request().unwrap();
         drop(before);
+        act();
         let next = made(source, self.config.read().unwrap().0.clone());
         next.resume(&init).unwrap();
         *current = Some(next);
@@ -149,9 +155,8 @@ impl Server {
     pub fn begin(&self, request: &[u8]) -> Begun {
         let current = self.current.read().unwrap();
         let before = current.as_ref().unwrap().look_before(request, false);
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         Begun {
-            nanoseconds: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+            nanoseconds: thrufs_sys::clock::coarse_time().as_nanos() as u64,
             before,
         }
     }

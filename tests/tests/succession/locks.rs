@@ -112,6 +112,19 @@ fn locks_are_held_on() {
 }
 
 #[test]
+fn nobody_takes_a_lock_while_no_server_is_there() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    fs::write(source.join("file"), "content").unwrap();
+    let server = Server::new(source, config_for(Way::Death));
+    let client = mounted(&server);
+    let Held { path, .. } = locked(&client, source);
+    server.died_while(source, || {
+        assert!(!flock_is_free(&path) && !is_free(&path, 0, 0) && !is_free(&path, 25, 25));
+    });
+}
+
+#[test]
 fn a_lock_that_is_taken_meanwhile_is_an_error() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
