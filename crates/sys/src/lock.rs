@@ -199,6 +199,21 @@ mod tests {
     }
 
     #[test]
+    fn as_the_kernel_has_it_and_back() {
+        for (kind, end, length) in [
+            (LockKind::Read, 9, 10),
+            (LockKind::Write, END_OF_FILE - 1, i64::MAX),
+            (LockKind::Read, END_OF_FILE, 0),
+        ] {
+            let asked = lock(kind, 0, end);
+            let mut flock = asked.to_flock().unwrap();
+            assert_eq!(flock.l_len, length);
+            flock.l_pid = asked.pid;
+            assert_eq!(RangeLock::from_flock(&flock), Some(asked));
+        }
+    }
+
+    #[test]
     fn ranges_conflict_between_descriptions_of_one_process() {
         let (_place, first, second) = two();
         ofd_set(&first, &lock(LockKind::Write, 10, 19)).unwrap();
