@@ -187,7 +187,8 @@ impl Host {
             self.credentials.as_server()?;
         }
         if !self.change(&inode, fd, set)? {
-            self.clear_privileges(context, &inode, fd, set)?;
+            let clear = || self.clear_privileges(context, &inode, fd, set);
+            self.change_attributes(&inode, fd, clear)?;
         }
         let stat = stat_fd(fd, BASIC)?;
         Ok(self.attributes(&inode, &stat))
@@ -206,17 +207,11 @@ impl Host {
     fn change(&self, inode: &Arc<Inode>, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<bool> {
         let mut changed = false;
         if set.uid.is_some() || set.gid.is_some() {
-            self.change_owner(fd, set)?;
+            self.change_attributes(inode, fd, || self.change_owner(fd, set))?;
             changed = true;
         }
         if let Some(mode) = set.mode {
-            if mode & SET_IDS != 0 && !inode.is_directory() {
-                let stat = rustix::fs::fstat(fd)?;
-                self.may_set_ids(mode & !stat.st_mode, stat.st_uid, stat.st_gid)?;
-            }
-            // The kernel took out the bits that the caller may not set.
-            self.credentials.keep_set_ids(true)?;
-            attr::chmod(fd, mode & 0o7777)?;
+            self.change_attributes(inode, fd, || self.change_mode(inode, fd, mode))?;
             changed = true;
         }
         if let Some(size) = set.size {
@@ -228,10 +223,20 @@ impl Host {
             changed = true;
         }
         if set.atime.is_some() || set.mtime.is_some() {
-            change_times(fd, set)?;
+            self.change_attributes(inode, fd, || change_times(fd, set))?;
             changed = true;
         }
         Ok(changed)
+    }
+
+    fn change_mode(&self, inode: &Inode, fd: BorrowedFd<'_>, mode: u32) -> Result<()> {
+        if mode & SET_IDS != 0 && !inode.is_directory() {
+            let stat = rustix::fs::fstat(fd)?;
+            self.may_set_ids(mode & !stat.st_mode, stat.st_uid, stat.st_gid)?;
+        }
+        // The kernel took out the bits that the caller may not set.
+        self.credentials.keep_set_ids(true)?;
+        Ok(attr::chmod(fd, mode & 0o7777)?)
     }
 
     fn change_owner(&self, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<()> {

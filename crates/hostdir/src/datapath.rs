@@ -165,6 +165,10 @@ pub(crate) struct Use {
 }
 
 impl Use {
+    pub(crate) fn filter(&self) -> Option<&Arc<Filter>> {
+        self.filter.as_ref()
+    }
+
     /// Whether an open that is to go this way may take part.
     ///
     /// # Errors
@@ -318,7 +322,7 @@ impl Host {
             writes: false,
         });
         let mut slot = inode.uses();
-        let here = || begun(route.path, None, None, &route.wanted());
+        let here = || begun(self, route.path, None, None, &route.wanted());
         let current = slot.get_or_insert_with(here);
         let admitted = current
             .admits(&route.wanted())
@@ -380,7 +384,7 @@ impl Host {
         known: Option<&Statx>,
         wanted: &FilePath,
     ) -> Result<Box<Use>> {
-        let chosen = |path, obstacle| Ok(begun(path, obstacle, None, wanted));
+        let chosen = |path, obstacle| Ok(begun(self, path, obstacle, None, wanted));
         let (path, obstacle) = self.outlook(inode.mount(), wanted);
         if path != DataPath::Passthrough {
             return chosen(path, obstacle);
@@ -396,7 +400,7 @@ impl Host {
             Obstacle::AppendOnly
         } else {
             match self.register(inode) {
-                Ok(backing) => return Ok(begun(path, None, Some(backing), wanted)),
+                Ok(backing) => return Ok(begun(self, path, None, Some(backing), wanted)),
                 Err(obstacle) => obstacle,
             }
         };
@@ -435,13 +439,16 @@ impl Host {
 }
 
 fn begun(
+    host: &Host,
     path: DataPath,
     obstacle: Option<Obstacle>,
     backing: Option<Arc<Backing>>,
     wanted: &FilePath,
 ) -> Box<Use> {
     let filter = match wanted.data {
-        policy::DataPath::Redact(redaction) => Some(Arc::new(Filter::new(redaction))),
+        policy::DataPath::Redact(redaction) => {
+            Some(Arc::new(Filter::new(redaction, host.notes.clone())))
+        }
         _ => None,
     };
     Box::new(Use {

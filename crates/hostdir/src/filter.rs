@@ -3,54 +3,83 @@
 //! What has to be taken out is found by looking through the file ([`redact`]), and
 //! holds as long as the file stays as it is. So each read looks at the file's times and size before
 //! and after, and is done again when they changed; no byte is shown that was not looked at in that
-//! version of the file. Times go in steps of the kernel's clock, so a version counts as one only when
-//! it is older than such a step.
+//! version of the file. Times go in steps, of the kernel's clock or of the file system, so a version
+//! counts as one only when it is older than such a step.
 //!
 //! **Writing.** One byte in the right place makes a parser take a position for part of the picture. So
 //! nobody changes what is there: only who finds the file empty, or empties it, may write, until
-//! somebody else does so ([`Filter::begin_writing`]). What such a writer can make visible is what it
-//! has written itself.
+//! somebody else does so ([`Filter::begin_writing`]), by this server, by another, or beneath: before
+//! each write the file has to be as the one before it has left it. What such a writer can make visible
+//! is what it has written itself.
 //!
 //! Everybody who has the file open shares one [`Filter`].
 
-use crate::attributes::content_version;
 use crate::files::{OpenFile, stat_open};
 use crate::host::Host;
+use crate::inode::Inode;
+use crate::ledger::Notes;
 use crate::policy::{ContentType, HEAD_BYTES, Redaction};
 use crate::redact::{self, Outcome, ReadAt, RedactionPlan};
 use parking_lot::Mutex;
 use rustix::fs::Statx;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thrufs::{Context, Errno, LowerFile, ReadAnswer, ReadArgs, ReadReply, Result};
 use thrufs_abi::FileHandle;
 
 /// Most attempts to read a file that keeps changing.
-const ATTEMPTS_MAX: u32 = 32;
+const ATTEMPTS_MAX: u32 = 48;
 
-/// How long to wait before the second attempt; before the later ones longer, a second in all.
+/// How long to wait before the second attempt; before the later ones longer, more than
+/// [`FILE_SYSTEM_STEP_MAX`] in all.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Longer than a step of the clock that file systems take times from (10 ms at 100 Hz).
 const CLOCK_STEP_MAX: Duration = Duration::from_millis(20);
+
+/// The same where a file system keeps whole seconds: an ext4 with small inodes one, FAT two.
+const FILE_SYSTEM_STEP_MAX: Duration = Duration::from_millis(2_100);
 
 /// How the readers of one file see it.
 #[derive(Debug)]
 pub(crate) struct Filter {
     redaction: Redaction,
     /// For which version of the file the view holds.
-    view: Mutex<Option<(u64, View)>>,
+    view: Mutex<Option<(Version, View)>>,
     writer: Mutex<Option<Writer>>,
+    /// Where it is noted how the file was left, for a successor.
+    notes: Option<Arc<Notes>>,
 }
 
 /// Who alone may write to the file.
 #[derive(Clone, Copy, Debug)]
 struct Writer {
     handle: FileHandle,
-    /// The size of the file when it was last changed through that handle. With another one, somebody
-    /// has written beneath.
+    /// As the file was left through that handle. Otherwise, somebody else has changed it.
+    left: Version,
+}
+
+/// What changes with each change of a file. Nobody can set the time of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Version {
     size: u64,
+    changed: Duration,
+}
+
+impl Version {
+    fn of(stat: &Statx) -> Version {
+        Version {
+            size: stat.stx_size,
+            changed: time_of_change(stat),
+        }
+    }
+}
+
+/// Since 1970.
+pub(crate) fn time_of_change(stat: &Statx) -> Duration {
+    Duration::new(stat.stx_ctime.tv_sec.max(0) as u64, stat.stx_ctime.tv_nsec)
 }
 
 /// One version of a file, as its readers see it.
@@ -64,11 +93,12 @@ enum View {
 }
 
 impl Filter {
-    pub(crate) fn new(redaction: Redaction) -> Filter {
+    pub(crate) fn new(redaction: Redaction, notes: Option<Arc<Notes>>) -> Filter {
         Filter {
             redaction,
             view: Mutex::new(None),
             writer: Mutex::new(None),
+            notes,
         }
     }
 
@@ -95,11 +125,13 @@ impl Filter {
         tell: impl FnOnce(Option<FileHandle>),
     ) -> Result<()> {
         let mut writer = self.writer.lock();
-        if stat_open(file)?.stx_size != 0 {
+        let left = Version::of(&stat_open(file)?);
+        if left.size != 0 {
             return Err(self.redaction.errno);
         }
         tell(writer.map(|writer| writer.handle));
-        *writer = Some(Writer { handle, size: 0 });
+        *writer = Some(Writer { handle, left });
+        self.note_left(handle, Some(left));
         Ok(())
     }
 
@@ -108,9 +140,40 @@ impl Filter {
         self.writer.lock().is_some_and(|w| w.handle == handle)
     }
 
-    /// Lets this handle go on writing, as it might in another process.
-    pub(crate) fn go_on_writing(&self, handle: FileHandle, size: u64) {
-        *self.writer.lock() = Some(Writer { handle, size });
+    /// Lets this handle go on writing to what has these attributes, as it might in another process.
+    pub(crate) fn go_on_writing(&self, handle: FileHandle, stat: &Statx) {
+        let left = Version::of(stat);
+        *self.writer.lock() = Some(Writer { handle, left });
+    }
+
+    /// The process before has left the file so, if that was noted.
+    pub(crate) fn was_left(&self, handle: FileHandle, changed: Option<Duration>) {
+        let mut slot = self.writer.lock();
+        let writer = slot.as_mut().filter(|writer| writer.handle == handle);
+        if let (Some(writer), Some(changed)) = (writer, changed) {
+            writer.left.changed = changed;
+        }
+    }
+
+    /// While a change is under way, nothing is known.
+    fn note_left(&self, handle: FileHandle, left: Option<Version>) {
+        if let Some(notes) = &self.notes {
+            notes.note_left(handle, left.map(|left| left.changed));
+        }
+    }
+
+    /// Carries out a change by `writer`, or of its file as it has left it.
+    fn carry_out<T>(
+        &self,
+        writer: &mut Writer,
+        file: BorrowedFd<'_>,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.note_left(writer.handle, None);
+        let changed = change();
+        writer.left = Version::of(&stat_open(file)?);
+        self.note_left(writer.handle, Some(writer.left));
+        changed
     }
 
     /// Changes the file through a handle. Nobody begins to write meanwhile.
@@ -125,21 +188,31 @@ impl Filter {
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let mut slot = self.writer.lock();
-        let size = stat_open(file)?.stx_size;
-        let Some(writer) = slot
-            .as_mut()
-            .filter(|w| w.handle == handle && w.size == size)
-        else {
-            return Err(self.redaction.errno);
-        };
-        let changed = change();
-        writer.size = stat_open(file)?.stx_size;
-        changed
+        let found = Version::of(&stat_open(file)?);
+        // In an empty file there is nothing that could be shown, whoever has renamed or removed it.
+        let is_left = |writer: &Writer| writer.left == found || found.size == 0;
+        let writer = slot.as_mut().filter(|w| w.handle == handle && is_left(w));
+        let writer = writer.ok_or(self.redaction.errno)?;
+        self.carry_out(writer, file.as_fd(), change)
+    }
+
+    /// Changes attributes of the file, and with them its times. Who may write still may.
+    fn change_attributes<T>(
+        &self,
+        file: BorrowedFd<'_>,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let mut slot = self.writer.lock();
+        let found = Version::of(&stat_open(file)?);
+        match slot.as_mut().filter(|writer| writer.left == found) {
+            Some(writer) => self.carry_out(writer, file, change),
+            None => change(),
+        }
     }
 
     /// The view of the version with these attributes, which `file` has at the moment.
     fn view(&self, file: &LowerFile, stat: &Statx) -> Result<View> {
-        let (version, length) = (content_version(stat), stat.stx_size);
+        let (version, length) = (Version::of(stat), stat.stx_size);
         let mut known = self.view.lock();
         if let Some((of, view)) = &*known
             && *of == version
@@ -194,7 +267,7 @@ impl Filter {
             if is_young(&before) {
                 continue;
             }
-            let version = content_version(&before);
+            let version = Version::of(&before);
             let view = self.view(file, &before)?;
             let length = match &view {
                 View::Withheld(errno) => return Err(*errno),
@@ -203,7 +276,7 @@ impl Filter {
             if let View::Redacted(plan) = &view {
                 plan.apply(offset, &mut buffer[..length]);
             }
-            if content_version(&stat_open(file)?) == version {
+            if Version::of(&stat_open(file)?) == version {
                 return Ok(length);
             }
         }
@@ -218,8 +291,12 @@ fn is_young(stat: &Statx) -> bool {
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else {
         return true;
     };
-    let changed = Duration::new(stat.stx_ctime.tv_sec.max(0) as u64, stat.stx_ctime.tv_nsec);
-    now.abs_diff(changed) < CLOCK_STEP_MAX
+    let changed = time_of_change(stat);
+    let step = match changed.subsec_nanos() {
+        0 => FILE_SYSTEM_STEP_MAX,
+        _ => CLOCK_STEP_MAX,
+    };
+    now.abs_diff(changed) < step
 }
 
 /// Reads that find out what there is to redact.
@@ -234,6 +311,19 @@ impl ReadAt for Reader<'_> {
 }
 
 impl Host {
+    /// Changes attributes of a file that somebody may be writing to.
+    pub(crate) fn change_attributes<T>(
+        &self,
+        inode: &Inode,
+        file: BorrowedFd<'_>,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match inode.filter() {
+            Some(filter) => filter.change_attributes(file, change),
+            None => change(),
+        }
+    }
+
     /// Makes sure that a file can be shown to a reader at all.
     ///
     /// # Errors
@@ -259,5 +349,25 @@ impl Host {
         context.require_blocking()?;
         let lower = self.lower(file, false)?;
         reply.fill(|buffer| filter.read(&lower, buffer, args.offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_seconds_are_those_of_a_file_system_that_keeps_no_others() {
+        let file = tempfile::tempfile().unwrap();
+        let is_young_with = |age: u64, nanoseconds: Option<u32>| {
+            let mut stat = stat_open(&file).unwrap();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            let changed = now - Duration::from_millis(age);
+            stat.stx_ctime.tv_sec = changed.as_secs() as i64;
+            stat.stx_ctime.tv_nsec = nanoseconds.unwrap_or(changed.subsec_nanos());
+            is_young(&stat)
+        };
+        assert!(is_young_with(0, None) && is_young_with(1000, Some(0)));
+        assert!(!is_young_with(1000, Some(1)) && !is_young_with(3200, Some(0)));
     }
 }

@@ -319,14 +319,14 @@ impl Host {
         }
     }
 
-    /// One component, held by an `O_PATH` descriptor, and what it is.
+    /// What is at a path, which follows no links, held by an `O_PATH` descriptor, and what it is.
     pub(crate) fn open_component(
         &self,
         parent: impl AsFd,
         name: &std::ffi::CStr,
     ) -> Result<(OwnedFd, Statx)> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         for _ in 0..ATTEMPTS_MAX {
             let parent = parent.as_fd();
             let opened = self.with_room(|| {

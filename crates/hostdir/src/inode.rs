@@ -1,6 +1,7 @@
 //! One inode that the kernel knows.
 
 use crate::datapath::Use;
+use crate::filter::Filter;
 use crate::identity::Identity;
 use crate::mounts::LowerMount;
 use crate::names::Names;
@@ -234,6 +235,11 @@ impl Inode {
     /// How it is used at the moment. The lock orders the opens of the inode.
     pub(crate) fn uses(&self) -> MutexGuard<'_, Option<Box<Use>>> {
         self.uses.lock()
+    }
+
+    /// How its readers see it, where they do not see everything.
+    pub(crate) fn filter(&self) -> Option<Arc<Filter>> {
+        self.uses.lock().as_ref()?.filter().cloned()
     }
 
     /// A name of it was removed: nothing is to be kept of it once nobody has it open.

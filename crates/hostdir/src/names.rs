@@ -75,8 +75,6 @@ struct List {
     names: Vec<Known>,
     /// The client has forgotten the node: nothing of it is noted any more.
     is_forgotten: bool,
-    /// The last name that was known was removed.
-    is_lost: bool,
 }
 
 #[derive(Debug)]
@@ -91,7 +89,6 @@ struct Known {
 impl List {
     /// Makes a name the first.
     fn put_first(&mut self, noting: Noting<'_>, name: KnownName) {
-        self.is_lost = false;
         let at = self.names.iter().position(|known| known.name == name);
         if at == Some(0) && !self.names[0].is_unsure {
             return;
@@ -199,11 +196,10 @@ impl Names {
 
     /// It has lost this name.
     pub(crate) fn removed(&self, noting: Noting<'_>, name: &KnownName) {
-        if let Some(list) = self.0.lock().as_deref_mut() {
-            match &list.names[..] {
-                [last] => list.is_lost |= last.name == *name,
-                _ => list.retain(noting, |known| known.name != *name),
-            }
+        if let Some(list) = self.0.lock().as_deref_mut()
+            && list.names.len() > 1
+        {
+            list.retain(noting, |known| known.name != *name);
         }
     }
 
@@ -270,11 +266,6 @@ impl Names {
         Some(slot.as_ref()?.names.first()?.name.clone())
     }
 
-    /// Whether none is left of those that were known: a link that there is has another name.
-    pub(crate) fn are_lost(&self) -> bool {
-        self.0.lock().as_ref().is_some_and(|list| list.is_lost)
-    }
-
     /// How many are known.
     pub(crate) fn count(&self) -> usize {
         self.0.lock().as_ref().map_or(0, |list| list.names.len())
@@ -338,11 +329,6 @@ mod tests {
         names.removed(NOWHERE, &name(1, "b"));
         names.removed(NOWHERE, &name(1, "a"));
         assert_eq!(names.latest(), Some(name(1, "a")));
-        assert!(names.are_lost());
-        found(&names, name(1, "c"), 1);
-        assert!(!names.are_lost());
-        names.removed(NOWHERE, &name(1, "a"));
-        assert!(!names.are_lost());
     }
 
     #[test]

@@ -91,19 +91,18 @@ impl Host {
         let descriptor = self.descriptor(inode)?;
         let fd = descriptor.as_fd();
         self.credentials.keep_set_ids(true)?;
+        let mut value = Cow::Borrowed(value);
         if is_acl(name) && self.maps_ids() {
-            let mut translated = value.to_vec();
             let to_host = |map: &IdMap, id| map.to_host(id).ok_or(Errno::EINVAL);
-            translate_acl(&mut translated, to_host, self)?;
-            xattr::set(fd, name, &translated, flags)?;
-        } else {
-            xattr::set(fd, name, value, flags)?;
+            translate_acl(value.to_mut(), to_host, self)?;
         }
-        if clear_set_group_id {
-            drop_set_group_id(fd)
-        } else {
+        self.change_attributes(inode, fd, || {
+            xattr::set(fd, name, &value, flags)?;
+            if clear_set_group_id {
+                drop_set_group_id(fd)?;
+            }
             Ok(())
-        }
+        })
     }
 
     pub(crate) fn listxattr(
@@ -161,7 +160,8 @@ impl Host {
         let name = &*self.on_host(name)?;
         self.writable()?;
         let descriptor = self.descriptor(inode)?;
-        Ok(xattr::remove(descriptor.as_fd(), name)?)
+        let fd = descriptor.as_fd();
+        self.change_attributes(inode, fd, || Ok(xattr::remove(fd, name)?))
     }
 }
 

@@ -162,8 +162,97 @@ fn a_writer_that_came_first_does_not_change_what_others_write() {
             fs::write(served.beneath("photos/late.jpg"), samples::photograph()).unwrap();
             assert_eq!(errno(late.write_at(&[0], 0)), libc::EACCES);
             is_clean(&served.at("photos/late.jpg"));
+            // In place, and of the size that is there.
+            let same = open(&served.at("photos/same.jpg"), libc::O_RDWR | libc::O_CREAT).unwrap();
+            same.write_all_at(&vec![0; samples::photograph().len()], 0)
+                .unwrap();
+            let beneath = OpenOptions::new()
+                .write(true)
+                .open(served.beneath("photos/same.jpg"));
+            beneath.unwrap().write_all(&samples::photograph()).unwrap();
+            assert_eq!(errno(same.write_at(&[0], 3)), libc::EACCES);
+            is_clean(&served.at("photos/same.jpg"));
         });
     }
+}
+
+/// Attributes have a time of change as well: who is writing is not taken for somebody else.
+#[test]
+fn a_writer_may_change_attributes_meanwhile() {
+    let test = "a_writer_may_change_attributes_meanwhile";
+    for options in MODES {
+        with_policy(test, options, REDACT, fill, |served| {
+            let path = served.at("photos/new.jpg");
+            let photograph = samples::photograph();
+            let mut camera = open(&path, libc::O_RDWR | libc::O_CREAT).unwrap();
+            let mut write = |range| camera.write_all(&photograph[range]).unwrap();
+            write(0..1000);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+            write(1000..2000);
+            let then = rustix::fs::Timespec {
+                tv_sec: 1_000_000,
+                tv_nsec: 0,
+            };
+            let times = rustix::fs::Timestamps {
+                last_access: then,
+                last_modification: then,
+            };
+            rustix::fs::utimensat(CWD, &path, &times, AtFlags::empty()).unwrap();
+            write(2000..3000);
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(&path, "user.by", b"me", flags).unwrap();
+            write(3000..4000);
+            rustix::fs::removexattr(&path, "user.by").unwrap();
+            write(4000..photograph.len());
+            drop(camera);
+            assert_eq!(
+                fs::read(served.beneath("photos/new.jpg")).unwrap(),
+                photograph
+            );
+            is_clean(&path);
+        });
+    }
+}
+
+/// Who keeps a file without its name, or a directory, is not asked to look it up again.
+#[test]
+fn a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule() {
+    let test = "a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule";
+    let fill = |source: &Path| {
+        fill(source);
+        put(source, "other/in/a.jpg", &samples::photograph());
+        put(source, "other/b.jpg", &samples::photograph());
+        put(source, "other/words", b"words");
+    };
+    with_policy(test, "", REDACT, fill, |served| {
+        let hold = |name| {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let held = rustix::fs::open(served.at(name), flags, Mode::empty()).unwrap();
+            assert!(!samples::is_clean(&seen(&served.at(name)).unwrap()) || name == "other/words");
+            held
+        };
+        let held = ["other/in/a.jpg", "other/b.jpg", "other/words"].map(hold);
+        for (old, new) in [
+            ("other/in", "photos/in"),
+            ("other/b.jpg", "photos/c.jpg"),
+            ("other/words", "other/texts"),
+        ] {
+            fs::rename(served.beneath(old), served.beneath(new)).unwrap();
+        }
+        // What is to be found there otherwise leads back to it.
+        std::os::unix::fs::symlink("../photos/in", served.beneath("other/in")).unwrap();
+        for held in &held[..2] {
+            let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+            crate::busy::until_free(Path::new(&path));
+            let bytes = seen(Path::new(&path));
+            assert!(bytes.is_ok_and(|bytes| samples::is_clean(&bytes)));
+        }
+        // It has nothing to do with it, which shows once its name is looked up.
+        let path = format!("/proc/self/fd/{}", held[2].as_raw_fd());
+        assert_eq!(errno(File::open(&path)), libc::EACCES);
+        assert_eq!(fs::read(served.at("other/texts")).unwrap(), b"words");
+        assert_eq!(fs::read(&path).unwrap(), b"words");
+    });
 }
 
 /// Neither a name that nobody has looked up nor one that was removed takes a file out of a rule.

@@ -523,3 +523,30 @@ fn the_writer_of_a_redacted_file_stays_the_only_one() {
         assert!(samples::is_clean(&content(&root, node, handle)));
     });
 }
+
+/// A death gives nobody back what somebody else has taken.
+#[test]
+fn who_was_refused_stays_refused_by_the_next_server() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    fs::create_dir(source.join("photos")).unwrap();
+    let server = Server::new(source, config(Way::Death, POLICY));
+    let client = mounted(&server);
+    let root = client.root();
+    let photos = root.walk("photos").unwrap();
+    let flags = libc::O_RDWR | libc::O_EXCL;
+    let (entry, open) = root.create(photos, b"new.jpg", flags, 0o600).unwrap();
+    let node = NodeId(entry.nodeid);
+    assert_eq!(root.write(node, open.fh, 0, b"mine", 0), Ok(4));
+    server.died(source);
+    assert_eq!(root.write(node, open.fh, 0, b"mine", 0), Ok(4));
+    let beneath = fs::File::options()
+        .write(true)
+        .open(source.join("photos/new.jpg"));
+    std::io::Write::write_all(&mut beneath.unwrap(), b"ours").unwrap();
+    for _ in 0..2 {
+        let refused = root.write(node, open.fh, 0, b"mine", 0);
+        assert_eq!(refused, Err(Errno::EACCES));
+        server.died(source);
+    }
+}

@@ -13,10 +13,12 @@ use crate::inode::{Inode, Place};
 use crate::rules::Opener;
 use rustix::fs::FallocateFlags;
 use std::ffi::CStr;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Once;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::shared_memory::SharedMapping;
 
@@ -53,6 +55,7 @@ pub(super) const LONG_IDENTITY: usize = 2 * PLACE_BYTES;
 pub(super) const NODE: usize = 8;
 pub(super) const FLAGS: usize = 16;
 pub(super) const FLOCK: usize = 24;
+pub(super) const LEFT: usize = 32;
 pub(super) const OPENER: usize = 40;
 pub(super) const OWNER: usize = 16;
 pub(super) const HANDLE: usize = 24;
@@ -113,6 +116,12 @@ pub(super) fn put_name(record: Record<'_>, at: usize, directory: NodeId, name: &
 
 fn state(id: u64) -> u64 {
     (id >> 32) << 32 | USED
+}
+
+impl fmt::Debug for Notes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notes")
+    }
 }
 
 impl Notes {
@@ -294,6 +303,7 @@ impl Notes {
             record.store(NODE, note.node.0);
             record.store(FLAGS, route_and_flags(note.route, note.flags));
             record.store(FLOCK, 0);
+            record.store(LEFT, 0);
             record.store(OPENER, note.opener.word());
             record.store(STATE, state(note.handle.0));
         }
@@ -303,6 +313,13 @@ impl Notes {
     pub(crate) fn note_route(&self, handle: FileHandle, route: Route, flags: i32) {
         if let Some(record) = self.files.at(handle.0 as u32) {
             record.store(FLAGS, route_and_flags(Some(route), flags));
+        }
+    }
+
+    /// When a file was changed last that others see redacted, if that was through this handle.
+    pub(crate) fn note_left(&self, handle: FileHandle, changed: Option<Duration>) {
+        if let Some(record) = self.files.at(handle.0 as u32) {
+            record.store(LEFT, changed.map_or(0, |time| time.as_nanos() as u64));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::names::NamesRead;
 use super::notes::{
-    FIRST_PLACE, FLAGS, FLOCK, FileNote, HANDLE, IDENTITY, IDENTITY_ROOM, INCOMPLETE_AT,
+    FIRST_PLACE, FLAGS, FLOCK, FileNote, HANDLE, IDENTITY, IDENTITY_ROOM, INCOMPLETE_AT, LEFT,
     LONG_IDENTITY, LOOKUPS, MAGIC, MAGIC_AT, MOUNT_AND_KIND, NAME_MAX, NODE, Notes, OPENER, OWNER,
     OwnerNote, PLACE_BYTES, PLACE_LENGTH, PLACE_NAME, PROCESS, SECOND_PLACE, STATE,
     TYPE_AND_LENGTH, USED,
@@ -14,6 +14,7 @@ use crate::rules::Opener;
 use std::ffi::CString;
 use std::io;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 
 /// A node as it was noted.
@@ -39,6 +40,8 @@ pub(crate) struct OpenRecord {
     pub(crate) note: FileNote,
     /// What was noted of its `flock(2)`.
     pub(crate) flock: u8,
+    /// What was noted of when it was changed last through this handle.
+    pub(crate) left: Option<Duration>,
     /// Whether it is to be read by a route that there is not.
     pub(crate) has_no_route: bool,
 }
@@ -210,6 +213,7 @@ fn open(index: u32, record: Record<'_>, state: u64) -> OpenRecord {
             opener: Opener::from_word(record.load(OPENER)),
         },
         flock: record.load(FLOCK) as u8,
+        left: Some(Duration::from_nanos(record.load(LEFT))).filter(|time| !time.is_zero()),
         has_no_route: route != 0 && known.is_none(),
     }
 }

@@ -206,22 +206,22 @@ impl Host {
         })
     }
 
-    /// Whether these are all names that a file has, or it has one alone. What happens to be renamed
-    /// meanwhile counts as not known.
+    /// Whether these are all names that a file has, and lead to it. What happens to be renamed meanwhile
+    /// counts as not known; so does a path that is too long to be followed (4096 bytes).
     fn are_all_names(&self, inode: &Arc<Inode>, names: &[(KnownName, Vec<u8>)]) -> bool {
         for _ in 0..NAMES_ATTEMPTS_MAX {
             let Ok(stat) = self.descriptor(inode).and_then(stat_open) else {
                 return false;
             };
-            if stat.stx_nlink <= 1 {
-                return stat.stx_nlink == 0 || !inode.names().are_lost();
+            if stat.stx_nlink == 0 {
+                return true;
             }
             let Some(since) = self.rules.state_of_names() else {
                 std::thread::yield_now();
                 continue;
             };
-            let has = |name: &KnownName| self.leads_to(name, inode).unwrap_or(false);
-            let found = names.iter().filter(|(name, _)| has(name)).count();
+            let leads_to = |path: &[u8]| self.path_leads_to(path, inode).unwrap_or(false);
+            let found = names.iter().filter(|(_, path)| leads_to(path)).count();
             if self.rules.names_are_since(since) {
                 return found >= stat.stx_nlink as usize;
             }

@@ -228,7 +228,7 @@ impl<'a> Rebuild<'a> {
                 .descriptor(&inode)
                 .and_then(|descriptor| stat_open(descriptor.as_fd()));
             if let Ok(stat) = stat {
-                filter.go_on_writing(note.handle, stat.stx_size);
+                filter.go_on_writing(note.handle, &stat);
             }
         }
         let locked = match (&lower, flock) {

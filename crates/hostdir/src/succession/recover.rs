@@ -251,6 +251,17 @@ impl Host {
         Ok(self.is_of(&fd, inode))
     }
 
+    /// Whether there is an inode at this path now.
+    pub(crate) fn path_leads_to(
+        &self,
+        path: &[u8],
+        inode: &crate::inode::Inode,
+    ) -> thrufs::Result<bool> {
+        let path = CString::new(path).map_err(|_| Errno::ENOENT)?;
+        let (fd, _) = self.open_component(self.descriptor(&self.root)?, &path)?;
+        Ok(self.is_of(&fd, inode))
+    }
+
     fn is_of(&self, fd: &OwnedFd, inode: &crate::inode::Inode) -> bool {
         let mask = crate::host::BASIC | StatxFlags::BTIME;
         let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask);
@@ -282,6 +293,13 @@ impl Host {
         });
         let flock = lock_kind(record.flock);
         let opened = rebuild.file(record.note, flock, true, given);
+        if let Some(filter) = self
+            .files
+            .get(handle.0)
+            .and_then(|it| it.guard().filter().cloned())
+        {
+            filter.was_left(handle, record.left);
+        }
         opened.or_else(|error| {
             if let Some(notes) = &self.notes {
                 notes.forget_file(handle);
