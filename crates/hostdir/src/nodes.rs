@@ -322,7 +322,45 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, HostDir};
+    use crate::{Config, HostDir, Ledger};
+
+    #[test]
+    fn nodes_of_another_process_are_noted_with_all_that_they_are() {
+        let place = tempfile::tempdir().unwrap();
+        let ledger = Ledger::new().unwrap();
+        let config = Config {
+            ledger: Some(ledger.clone()),
+            ..Config::default()
+        };
+        let served = HostDir::open(place.path(), config).unwrap();
+        let (nodes, root) = (&served.host.nodes, &served.host.root);
+        let new = || NewInode {
+            identity: Identity::by_number(0, 7, (0, 0)),
+            mount: root.mount(),
+            file_type: libc::S_IFREG,
+            place: None,
+        };
+        let node = NodeId(9 << 32 | 300);
+        let inode = nodes.insert_at(node, 3, new(), true).unwrap();
+        assert_eq!(nodes.generation_max(), 9);
+        // What was two inodes there is one here.
+        let twin = nodes.insert_at(NodeId(9 << 32 | 301), 1, new(), true);
+        assert!(twin.is_some());
+        assert_eq!(nodes.look_up(new()).unwrap().0.node(), node);
+        let of_its_identity = nodes.shard(nodes.hasher.hash_one(inode.identity())).lock();
+        assert_eq!(of_its_identity.len(), 1);
+        drop(of_its_identity);
+        let [from, to] = [c"old", c"new"].map(|name| Place {
+            parent: Arc::clone(root),
+            name: name.to_owned(),
+        });
+        nodes.set_place(&inode, Some(Box::new(from)));
+        nodes.may_move(&inode, &to);
+        let noted = Notes::new(ledger).unwrap().read().unwrap().nodes;
+        let noted = noted.iter().find(|noted| noted.node == node).unwrap();
+        assert_eq!(noted.lookups, 4, "with that of now");
+        assert_eq!(noted.possible_place, Some((NodeId::ROOT, to.name)));
+    }
 
     #[test]
     fn what_is_kept_for_export_is_bounded_and_no_reason_to_keep_the_rest() {

@@ -1,6 +1,7 @@
 mod logging;
 
 use super::*;
+use crate::journal::{Journal, Tracker};
 use crate::memory::tests::memory_file;
 use crate::memory::{Region, Regions};
 use std::os::fd::OwnedFd;
@@ -337,6 +338,22 @@ fn a_full_ring() {
         assert_eq!(guest.ring.next_used(), head + 1);
     }
     assert!(!lookout.sees_more_than(SIZE));
+}
+
+#[test]
+fn what_was_taken_elsewhere_is_noted_and_counts() {
+    let mut guest = Guest::new(BOTH);
+    let journal = Journal::new().unwrap();
+    let tracker = Tracker::new(Some(&journal), None, 0, SIZE);
+    guest.ring.track(tracker, &[]);
+    guest.ring.note_taken(3);
+    let number = guest.ring.tracker().number();
+    assert!(number > 0);
+    assert_eq!(guest.ring.tracker().number_of(3), number);
+    assert_eq!(guest.ring.mark(3), Ok(()));
+    assert_eq!(guest.ring.mark(3), Err(Broken::InUse));
+    guest.ring.unmark_all();
+    assert_eq!(guest.ring.mark(3), Ok(()));
 }
 
 #[test]
