@@ -23,12 +23,14 @@ mount -t tmpfs -o casefold tmpfs "$WORK/source"
 mkdir "$WORK"/source/{folded,plain}
 chattr +F "$WORK/source/folded"
 for directory in folded plain; do
-    for name in secret.txt straße other 2026; do
+    for name in secret.txt straße other 2026 ß ı 사진; do
         echo "$name" >"$WORK/source/$directory/$name"
     done
 done
 expect "beneath, case" "$(cat "$WORK/source/folded/SECRET.txt")" secret.txt
 expect "beneath, one letter for two" "$(cat "$WORK/source/folded/STRASSE")" straße
+HYPHEN=$'\xc2\xad' # soft
+expect "beneath, what is ignored" "$(cat "$WORK/source/folded/2026$HYPHEN")" 2026
 
 serve "$WORK/source" "$WORK/mnt" cache=never
 expect "without a policy" "$(cat "$WORK/mnt/folded/SECRET.txt")" secret.txt
@@ -44,13 +46,16 @@ for cache in never auto; do
     absent "$WORK/mnt/plain/secret.txt"
     absent "$WORK/mnt/plain/SECRET.txt"
     expect "names that do not fold" "$(cat "$WORK/mnt/plain/other")" other
-    for name in secret.txt SECRET.txt sEcret.txt straße STRASSE Straße other OTHER; do
+    for name in 2026 ß ı 사진; do
+        expect "$name, which does not fold" "$(cat "$WORK/mnt/plain/$name")" "$name"
+    done
+    for name in secret.txt SECRET.txt sEcret.txt straße STRASSE Straße other OTHER ß ss SS ẞ \
+        ı "ı$HYPHEN" 2026 "2026$HYPHEN" 사진 "사진$HYPHEN"; do
         refused cat "$WORK/mnt/folded/$name"
         refused mv "$WORK/mnt/folded/$name" "$WORK/mnt/plain/moved"
         refused ln "$WORK/mnt/folded/$name" "$WORK/mnt/plain/linked"
         refused mv -T "$WORK/mnt/plain/other" "$WORK/mnt/folded/$name"
     done
-    expect "a name without case" "$(cat "$WORK/mnt/folded/2026")" 2026
     # What is made there is under its name at once, and refused from then on.
     echo made >"$WORK/mnt/folded/made" || fail "making a file"
     refused cat "$WORK/mnt/folded/MADE"

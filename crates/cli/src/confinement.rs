@@ -4,7 +4,8 @@
 //! the process moves to a mount namespace of its own that holds `/dev/fuse`, the source, and nothing
 //! else. The mounts of that namespace follow those of the host: what is mounted on the source later is
 //! seen, and what is unmounted there is gone, where the mount that the source lies on propagates
-//! (mount_namespaces(7)).
+//! (mount_namespaces(7)). No device node is opened by them, but on what is mounted later, which keeps its
+//! own flags.
 //!
 //! An ordinary user's worker keeps its view: it has no privilege to begin with.
 //!
@@ -111,9 +112,10 @@ fn copy_of(source: &OwnedFd) -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::from_bits_retain(whole);
     let tree = open_tree(source, "", flags)?;
-    let none = MountAttrFlags::empty();
+    // The worker makes device nodes for others. Clients' kernels open them, it does not.
+    let (set, clear) = (MountAttrFlags::MOUNT_ATTR_NODEV, MountAttrFlags::empty());
     let follow = MountPropagationFlags::DOWNSTREAM;
-    thrufs_sys::mount::mount_setattr(&tree, c"", whole, none, none, follow)?;
+    thrufs_sys::mount::mount_setattr(&tree, c"", whole, set, clear, follow)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let inside = rustix::fs::openat(&tree, ".", flags, Mode::empty())?;
     Ok((inside, tree))

@@ -133,7 +133,8 @@ fn apart(source: &Path) -> Result<Vec<OwnedFd>, CommandError> {
         &tree,
         c"",
         thrufs_sys::mount::AT_EMPTY_PATH | thrufs_sys::mount::AT_RECURSIVE,
-        MountAttrFlags::empty(),
+        // As in every copy that a worker has.
+        MountAttrFlags::MOUNT_ATTR_NODEV,
         MountAttrFlags::empty(),
         MountPropagationFlags::PRIVATE,
     )

@@ -64,19 +64,17 @@ impl Host {
     ///
     /// `EACCES`.
     pub(crate) fn tells_case(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
-        let Some(other) = in_other_case(name) else {
-            return Ok(());
-        };
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let number = |name: &CStr| {
             let stat = rustix::fs::statx(parent, name, flags, StatxFlags::INO).ok()?;
             Some((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino))
         };
         // Two links of one file may be called so: that cannot be told from one, and is rare.
-        let Some(others) = number(&other) else {
-            return Ok(());
+        let is_same = |other: &CString| {
+            let others = number(other);
+            others.is_some() && number(name) == others
         };
-        if number(name) == Some(others) {
+        if in_other_case(name).iter().any(is_same) {
             tracing::warn!(
                 "names that differ in case are one name beneath: refused under a policy"
             );
@@ -183,28 +181,32 @@ impl Host {
     }
 }
 
-/// The name with one character in the other case, if any has one.
-fn in_other_case(name: &CStr) -> Option<CString> {
+/// Other names that a directory which folds case takes for this one: with one character in the other case.
+/// Where that is no letter of ASCII, not every such file system knows it, or there is none: so the whole in
+/// upper case too ("ß" is "SS"), and with a soft hyphen behind it, which Linux leaves out when it compares.
+fn in_other_case(name: &CStr) -> Vec<CString> {
     fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
         let first = items.next();
         first.filter(|_| items.next().is_none())
     }
-    let bytes = name.to_bytes();
-    let mut other = bytes.to_vec();
+    let mut bytes = name.to_bytes().to_vec();
     if let Some(at) = bytes.iter().position(u8::is_ascii_alphabetic) {
-        other[at] ^= 0x20;
-        return CString::new(other).ok();
+        bytes[at] ^= 0x20;
+        return CString::new(bytes).into_iter().collect();
     }
-    let text = std::str::from_utf8(bytes).ok()?;
-    let (at, from, to) = text.char_indices().find_map(|(at, from)| {
+    let Ok(text) = std::str::from_utf8(&bytes) else {
+        return Vec::new();
+    };
+    let one = text.char_indices().find_map(|(at, from)| {
         let cases = [only(from.to_lowercase()), only(from.to_uppercase())];
         let to = cases.into_iter().flatten().find(|to| *to != from)?;
-        Some((at, from, to))
-    })?;
-    let mut encoded = [0; 4];
-    let to = to.encode_utf8(&mut encoded).bytes();
-    other.splice(at..at + from.len_utf8(), to);
-    CString::new(other).ok()
+        let (before, behind) = (&text[..at], &text[at + from.len_utf8()..]);
+        Some(format!("{before}{to}{behind}"))
+    });
+    let upper = Some(text.to_uppercase()).filter(|upper| upper != text);
+    let others = [one, upper, Some(format!("{text}\u{ad}"))];
+    let others = others.into_iter().flatten().map(CString::new);
+    others.filter_map(std::result::Result::ok).collect()
 }
 
 fn up(fd: impl AsFd) -> Result<OwnedFd> {
@@ -222,16 +224,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_character_changes_its_case() {
-        for (name, other) in [
-            (c"img.jpg", Some(c"Img.jpg")),
-            (c"1.JPG", Some(c"1.jPG")),
-            (c"фото", Some(c"Фото")),
-            (c"1234", None),
-            (c"사진", None),
-        ] {
-            assert_eq!(in_other_case(name).as_deref(), other, "{name:?}");
+    fn a_name_has_others_where_case_is_folded() {
+        let cases: &[(&CStr, &[&CStr])] = &[
+            (c"img.jpg", &[c"Img.jpg"]),
+            (c"1.JPG", &[c"1.jPG"]),
+            (c"straße", &[c"Straße"]),
+            (c"фото", &[c"Фото", c"ФОТО", c"фото\u{ad}"]),
+            (c"ß", &[c"SS", c"ß\u{ad}"]),
+            (c"ﬁ", &[c"FI", c"ﬁ\u{ad}"]),
+            // Linux folds neither to the other.
+            (c"ı", &[c"I", c"I", c"ı\u{ad}"]),
+            (c"1234", &[c"1234\u{ad}"]),
+            (c"사진", &[c"사진\u{ad}"]),
+            (c"\xff", &[]),
+        ];
+        for (name, others) in cases {
+            let found = in_other_case(name);
+            assert!(
+                found.iter().map(|it| &**it).eq(others.iter().copied()),
+                "{name:?}: {found:?}"
+            );
         }
-        assert_eq!(in_other_case(c"\xff"), None);
     }
 }

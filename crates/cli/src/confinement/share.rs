@@ -16,21 +16,23 @@
 //! the root: nothing is above it.
 //!
 //! The mounts of that namespace follow those of the host: what is mounted on the source later is seen,
-//! and what is unmounted there is gone.
+//! with its own flags, and what is unmounted there is gone. Those that it begins with are nodev; in a root
+//! directory alone, device nodes can be opened.
 
 use super::raise_descriptor_limit;
 use crate::config::{Sandbox, ShareConfig};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_change, move_mount,
-    open_tree, unmount,
+    MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    mount_change, move_mount, open_tree, unmount,
 };
 use rustix::process::{Resource, Rlimit, chroot, fchdir, getrlimit, pivot_root, setrlimit};
 use rustix::thread::{CapabilitySet, set_thread_res_gid, set_thread_res_uid};
 use std::io;
 use std::os::fd::OwnedFd;
 use thrufs_hostdir::IdMap;
+use thrufs_sys::mount::{AT_EMPTY_PATH, AT_RECURSIVE, mount_setattr};
 use thrufs_sys::proc_fd::{self, Detached};
 use thrufs_sys::{cred, sched};
 
@@ -205,9 +207,16 @@ pub(super) fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure>
     mount_change("/", follow).map_err(tell("keep its mounts apart"))?;
     let links = Detached::take().map_err(tell("take /proc/self/fd along"))?;
     // AT_RECURSIVE, which rustix has not among these.
-    let recursive = OpenTreeFlags::from_bits_retain(thrufs_sys::mount::AT_RECURSIVE);
+    let recursive = OpenTreeFlags::from_bits_retain(AT_RECURSIVE);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
     let tree = open_tree(CWD, ".", flags).map_err(tell("copy the tree of the source"))?;
+    let whole = AT_EMPTY_PATH | AT_RECURSIVE;
+    let (set, clear) = (MountAttrFlags::MOUNT_ATTR_NODEV, MountAttrFlags::empty());
+    let same = MountPropagationFlags::empty();
+    // The worker makes device nodes for guests. Their kernels open them, it does not.
+    if let Err(errno) = mount_setattr(&tree, c"", whole, set, clear, same) {
+        tracing::warn!("the worker can open devices of the host: no nodev for its mounts: {errno}");
+    }
     let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     move_mount(&tree, "", CWD, ".", empty).map_err(tell("mount the source on itself"))?;
     fchdir(&tree).map_err(tell("enter it"))?;

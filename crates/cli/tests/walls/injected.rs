@@ -121,6 +121,13 @@ impl Injected {
         self.call(libc::SYS_openat, &[directory, path, flags as u64, 0o600])
     }
 
+    pub fn mknodat(&self, directory: i32, path: &str, kind: u32, device: u64) -> i64 {
+        let path = self.put(&[path.as_bytes(), b"\0"].concat());
+        let directory = i64::from(directory) as u64;
+        let mode = u64::from(kind | 0o600);
+        self.call(libc::SYS_mknodat, &[directory, path, mode, device])
+    }
+
     pub fn close(&self, descriptor: i64) {
         assert_eq!(self.call(libc::SYS_close, &[descriptor as u64]), 0);
     }

@@ -6,7 +6,7 @@ use super::{Share, with_policy};
 use crate::ground::{Ground, unmount};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use thrufs::NodeId;
@@ -194,6 +194,46 @@ impl Drop for Beyond {
     }
 }
 
+/// `/dev/zero`, which whoever may open it can read, and a disk.
+const DEVICES: [(u32, u64); 2] = [
+    (libc::S_IFCHR, libc::makedev(1, 5)),
+    (libc::S_IFBLK, libc::makedev(7, 0)),
+];
+
+/// Has a worker make device nodes by each of its descriptors and in these directories, and open them.
+fn must_open_no_device(worker: &Injected, directories: &[&str]) {
+    let mut number = 0;
+    for descriptor in worker.descriptors() {
+        for directory in directories.iter().chain([&""]) {
+            for (kind, device) in DEVICES {
+                number += 1;
+                let path = format!("{directory}device-{number}");
+                let made = worker.mknodat(descriptor, &path, kind, device);
+                assert!(made == 0 || directory.is_empty(), "making {path}: {made}");
+                if made == 0 {
+                    let opened = worker.openat(descriptor, &path, libc::O_RDONLY);
+                    let refused = -i64::from(libc::EACCES);
+                    assert_eq!(opened, refused, "{path} from {descriptor}");
+                }
+            }
+        }
+    }
+}
+
+/// What was made is what it was to be, for whoever sees it there. Gives the first.
+fn has_devices(directory: &Path) -> PathBuf {
+    let mut found = DEVICES.map(|_| None);
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        let stat = entry.metadata().unwrap();
+        let is_it = |it: &(u32, u64)| *it == (stat.mode() & libc::S_IFMT, stat.rdev());
+        if let Some(at) = DEVICES.iter().position(is_it) {
+            found[at] = Some(entry.path());
+        }
+    }
+    let [zero, _disk] = found.map(|path| path.expect("a device node of each kind"));
+    zero
+}
+
 /// Has a guest use a share with these options, and takes over who serves it.
 fn taken_over(options: &str, opens_by_handle: bool) {
     let share = Share::new(options);
@@ -252,6 +292,56 @@ fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
         drop((directory, _file));
         assert_eq!(fs::read(ground.mnt.join("sub/inner")).unwrap(), b"inner");
         unmount(&ground.mnt);
+        ground.gone_within(5);
+    }
+}
+
+#[test]
+fn a_share_s_worker_that_is_taken_over_opens_no_device() {
+    if !rustix::process::geteuid().is_root() {
+        return crate::skipped("taking a worker over needs root");
+    }
+    let share = Share::new("");
+    let client = share.connect();
+    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-listener");
+    must_open_no_device(&worker, &["/"]);
+    drop(worker);
+    has_devices(&share.dir);
+    client.root().getattr(NodeId::ROOT).unwrap();
+}
+
+#[test]
+fn a_mount_s_worker_that_is_taken_over_opens_no_device() {
+    for is_within in [false, true] {
+        let Some(mut ground) = Ground::new() else {
+            return;
+        };
+        let below = ground.src.join("below");
+        fs::create_dir(&below).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("none", &below, "tmpfs", flags, c"").unwrap();
+        // A mount point within the source has a copy of its own, which is mounted nowhere.
+        let mut directories: &[&str] = &["/source/", "/source/below/"];
+        if is_within {
+            ground.mnt = ground.src.join("mnt");
+            fs::create_dir(&ground.mnt).unwrap();
+            directories = &[];
+        }
+        let _server = ground.mount_in_foreground(&["-o", "dev"]);
+        let _directory = fs::File::open(ground.mnt.join("below")).unwrap();
+        let worker = ground.process("--worker").as_raw_nonzero().get();
+        let worker = Injected::into(worker, "thrufs-worker");
+        must_open_no_device(&worker, directories);
+        drop(worker);
+        has_devices(&ground.mnt.join("below"));
+        // Whoever uses the mount opens it, by their kernel and the flags that users see.
+        let zero = fs::File::open(has_devices(&ground.mnt)).unwrap();
+        let mut bytes = [1; 4];
+        zero.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, [0; 4]);
+        drop((zero, _directory));
+        unmount(&ground.mnt);
+        unmount(&below);
         ground.gone_within(5);
     }
 }

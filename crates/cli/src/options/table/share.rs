@@ -284,7 +284,7 @@ pub(super) const ROWS: &[MountOption] = &[
         "where the process that serves is shut in",
         "namespace: in a mount namespace of its own whose root is the shared directory; for an ordinary \
          user, in a user namespace besides, in which the owners of others' files are not known. chroot: \
-         its root directory is the shared one. Unless given, the first of them that can be had, and the \
+         its root directory is the shared one, and it can open device nodes there. Unless given, the first of them that can be had, and the \
          log says so if it is none; what is asked for and cannot be had is an error.",
     ),
     MountOption {
