@@ -1,4 +1,4 @@
-//! The file system beneath: a private tmpfs, one in an image file, an overlay, or a plain directory.
+//! The file system beneath: a private tmpfs or ramfs, one in an image file, an overlay, or a plain directory.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -21,6 +21,8 @@ pub enum Lower {
     Btrfs,
     /// An overlay of two directories on a private tmpfs: without file handles.
     Overlay,
+    /// A private ramfs: times that advance with the clock's ticks, on any kernel, and no file handles.
+    Ramfs,
     /// A plain directory where temporary files go.
     Default,
 }
@@ -34,6 +36,7 @@ impl Lower {
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
             Self::Overlay => "overlay",
+            Self::Ramfs => "ramfs",
             Self::Default => "default",
         }
     }
@@ -117,6 +120,7 @@ impl Ground {
             Lower::Xfs => self.mount_image(lower, &["mkfs.xfs", "-q", "-f"])?,
             Lower::Btrfs => self.mount_image(lower, &["mkfs.btrfs", "-q", "-f"])?,
             Lower::Overlay => self.mount_overlay()?,
+            Lower::Ramfs => self.mount_lower("ramfs", c"mode=755")?,
         }
         if self.mounts > 0 {
             // As where systemd is: what is mounted beneath later comes into the view of who serves it.

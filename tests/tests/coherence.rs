@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, XattrFlags};
 use thrufs_tests::fence::mapping::{Mapping, Sharing};
+use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::{Transport, over_each};
 
@@ -373,7 +374,7 @@ fn auto_reads_what_was_appended_before_an_open() {
 }
 
 /// A file system sets the time of a write before it copies: who reads meanwhile sees the last version
-/// of the file with old data.
+/// of the file with old data. Both guards see that, the age of a version and the lease.
 #[test]
 fn auto_reads_what_was_written_before_an_open() {
     over_each("auto_reads_what_was_written_before_an_open", |transport| {
@@ -397,9 +398,9 @@ fn rewrite_while_others_read(mounted: &Mounted, name: &str) {
         end[99]
     };
     fs::write(&beneath, vec![0; BYTES]).unwrap();
-    let mut file = OpenOptions::new().write(true).open(&beneath).unwrap();
     for round in 1..=ROUNDS {
         let content = vec![round as u8; BYTES];
+        let file = OpenOptions::new().write(true).open(&beneath).unwrap();
         let is_written = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -410,14 +411,31 @@ fn rewrite_while_others_read(mounted: &Mounted, name: &str) {
             file.write_all_at(&content, 0).unwrap();
             is_written.store(true, Ordering::Relaxed);
         });
-        // Whoever wrote has closed.
-        file = OpenOptions::new().write(true).open(&beneath).unwrap();
+        drop(file);
         assert_eq!(read_end(), round as u8, "{name}: old data after an open");
     }
 }
 
+/// Whoever wrote has closed, and writes again within a tick of the clock: the file looks the same, and
+/// only the age of what was read tells that it may not be.
+#[test]
+fn auto_reads_what_was_written_within_a_tick() {
+    over_each("auto_reads_what_was_written_within_a_tick", |transport| {
+        for way in WAYS {
+            let options = transport.with(way);
+            let mut mounted = Mounted::start_on(Lower::Ramfs, &options).unwrap();
+            let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
+            for round in 0..200 {
+                fs::write(&beneath, [round]).unwrap();
+                assert_eq!(read_anew(&through), [round], "{transport} {way}");
+            }
+            mounted.stop().unwrap();
+        }
+    });
+}
+
 /// Stores through a map leave the times as they are, once they are set. So the age of a version does not
-/// say that it is the last.
+/// say that it is the last, only the lease does that is not to be had.
 #[test]
 fn auto_reads_what_was_stored_before_an_open() {
     over_each("auto_reads_what_was_stored_before_an_open", |transport| {

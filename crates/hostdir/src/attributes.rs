@@ -186,7 +186,7 @@ impl Host {
         if inode.mount().is_remote() {
             self.credentials.as_server()?;
         }
-        if !self.change(&inode, fd, set)? {
+        if !self.change(context, &inode, fd, set)? {
             let clear = || self.clear_privileges(context, &inode, fd, set);
             self.change_attributes(&inode, fd, clear)?;
         }
@@ -204,14 +204,21 @@ impl Host {
     /// Sets what there is to be set, and tells whether there was anything. A time of change does
     /// not count: the kernel keeps and sends it under writeback, but the lower file system has its
     /// own, which nobody can set.
-    fn change(&self, inode: &Arc<Inode>, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<bool> {
+    fn change(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        fd: BorrowedFd<'_>,
+        set: &SetAttr,
+    ) -> Result<bool> {
         let mut changed = false;
         if set.uid.is_some() || set.gid.is_some() {
             self.change_attributes(inode, fd, || self.change_owner(fd, set))?;
             changed = true;
         }
         if let Some(mode) = set.mode {
-            self.change_attributes(inode, fd, || self.change_mode(inode, fd, mode))?;
+            let change_mode = || self.change_mode(context, inode, fd, mode);
+            self.change_attributes(inode, fd, change_mode)?;
             changed = true;
         }
         if let Some(size) = set.size {
@@ -229,10 +236,15 @@ impl Host {
         Ok(changed)
     }
 
-    fn change_mode(&self, inode: &Inode, fd: BorrowedFd<'_>, mode: u32) -> Result<()> {
-        if mode & SET_IDS != 0 && !inode.is_directory() {
-            let stat = rustix::fs::fstat(fd)?;
-            self.may_set_ids(mode & !stat.st_mode, stat.st_uid, stat.st_gid)?;
+    fn change_mode(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        fd: BorrowedFd<'_>,
+        mode: u32,
+    ) -> Result<()> {
+        if !inode.is_directory() {
+            self.check_mode(context, inode, fd, mode)?;
         }
         // The kernel took out the bits that the caller may not set.
         self.credentials.keep_set_ids(true)?;
@@ -315,12 +327,33 @@ impl Host {
         })
     }
 
+    /// Refuses a mode with set-id bits that were not there, or that are there for others to write
+    /// now, where [`may_set_ids`](Self::may_set_ids) does.
+    fn check_mode(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        fd: BorrowedFd<'_>,
+        mode: u32,
+    ) -> Result<()> {
+        if !self.maps_ids() {
+            return Ok(());
+        }
+        let stat = rustix::fs::fstat(fd)?;
+        let lets_others_write = mode & !stat.st_mode & 0o022 != 0;
+        let kept = if lets_others_write { 0 } else { stat.st_mode };
+        self.may_set_ids(mode & !kept, stat.st_uid, stat.st_gid)?;
+        if lets_others_write {
+            self.drop_privileges_of_others(context, inode)?;
+        }
+        Ok(())
+    }
+
     /// Refuses set-id bits of a user or group that the client takes for another: its kernel has let
     /// somebody set them to whom the file does not belong.
     pub(crate) fn may_set_ids(&self, bits: u32, uid: u32, gid: u32) -> Result<()> {
-        let hidden = |map: &IdMap, id| map.to_host(map.to_client(id)) != Some(id);
-        let user = bits & libc::S_ISUID != 0 && hidden(&self.config.uid_map, uid);
-        let group = bits & libc::S_ISGID != 0 && hidden(&self.config.gid_map, gid);
+        let user = bits & libc::S_ISUID != 0 && self.config.uid_map.hides(uid);
+        let group = bits & libc::S_ISGID != 0 && self.config.gid_map.hides(gid);
         if user || group {
             return Err(Errno::EPERM);
         }

@@ -114,6 +114,11 @@ impl IdMap {
         }
     }
 
+    /// Whether clients take `host` for another id, or for none.
+    pub(crate) fn hides(&self, host: u32) -> bool {
+        self.to_host(self.to_client(host)) != Some(host)
+    }
+
     /// Whether ids are the same on both sides.
     pub fn is_identity(&self) -> bool {
         *self == IdMap::Identity

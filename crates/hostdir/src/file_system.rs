@@ -370,7 +370,7 @@ impl FileSystem for HostDir {
         let set = self.host.nodes.get(node).and_then(|inode| {
             self.host.may_change(&inode, context)?;
             self.host
-                .setxattr(&inode, name, value, flags, clear_set_group_id)
+                .setxattr(context, &inode, name, value, flags, clear_set_group_id)
         });
         self.host.retries.note(context, set)
     }

@@ -156,12 +156,19 @@ impl Host {
         wanted: &FilePath,
     ) -> Result<Opened> {
         let guard = self.use_file(inode, args.flags as i32, None, wanted)?;
-        if guard.path() == DataPath::Passthrough {
+        let opened = if guard.path() == DataPath::Passthrough {
             self.try_as_the_kernel(context, inode, args.flags as i32)?;
-            self.open_through(guard, flags, args.kill_suidgid)
+            self.open_through(guard, flags, args.kill_suidgid)?
         } else {
-            self.open_lower(guard, flags, args, wanted.redaction().is_none())
+            self.open_lower(guard, flags, args, wanted.redaction().is_none())?
+        };
+        if access(flags) == Access::Change
+            && let Err(error) = self.drop_privileges_of_others(context, inode)
+        {
+            drop(self.close_file(opened.handle));
+            return Err(error);
         }
+        Ok(opened)
     }
 
     /// Opens a file that the kernel will open for itself.

@@ -21,7 +21,7 @@ use crate::files::stat_open;
 use crate::host::Host;
 use crate::inode::Inode;
 use rustix::fs::Statx;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result, SetAttr};
 use thrufs_sys::{attr, xattr};
@@ -99,6 +99,32 @@ impl Host {
         context.uid().is_none_or(|uid| uid == 0 || uid == owner)
     }
 
+    /// Drops the privileges of a file that is about to be written by whom only the mapping of ids lets
+    /// write it: natively this caller could not have opened it, and a store through a shared map would
+    /// take nothing away. Root of this machine, and its user who owns the file beneath, could.
+    pub(crate) fn drop_privileges_of_others(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+    ) -> Result<()> {
+        if !self.maps_ids() || inode.is_directory() {
+            return Ok(());
+        }
+        let descriptor = self.descriptor(inode)?;
+        let stat = stat_open(&descriptor)?;
+        let (uids, gids) = (&self.config.uid_map, &self.config.gid_map);
+        let is_hidden = uids.hides(stat.stx_uid) || gids.hides(stat.stx_gid);
+        let is_owner = |uid| self.config.callers_are_local && (uid == 0 || uid == stat.stx_uid);
+        if !is_hidden || context.uid().is_some_and(is_owner) {
+            return Ok(());
+        }
+        self.drop_privileges(descriptor.as_fd(), &stat)?;
+        if has_set_ids(&stat) {
+            self.attributes_changed(inode);
+        }
+        Ok(())
+    }
+
     /// Drops set-id bits and file capabilities.
     fn drop_privileges(&self, fd: BorrowedFd<'_>, stat: &Statx) -> Result<()> {
         let mode = u32::from(stat.stx_mode);
@@ -107,7 +133,9 @@ impl Host {
             self.credentials.keep_set_ids(true)?;
             attr::chmod(fd, without_set_ids(mode) & 0o7777)?;
         }
-        match xattr::remove(fd, c"security.capability") {
+        let name = c"security.capability";
+        // Asked first: without CAP_SETFCAP, the removal of what is not there is refused too.
+        match xattr::get(fd, name, &mut []).and_then(|_| xattr::remove(fd, name)) {
             Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -52,7 +52,7 @@ impl Host {
         }
     }
 
-    fn maps_ids(&self) -> bool {
+    pub(crate) fn maps_ids(&self) -> bool {
         !(self.config.uid_map.is_identity() && self.config.gid_map.is_identity())
     }
 
@@ -80,6 +80,7 @@ impl Host {
 
     pub(crate) fn setxattr(
         &self,
+        context: &Context<'_>,
         inode: &Arc<Inode>,
         name: &CStr,
         value: &[u8],
@@ -95,6 +96,8 @@ impl Host {
         if is_acl(name) && self.maps_ids() {
             let to_host = |map: &IdMap, id| map.to_host(id).ok_or(Errno::EINVAL);
             translate_acl(value.to_mut(), to_host, self)?;
+            // It may let others write.
+            self.drop_privileges_of_others(context, inode)?;
         }
         self.change_attributes(inode, fd, || {
             xattr::set(fd, name, &value, flags)?;

@@ -10,6 +10,7 @@
 
 mod callers;
 mod differences;
+mod mapped;
 mod matrix;
 mod operations;
 mod privileges;

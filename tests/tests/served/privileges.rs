@@ -1,12 +1,13 @@
 //! Set-id bits, by who changes a file and how.
 
 use super::{Served, is_root, mode, serve};
+use rustix::fs::XattrFlags;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
-use thrufs_hostdir::{CacheMode, Config};
+use thrufs_hostdir::{CacheMode, Config, IdMap, IdRange};
 
 const NOBODY: u32 = u32::MAX;
 const OWNER: u32 = 1001;
@@ -171,4 +172,132 @@ fn a_change_of_nothing_takes_privileges_away_from_no_stranger() {
         assert_eq!(mode(&served.path("file")), expected.unwrap_or(bits));
         served.client.root().release(node, fh).unwrap();
     }
+}
+
+const CAPABILITY: &str = "security.capability";
+
+/// A file with a mode and a capability, which are set beneath: through a server that maps ids they
+/// could not be.
+fn with_capability(served: &Served, uid: u32, gid: u32, mode: u32) -> NodeId {
+    const NET_RAW: [u8; 20] = [
+        1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    let path = served.path("file");
+    fs::write(&path, b"0123456789").unwrap();
+    chown(&path, Some(uid), Some(gid)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    rustix::fs::setxattr(&path, CAPABILITY, &NET_RAW, XattrFlags::empty()).unwrap();
+    served.client.root().walk("file").unwrap()
+}
+
+fn has_capability(served: &Served) -> bool {
+    rustix::fs::getxattr(served.path("file"), CAPABILITY, &mut [0u8; 64]).is_ok()
+}
+
+fn one_owner(uid_map: IdMap, gid_map: IdMap) -> Config {
+    Config {
+        uid_map,
+        gid_map,
+        ..Config::default()
+    }
+}
+
+/// A store through a shared map takes nothing away: who passes for the owner of what is root's would
+/// leave a program of root.
+#[test]
+fn an_open_for_writing_by_whom_only_the_map_lets_takes_them_away() {
+    if !is_root() {
+        return;
+    }
+    let one = |host| {
+        IdMap::Ranges(vec![IdRange {
+            client: STRANGER,
+            host,
+            count: 1,
+        }])
+    };
+    let user = || one_owner(IdMap::Squash(STRANGER), IdMap::Identity);
+    let group = || one_owner(IdMap::Identity, IdMap::Squash(STRANGER));
+    let range = || one_owner(one(OWNER), IdMap::Identity);
+    let guest = || Config {
+        callers_are_local: false,
+        ..user()
+    };
+    let (read, write, both) = (libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR);
+    for (name, config, owner, caller, flags, falls) in [
+        ("uid", user(), 0, STRANGER, write, true),
+        ("uid", user(), 0, STRANGER, both, true),
+        ("uid", user(), 0, STRANGER, read, false),
+        ("uid", user(), OWNER, STRANGER, write, true),
+        ("uid", user(), 0, NOBODY, write, true),
+        ("uid, own", user(), STRANGER, STRANGER, write, false),
+        ("uid, root", user(), 0, 0, write, false),
+        ("gid", group(), 0, STRANGER, write, true),
+        ("gid, own", group(), STRANGER, STRANGER, write, false),
+        ("uidmap, outside", range(), 0, STRANGER, write, true),
+        ("uidmap, inside", range(), OWNER, STRANGER, write, false),
+        ("a guest's", guest(), STRANGER, STRANGER, write, true),
+        ("a guest's root", guest(), 0, 0, write, true),
+        ("not mapped", Config::default(), 0, STRANGER, write, false),
+    ] {
+        let served = serve(config);
+        for (bits, without) in [(0o4755, 0o755), (0o6775, 0o775), (0o755, 0o755)] {
+            let node = with_capability(&served, owner, 0, bits);
+            let opened = served.client.user(caller, caller).open(node, flags);
+            let left = if falls { without } else { bits };
+            assert_eq!(mode(&served.path("file")), left, "{name} {owner} {flags}");
+            assert_eq!(has_capability(&served), !falls, "{name} {owner} {flags}");
+            let fh = opened.unwrap().fh;
+            served.client.root().release(node, fh).unwrap();
+        }
+    }
+    let served = serve(user());
+    for flags in [read | libc::O_TRUNC, write | libc::O_TRUNC] {
+        let node = with_capability(&served, 0, 0, 0o4755);
+        served.client.user(STRANGER, 0).open(node, flags).unwrap();
+        assert_eq!(mode(&served.path("file")), 0o755, "truncated, {flags}");
+    }
+}
+
+/// Who is let write by a mode or an ACL can open the file beneath, where nobody takes anything away.
+#[test]
+fn who_passes_for_the_owner_lets_nobody_write_what_has_privileges() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(one_owner(IdMap::Squash(STRANGER), IdMap::Identity));
+    let stranger = served.client.user(STRANGER, STRANGER);
+    let chmod = |node, mode| {
+        let set = SetattrIn {
+            valid: SetattrValid::MODE.bits(),
+            mode,
+            ..SetattrIn::default()
+        };
+        stranger.setattr(node, &set).map(drop)
+    };
+    for (before, wanted, answer, keeps_capability) in [
+        (0o4755, 0o4777, Err(Errno::EPERM), true),
+        (0o4755, 0o4775, Err(Errno::EPERM), true),
+        (0o4755, 0o777, Ok(()), false),
+        (0o755, 0o775, Ok(()), false),
+        (0o4755, 0o4711, Ok(()), true),
+        (0o755, 0o711, Ok(()), true),
+    ] {
+        let node = with_capability(&served, 0, 0, before);
+        assert_eq!(chmod(node, wanted), answer, "{before:o} {wanted:o}");
+        let left = if answer.is_ok() { wanted } else { before };
+        assert_eq!(mode(&served.path("file")), left, "{before:o} {wanted:o}");
+        assert_eq!(has_capability(&served), keeps_capability, "{wanted:o}");
+    }
+    let node = with_capability(&served, 0, 0, 0o4755);
+    // Version 2; then tag, permissions and id of each: the owner, the group and others may write.
+    let mut acl = 2u32.to_le_bytes().to_vec();
+    for tag in [0x01u16, 0x04, 0x20] {
+        acl.extend([tag.to_le_bytes(), 7u16.to_le_bytes()].concat());
+        acl.extend(u32::MAX.to_le_bytes());
+    }
+    let set = stranger.setxattr(node, b"system.posix_acl_access", &acl, 0);
+    set.unwrap();
+    assert_eq!(mode(&served.path("file")), 0o777);
+    assert!(!has_capability(&served));
 }

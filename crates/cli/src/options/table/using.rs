@@ -56,7 +56,8 @@ pub(super) const ROWS: &[MountOption] = &[
             Group::Sharing,
             "show every file as owned by this user",
             "A number or a name. What is created belongs to the user who runs the server. Owners cannot be \
-             changed, and set-user-id bits cannot be set.",
+             changed, and set-user-id bits cannot be set. A file beneath that is not the caller's loses its \
+             set-id bits and capabilities when it is opened for writing, or others are let write it.",
         )
     },
     MountOption {
@@ -77,7 +78,7 @@ pub(super) const ROWS: &[MountOption] = &[
             Group::Sharing,
             "show every file as belonging to this group",
             "A number or a name. What is created belongs to the group that runs the server. Groups cannot \
-             be changed, and set-group-id bits cannot be set.",
+             be changed, and set-group-id bits cannot be set. Set-id bits fall as with uid=.",
         )
     },
     MountOption {
@@ -91,7 +92,7 @@ pub(super) const ROWS: &[MountOption] = &[
             "With uidmap=0:100000:65536 a file of user 100007 in the source belongs to user 7 on the \
              mount. May be given several times for several ranges. Files of ids \
              outside all of them show as 65534's and belong to nobody on the mount: not even its root can \
-             write or change them.",
+             write or change them. Where several ids show as one, set-id bits fall as with uid=.",
         )
     },
     MountOption {

@@ -1,0 +1,51 @@
+//! Programs of root on a mount where somebody passes for their owner (`uid=`): a store through a
+//! shared map takes nothing away, so the open for writing does.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use thrufs_tests::caller::ALICE;
+use thrufs_tests::fence::mapping::{Mapping, Sharing};
+use thrufs_tests::lower::Lower;
+use thrufs_tests::mounted::{Mounted, must_skip};
+
+use crate::privileges::{Bits, Left};
+
+fn set_privileges(beneath: &Path) {
+    Bits::CapabilityAndSetUser.set(beneath);
+    fs::set_permissions(beneath, fs::Permissions::from_mode(0o4755)).unwrap();
+}
+
+#[test]
+fn who_passes_for_the_owner_stores_into_no_program_of_root() {
+    if must_skip("who_passes_for_the_owner_stores_into_no_program_of_root") {
+        return;
+    }
+    for way in ["passthrough", "nopassthrough", "writeback"] {
+        // Attributes are believed for longer than the test takes: what fell is seen all the same.
+        let options = format!("uid={},attr_timeout=1000,{way}", ALICE.uid);
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+        let (path, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
+        fs::write(&beneath, b"program").unwrap();
+        set_privileges(&beneath);
+        ALICE.run(|| {
+            assert_eq!(fs::read(&path).unwrap(), b"program", "{way}");
+            assert_eq!(Left::on(&beneath).mode, 0o4755, "{way}");
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).open(&path).unwrap();
+            let mut map = Mapping::new(&file, 7, Sharing::Shared).unwrap();
+            map.store(0, b"P");
+            map.sync().unwrap();
+        });
+        let left = Left::on(&beneath);
+        assert_eq!((left.mode, left.capability), (0o755, false), "{way}");
+        assert_eq!(fs::read(&beneath).unwrap(), b"Program", "{way}");
+        assert_eq!(Left::on(&path).mode, 0o755, "{way}");
+        set_privileges(&beneath);
+        ALICE.run(|| fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap());
+        let left = Left::on(&beneath);
+        assert_eq!((left.mode, left.capability), (0o777, false), "{way}");
+        mounted.stop().unwrap();
+    }
+}
