@@ -300,4 +300,12 @@ fn who_passes_for_the_owner_lets_nobody_write_what_has_privileges() {
     set.unwrap();
     assert_eq!(mode(&served.path("file")), 0o777);
     assert!(!has_capability(&served));
+    // The set-group-id bit of a directory is no privilege.
+    let directory = served.path("directory");
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o2755)).unwrap();
+    let node = served.client.root().walk("directory").unwrap();
+    let set = stranger.setxattr(node, b"system.posix_acl_access", &acl, 0);
+    set.unwrap();
+    assert_eq!(mode(&directory), 0o2777);
 }
