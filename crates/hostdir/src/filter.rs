@@ -146,12 +146,15 @@ impl Filter {
         *self.writer.lock() = Some(Writer { handle, left });
     }
 
-    /// The process before has left the file so, if that was noted.
+    /// The process before has left the file so. Where it died in the midst of a change, nobody knows
+    /// whose the last one is, and nobody may go on.
     pub(crate) fn was_left(&self, handle: FileHandle, changed: Option<Duration>) {
         let mut slot = self.writer.lock();
-        let writer = slot.as_mut().filter(|writer| writer.handle == handle);
-        if let (Some(writer), Some(changed)) = (writer, changed) {
-            writer.left.changed = changed;
+        if let Some(writer) = slot.as_mut().filter(|writer| writer.handle == handle) {
+            match changed {
+                Some(changed) => writer.left.changed = changed,
+                None => *slot = None,
+            }
         }
     }
 

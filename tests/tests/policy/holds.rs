@@ -231,6 +231,8 @@ fn a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule() {
             assert!(!samples::is_clean(&seen(&served.at(name)).unwrap()) || name == "other/words");
             held
         };
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let holder = rustix::fs::open(served.at("other/in"), flags, Mode::empty()).unwrap();
         let held = ["other/in/a.jpg", "other/b.jpg", "other/words"].map(hold);
         for (old, new) in [
             ("other/in", "photos/in"),
@@ -239,6 +241,10 @@ fn a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule() {
         ] {
             fs::rename(served.beneath(old), served.beneath(new)).unwrap();
         }
+        // Nor do the directories in which it is let it out.
+        let out = served.at("other/out.jpg");
+        let moved = rustix::fs::renameat(&holder, "a.jpg", CWD, &out);
+        assert_eq!(raw(moved), libc::EXDEV);
         // What is to be found there otherwise leads back to it.
         std::os::unix::fs::symlink("../photos/in", served.beneath("other/in")).unwrap();
         for held in &held[..2] {

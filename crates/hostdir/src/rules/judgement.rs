@@ -7,6 +7,7 @@ use crate::inode::Inode;
 use crate::names::KnownName;
 use crate::policy::{Caller, Decision, FileType, RuleId, Subject, Visibility};
 use rustix::fs::Statx;
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
@@ -221,7 +222,9 @@ impl Host {
                 continue;
             };
             let leads_to = |path: &[u8]| self.path_leads_to(path, inode).unwrap_or(false);
-            let found = names.iter().filter(|(_, path)| leads_to(path)).count();
+            // Names in a directory that was moved and in what has taken its place have one path.
+            let paths: BTreeSet<&[u8]> = names.iter().map(|(_, path)| &path[..]).collect();
+            let found = paths.into_iter().filter(|path| leads_to(path)).count();
             if self.rules.names_are_since(since) {
                 return found >= stat.stx_nlink as usize;
             }

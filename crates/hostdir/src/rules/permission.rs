@@ -79,11 +79,21 @@ impl Host {
     /// # Errors
     ///
     /// `EXDEV` for a file that would come out from under a rule that redacts it, and for a directory
-    /// in which there may be such files: programs then copy what they may read.
+    /// in which there may be such files: programs then copy what they may read. Where rules redact, also
+    /// from and to a directory that was moved beneath and not looked up since.
     pub(crate) fn may_move(&self, context: &Context<'_>, from: End<'_>, to: End<'_>) -> Result<()> {
         let Some(rules) = self.rules.in_force() else {
             return Ok(());
         };
+        let is_where_it_was = |end: End<'_>| -> Result<bool> {
+            let path = self.directory_path(end.parent)?;
+            Ok(path.is_empty() || self.path_leads_to(&path, end.parent)?)
+        };
+        if rules.policy.uses().redact
+            && !(is_where_it_was(from).unwrap_or(false) && is_where_it_was(to).unwrap_or(false))
+        {
+            return Err(Errno::EXDEV);
+        }
         let stat = stat_name(from.fd, from.name)?;
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
         rules.looks_into(file_type, context)?;
