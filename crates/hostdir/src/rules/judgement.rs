@@ -217,11 +217,15 @@ impl Host {
             if stat.stx_nlink == 0 {
                 return true;
             }
+            let leads_to = |path: &[u8]| self.path_leads_to(path, inode).unwrap_or(false);
+            // Whatever is renamed meanwhile, it has no other.
+            if stat.stx_nlink == 1 && names.iter().any(|(_, path)| leads_to(path)) {
+                return true;
+            }
             let Some(since) = self.rules.state_of_names() else {
                 std::thread::yield_now();
                 continue;
             };
-            let leads_to = |path: &[u8]| self.path_leads_to(path, inode).unwrap_or(false);
             // Names in a directory that was moved and in what has taken its place have one path.
             let paths: BTreeSet<&[u8]> = names.iter().map(|(_, path)| &path[..]).collect();
             let found = paths.into_iter().filter(|path| leads_to(path)).count();
