@@ -358,6 +358,28 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::RedactionKinds;
+    use thrufs::NoWait;
+
+    #[test]
+    fn who_died_in_the_midst_of_a_change_leaves_the_right_to_nobody() {
+        let file = LowerFile::new(tempfile::tempfile().unwrap().into(), NoWait::Unsupported);
+        let redaction = Redaction {
+            kinds: RedactionKinds::from_bits(1).unwrap(),
+            errno: Errno::EACCES,
+            content: Default::default(),
+        };
+        let handle = FileHandle(3);
+        let after = |left: fn(&Statx) -> Option<Duration>| {
+            let filter = Filter::new(redaction, None);
+            let stat = stat_open(&file).unwrap();
+            filter.go_on_writing(handle, &stat);
+            filter.was_left(handle, left(&stat));
+            filter.write(handle, &file, || Ok(()))
+        };
+        assert_eq!(after(|stat| Some(time_of_change(stat))), Ok(()));
+        assert_eq!(after(|_| None), Err(Errno::EACCES));
+    }
 
     #[test]
     fn whole_seconds_are_those_of_a_file_system_that_keeps_no_others() {

@@ -32,14 +32,14 @@ pub fn printed() -> String {
 /// By the name alone, which is all that such a rule has.
 pub const BY_NAME: &str = "[[rule]]\npath = '**/*.jpg'\naction = 'redact'\nredact = 'gps'\n";
 
-fn fill(source: &Path) {
+pub fn fill(source: &Path) {
     put(source, "photos/a.jpg", &samples::photograph());
     put(source, "photos/b.jpg", &samples::photograph());
     put(source, "other/free", b"words");
 }
 
 /// What can be read of a file by its name.
-fn seen(path: &Path) -> io::Result<Vec<u8>> {
+pub fn seen(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -212,53 +212,6 @@ fn a_writer_may_change_attributes_meanwhile() {
             is_clean(&path);
         });
     }
-}
-
-/// Who keeps a file without its name, or a directory, is not asked to look it up again.
-#[test]
-fn a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule() {
-    let test = "a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule";
-    let fill = |source: &Path| {
-        fill(source);
-        put(source, "other/in/a.jpg", &samples::photograph());
-        put(source, "other/b.jpg", &samples::photograph());
-        put(source, "other/words", b"words");
-    };
-    with_policy(test, "", REDACT, fill, |served| {
-        let hold = |name| {
-            let flags = OFlags::PATH | OFlags::CLOEXEC;
-            let held = rustix::fs::open(served.at(name), flags, Mode::empty()).unwrap();
-            assert!(!samples::is_clean(&seen(&served.at(name)).unwrap()) || name == "other/words");
-            held
-        };
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let holder = rustix::fs::open(served.at("other/in"), flags, Mode::empty()).unwrap();
-        let held = ["other/in/a.jpg", "other/b.jpg", "other/words"].map(hold);
-        for (old, new) in [
-            ("other/in", "photos/in"),
-            ("other/b.jpg", "photos/c.jpg"),
-            ("other/words", "other/texts"),
-        ] {
-            fs::rename(served.beneath(old), served.beneath(new)).unwrap();
-        }
-        // Nor do the directories in which it is let it out.
-        let out = served.at("other/out.jpg");
-        let moved = rustix::fs::renameat(&holder, "a.jpg", CWD, &out);
-        assert_eq!(raw(moved), libc::EXDEV);
-        // What is to be found there otherwise leads back to it.
-        std::os::unix::fs::symlink("../photos/in", served.beneath("other/in")).unwrap();
-        for held in &held[..2] {
-            let path = format!("/proc/self/fd/{}", held.as_raw_fd());
-            crate::busy::until_free(Path::new(&path));
-            let bytes = seen(Path::new(&path));
-            assert!(bytes.is_ok_and(|bytes| samples::is_clean(&bytes)));
-        }
-        // It has nothing to do with it, which shows once its name is looked up.
-        let path = format!("/proc/self/fd/{}", held[2].as_raw_fd());
-        assert_eq!(errno(File::open(&path)), libc::EACCES);
-        assert_eq!(fs::read(served.at("other/texts")).unwrap(), b"words");
-        assert_eq!(fs::read(&path).unwrap(), b"words");
-    });
 }
 
 /// Neither a name that nobody has looked up nor one that was removed takes a file out of a rule.

@@ -12,6 +12,7 @@ mod cost;
 mod forged;
 mod hide;
 mod holds;
+mod moved;
 mod moves;
 mod races;
 mod redact;
