@@ -12,7 +12,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::mount::UnmountFlags;
+use rustix::fs::CWD;
+use rustix::mount::{FsPickFlags, UnmountFlags};
 use rustix::process::{Pid, Signal};
 
 use crate::lower::{Ground, Lower};
@@ -313,4 +314,19 @@ pub fn is_mounted(dir: &Path) -> bool {
             .nth(4)
             .is_some_and(|path| Path::new(path) == dir)
     })
+}
+
+/// Has the kernel drop the names of one mount that nobody uses, and with their last name the inodes, of
+/// which FUSE then sends FORGET. Other mounts keep theirs, unlike after a write to
+/// `/proc/sys/vm/drop_caches`, so that counts of requests in other tests stay exact.
+///
+/// Any reconfiguration of a superblock does that (`reconfigure_super` in the kernel's `fs/super.c`). This
+/// one changes nothing.
+///
+/// # Errors
+///
+/// Not root, or nothing is mounted there.
+pub fn shrink_dcache(mnt: &Path) -> rustix::io::Result<()> {
+    let superblock = rustix::mount::fspick(CWD, mnt, FsPickFlags::FSPICK_CLOEXEC)?;
+    rustix::mount::fsconfig_reconfigure(superblock)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -20,21 +20,53 @@ use crate::relayed::{Queues, Relayed};
 use crate::transport::Transport;
 use crate::tree::{Native, Tree};
 
-/// A case that takes longer hangs: the tree is then aborted so that the run goes on.
-const CASE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A case that takes longer hangs, also on a busy machine. Its tree is then aborted and the ground
+/// prepared anew, so that one stall fails one case and the run goes on.
+const CASE_TIMEOUT: Duration = Duration::from_secs(300);
 
 type Started = Result<Arc<dyn Tree>, String>;
 
 /// A ground, prepared when the first case needs it: listing and filtering mount nothing.
 struct Ground {
     setting: Setting,
+    start: fn(&Setting) -> Started,
     tree: Mutex<Option<Started>>,
 }
 
 impl Ground {
+    fn new(setting: Setting, start: fn(&Setting) -> Started) -> Self {
+        Self {
+            setting,
+            start,
+            tree: Mutex::new(None),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Started>> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tree(&self) -> Started {
-        let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
-        tree.get_or_insert_with(|| start(&self.setting)).clone()
+        let mut tree = self.lock();
+        tree.get_or_insert_with(|| (self.start)(&self.setting))
+            .clone()
+    }
+
+    fn is_current(&self, tree: &Arc<dyn Tree>) -> bool {
+        matches!(&*self.lock(), Some(Ok(current)) if Arc::ptr_eq(current, tree))
+    }
+
+    /// Ends what hangs in `tree`. Cases that come later get another.
+    fn abort(&self, tree: &Arc<dyn Tree>) {
+        {
+            let mut current = self.lock();
+            if matches!(&*current, Some(Ok(current)) if Arc::ptr_eq(current, tree)) {
+                *current = None;
+            }
+        }
+        tree.abort();
+        eprintln!("{}, aborted:", self.setting.name());
+        tree.print_log();
     }
 }
 
@@ -60,12 +92,7 @@ pub fn run_with(arguments: &Arguments, settings: &[Setting], skip: Option<String
     let cases = posix::all();
     let grounds: Vec<Arc<Ground>> = settings
         .iter()
-        .map(|setting| {
-            Arc::new(Ground {
-                setting: setting.clone(),
-                tree: Mutex::new(None),
-            })
-        })
+        .map(|setting| Arc::new(Ground::new(setting.clone(), start)))
         .collect();
     if let Some(reason) = &skip {
         let (cases, grounds) = (cases.len(), grounds.len());
@@ -83,7 +110,7 @@ pub fn run_with(arguments: &Arguments, settings: &[Setting], skip: Option<String
     let conclusion = libtest_mimic::run(arguments, trials);
     for ground in &grounds {
         if conclusion.has_failed()
-            && let Some(Ok(tree)) = &*ground.tree.lock().unwrap_or_else(PoisonError::into_inner)
+            && let Some(Ok(tree)) = &*ground.lock()
         {
             eprintln!("{}:", ground.setting.name());
             tree.print_log();
@@ -102,7 +129,7 @@ fn trial(ground: Arc<Ground>, case: Case, skip: bool) -> Trial {
             .any(|need| ground.setting.lacks(*need).is_some());
     // The ground is part of the name, so that a filter can choose it.
     let name = format!("{}: {}", ground.setting.name(), case.name());
-    Trial::test(name, move || run_case(&ground, case)).with_ignored_flag(ignored)
+    Trial::test(name, move || run_case(&ground, case, CASE_TIMEOUT)).with_ignored_flag(ignored)
 }
 
 /// Says once per ground and reason what is not run.
@@ -124,29 +151,52 @@ fn report_exclusions(settings: &[Setting], cases: &[Case]) {
     }
 }
 
+/// Runs a case. One that fails because another one hung, and had their tree aborted, begins again on
+/// the next tree.
+fn run_case(ground: &Ground, case: Case, timeout: Duration) -> Result<(), Failed> {
+    loop {
+        let tree = ground.tree()?;
+        match run_on(&tree, ground, case, timeout) {
+            Ok(()) => return Ok(()),
+            Err(Outcome::Hung) => {
+                ground.abort(&tree);
+                return Err(format!("hung for {timeout:?}; the tree was aborted").into());
+            }
+            Err(Outcome::Failed(error)) if ground.is_current(&tree) => return Err(error.into()),
+            Err(Outcome::Failed(_)) => {}
+        }
+    }
+}
+
+enum Outcome {
+    Failed(String),
+    Hung,
+}
+
 /// Each case runs in a thread of its own: with its own umask, and so that one that hangs can be
 /// left to end when its tree is aborted.
-fn run_case(ground: &Ground, case: Case) -> Result<(), Failed> {
-    let tree = ground.tree()?;
+fn run_on(
+    tree: &Arc<dyn Tree>,
+    ground: &Ground,
+    case: Case,
+    timeout: Duration,
+) -> Result<(), Outcome> {
     let setting = ground.setting.clone();
     let (sender, receiver) = mpsc::channel();
-    let case_tree = Arc::clone(&tree);
+    let case_tree = Arc::clone(tree);
     let name = format!("{} on {}", case.name(), setting.name());
     let worker = thread::Builder::new().name(name).spawn(move || {
         let result = catch_unwind(AssertUnwindSafe(|| run_here(case_tree, setting, case)));
         let _ = sender.send(result.unwrap_or_else(|panic| Err(panic_text(&*panic))));
     });
-    let worker = worker.map_err(|error| error.to_string())?;
-    let result = match receiver.recv_timeout(CASE_TIMEOUT) {
+    let worker = worker.map_err(|error| Outcome::Failed(error.to_string()))?;
+    let result = match receiver.recv_timeout(timeout) {
         Ok(result) => result,
         Err(RecvTimeoutError::Disconnected) => Err("the case's thread ended early".to_owned()),
-        Err(RecvTimeoutError::Timeout) => {
-            tree.abort();
-            return Err(format!("hung for {CASE_TIMEOUT:?}; the tree was aborted").into());
-        }
+        Err(RecvTimeoutError::Timeout) => return Err(Outcome::Hung),
     };
     let _ = worker.join();
-    result.map_err(Failed::from)
+    result.map_err(Outcome::Failed)
 }
 
 fn run_here(tree: Arc<dyn Tree>, setting: Setting, case: Case) -> Result<(), String> {
@@ -181,23 +231,25 @@ pub fn native_settings() -> Vec<Setting> {
     }))
 }
 
-/// The grounds of the run through the mount: `options` on tmpfs and on ext4, `tmpfs_options` on tmpfs
-/// alone, the defaults on the others.
-pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) -> Vec<Setting> {
-    let with = |lower, options| Setting {
+/// The ground of a run through the mount with such options.
+pub fn mount_setting(lower: Lower, options: &'static str) -> Setting {
+    Setting {
         lower,
         options: Some(options),
         share: None,
         queues: None,
-    };
-    let main = [Lower::Tmpfs, Lower::Ext4];
-    let main = main.into_iter().flat_map(|lower| {
-        let settings = options.iter().map(move |options| with(lower, options));
-        settings.collect::<Vec<_>>()
-    });
-    let tmpfs = tmpfs_options.iter();
-    let tmpfs = tmpfs.map(|options| with(Lower::Tmpfs, options));
-    known(main.chain(tmpfs).chain(OTHERS.map(|lower| with(lower, ""))))
+    }
+}
+
+/// All grounds of the run through the mount: `options` on tmpfs and on ext4, `tmpfs_options` on tmpfs
+/// alone, the defaults on the others.
+pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) -> Vec<Setting> {
+    let on = |lower| move |options: &&'static str| mount_setting(lower, options);
+    let tmpfs = options.iter().map(on(Lower::Tmpfs));
+    let ext4 = options.iter().map(on(Lower::Ext4));
+    let tmpfs_alone = tmpfs_options.iter().map(on(Lower::Tmpfs));
+    let others = OTHERS.map(|lower| mount_setting(lower, ""));
+    known(tmpfs.chain(ext4).chain(tmpfs_alone).chain(others))
 }
 
 /// The ground of a run through a share, mounted by a relay over such queues.
@@ -211,7 +263,7 @@ pub fn relay_setting(lower: Lower, options: &'static str, queues: Queues) -> Set
 }
 
 /// Those whose file system and transport this kernel has; says which it has not.
-fn known(settings: impl Iterator<Item = Setting>) -> Vec<Setting> {
+pub fn known(settings: impl IntoIterator<Item = Setting>) -> Vec<Setting> {
     let mut known = Vec::new();
     for setting in settings {
         match is_missing(&setting) {
@@ -227,4 +279,98 @@ fn is_missing(setting: &Setting) -> Option<String> {
         return Some("not in this kernel".to_owned());
     }
     Transport::of(setting.options?).is_missing()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Native, but what hangs in it can be ended.
+    struct Abortable {
+        native: Native,
+        is_aborted: Mutex<bool>,
+    }
+
+    impl Tree for Abortable {
+        fn root(&self) -> &Path {
+            self.native.root()
+        }
+
+        fn beneath(&self) -> &Path {
+            self.native.root()
+        }
+
+        fn abort(&self) {
+            *self.is_aborted.lock().unwrap() = true;
+            std::fs::write(self.native.root().join("aborted"), "").unwrap();
+        }
+    }
+
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    static WAITING: AtomicU32 = AtomicU32::new(0);
+
+    fn start_abortable(_: &Setting) -> Started {
+        STARTED.fetch_add(1, Ordering::SeqCst);
+        Ok(Arc::new(Abortable {
+            native: Native::start(),
+            is_aborted: Mutex::new(false),
+        }))
+    }
+
+    fn is_aborted(env: &Env) -> bool {
+        let root = env.path("");
+        root.ancestors().any(|above| above.join("aborted").exists())
+    }
+
+    fn hangs(env: &Env) {
+        while !is_aborted(env) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        panic!("not connected");
+    }
+
+    /// Is under way when another case has its tree aborted, the first time.
+    fn fails_when_aborted(env: &Env) {
+        if WAITING.fetch_add(1, Ordering::SeqCst) == 0 {
+            hangs(env);
+        }
+    }
+
+    fn passes(_: &Env) {}
+
+    fn case(path: &'static str, run: fn(&Env)) -> Case {
+        Case {
+            path,
+            needs: &[],
+            run,
+        }
+    }
+
+    #[test]
+    fn a_case_that_hangs_fails_alone() {
+        const LONG: Duration = Duration::from_secs(300);
+        let setting = Setting {
+            lower: Lower::Default,
+            options: None,
+            share: None,
+            queues: None,
+        };
+        let ground = Ground::new(setting, start_abortable);
+        run_case(&ground, case("before", passes), LONG).unwrap();
+        thread::scope(|scope| {
+            let beside =
+                scope.spawn(|| run_case(&ground, case("beside", fails_when_aborted), LONG));
+            while WAITING.load(Ordering::SeqCst) == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let short = Duration::from_millis(10);
+            let hung = run_case(&ground, case("hangs", hangs), short);
+            assert!(hung.is_err());
+            beside.join().unwrap().unwrap();
+        });
+        run_case(&ground, case("after", passes), LONG).unwrap();
+        assert_eq!(STARTED.load(Ordering::SeqCst), 2);
+    }
 }

@@ -25,7 +25,7 @@ use thrufs_tests::caller::Process;
 use thrufs_tests::connection::Connection;
 use thrufs_tests::fence::inject::write_by;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::{is_mounted, must_skip};
+use thrufs_tests::mounted::{is_mounted, must_skip, shrink_dcache};
 use thrufs_tests::programs;
 use thrufs_tests::server::{END_TIMEOUT, START_TIMEOUT, Server, is_unmounted_within, kill_process};
 use thrufs_tests::transport::over_each;
@@ -469,7 +469,7 @@ fn file_handles_outlive_the_kernels_memory() {
             })
             .collect();
         // The kernel forgets dentries and inodes that nobody uses.
-        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+        shrink_dcache(mnt).unwrap();
         let root = File::open(mnt).unwrap();
         let open = |handle| open_by_handle(std::os::fd::AsFd::as_fd(&root), handle, libc::O_RDONLY);
         let mut content = String::new();
@@ -479,7 +479,7 @@ fn file_handles_outlive_the_kernels_memory() {
         assert_eq!(content, "content");
         // Also where it was moved to; and not when it is gone.
         fs::rename(&paths[1], mnt.join("moved")).unwrap();
-        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+        shrink_dcache(mnt).unwrap();
         content.clear();
         File::from(open(&handles[1]).unwrap())
             .read_to_string(&mut content)
@@ -490,7 +490,7 @@ fn file_handles_outlive_the_kernels_memory() {
         // The kernel keeps the file until it is told that the last close was heard of.
         let deadline = Instant::now() + START_TIMEOUT;
         let error = loop {
-            fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+            shrink_dcache(mnt).unwrap();
             match open(&handles[1]) {
                 Ok(_) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
                 opened => break opened.unwrap_err(),

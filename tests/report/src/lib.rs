@@ -1,5 +1,5 @@
 //! What tests say past libtest's capture of their output: what they did not do, and the seeds that
-//! they began with.
+//! they began with. Also, in which tier they run.
 //!
 //! A skip goes to standard error at once, and to the list of skips if there is one: a line at the end
 //! of the file that `THRUFS_SKIPPED` names. `cargo xtask test` prints that list last, and fails if
@@ -19,6 +19,15 @@ pub const LIST: &str = "THRUFS_SKIPPED";
 
 /// Gives the seed.
 pub const SEED: &str = "THRUFS_SEED";
+
+/// Set in the tier in which everything runs that is deterministic: `cargo xtask test --full`.
+pub const FULL: &str = "THRUFS_FULL";
+
+/// Whether tests run all their cases (`cargo xtask test --full`), or only those that decide whether a
+/// change lands.
+pub fn is_full() -> bool {
+    std::env::var_os(FULL).is_some()
+}
 
 /// Says that the test of this thread, or a part of it, is skipped, and why.
 pub fn skipped(why: impl Display) {
@@ -66,8 +75,8 @@ fn program() -> String {
     }
 }
 
-/// The seed of a random test: another each time, unless `THRUFS_SEED` is a number. Printed, to be given
-/// again.
+/// The seed of a random test: what `THRUFS_SEED` says, which cargo sets to 1 unless it is set (see
+/// `.cargo/config.toml`), else another each time. Printed, to be given again.
 ///
 /// # Panics
 ///

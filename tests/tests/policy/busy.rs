@@ -12,7 +12,7 @@ use crate::served::{NOTHING, REDACT, errno, put, with_policy};
 const NAME: &str = "photos/a.jpg";
 
 /// Long enough for a machine that does other things.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn fill(source: &Path) {
     put(source, NAME, &samples::photograph());

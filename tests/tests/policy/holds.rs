@@ -3,7 +3,7 @@
 //! Each hole that there was, by name, and a writer that does all there is at random while others
 //! search everything that they can read.
 //!
-//! `THRUFS_HOLD_SEED` repeats a sequence, `THRUFS_HOLD_STEPS` makes it longer or shorter.
+//! `THRUFS_SEED` gives the sequence, `THRUFS_HOLD_STEPS` makes it longer or shorter.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -12,7 +12,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use thrufs_tests::fence::mapping::{Mapping, Sharing};
@@ -375,7 +374,8 @@ pub struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random(seed | 1)
+        // Small seeds have few bits, and the first numbers would be small as well.
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     pub fn below(&mut self, below: u64) -> u64 {
@@ -407,17 +407,11 @@ impl Random {
     }
 }
 
-fn number(variable: &str) -> Option<u64> {
-    Some(env::var(variable).ok()?.parse().expect("a number"))
-}
-
-/// What a sequence is made of, as it was asked for or as it comes; said, so that it can be repeated.
+/// The seed of a sequence, and of how many steps it is: `steps` unless `THRUFS_HOLD_STEPS` says it.
 pub fn seed_and_steps(steps: u64) -> (u64, u64) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let seed = number("THRUFS_HOLD_SEED").unwrap_or(now.as_nanos() as u64 >> 8);
-    let steps = number("THRUFS_HOLD_STEPS").unwrap_or(steps);
-    println!("THRUFS_HOLD_SEED={seed} THRUFS_HOLD_STEPS={steps}");
-    (seed, steps)
+    let asked = env::var("THRUFS_HOLD_STEPS").ok();
+    let steps = asked.map_or(steps, |asked| asked.parse().expect("a number"));
+    (thrufs_test_report::seed(), steps)
 }
 
 /// Most files that the writer has open at once.
@@ -664,7 +658,7 @@ fn mutate(served: &Served, seed: u64, steps: u64) {
         let _end = StopAll(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                search_names(served, &format!("THRUFS_HOLD_SEED={seed}, beside"));
+                search_names(served, &format!("THRUFS_SEED={seed}, beside"));
                 searched.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -676,7 +670,7 @@ fn mutate(served: &Served, seed: u64, steps: u64) {
                 _ => writer.step().is_ok(),
             });
             if step % 4 == 0 {
-                writer.search(&format!("THRUFS_HOLD_SEED={seed}, step {step}"));
+                writer.search(&format!("THRUFS_SEED={seed}, step {step}"));
             }
         }
         assert!(

@@ -6,13 +6,13 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::mounted::shrink_dcache;
 use thrufs_tests::programs;
 use thrufs_tests::server::Server;
 use thrufs_tests::transport::{Transport, over_each};
@@ -22,10 +22,6 @@ const RELOADED: &str = "serving by the policy in";
 const REFUSED: &str = "the policy in force stays";
 
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Held for writing by who makes the kernel forget what it knows, of all mounts there are, and for
-/// reading by who relies on what it knows.
-static FORGETTING: RwLock<()> = RwLock::new(());
 
 /// A ground, served under a policy.
 pub struct Served {
@@ -152,10 +148,9 @@ impl Served {
     /// Sees that all tables are empty once the kernel was made to forget what it knows, and stops.
     #[track_caller]
     pub fn stop(mut self) {
-        let _alone = FORGETTING.write().unwrap_or_else(PoisonError::into_inner);
         let deadline = Instant::now() + RELOAD_TIMEOUT;
         loop {
-            fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+            shrink_dcache(self.ground.mnt()).unwrap();
             let left = self.left();
             if left.is_empty() {
                 break;
@@ -232,9 +227,7 @@ pub fn with_policy(
 ) {
     over_each(test, |transport| {
         let served = Served::start(transport, options, policy, &fill);
-        let relying = FORGETTING.read().unwrap_or_else(PoisonError::into_inner);
         run(&served);
-        drop(relying);
         served.stop();
     });
 }
