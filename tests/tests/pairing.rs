@@ -92,6 +92,7 @@ fn mounted(options: &str) -> (Mounted, u32) {
 }
 
 #[test]
+#[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done() {
     if must_skip_pairing("a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done") {
         return;
@@ -112,6 +113,7 @@ fn a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done() {
 }
 
 #[test]
+#[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn several_callers_have_several_readers() {
     if must_skip_pairing("several_callers_have_several_readers") {
         return;
@@ -141,6 +143,7 @@ fn several_callers_have_several_readers() {
 }
 
 #[test]
+#[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn a_paired_reader_is_not_starved() {
     if must_skip_pairing("a_paired_reader_is_not_starved") {
         return;
@@ -170,6 +173,7 @@ fn a_paired_reader_is_not_starved() {
 }
 
 #[test]
+#[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn stopping_does_not_wait_for_a_pair() {
     if must_skip_pairing("stopping_does_not_wait_for_a_pair") {
         return;

@@ -3,12 +3,14 @@
 
 use std::process::ExitCode;
 
+use thrufs_test_report::is_full;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted;
+use thrufs_tests::posix::Setting;
 use thrufs_tests::relayed::Queues;
 use thrufs_tests::suite::{self, relay_setting};
 
-/// As after `-o` of the share, each on tmpfs.
+/// Of all grounds: as after `-o` of the share, each on tmpfs.
 const OPTIONS: &[&str] = &[
     "",
     "cache=never",
@@ -19,26 +21,41 @@ const OPTIONS: &[&str] = &[
     "cache=never,allow_mmap,modcaps=+sys_admin",
 ];
 
-/// Queues that differ from the usual one.
-const QUEUES: &[Queues] = &[
-    Queues {
-        count: 2,
-        ..Queues::USUAL
-    },
-    Queues {
-        size: 8,
-        indirect: false,
-        ..Queues::USUAL
-    },
+const TWO: Queues = Queues {
+    count: 2,
+    ..Queues::USUAL
+};
+
+const SHORT: Queues = Queues {
+    size: 8,
+    indirect: false,
+    ..Queues::USUAL
+};
+
+/// What decides whether a change lands, on tmpfs.
+const GATE: &[(&str, Queues)] = &[
+    ("", Queues::USUAL),
+    ("cache=never,allow_mmap,modcaps=+sys_admin", Queues::USUAL),
+    ("", SHORT),
 ];
 
 fn main() -> ExitCode {
-    let mut settings: Vec<_> = OPTIONS
-        .iter()
+    let settings = if is_full() { all() } else { gate() };
+    suite::run(&settings, mounted::cannot_mount())
+}
+
+fn gate() -> Vec<Setting> {
+    let gate = GATE.iter();
+    gate.map(|(options, queues)| relay_setting(Lower::Tmpfs, options, *queues))
+        .collect()
+}
+
+fn all() -> Vec<Setting> {
+    let options = OPTIONS.iter();
+    let mut all: Vec<_> = options
         .map(|options| relay_setting(Lower::Tmpfs, options, Queues::USUAL))
         .collect();
-    let queues = QUEUES.iter();
-    settings.extend(queues.map(|queues| relay_setting(Lower::Tmpfs, "", *queues)));
-    settings.push(relay_setting(Lower::Ext4, "", Queues::USUAL));
-    suite::run(&settings, mounted::cannot_mount())
+    all.extend([TWO, SHORT].map(|queues| relay_setting(Lower::Tmpfs, "", queues)));
+    all.push(relay_setting(Lower::Ext4, "", Queues::USUAL));
+    all
 }

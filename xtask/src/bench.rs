@@ -106,7 +106,7 @@ fn interruptible(program: &Path) -> Step {
 fn in_guests(server: &Path, report: &Path, rounds: &str) -> Result<(), Failure> {
     let this = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
-    tools::set_up()?;
+    tools::set_up(tools::Tier::Full)?;
     make_directory(report)?;
     let mut outcome = Ok(());
     let mut found = Vec::new();
@@ -174,7 +174,7 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
 
 /// What a script of `bench/` measures: shares for virtual machines beside virtiofsd, or memory.
 fn scripted(script: &str, server: &Path, arguments: &[String]) -> Result<(), Failure> {
-    tools::set_up()?;
+    tools::set_up(tools::Tier::Full)?;
     // In a namespace of its own, which ends with it: no mount and no server is left.
     Step::new("unshare")
         .args(["--mount", "--propagation", "private"])

@@ -7,7 +7,7 @@
 use crate::project;
 use crate::step::{Failure, Step};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -16,21 +16,8 @@ const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cdebug-assertions -Coverflow-checks";
 
-/// For each target, in seconds, when nothing is said.
-pub(crate) const SECONDS: &str = "60";
-
-/// For each target before a change goes in: enough to see that all of them work, and that what earlier
-/// runs kept does no harm.
-pub(crate) const SECONDS_CI: &str = "5";
-
-/// Runs every target of `fuzz/fuzz_targets` for `seconds` each. What was found to reach code that
-/// nothing else reached is kept beneath the build directory, and is where the next run begins.
-pub(crate) fn run(seconds: &str) -> Result<(), Failure> {
-    let _: u32 = seconds
-        .parse()
-        .map_err(|_| Failure::new(format!("not a number of seconds: {seconds}")))?;
-    let targets = targets()?;
-    let built = project::target().join("fuzz");
+/// Builds every target of `fuzz/fuzz_targets`.
+pub(crate) fn build() -> Result<(), Failure> {
     let triple = host()?;
     // With --target, build scripts and macros are spared the instrumentation.
     Step::cargo()
@@ -43,21 +30,22 @@ pub(crate) fn run(seconds: &str) -> Result<(), Failure> {
             "--target",
         ])
         .args([&triple, "--target-dir"])
-        .args([&built])
+        .args([built()])
         .env("RUSTFLAGS", INSTRUMENTATION)
-        .run()?;
-    for target in targets {
-        let program = built.join(&triple).join("release").join(&target);
-        one(&target, &program, seconds)?;
-    }
-    Ok(())
+        .run()
 }
 
-fn one(target: &str, program: &Path, seconds: &str) -> Result<(), Failure> {
-    let corpus = project::target().join("corpus").join(target);
-    let merged = project::target()
-        .join("corpus")
-        .join(format!("{target}.new"));
+fn built() -> PathBuf {
+    project::target().join("fuzz")
+}
+
+/// Runs a target for so many seconds. What was found to reach code that nothing else reached is kept
+/// beside the tools, which clones share, and is where the next run begins.
+pub(crate) fn one(target: &str, seconds: &str) -> Result<(), Failure> {
+    let program = built().join(host()?).join("release").join(target);
+    let corpora = project::tools().join("corpus");
+    let corpus = corpora.join(target);
+    let merged = corpora.join(format!("{target}.new"));
     let found = project::root().join("fuzz/artifacts").join(target);
     let unusable = |path: &Path, error| Failure::new(format!("{}: {error}", path.display()));
     // One that an interrupted run left.
@@ -68,7 +56,7 @@ fn one(target: &str, program: &Path, seconds: &str) -> Result<(), Failure> {
     let seeds = project::root().join("fuzz/seeds").join(target);
     let seeds = seeds.exists().then_some(seeds);
     let fuzzer = || {
-        Step::new(program).args([
+        Step::new(&program).args([
             "-rss_limit_mb=2048".to_owned(),
             "-timeout=10".to_owned(),
             "-max_len=4096".to_owned(),
@@ -103,7 +91,8 @@ fn one(target: &str, program: &Path, seconds: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn targets() -> Result<Vec<String>, Failure> {
+/// Their names.
+pub(crate) fn targets() -> Result<Vec<String>, Failure> {
     let directory = project::root().join("fuzz/fuzz_targets");
     let unreadable = |error| Failure::new(format!("{}: {error}", directory.display()));
     let mut names = Vec::new();

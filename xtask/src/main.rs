@@ -8,7 +8,6 @@ mod check;
 #[cfg(test)]
 mod claims;
 mod fuzz;
-mod hostile;
 mod mounts;
 mod mutants;
 mod programs;
@@ -17,6 +16,7 @@ mod real;
 mod ring;
 mod run;
 mod skips;
+mod soak;
 mod step;
 mod test;
 mod together;
@@ -25,20 +25,24 @@ mod vm_test;
 
 use std::process::ExitCode;
 use step::Failure;
+use tools::Tier;
 
 const USAGE: &str = "\
 cargo xtask CHORE
 
-  setup            install what the tests use (Debian packages and crates, exact names; as root)
-                   and turn FUSE over io_uring on in the kernel
-  quick            format, clippy, unit and in-process tests: no root, no network, no mount
-  test             setup, then every test: the test programs, several at a time, then the real
-                   programs, then a guest; what was skipped is listed at the end
-  programs [NAME...]
-                   of `test`, the test programs alone, or those whose names have such a part
-  check            format, clippy, documentation, licences and advisories
-  real [NAME...]   the real programs of tests/real, or those named, over each transport
-                   (TRANSPORT=dev or uring chooses one)
+  test [NAME...]   the tests that decide whether a change lands, or only the test programs whose
+                   names have such a part; installs the Debian packages that they use, as root, and
+                   turns FUSE over io_uring on in the kernel
+  test --full [NAME...]
+                   every deterministic test: all file systems and options, all real programs,
+                   documentation, licences, a guest
+  check            format, clippy, and licences where cargo-deny is installed
+  ci               check, test
+  soak [--minutes N] [--list] [WHAT...]
+                   tests that need time or luck: drawn seeds, hostility, fuzzing, stress; what passed
+                   is recorded in tests/results/soak.txt, and a run goes on where the last one stopped
+  real [NAME...]   the real programs of tests/real with the release build, or those named, over each
+                   transport (TRANSPORT=dev, uring or relay chooses one)
   vm-test [--guest uml|qemu] [--server thrufs|virtiofsd] [--options LIST]... [--lower tmpfs|ext4]
           [--fetch] [WHAT...]
                    the POSIX cases (`posix`), the property tests (`property`), and scripts of
@@ -53,23 +57,17 @@ cargo xtask CHORE
   vm-bench --open1 [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--save]
                    opening and closing a file in QEMU guests with Linux 6.1 and 6.12, on a share
                    and in the guest's own tmpfs, with and without restartable sequences
-  fuzz [SECONDS]   every fuzz target for SECONDS each (default 60); what it finds is kept in
-                   target/corpus, where the next run begins
-  hostile [SECONDS [--record]]
-                   front ends and guests that misbehave against a share that others use, and processes
-                   against mounts, each for so long (default 60); --record notes what passed in tests/results, and goes on
-                   where it was stopped
   mutants [AREA...] [--shard K/N]
                    changes the code of permission, rename, locks, ... in one place at a time, and looks
                    whether a test fails; goes on where it was ended (see docs/mutants.md; hours)
-  ci               check, test, fuzz (5 seconds each) and hostile
   bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
                    kept in bench/results (see bench/README.md); --suite published takes place in
                    guests as well: --no-guest leaves them out, --only-guest the rest
   bench --shares, bench --memory
                    shares beside virtiofsd; memory of idle mounts and of many files
   bench --document makes the tables of docs/performance.md anew from bench/results
-  tools            list what setup installs";
+  setup            installs what all chores use, and turns FUSE over io_uring on
+  tools            lists what setup installs";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -77,29 +75,25 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    let in_run = |tier, chore: &dyn Fn() -> Result<(), Failure>| in_run(&arguments, tier, chore);
     let outcome = match (chore.as_str(), rest) {
-        ("setup", []) => tools::set_up(),
+        ("setup", []) => tools::set_up(Tier::Full),
         ("tools", []) => {
             tools::list();
             Ok(())
         }
-        ("quick", []) => apart(&arguments, test::quick),
-        ("test", []) => prepared(&arguments, test::run),
-        ("programs", names) => prepared(&arguments, || test::programs(names)),
-        ("check", []) => check::run(),
-        ("real", names) => prepared(&arguments, || real::run(names)),
-        ("vm-test", rest) => prepared(&arguments, || vm_test::run(rest)),
-        ("vm-bench", arguments) => tools::set_up().and_then(|()| vm_test::bench(arguments)),
-        ("fuzz", []) => fuzz::run(fuzz::SECONDS),
-        ("fuzz", [seconds]) => fuzz::run(seconds),
-        ("hostile", []) => apart(&arguments, || hostile::run("60")),
-        ("hostile", [seconds]) => apart(&arguments, || hostile::run(seconds)),
-        ("hostile", [seconds, record]) if record == "--record" => {
-            apart(&arguments, || hostile::record(seconds))
+        ("test", [full, names @ ..]) if full == "--full" => {
+            in_run(Tier::Full, &|| test::full(names))
         }
+        ("test", names) => in_run(Tier::Gate, &|| test::gate(names)),
+        ("check", []) => check::run(),
+        ("ci", []) => in_run(Tier::Gate, &|| check::run().and_then(|()| test::gate(&[]))),
+        ("soak", rest) => in_run(Tier::Full, &|| soak::run(rest)),
+        ("real", names) => in_run(Tier::Full, &|| real::run(names)),
+        ("vm-test", rest) => in_run(Tier::Full, &|| vm_test::run(rest)),
+        ("vm-bench", rest) => tools::set_up(Tier::Full).and_then(|()| vm_test::bench(rest)),
         ("mutants", rest) => mutants::run(rest),
-        ("ci", []) => prepared(&arguments, ci),
-        ("bench", arguments) => bench::run(arguments),
+        ("bench", rest) => bench::run(rest),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");
             Ok(())
@@ -118,9 +112,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a chore as a run of its own, which leaves nothing behind (see `run`).
-fn apart(arguments: &[String], chore: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+/// Installs what a tier uses, then runs a chore with mounts and processes of its own, which leaves
+/// nothing behind (see `run`).
+fn in_run(
+    arguments: &[String],
+    tier: Tier,
+    chore: &dyn Fn() -> Result<(), Failure>,
+) -> Result<(), Failure> {
     if !run::is_inside() {
+        tools::set_up(tier)?;
         return run::chore(arguments);
     }
     mounts::prepare()?;
@@ -128,26 +128,4 @@ fn apart(arguments: &[String], chore: impl FnOnce() -> Result<(), Failure>) -> R
     let outcome = chore();
     // A failure that leaves something is told first.
     outcome.and(run::nothing_left(&before))
-}
-
-/// The same once what it uses is installed, which outlives the run.
-fn prepared(
-    arguments: &[String],
-    chore: impl FnOnce() -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    if !run::is_inside() {
-        tools::set_up()?;
-    }
-    apart(arguments, chore)
-}
-
-/// What must pass before a change goes in. The cheap checks come first.
-fn ci() -> Result<(), Failure> {
-    check::run()?;
-    let tested = test::run();
-    fuzz::run(fuzz::SECONDS_CI)?;
-    hostile::run("60")?;
-    tested?;
-    println!("xtask: all checks passed");
-    Ok(())
 }

@@ -17,10 +17,17 @@ pub(crate) fn target() -> PathBuf {
     }
 }
 
-/// Where programs from crates.io are installed; `THRUFS_TOOLS` moves it, to be shared by clones.
+/// Where tools and kernels are kept that clones share, each under a name with its version: `THRUFS_TOOLS`,
+/// else `thrufs` in the user's cache directory.
 pub(crate) fn tools() -> PathBuf {
-    match std::env::var_os("THRUFS_TOOLS") {
-        Some(path) => root().join(path),
+    let variable = |name| std::env::var_os(name).filter(|path| !path.is_empty());
+    if let Some(path) = variable("THRUFS_TOOLS") {
+        return root().join(path);
+    }
+    let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || variable("HOME").map(|home| Path::new(&home).join(".cache"));
+    match cache.or_else(home) {
+        Some(cache) => root().join(cache).join("thrufs"),
         None => target().join("tools"),
     }
 }

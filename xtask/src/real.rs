@@ -18,8 +18,8 @@ use std::time::Instant;
 const SECONDS_MAX: &str = "900";
 
 /// What the others source, and what only runs by name: the peers are those of the benchmark, and to
-/// fetch and build them takes longer than all other scripts.
-const NOT_TESTS: &[&str] = &["mount", "peers"];
+/// fetch and build them takes longer than all other scripts; `soak` runs the last two.
+const NOT_TESTS: &[&str] = &["mount", "peers", "stress", "million"];
 
 /// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or what they do there
 /// is what others do over both.
@@ -89,8 +89,33 @@ fn runs(scripts: Vec<String>) -> Vec<Run> {
     runs
 }
 
-/// Runs the named scripts, or all of them; every one runs even when an earlier one failed.
+/// Runs the named scripts with the release build, or all of them.
 pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
+    let server = build()?;
+    run_with(&server, names, &[])
+}
+
+/// Runs a script with a seed, and what only it is asked for then.
+pub(crate) fn run_soak(script: &str, seed: &str) -> Result<(), Failure> {
+    let server = build()?;
+    run_with(
+        &server,
+        &[script.to_owned()],
+        &[("THRUFS_SOAK", "1"), ("THRUFS_SEED", seed)],
+    )
+}
+
+/// The build that test programs use. It is there once they are built.
+pub(crate) fn debug_server() -> PathBuf {
+    project::target().join("debug/thrufs")
+}
+
+/// Runs scripts with a command; every one runs even when an earlier one failed.
+pub(crate) fn run_with(
+    server: &Path,
+    names: &[String],
+    variables: &[(&str, &str)],
+) -> Result<(), Failure> {
     if !tools::is_root()? {
         return Err(Failure::new(
             "the real programs need root: they mount file systems",
@@ -106,7 +131,6 @@ pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
     } else {
         names.to_vec()
     };
-    let server = build()?;
     let runs = runs(scripts);
     let count = runs.len();
     let (alone, others): (Vec<_>, Vec<_>) = runs
@@ -114,7 +138,7 @@ pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
         .partition(|run| ALONE.contains(&run.script.as_str()));
     // Each computes and waits in turns, on several processors.
     let at_once = thread::available_parallelism().map_or(1, usize::from);
-    let work = |run: Run| one(&run, &server);
+    let work = |run: Run| one(&run, server, variables);
     let mut outcomes = together::each(others, at_once, work, tell);
     outcomes.extend(together::each(alone, 1, work, tell));
     report(outcomes, count)
@@ -202,9 +226,9 @@ fn build() -> Result<PathBuf, Failure> {
     Ok(project::target().join("release/thrufs"))
 }
 
-fn one(run: &Run, server: &Path) -> Outcome {
+fn one(run: &Run, server: &Path, variables: &[(&str, &str)]) -> Outcome {
     let start = Instant::now();
-    let result = record(run, server);
+    let result = record(run, server, variables);
     Outcome {
         name: run.name(),
         seconds: start.elapsed().as_secs_f64(),
@@ -212,7 +236,7 @@ fn one(run: &Run, server: &Path) -> Outcome {
     }
 }
 
-fn record(run: &Run, server: &Path) -> Result<(bool, String), Failure> {
+fn record(run: &Run, server: &Path, variables: &[(&str, &str)]) -> Result<(bool, String), Failure> {
     let script = project::root()
         .join("tests/real")
         .join(format!("{}.sh", run.script));
@@ -222,15 +246,18 @@ fn record(run: &Run, server: &Path) -> Result<(bool, String), Failure> {
             script.display()
         )));
     }
-    Step::new("timeout")
-        .args(["--kill-after=10", SECONDS_MAX])
+    let step = Step::new("timeout");
+    let step = variables
+        .iter()
+        .fold(step, |step, (name, value)| step.env(name, value));
+    step.args(["--kill-after=10", SECONDS_MAX])
         .args(["unshare", "--mount", "--propagation", "private"])
         .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
         .args([script])
         .env("THRUFS", server)
         .env("TRANSPORT", run.transport)
         .env("OPTIONS", run.options)
-        .env("TOOLS", project::tools().join("bin"))
+        .env("TOOLS", tools::search_path())
         .env("PROJECT", project::root())
         .env("PEERS", project::peers())
         .env("THRUFS_TOOLS", project::tools())

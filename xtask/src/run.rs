@@ -134,7 +134,7 @@ pub(crate) fn nothing_left(before: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     let mut left = Vec::new();
-    for turn in 0..100 {
+    for turn in 0..600 {
         if turn > 0 {
             std::thread::sleep(std::time::Duration::from_millis(100));
         }

@@ -1,81 +1,56 @@
-//! The tests: test programs, then the real programs on a real mount, then a guest.
+//! The tests that are deterministic, in two tiers: those that decide whether a change lands, and all.
 
 use crate::check;
 use crate::programs;
 use crate::real;
 use crate::step::{Failure, Step};
+use crate::tools;
 use crate::vm_test;
 
-/// What runs in a guest before a change goes in: half a minute of `cargo xtask vm-test`, once its kernel
-/// is there.
+/// Real programs of the first tier, over each transport, with the build that the tests use.
+const REAL: [&str; 3] = ["git", "make", "sqlite"];
+
+/// What runs in the guest.
 const GUEST: [&str; 3] = ["posix", "quota", "casefold"];
 
-/// The test programs of `quick`: unit tests, and what serves requests in its own process. What needs root
-/// or a mount in them skips where there is none.
-const QUICK: &[&str] = &[
-    "--lib",
-    "--bins",
-    "--test=allocations",
-    "--test=crew",
-    "--test=hostile",
-    "--test=inflight",
-    "--test=known_faults",
-    "--test=layout",
-    "--test=requests",
-    "--test=served",
-    "--test=sharing",
-];
+/// Tells tests to run all their cases. They know it as `thrufs_test_report::FULL`.
+const FULL: &str = "THRUFS_FULL";
 
-/// Of those names, what is another matter: it mounts.
-const NOT_QUICK: &[&str] = &[
-    "thrufs-bench/thrufs_bench",
-    "thrufs-tests/hostile",
-    "thrufs-tests/requests",
-];
-
-/// Format, lints, and the tests that take seconds.
-pub(crate) fn quick() -> Result<(), Failure> {
-    check::format()?;
-    check::lints()?;
-    let mut built = programs::build(QUICK)?;
-    built.retain(|program| !NOT_QUICK.contains(&program.name.as_str()));
-    programs::run(built)
-}
-
-/// The test programs alone: those whose names have one of these parts, or all.
-pub(crate) fn programs(parts: &[String]) -> Result<(), Failure> {
-    let mut built = programs::build(&[])?;
-    built.retain(|program| {
-        parts.is_empty()
-            || parts
-                .iter()
-                .any(|part| program.name.contains(part.as_str()))
-    });
-    if built.is_empty() {
-        return Err(Failure::new(format!(
-            "no test programs: {}",
-            parts.join(", ")
-        )));
+/// The test programs, or those whose names have one of `parts`, and without `parts` some real programs.
+pub(crate) fn gate(parts: &[String]) -> Result<(), Failure> {
+    let tested = programs::run(&programs::build(parts)?, &[]);
+    if !parts.is_empty() {
+        return tested;
     }
-    programs::run(built)
+    let real = real::run_with(&real::debug_server(), &REAL.map(str::to_owned), &[]);
+    all([tested, real])
 }
 
-/// Runs everything, on a machine that is set up. What comes later runs even when tests have failed.
-pub(crate) fn run() -> Result<(), Failure> {
-    let built = programs::build(&[])?;
-    let tested = programs::run(built);
+/// The same with all cases, then all real programs, documentation, licences and the guest. What comes
+/// later runs even when tests have failed.
+pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
+    let peer = tools::program("virtiofsd");
+    let peer = peer
+        .to_str()
+        .ok_or_else(|| Failure::new("a path that is no text"))?;
+    let variables = [(FULL, "1"), ("VIRTIOFSD", peer)];
+    let tested = programs::run(&programs::build(parts)?, &variables);
+    if !parts.is_empty() {
+        return tested;
+    }
     let documented = Step::cargo()
         .args(["test", "--doc", "--workspace", "--locked"])
         .run();
-    let real = real::run(&[]);
-    let guest = match vm_test::has_guest(&GUEST.join("-")) {
+    let guest = || match vm_test::has_guest(&GUEST.join("-")) {
         Ok(true) => vm_test::run(&GUEST.map(str::to_owned)),
         other => other.map(|_| ()),
     };
-    let mut failures = Vec::new();
-    for outcome in [tested, documented, real, guest] {
-        failures.extend(outcome.err().map(|failure| failure.to_string()));
-    }
+    all([tested, documented, check::full(), real::run(&[]), guest()])
+}
+
+fn all<const N: usize>(outcomes: [Result<(), Failure>; N]) -> Result<(), Failure> {
+    let failures = outcomes.into_iter().filter_map(Result::err);
+    let failures: Vec<String> = failures.map(|failure| failure.to_string()).collect();
     if failures.is_empty() {
         Ok(())
     } else {

@@ -4,7 +4,16 @@ use crate::project;
 use crate::ring;
 use crate::step::{Failure, Step};
 use crate::vm_test;
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// For which tests something is installed: `Full` for every chore that is not the gate's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    Gate,
+    Full,
+}
 
 /// A Debian package, and what is done with it.
 pub(crate) struct Package {
@@ -16,43 +25,46 @@ pub(crate) const fn package(name: &'static str, purpose: &'static str) -> Packag
     Package { name, purpose }
 }
 
-const PACKAGES: &[Package] = &[
-    package("acl", "setfacl, getfacl: the tar and rsync round trips"),
-    package("attr", "setfattr, getfattr: the same"),
+const GATE: &[Package] = &[
     package("btrfs-progs", "mkfs.btrfs: a lower file system"),
-    package("dbench", "a file server's load"),
     package(
         "e2fsprogs",
         "mkfs.ext4, chattr: lower file systems on loop images",
     ),
-    package("fish", "the syntax of its completions"),
     package("fio", "reads and writes with verification"),
-    package("fsmark", "fs_mark: many small files, synced"),
     package("fuse3", "fusermount3: mounting without root"),
-    package("g++", "libFuzzer, built by the fuzz targets"),
     package(
         "gcc",
         "a C project built on the mount; struct sizes of the kernel's header",
     ),
     package("git", "clone, checkout, gc, fsck on the mount"),
-    package("libacl1-dev", "pjdfstest links with it"),
     package("libc6-dev", "the same C project"),
+    package("linux-libc-dev", "the kernel's header of the wire format"),
+    package("make", "the C project again"),
+    package("mount", "mount, umount, losetup"),
+    package("procps", "counting processes and memory"),
+    package("sqlite3", "two writers in WAL mode"),
+    package("util-linux", "unshare, prlimit, flock, taskset"),
+    package("xfsprogs", "mkfs.xfs: a lower file system"),
+];
+
+const FULL: &[Package] = &[
+    package("acl", "setfacl, getfacl: the tar and rsync round trips"),
+    package("attr", "setfattr, getfattr: the same"),
+    package("dbench", "a file server's load"),
+    package("fish", "the syntax of its completions"),
+    package("fsmark", "fs_mark: many small files, synced"),
+    package("g++", "libFuzzer, built by the fuzz targets"),
+    package("libacl1-dev", "pjdfstest links with it"),
     package("libcap-ng-dev", "virtiofsd links with it"),
     package("libcap2-bin", "setcap: clearing security.capability"),
     package("libseccomp-dev", "virtiofsd links with it"),
-    package("linux-libc-dev", "the kernel's header of the wire format"),
-    package("make", "the C project again"),
     package("mandoc", "the syntax of the manual pages"),
-    package("mount", "mount, umount, losetup"),
     package("postmark", "a mail server's load"),
-    package("procps", "counting processes and memory"),
     package("rsync", "both ways across the mount"),
-    package("sqlite3", "two writers in WAL mode"),
     package("strace", "system calls per request"),
     package("stress-ng", "its file system class"),
     package("tar", "round trips with everything a file can have"),
-    package("util-linux", "unshare, prlimit, flock, taskset"),
-    package("xfsprogs", "mkfs.xfs: a lower file system"),
     package("zsh", "the syntax of its completions"),
 ];
 
@@ -110,24 +122,33 @@ const MUTANTS: Program = Program {
 
 /// Prints the tables.
 pub(crate) fn list() {
-    for package in PACKAGES {
-        println!("debian     {:<24} {}", package.name, package.purpose);
-    }
-    for package in vm_test::PACKAGES {
-        println!("vm-test    {:<24} {}", package.name, package.purpose);
+    let tables = [
+        ("gate", GATE),
+        ("full", FULL),
+        ("guests", vm_test::PACKAGES),
+    ];
+    for (table, packages) in tables {
+        for package in packages {
+            println!(
+                "debian     {table:<7} {:<24} {}",
+                package.name, package.purpose
+            );
+        }
     }
     for program in PROGRAMS.iter().chain([&MUTANTS]) {
-        let name = format!("{}@{}", program.krate, program.version);
-        println!("crates.io  {name:<24} {}", program.purpose);
+        println!("crates.io  {:<32} {}", program.key(), program.purpose);
     }
 }
 
-/// Installs whatever of the tables is missing, and turns FUSE over io_uring on in the kernel. Costs
+/// Installs whatever of a tier is missing, and turns FUSE over io_uring on in the kernel. Costs
 /// well under a second when nothing is to be done.
-pub(crate) fn set_up() -> Result<(), Failure> {
-    install_packages(PACKAGES)?;
-    for program in PROGRAMS {
-        install(program)?;
+pub(crate) fn set_up(tier: Tier) -> Result<(), Failure> {
+    install_packages(GATE)?;
+    if tier == Tier::Full {
+        install_packages(FULL)?;
+        for program in PROGRAMS {
+            install(program)?;
+        }
     }
     ring::turn_on()
 }
@@ -158,9 +179,22 @@ pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The path of a program that [`set_up`] installed from crates.io.
-pub(crate) fn program(name: &str) -> std::path::PathBuf {
-    project::tools().join("bin").join(name)
+/// The path of a program that [`set_up`] installs from crates.io.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let mut known = PROGRAMS.iter().chain([&MUTANTS]);
+    let program = known.find(|program| program.krate == name);
+    program.expect("it is in the table").path()
+}
+
+/// Whether one of them is there.
+pub(crate) fn has(name: &str) -> bool {
+    program(name).is_file()
+}
+
+/// The directories of all of them, as in `PATH`.
+pub(crate) fn search_path() -> OsString {
+    let directories = PROGRAMS.iter().map(|program| program.root().join("bin"));
+    std::env::join_paths(directories).expect("cache directories have no colon")
 }
 
 /// Whether we are root, by who owns our own entry in /proc.
@@ -194,18 +228,30 @@ fn missing_packages(packages: &[Package]) -> Result<Vec<&'static str>, Failure> 
         .collect())
 }
 
+impl Program {
+    fn key(&self) -> String {
+        format!("{}-{}", self.krate, self.version)
+    }
+
+    /// Where it alone is installed, so that clones with other versions do not get in its way.
+    fn root(&self) -> PathBuf {
+        project::tools().join(self.key())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.root().join("bin").join(self.krate)
+    }
+}
+
 fn install(wanted: &Program) -> Result<(), Failure> {
-    let record = project::tools().join(".crates.toml");
-    let installed = std::fs::read_to_string(record).unwrap_or_default();
-    let entry = format!("\"{} {} (", wanted.krate, wanted.version);
-    if installed.contains(&entry) && program(wanted.krate).exists() {
+    if wanted.path().is_file() {
         return Ok(());
     }
     // Optimising costs minutes and saves seconds, except for fsx, which compares bytes.
     let profile: &[&str] = if wanted.released { &[] } else { &["--debug"] };
     Step::cargo()
-        .args(["install", "--quiet", "--locked", "--force", "--version", wanted.version, "--root"])
-        .args([project::tools()])
+        .args(["install", "--quiet", "--locked", "--version", wanted.version, "--root"])
+        .args([wanted.root()])
         .args(profile)
         .args(wanted.arguments)
         .args([wanted.krate])

@@ -142,6 +142,9 @@ fn manual_pages_have_no_fault() {
             "thrufs.1"
         ]
     );
+    if !thrufs_test_report::is_full() {
+        return;
+    }
     if Command::new("mandoc")
         .arg("-T")
         .arg("lint")
@@ -189,6 +192,9 @@ fn completions_know_every_option() {
         }
         for word in ["allow_other", "cache=never", "attr_timeout=", "_netdev"] {
             assert!(script.contains(word), "{shell}: -o {word}");
+        }
+        if shell != "bash" && !thrufs_test_report::is_full() {
+            continue;
         }
         if Command::new(shell).arg("-c").arg("true").output().is_err() {
             ground::skipped(&format!(

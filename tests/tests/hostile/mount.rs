@@ -223,6 +223,7 @@ fn a_hostile_time(options: &str) {
 }
 
 #[test]
+#[ignore = "soak: at random for a time, against bounds of memory"]
 fn a_hostile_time_of_a_mount() {
     if !must_skip("a_hostile_time_of_a_mount") {
         a_hostile_time("transport=dev");
@@ -230,6 +231,7 @@ fn a_hostile_time_of_a_mount() {
 }
 
 #[test]
+#[ignore = "soak: at random for a time, against bounds of memory"]
 fn a_hostile_time_of_a_mount_without_passthrough_over_the_ring() {
     if !must_skip("a_hostile_time_of_a_mount_without_passthrough_over_the_ring") {
         a_hostile_time("transport=uring,nopassthrough,locks=shared");

@@ -14,8 +14,8 @@ use crate::served::{NOTHING, REDACT, Served, put, with_policy};
 
 const PROCESSES: usize = 16;
 
-/// How long, unless `THRUFS_RACE_SECONDS` says it.
-const DURATION: Duration = Duration::from_millis(2500);
+/// How long a soak is for each mount, unless `THRUFS_RACE_SECONDS` says it.
+const DURATION: Duration = Duration::from_secs(10);
 
 fn duration() -> Duration {
     let asked = env::var("THRUFS_RACE_SECONDS").ok();
@@ -61,7 +61,8 @@ impl Drop for AbortOnPanic {
     }
 }
 
-fn race(served: &Served) {
+/// Goes through all policies, again and again until it has taken `duration`.
+fn race(served: &Served, duration: Duration) {
     let base = served.ground().base();
     let (state, original) = (base.join("state"), base.join("original"));
     let say = |text: &str| {
@@ -85,7 +86,7 @@ fn race(served: &Served) {
         .collect();
     let start = Instant::now();
     let mut generation = 1;
-    while start.elapsed() < duration() {
+    while generation == 1 || start.elapsed() < duration {
         for (policy, redacts) in policies() {
             say(&format!("{generation} changing"));
             served.reload(&policy);
@@ -116,15 +117,31 @@ fn race(served: &Served) {
     assert!(bytes.starts_with(&samples::photograph()), "changed beneath");
 }
 
+const MODES: [&str; 4] = [
+    "cache=auto",
+    "cache=always",
+    "cache=never",
+    "cache=always,nopassthrough",
+];
+
+/// Each policy once.
 #[test]
 fn nothing_is_shown_and_nothing_fails_while_policies_change() {
-    for options in [
-        "cache=auto",
-        "cache=always",
-        "cache=never",
-        "cache=always,nopassthrough",
-    ] {
+    for options in MODES {
         let test = "nothing_is_shown_and_nothing_fails_while_policies_change";
-        with_policy(test, options, NOTHING, fill, race);
+        with_policy(test, options, NOTHING, fill, |served| {
+            race(served, Duration::ZERO);
+        });
+    }
+}
+
+#[test]
+#[ignore = "soak: which processes meet is a matter of luck"]
+fn nothing_is_shown_and_nothing_fails_while_policies_change_for_long() {
+    for options in MODES {
+        let test = "nothing_is_shown_and_nothing_fails_while_policies_change_for_long";
+        with_policy(test, options, NOTHING, fill, |served| {
+            race(served, duration());
+        });
     }
 }

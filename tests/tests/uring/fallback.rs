@@ -30,6 +30,7 @@ fn works_without_ring(ground: &Ground, server: Server, reason: &str) {
 }
 
 #[test]
+#[ignore = "soak: turns io_uring off for the whole machine"]
 fn with_the_kernels_switch_off_it_serves_by_dev_fuse() {
     if must_skip_ring("with_the_kernels_switch_off_it_serves_by_dev_fuse") {
         return;

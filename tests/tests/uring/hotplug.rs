@@ -21,6 +21,7 @@ fn removable_cpu() -> Option<PathBuf> {
 }
 
 #[test]
+#[ignore = "soak: takes a CPU away from the whole machine"]
 fn callers_go_on_when_a_cpu_goes_and_comes_back() {
     let test = "callers_go_on_when_a_cpu_goes_and_comes_back";
     if must_skip_ring(test) {

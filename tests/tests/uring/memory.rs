@@ -89,6 +89,7 @@ fn gives_memory_back(lower: Lower, options: &str) {
 }
 
 #[test]
+#[ignore = "soak: resident memory is a matter of the allocator and of the machine"]
 fn memory_of_large_requests_is_given_back() {
     if must_skip_ring("memory_of_large_requests_is_given_back") {
         return;

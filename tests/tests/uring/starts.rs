@@ -50,6 +50,7 @@ impl Drop for StopAll<'_> {
 }
 
 #[test]
+#[ignore = "soak: keeps all CPUs of the machine busy"]
 fn the_first_requests_on_busy_cpus_are_answered() {
     if must_skip_ring("the_first_requests_on_busy_cpus_are_answered") {
         return;

@@ -3,8 +3,8 @@
 
 use super::compiler;
 use super::cpio::Archive;
-use crate::project;
 use crate::step::{Failure, Step};
+use crate::tools;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -152,9 +152,12 @@ impl Image {
     /// A program of this machine by its name, with what it needs beside itself.
     pub(super) fn program(&mut self, name: &str) -> Result<(), Failure> {
         let found = PROGRAM_PATH.iter().map(|place| Path::new(place).join(name));
-        let own = project::tools().join("bin").join(name);
+        let own = tools::search_path();
+        let own: Vec<_> = std::env::split_paths(&own)
+            .map(|place| place.join(name))
+            .collect();
         let path = found
-            .chain([own])
+            .chain(own)
             .find(|path| path.is_file())
             .ok_or_else(|| Failure::new(format!("no such program: {name} (cargo xtask setup)")))?;
         self.executable(&path, &format!("usr/bin/{name}"))?;

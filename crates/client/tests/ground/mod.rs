@@ -69,9 +69,11 @@ impl Ground {
     }
 }
 
-/// Each server that there is on this machine, with an empty directory.
+/// Our server with an empty directory; before it, in the full tier, virtiofsd where there is one.
 pub fn grounds() -> impl Iterator<Item = Ground> {
-    SERVERS.iter().filter_map(|server| match ground(server) {
+    let servers = SERVERS.iter();
+    let servers = servers.filter(|it| it.name == "thrufs" || thrufs_test_report::is_full());
+    servers.filter_map(|server| match ground(server) {
         Ok(ground) => Some(ground),
         Err(missing) => {
             thrufs_test_report::skipped(format!("{}: {missing}", server.name));
@@ -99,19 +101,6 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Where `cargo xtask setup` installs programs, if it has.
-fn installed(name: &str) -> Option<PathBuf> {
-    let given = std::env::var_os("THRUFS_TOOLS").map(PathBuf::from);
-    // A test runs from `target/PROFILE/deps/`.
-    let test = std::env::current_exe().ok()?;
-    let beside = test.ancestors().nth(3).map(|target| target.join("tools"));
-    [given, beside]
-        .into_iter()
-        .flatten()
-        .map(|tools| tools.join("bin").join(name))
-        .find(|path| path.is_file())
 }
 
 /// Our own device, in this process.
@@ -168,7 +157,7 @@ fn thrufs(shared: &Path, sockets: &Path) -> Result<Running, String> {
 }
 
 fn virtiofsd(shared: &Path, sockets: &Path) -> Result<Running, String> {
-    let program = installed("virtiofsd").ok_or("not installed")?;
+    let program = std::env::var_os("VIRTIOFSD").ok_or("VIRTIOFSD does not name it")?;
     let socket = sockets.join("virtiofsd.socket");
     let child = Command::new(program)
         .arg(format!("--socket-path={}", socket.display()))
