@@ -6,6 +6,7 @@
 
 use crate::step::{Failure, Step};
 use crate::together;
+use crate::tools::Tier;
 use std::fs::{self, File};
 use std::io::IsTerminal;
 use std::os::unix::process::ExitStatusExt;
@@ -18,9 +19,24 @@ use std::time::Instant;
 /// ended with all that it has started, fails, and the others run.
 const SECONDS_MAX: u32 = 900;
 
-/// Programs that run while no other does: they look at what others leave in /run/thrufs, or count on
-/// a CPU for each of their threads.
+/// Programs that run only with `--full` or by name: those of the benchmark, and the list of POSIX cases
+/// without the product.
+const FULL: &[&str] = &[
+    "thrufs-bench/thrufs_bench",
+    "thrufs-cli/bench",
+    "thrufs-cli/bench_counts",
+    "thrufs-cli/bench_slow",
+    "thrufs-tests/posix_native",
+    "xtask/bench",
+];
+
+/// Programs that run while no other does: they look at what others leave in /run/thrufs, have the kernel
+/// drop all its caches, or count on a CPU for each of their threads.
 const ALONE: &[&str] = &[
+    "thrufs-bench/thrufs_bench",
+    "thrufs-cli/bench",
+    "thrufs-cli/bench_counts",
+    "thrufs-cli/bench_slow",
     "thrufs-cli/control",
     "thrufs-cli/resume",
     "thrufs-tests/uring",
@@ -91,8 +107,9 @@ pub(crate) struct Outcome {
     flaky: Vec<String>,
 }
 
-/// Builds the test programs of the workspace: those whose names have one of `parts`, or all.
-pub(crate) fn build(parts: &[String]) -> Result<Vec<Program>, Failure> {
+/// Builds the test programs of the workspace: those whose names have one of `parts`; without `parts`, those
+/// of the tier.
+pub(crate) fn build(parts: &[String], tier: Tier) -> Result<Vec<Program>, Failure> {
     let test = ["test", "--workspace", "--locked", "--no-run"];
     Step::cargo().args(test).run()?;
     // Again, for their names: nothing is left to be built.
@@ -101,7 +118,13 @@ pub(crate) fn build(parts: &[String]) -> Result<Vec<Program>, Failure> {
         .args(["--message-format", "json"])
         .capture_bytes()?;
     let mut programs = parse(&String::from_utf8_lossy(&listed));
-    programs.retain(|it| parts.is_empty() || parts.iter().any(|part| it.name.contains(part)));
+    programs.retain(|it| {
+        if parts.is_empty() {
+            tier == Tier::Full || !FULL.contains(&it.name.as_str())
+        } else {
+            parts.iter().any(|part| it.name.contains(part))
+        }
+    });
     if programs.is_empty() {
         let parts = parts.join(", ");
         return Err(Failure::new(format!("no test programs: {parts}")));

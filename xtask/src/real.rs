@@ -23,13 +23,13 @@ const NOT_TESTS: &[&str] = &["mount", "peers", "stress", "million"];
 
 /// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or what they do there
 /// is what others do over both.
-const NOT_OVER_RING: &[&str] = &["archive", "build", "counts", "make", "million", "peers"];
+const NOT_OVER_RING: &[&str] = &["archive", "build", "counts", "million", "peers"];
 
 /// Scripts that also run without passthrough, where what is read and written comes to the server.
 const SERVED_TOO: &[&str] = &["faults", "fsx", "sqlite", "stress"];
 
 /// Scripts that also run through the queues of a virtio-fs device.
-const RELAYED_TOO: &[&str] = &["fsx", "git", "sqlite"];
+const RELAYED_TOO: &[&str] = &["fsx", "git", "make", "sqlite"];
 
 /// Scripts that run while no other does: they count what the machine does, or measure its memory.
 const ALONE: &[&str] = &["counts", "million"];

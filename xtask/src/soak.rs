@@ -9,6 +9,7 @@ use crate::programs::{self, Program};
 use crate::project;
 use crate::real;
 use crate::step::{Failure, Step};
+use crate::tools::Tier;
 use std::collections::hash_map::RandomState;
 use std::fs::{self, OpenOptions};
 use std::hash::BuildHasher;
@@ -101,7 +102,7 @@ impl Task<'_> {
 /// as often as `--minutes` allow. `--list` only names them.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let (words, limit, only_list) = parse(arguments)?;
-    let programs = programs::build(&[])?;
+    let programs = programs::build(&[], Tier::Full)?;
     let targets = fuzz::targets()?;
     let mut tasks = tasks(&programs, targets)?;
     tasks.retain(|task| words.is_empty() || words.iter().any(|word| task.name().contains(word)));

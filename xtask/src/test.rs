@@ -4,7 +4,7 @@ use crate::check;
 use crate::programs;
 use crate::real;
 use crate::step::{Failure, Step};
-use crate::tools;
+use crate::tools::{self, Tier};
 use crate::vm_test;
 
 /// Real programs of the first tier, over each transport, with the build that the tests use.
@@ -18,7 +18,7 @@ const FULL: &str = "THRUFS_FULL";
 
 /// The test programs, or those whose names have one of `parts`, and without `parts` some real programs.
 pub(crate) fn gate(parts: &[String]) -> Result<(), Failure> {
-    let tested = programs::run(&programs::build(parts)?, &[]);
+    let tested = programs::run(&programs::build(parts, Tier::Gate)?, &[]);
     if !parts.is_empty() {
         return tested;
     }
@@ -34,7 +34,7 @@ pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
         .to_str()
         .ok_or_else(|| Failure::new("a path that is no text"))?;
     let variables = [(FULL, "1"), ("VIRTIOFSD", peer)];
-    let tested = programs::run(&programs::build(parts)?, &variables);
+    let tested = programs::run(&programs::build(parts, Tier::Full)?, &variables);
     if !parts.is_empty() {
         return tested;
     }
