@@ -5,8 +5,6 @@
 
 mod bench;
 mod check;
-#[cfg(test)]
-mod claims;
 mod fuzz;
 mod mounts;
 mod mutants;
@@ -57,9 +55,9 @@ cargo xtask CHORE
   vm-bench --open1 [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--save]
                    opening and closing a file in QEMU guests with Linux 6.1 and 6.12, on a share
                    and in the guest's own tmpfs, with and without restartable sequences
-  mutants [AREA...] [--shard K/N]
-                   changes the code of permission, rename, locks, ... in one place at a time, and looks
-                   whether a test fails; goes on where it was ended (see docs/mutants.md; hours)
+  mutants [ARG...] changes the code of permission, rename, locks, ... in one place at a time, and looks
+                   whether a test fails (.cargo/mutants.toml; hours); the arguments are those of
+                   cargo-mutants: --in-diff FILE, --file NAME, --shard K/N
   bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
                    kept in bench/results (see bench/README.md); --suite published takes place in
                    guests as well: --no-guest leaves them out, --only-guest the rest

@@ -91,19 +91,6 @@ impl Step {
         ended(&words, start, status)
     }
 
-    /// Runs it and gives its exit code; a failure only if it could not be run to its end.
-    pub(crate) fn run_to_code(mut self) -> Result<i32, Failure> {
-        let words = self.words();
-        println!("\n$ {words}");
-        let status = self
-            .0
-            .status()
-            .map_err(|error| Failure::new(format!("cannot run {words}: {error}")))?;
-        status
-            .code()
-            .ok_or_else(|| Failure::new(format!("{words}: {status}")))
-    }
-
     /// Runs what says itself what it does, and what has failed.
     pub(crate) fn quietly(mut self) -> Result<(), Failure> {
         let words = self.words();
