@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::fence::lease::{give_up_lease, take_write_lease};
 
 /// How long what comes late is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a file is used before it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

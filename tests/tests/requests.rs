@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use thrufs_test_report::skipped_in;
 use thrufs_tests::caller::Caller;
@@ -119,7 +119,9 @@ fn a_warm_open_costs_open_and_release() {
 fn what_is_old_is_read_once() {
     let options = "nopassthrough,cache=auto";
     counted_with("what_is_old_is_read_once", options, |mounted, tracer| {
-        fs::write(mounted.source().join("file"), b"content").unwrap();
+        let beneath = mounted.source().join("file");
+        fs::write(&beneath, b"content").unwrap();
+        let changed = |time| File::open(&beneath).unwrap().set_modified(time).unwrap();
         let path = mounted.mnt().join("file");
         let reads = || {
             let seen = tracer.count(|| {
@@ -128,7 +130,10 @@ fn what_is_old_is_read_once() {
             });
             seen.get("READ").copied().unwrap_or(0)
         };
+        // What changes in the future is young however long the reads take.
+        changed(SystemTime::now() + Duration::from_secs(3600));
         assert_eq!([reads(), reads(), reads()], [1; 3], "while it is young");
+        changed(SystemTime::now());
         thread::sleep(Duration::from_millis(2_500));
         assert_eq!([reads(), reads(), reads()], [1, 0, 0], "when it is old");
     });

@@ -3,7 +3,7 @@
 
 mod ground;
 
-use ground::{Foreground, Ground, THRUFS, mount_line, run, stderr, succeeded, within};
+use ground::{Foreground, Ground, THRUFS, mount_line, run, stderr, succeeded, wait_for};
 use rustix::mount::{UnmountFlags, mount_bind};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -16,7 +16,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
 
 /// Where the socket of the mount on top at this path is.
 fn socket_of(mountpoint: &Path) -> PathBuf {
@@ -48,7 +47,7 @@ fn mounted_on(ground: Ground, arguments: &[&str]) -> Mounted {
         .iter()
         .any(|argument| argument.contains("control"))
     {
-        within(5, "the socket", || mounted.socket.exists());
+        wait_for("the socket", || mounted.socket.exists());
     }
     mounted
 }
@@ -80,7 +79,7 @@ fn opens(path: &Path) -> (u64, u64) {
 /// One exchange, as a program would have it.
 fn ask(socket: &Path, request: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
-    let patience = Some(Duration::from_secs(10));
+    let patience = Some(ground::LIMIT);
     stream.set_read_timeout(patience).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut line = String::new();
@@ -134,7 +133,7 @@ fn explained_while_open_and_after(ground: &Ground, data_path: &str, reason: &str
     assert_eq!(opens(&moved), (2, 1), "the same file by another name");
     assert!(refusal(&file).contains("No such file"));
     drop(open);
-    within(5, "RELEASE", || opens(&moved) == (0, 0));
+    wait_for("RELEASE", || opens(&moved) == (0, 0));
 
     let output = thrufs(&[
         "explain".as_ref(),
@@ -157,7 +156,7 @@ fn explained_while_open_and_after(ground: &Ground, data_path: &str, reason: &str
 
 fn ends(server: Foreground) {
     server.signal(Signal::TERM);
-    let (code, said) = server.ends_within(10);
+    let (code, said) = server.wait();
     assert_eq!(code, Some(0), "{said}");
     for word in ["panicked", "WARN", "not filtered"] {
         assert!(!said.contains(word), "{said}");
@@ -474,8 +473,8 @@ fn an_ordinary_user_asks_and_so_does_root() {
     ]);
     succeeded(&output);
     kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
-    ground.gone_within(10);
-    within(5, "the socket to go", || !socket.exists());
+    ground.wait_gone();
+    wait_for("the socket to go", || !socket.exists());
 
     // Without a place for it, there is a mount all the same.
     if Path::new("/run/user/65534").exists() {
@@ -495,7 +494,7 @@ fn an_ordinary_user_asks_and_so_does_root() {
     succeeded(&output);
     assert!(stderr(&output).contains("no control socket"), "{output:?}");
     ground::unmounts(|| user(None, &["unmount".as_ref(), ground.mnt.as_os_str()]));
-    ground.gone_within(5);
+    ground.wait_gone();
 }
 
 #[test]
@@ -514,7 +513,7 @@ fn hostile_clients_hold_up_neither_mount_nor_others() {
     assert_eq!(opens(&ground.mnt.join("file")), (0, 0));
     // A line without an end.
     let mut endless = connect();
-    let _ = endless.set_write_timeout(Some(Duration::from_secs(10)));
+    let _ = endless.set_write_timeout(Some(ground::LIMIT));
     assert!(endless.write_all(&vec![b'x'; 10 << 20]).is_err());
     let mut reply = String::new();
     let _ = endless.read_to_string(&mut reply);
@@ -536,7 +535,7 @@ fn hostile_clients_hold_up_neither_mount_nor_others() {
         assert!(reply.contains("\"error\""), "{path}: {reply}");
     }
     ground.assert_serves();
-    within(5, "RELEASE", || opens(&ground.mnt.join("file")) == (0, 0));
+    wait_for("RELEASE", || opens(&ground.mnt.join("file")) == (0, 0));
     drop(silent);
     ends(server);
 }
@@ -598,9 +597,9 @@ fn the_socket_goes_with_the_mount_however_that_ends() {
             "signal" => kill("--supervisor", Signal::TERM),
             _ => kill("--worker", Signal::KILL),
         }
-        ground.gone_within(10);
+        ground.wait_gone();
         // Its number may be another mount's by now: there is none at its end where one listens.
-        within(5, &format!("the socket to go ({end})"), || {
+        wait_for(&format!("the socket to go ({end})"), || {
             !socket.exists() || UnixStream::connect(&socket).is_ok()
         });
     }
@@ -618,7 +617,7 @@ fn what_the_killed_have_left_is_recognised_and_removed() {
     };
     // As if the supervisor of an earlier mount with this number had been killed. A mount of another test
     // may remove it.
-    within(10, "an answer about a socket that was left", || {
+    wait_for("an answer about a socket that was left", || {
         drop(UnixListener::bind(&socket));
         refusal(&ground.mnt.join("file")).contains("no server listens at")
     });

@@ -3,7 +3,7 @@
 
 mod ground;
 
-use ground::{Ground, THRUFS, run, skipped, stderr, within};
+use ground::{Ground, THRUFS, run, skipped, stderr, wait_for};
 use rustix::mount::MountPropagationFlags;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -135,7 +135,30 @@ fn everything_is_looked_at() {
 }
 
 #[test]
-fn the_verdict_follows_the_parameter_as_a_mount_does() {
+fn where_the_kernel_offers_io_uring_the_verdict_and_a_mount_say_so() {
+    with_parameter("Y", |findings| {
+        let (offer, ..) = finding(findings, "enable_uring");
+        let (state, verdict, _) = finding(findings, "transport");
+        assert_eq!((offer.as_str(), state.as_str()), ("ok", "ok"));
+        assert!(verdict.contains("would take io_uring: "), "{verdict}");
+    });
+}
+
+#[test]
+#[ignore = "soak: turns io_uring off for the whole machine"]
+fn where_the_kernel_does_not_offer_io_uring_the_verdict_and_a_mount_say_so() {
+    with_parameter("N", |findings| {
+        let (offer, _, how) = finding(findings, "enable_uring");
+        let (state, verdict, _) = finding(findings, "transport");
+        assert_eq!((offer.as_str(), state.as_str()), ("no", "no"));
+        assert!(verdict.contains(PARAMETER), "{verdict}");
+        assert!(how.contains(&format!("echo Y > {PARAMETER}")), "{how}");
+        assert!(how.contains("enable_uring=Y"), "{how}");
+    });
+}
+
+/// Checks the findings while the parameter is so, and that a mount agrees with them.
+fn with_parameter(value: &str, check: impl FnOnce(&Findings)) {
     let _alone = alone();
     let Some(ground) = Ground::new() else { return };
     let findings = from_json(&doctor(&["--json"]));
@@ -145,28 +168,17 @@ fn the_verdict_follows_the_parameter_as_a_mount_does() {
     if std::thread::available_parallelism().unwrap().get() == 1 {
         return skipped("the verdict: there is one CPU");
     }
-    for value in ["N", "Y"] {
-        let _before = match Parameter::set(value) {
-            Ok(before) => before,
-            Err(error) => return skipped(&format!("the verdict: {PARAMETER}: {error}")),
-        };
-        assert!(doctor(&[]).status.success(), "a mount works either way");
-        // With N there is a remedy, which has a line of its own.
-        let findings = agreed(ground.src.to_str().unwrap());
-        let (offer, _, how) = finding(&findings, "enable_uring");
-        let (state, verdict, _) = finding(&findings, "transport");
-        let carrier = verdict.strip_prefix("transport=auto would take ").unwrap();
-        if value == "Y" {
-            assert_eq!((offer.as_str(), state.as_str()), ("ok", "ok"));
-            assert!(carrier.starts_with("io_uring: "), "{carrier}");
-        } else {
-            assert_eq!((offer.as_str(), state.as_str()), ("no", "no"));
-            assert!(carrier.contains(PARAMETER), "{carrier}");
-            assert!(how.contains(&format!("echo Y > {PARAMETER}")), "{how}");
-            assert!(how.contains("enable_uring=Y"), "{how}");
-        }
-        assert_mount_agrees(&ground, carrier);
-    }
+    let _before = match Parameter::set(value) {
+        Ok(before) => before,
+        Err(error) => return skipped(&format!("the verdict: {PARAMETER}: {error}")),
+    };
+    assert!(doctor(&[]).status.success(), "a mount works either way");
+    // With N there is a remedy, which has a line of its own.
+    let findings = agreed(ground.src.to_str().unwrap());
+    check(&findings);
+    let (_, verdict, _) = finding(&findings, "transport");
+    let carrier = verdict.strip_prefix("transport=auto would take ").unwrap();
+    assert_mount_agrees(&ground, carrier);
 }
 
 /// A mount says of itself how its requests come, to whoever asks.
@@ -181,7 +193,7 @@ fn assert_mount_agrees(ground: &Ground, carrier: &str) {
         let text = fs::read_to_string(&log).unwrap_or_default();
         text.contains("inodes=").then_some(text)
     };
-    within(2, "statistics", || said().is_some());
+    wait_for("statistics", || said().is_some());
     let said = said().unwrap();
     assert!(
         said.contains(&format!("requests come by {carrier}")),

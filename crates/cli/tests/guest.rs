@@ -4,7 +4,7 @@
 
 mod ground;
 
-use ground::{Foreground, THRUFS, copied_program, run, skipped, stderr, within};
+use ground::{Foreground, THRUFS, copied_program, run, skipped, stderr, wait_for};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -57,7 +57,7 @@ impl Share {
 
     fn begin(&self, command: &mut Command) -> Foreground {
         let child = Foreground::of(command.spawn().unwrap());
-        within(10, "the socket to appear", || self.socket.exists());
+        wait_for("the socket to appear", || self.socket.exists());
         child
     }
 
@@ -109,7 +109,7 @@ fn files_come_and_go_whole() {
         assert!(copied.status.success(), "{options}: {}", stderr(&copied));
         assert!(fs::read(&back).unwrap() == big(), "{options}");
         server.signal(Signal::TERM);
-        let (code, said) = server.ends_within(10);
+        let (code, said) = server.wait();
         assert_eq!(code, Some(0), "{options}: {said}");
         assert!(!said.contains("died"), "{options}: {said}");
     }
@@ -124,7 +124,7 @@ fn it_keeps_to_the_protocol_whatever_a_front_end_does() {
     assert!(output.status.success(), "{told}{}", stderr(&output));
     assert_eq!(share.cat("/file").unwrap(), b"content", "afterwards");
     server.signal(Signal::TERM);
-    let (code, said) = server.ends_within(10);
+    let (code, said) = server.wait();
     assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("the worker died"), "{said}");
 }
@@ -152,9 +152,7 @@ fn a_policy_holds_and_is_read_again() {
     assert_eq!(share.cat("/file").unwrap(), b"content");
     fs::write(&policy, hiding("file")).unwrap();
     server.signal(Signal::HUP);
-    within(5, "the policy to be in force", || {
-        share.cat("/file").is_err()
-    });
+    wait_for("the policy to be in force", || share.cat("/file").is_err());
     assert_eq!(share.cat("/secret").unwrap(), b"secret");
 }
 

@@ -4,7 +4,7 @@
 
 mod ground;
 
-use ground::{Foreground, THRUFS, within};
+use ground::{Foreground, THRUFS, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -60,7 +60,7 @@ impl Place {
             .spawn()
             .unwrap();
         let child = Foreground::of(child);
-        within(10, "the socket to appear", || socket.exists());
+        wait_for("the socket to appear", || socket.exists());
         child
     }
 
@@ -233,7 +233,7 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
         for number in 1..=MOVES {
             // Something is done between any two moves, however slow the machine is.
             let before = rounds.load(Ordering::Relaxed);
-            within(20, "work between two moves", || {
+            wait_for("work between two moves", || {
                 rounds.load(Ordering::Relaxed) > before + 20
                     || [&writes.is_finished(), &appends.is_finished()].contains(&&true)
             });

@@ -4,7 +4,7 @@
 mod ground;
 mod walls;
 
-use ground::{Foreground, THRUFS, copied_program, processes, run, skipped, stderr, within};
+use ground::{Foreground, THRUFS, copied_program, processes, run, skipped, stderr, wait_for};
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -55,7 +55,7 @@ impl Place {
     /// Back when somebody can connect.
     fn share(&self, arguments: &[&str]) -> Foreground {
         let child = Foreground::of(self.command(arguments).spawn().unwrap());
-        within(10, "the socket to appear", || self.socket.exists());
+        wait_for("the socket to appear", || self.socket.exists());
         child
     }
 
@@ -65,7 +65,7 @@ impl Place {
         let file = fs::File::create(&said.0).unwrap();
         let mut command = self.command(arguments);
         let child = Foreground::of(command.stderr(file).spawn().unwrap());
-        within(10, "the socket to appear", || self.socket.exists());
+        wait_for("the socket to appear", || self.socket.exists());
         (child, said)
     }
 
@@ -88,7 +88,7 @@ impl Place {
     /// Another worker than this waits for the next.
     fn replaced(&self, worker: Pid) -> Pid {
         let mut next = None;
-        within(10, "another worker", || {
+        wait_for("another worker", || {
             next = self.workers().into_iter().find(|found| *found != worker);
             next.is_some() && !self.workers().contains(&worker)
         });
@@ -98,7 +98,7 @@ impl Place {
 
 fn worker_at(socket: &Path) -> Pid {
     let mut found = Vec::new();
-    within(10, "one worker", || {
+    wait_for("one worker", || {
         found = processes("--share-worker", socket);
         found.len() == 1
     });
@@ -110,9 +110,7 @@ struct Said(PathBuf);
 
 impl Said {
     fn says(&self, part: &str) {
-        within(10, part, || {
-            fs::read_to_string(&self.0).unwrap().contains(part)
-        });
+        wait_for(part, || fs::read_to_string(&self.0).unwrap().contains(part));
     }
 }
 
@@ -124,7 +122,7 @@ fn is_served(stream: &UnixStream) {
     stream
         .set_read_timeout(Some(Duration::from_millis(20)))
         .unwrap();
-    within(5, "an answer", || {
+    wait_for("an answer", || {
         let mut byte = [0; 1];
         rustix::net::recv(stream, &mut byte, RecvFlags::PEEK).is_ok_and(|(_, length)| length > 0)
     });
@@ -182,9 +180,7 @@ fn the_socket_is_there_when_it_is_said_and_goes_with_the_share() {
     let place = Place::new();
     let notified = place.path("notified");
     let listener = UnixDatagram::bind(&notified).unwrap();
-    listener
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    listener.set_read_timeout(Some(ground::LIMIT)).unwrap();
     let mut command = place.command(&["-o", "control=none"]);
     let child = command.env("NOTIFY_SOCKET", &notified).spawn().unwrap();
     let child = Foreground::of(child);
@@ -195,7 +191,7 @@ fn the_socket_is_there_when_it_is_said_and_goes_with_the_share() {
     assert_eq!(metadata.mode() & 0o7777, 0o600);
     place.worker();
     child.signal(Signal::TERM);
-    let (code, said) = child.ends_within(5);
+    let (code, said) = child.wait();
     assert_eq!(code, Some(0), "{said}");
     assert!(
         said.contains("sharing") && said.contains("SIGTERM"),
@@ -220,7 +216,7 @@ fn machines_are_served_in_turn_each_by_a_worker_of_its_own() {
     drop(waiting);
     place.replaced(second);
     child.signal(Signal::INT);
-    let (code, said) = child.ends_within(5);
+    let (code, said) = child.wait();
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(said.matches("has disconnected").count(), 2, "{said}");
 }
@@ -233,7 +229,7 @@ fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
     let mut one = place.connect();
     is_served(&one);
     let mut second = None;
-    within(10, "the next worker", || {
+    wait_for("the next worker", || {
         second = place.workers().into_iter().find(|found| *found != first);
         second.is_some()
     });
@@ -249,16 +245,16 @@ fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
     assert!(is_silent(&mut three));
     // A signal to one worker, even its death, is about its machine alone.
     kill_process(first, Signal::TERM).unwrap();
-    within(5, "the first connection to close", || is_closed(&mut one));
+    wait_for("the first connection to close", || is_closed(&mut one));
     is_answered(&mut three);
     let third = place.workers().into_iter().find(|found| *found != second);
     kill_process(third.unwrap(), Signal::KILL).unwrap();
-    within(5, "the third connection to close", || is_closed(&mut three));
+    wait_for("the third connection to close", || is_closed(&mut three));
     two.write_all(&GET_FEATURES.map(u32::to_ne_bytes).concat())
         .unwrap();
     is_answered(&mut two);
     child.signal(Signal::TERM);
-    let (code, said) = child.ends_within(10);
+    let (code, said) = child.wait();
     assert_eq!(code, Some(0), "{said}");
     assert!(is_closed(&mut two));
     assert!(place.workers().is_empty());
@@ -296,13 +292,13 @@ fn a_worker_that_dies_is_replaced_for_the_next_machine() {
     let mut stream = place.connect();
     is_served(&stream);
     kill_process(worker, Signal::KILL).unwrap();
-    within(5, "the connection to close", || is_closed(&mut stream));
+    wait_for("the connection to close", || is_closed(&mut stream));
     let next = place.replaced(worker);
     let stream = place.connect();
     drop(stream);
     place.replaced(next);
     child.signal(Signal::TERM);
-    let (code, said) = child.ends_within(5);
+    let (code, said) = child.wait();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("the worker died"), "{said}");
 }
@@ -315,15 +311,13 @@ fn a_worker_does_not_outlive_its_supervisor() {
     let mut stream = place.connect();
     is_served(&stream);
     child.signal(Signal::KILL);
-    within(5, "the worker to end", || {
-        !place.workers().contains(&worker)
-    });
+    wait_for("the worker to end", || !place.workers().contains(&worker));
     assert!(is_closed(&mut stream));
     // What it has left is no hindrance.
     assert!(place.socket.exists());
     drop(child);
     let again = place.share(&["-o", "control=none"]);
-    within(5, "a socket that listens", || {
+    wait_for("a socket that listens", || {
         UnixStream::connect(&place.socket).is_ok()
     });
     drop(again);
@@ -355,13 +349,13 @@ fn the_worker_sees_the_directory_and_nothing_else() {
     command.arg("--groups=7,8").arg(share.get_program());
     command.args(share.get_args()).stderr(Stdio::piped());
     let child = Foreground::of(command.spawn().unwrap());
-    within(10, "the socket to appear", || place.socket.exists());
+    wait_for("the socket to appear", || place.socket.exists());
     let worker = place.worker();
     assert_eq!(status(child.pid(), "Groups"), "7 8");
     assert_eq!(names(&root_of(worker)), ["file"]);
     assert_eq!(status(worker, "NoNewPrivs"), "1");
     assert_eq!(status(worker, "Groups"), "");
-    within(5, "the filter", || status(worker, "Seccomp") == "2");
+    wait_for("the filter", || status(worker, "Seccomp") == "2");
     let effective = u64::from_str_radix(&status(worker, "CapEff"), 16).unwrap();
     let (chown, sys_admin, sys_ptrace) = (1 << 0, 1 << 21, 1 << 19);
     assert_ne!(effective & chown, 0);
@@ -443,9 +437,9 @@ fn other_sandboxes_and_filters() {
             is_root_dir,
             "{sandbox}"
         );
-        within(5, "the filter", || status(worker, "Seccomp") == seccomp);
+        wait_for("the filter", || status(worker, "Seccomp") == seccomp);
         child.signal(Signal::TERM);
-        assert_eq!(child.ends_within(5).0, Some(0), "{sandbox}");
+        assert_eq!(child.wait().0, Some(0), "{sandbox}");
     }
 }
 
@@ -483,7 +477,7 @@ fn an_ordinary_user_is_root_in_its_namespace_if_that_is_asked_for() {
     };
     let mut child = Foreground::of(command.spawn().unwrap());
     if !appears(&mut child, &socket) {
-        let (_, said) = child.ends_within(5);
+        let (_, said) = child.wait();
         assert!(said.contains("user namespace"), "{said}");
         return skipped("the user namespace: this user may make none");
     }
@@ -504,7 +498,7 @@ fn ids_that_are_not_the_user_s_are_not_given() {
         return;
     };
     // Whatever is installed, this user has no subordinate ids.
-    let (code, said) = Foreground::of(command.spawn().unwrap()).ends_within(10);
+    let (code, said) = Foreground::of(command.spawn().unwrap()).wait();
     assert_eq!(code, Some(1), "{said}");
     let why = ["newuidmap", "user namespace"];
     assert!(why.iter().any(|why| said.contains(why)), "{said}");
@@ -517,7 +511,7 @@ fn ids_that_are_not_the_user_s_are_not_given() {
 /// Whether it comes to serve.
 fn appears(child: &mut Foreground, socket: &Path) -> bool {
     let mut ended = false;
-    within(10, "the socket to appear, or the end", || {
+    wait_for("the socket to appear, or the end", || {
         ended = child.has_ended();
         ended || socket.exists()
     });
@@ -531,7 +525,7 @@ fn an_ordinary_user_shares_too() {
         return;
     };
     let child = Foreground::of(command.spawn().unwrap());
-    within(10, "the socket to appear", || socket.exists());
+    wait_for("the socket to appear", || socket.exists());
     let worker = worker_at(&socket);
     assert_eq!(status(worker, "CapPrm").trim_start_matches('0'), "");
     assert_eq!(status(worker, "NoNewPrivs"), "1");
@@ -546,7 +540,7 @@ fn an_ordinary_user_shares_too() {
         skipped("the user namespace: this user may make none");
     }
     child.signal(Signal::TERM);
-    let (code, said) = child.ends_within(5);
+    let (code, said) = child.wait();
     assert_eq!(code, Some(0), "{said}");
 }
 
@@ -557,7 +551,7 @@ fn figures_are_told_at_the_socket_and_on_a_signal() {
     let option = format!("control={}", control.display());
     let (child, said) = place.share_aloud(&["-o", &option]);
     let worker = place.worker();
-    within(5, "the control socket", || control.exists());
+    wait_for("the control socket", || control.exists());
     let output = run(Command::new(THRUFS)
         .args(["ctl", "--control"])
         .arg(&control)
@@ -576,23 +570,23 @@ fn figures_are_told_at_the_socket_and_on_a_signal() {
         serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
     };
     let (one, other) = (place.connect(), place.connect());
-    within(5, "both to be told of", || {
+    wait_for("both to be told of", || {
         figures()["machines"].as_array().unwrap().len() == 2
     });
     drop(one);
-    within(5, "the first to have left", || figures()["left"] == 1);
+    wait_for("the first to have left", || figures()["left"] == 1);
     let told = figures();
     assert_eq!(told["machines"].as_array().unwrap().len(), 1);
     assert!(told["last_left"]["figures"].is_object(), "{told}");
     drop(other);
-    within(5, "both to have left", || figures()["left"] == 2);
+    wait_for("both to have left", || figures()["left"] == 2);
     assert!(!place.workers().contains(&worker));
     child.signal(Signal::USR1);
     said.says("0 connected, 2 have left");
     // Of the worker that waits.
     said.says("no requests yet");
     child.signal(Signal::TERM);
-    assert_eq!(child.ends_within(5).0, Some(0));
+    assert_eq!(child.wait().0, Some(0));
     assert!(!control.exists());
 }
 
@@ -626,7 +620,7 @@ fn a_policy_is_read_again_and_a_bad_one_changes_nothing() {
     child.signal(Signal::HUP);
     said.says("the policy in force stays");
     child.signal(Signal::TERM);
-    assert_eq!(child.ends_within(5).0, Some(0));
+    assert_eq!(child.wait().0, Some(0));
 
     fs::write(
         &policy,
@@ -688,7 +682,7 @@ fn as_virtiofsd_it_serves_one_machine_and_says_which_process_it_is() {
         ],
     );
     let child = Foreground::of(command.spawn().unwrap());
-    within(10, "the socket to appear", || place.socket.exists());
+    wait_for("the socket to appear", || place.socket.exists());
     let pid = fs::read_to_string(place.path("socket.pid")).unwrap();
     assert_eq!(pid, format!("{}\n", child.pid().as_raw_nonzero()));
     let second = virtiofsd(
@@ -704,7 +698,7 @@ fn as_virtiofsd_it_serves_one_machine_and_says_which_process_it_is() {
         stderr(&second)
     );
     drop(place.connect());
-    let (code, said) = child.ends_within(5);
+    let (code, said) = child.wait();
     assert_eq!(code, Some(0), "{said}");
     assert!(!place.socket.exists());
 }
@@ -723,7 +717,7 @@ fn as_virtiofsd_it_takes_a_socket_that_listens() {
     let child = Foreground::of(child);
     drop(listener);
     drop(place.connect());
-    let (code, said) = child.ends_within(10);
+    let (code, said) = child.wait();
     assert_eq!(code, Some(0), "{said}");
     assert!(place.socket.exists(), "another's to remove");
 }

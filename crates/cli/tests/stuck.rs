@@ -4,7 +4,7 @@
 
 mod ground;
 
-use ground::{Foreground, Ground, THRUFS, VICTIMS, kill_all, run, stderr, succeeded, within};
+use ground::{Foreground, Ground, THRUFS, VICTIMS, kill_all, run, stderr, succeeded, wait_for};
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -20,10 +20,6 @@ use thrufs::{
     Attributes, Context, Entry, Errno, FileHandle, FileSystem, Generation, MountOptions,
     MountedSession, Name, NodeId, Result, SessionConfig,
 };
-
-/// The longest that a server may take with `--stop-timeout=1`: that, writing back, detaching, the
-/// worker's time for its requests, and its last words.
-const STOP_SECONDS: u64 = 18;
 
 /// Holds requests until it is opened, and counts them.
 #[derive(Default)]
@@ -116,7 +112,7 @@ impl SilentSource {
     fn ask(&self) -> JoinHandle<io::Result<fs::Metadata>> {
         let path = self.ground.mnt.join("silent");
         let client = std::thread::spawn(move || fs::metadata(path));
-        within(5, "the request to reach the source", || {
+        wait_for("the request to reach the source", || {
             self.gate.state.lock().unwrap().0 > 0
         });
         client
@@ -133,7 +129,7 @@ impl Drop for SilentSource {
 
 /// It was let go with an error that says why, and not with an answer.
 fn was_let_go(client: JoinHandle<io::Result<fs::Metadata>>) {
-    within(2, "the client to be let go", || client.is_finished());
+    wait_for("the client to be let go", || client.is_finished());
     let error = client.join().unwrap().unwrap_err();
     let known = [
         io::ErrorKind::NotConnected,
@@ -151,14 +147,14 @@ fn requests_that_nothing_ends_do_not_keep_the_mount() {
     let mut server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
     let client = source.ask();
     server.signal(Signal::TERM);
-    server.supervisor_ends_within(STOP_SECONDS);
+    server.wait_supervisor();
     was_let_go(client);
     assert!(!ground.is_mounted());
     source.gate.open();
-    let (code, said) = server.ends_within(2);
+    let (code, said) = server.wait();
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("do not end"), "{said}");
-    ground.gone_within(1);
+    ground.wait_gone();
 }
 
 #[test]
@@ -171,13 +167,13 @@ fn a_worker_killed_over_such_a_request_lets_its_callers_go() {
     let client = source.ask();
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
     was_let_go(client);
-    server.supervisor_ends_within(8);
+    server.wait_supervisor();
     assert!(ground.is_mounted());
     source.gate.open();
-    let (code, said) = server.ends_within(2);
+    let (code, said) = server.wait();
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("do not end"), "{said}");
-    ground.dead_within(1);
+    ground.wait_dead();
     ground::unmount_by_command(&ground.mnt);
 }
 
@@ -193,16 +189,16 @@ fn a_supervisor_killed_over_such_a_request_lets_its_callers_go() {
         let client = source.ask();
         server.signal(Signal::KILL);
         was_let_go(client);
-        server.supervisor_ends_within(2);
+        server.wait_supervisor();
         if !stays {
-            within(2, "the mount to go", || !ground.is_mounted());
+            wait_for("the mount to go", || !ground.is_mounted());
         }
         source.gate.open();
         if stays {
-            ground.dead_within(2);
+            ground.wait_dead();
             ground::unmount_by_command(&ground.mnt);
         }
-        ground.gone_within(2);
+        ground.wait_gone();
     }
 }
 
@@ -266,11 +262,11 @@ fn a_source_that_is_stopped_does_not_keep_the_mount() {
     let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
     let client = source.ask();
     server.signal(Signal::TERM);
-    let (code, said) = server.ends_within(STOP_SECONDS);
+    let (code, said) = server.wait();
     was_let_go(client);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("do not end"), "{said}");
-    ground.gone_within(1);
+    ground.wait_gone();
     source.goes();
 }
 
@@ -283,11 +279,11 @@ fn a_worker_killed_over_a_stopped_source_lets_its_callers_go() {
     let server = ground.mount_in_foreground(&["-o", "cache=never"]);
     let client = source.ask();
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
-    let (code, said) = server.ends_within(3);
+    let (code, said) = server.wait();
     was_let_go(client);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the server died"), "{said}");
-    ground.dead_within(1);
+    ground.wait_dead();
     ground::unmount_by_command(&ground.mnt);
     source.goes();
 }
@@ -307,7 +303,7 @@ fn a_share_with_a_worker_that_cannot_end_goes_on() {
         .stderr(fs::File::create(&said).unwrap())
         .spawn();
     let mut server = Foreground::of(child.unwrap());
-    within(10, "the socket", || socket.exists());
+    wait_for("the socket", || socket.exists());
     let says = |words: &str| fs::read_to_string(&said).unwrap().contains(words);
     // In the root, the next worker could not be shut in: nothing is mounted where a lookup waits.
     let mut guest = Command::new(THRUFS)
@@ -316,24 +312,22 @@ fn a_share_with_a_worker_that_cannot_end_goes_on() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    within(10, "the request to reach the source", || {
+    wait_for("the request to reach the source", || {
         source.gate.state.lock().unwrap().0 > 0
     });
     guest.kill().unwrap();
     guest.wait().unwrap();
-    within(10, "the worker to be stuck", || says("the worker is stuck"));
+    wait_for("the worker to be stuck", || says("the worker is stuck"));
     let mut next = UnixStream::connect(&socket).unwrap();
     let get_features: [u32; 3] = [1, 1, 0];
     next.write_all(&get_features.map(u32::to_ne_bytes).concat())
         .unwrap();
-    next.set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    next.set_read_timeout(Some(ground::LIMIT)).unwrap();
     next.read_exact(&mut [0; 12]).unwrap();
-    assert!(!says("requests do not end"));
-    within(5, "to be told of it", || says("requests do not end"));
+    wait_for("to be told of it", || says("requests do not end"));
     source.gate.open();
     server.signal(Signal::TERM);
-    server.supervisor_ends_within(8);
+    server.wait_supervisor();
 }
 
 #[test]
@@ -364,8 +358,8 @@ fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
         });
         std::thread::sleep(Duration::from_millis(50));
         kill_all(&ground, victims);
-        ground.dead_within(2);
-        within(5, "a write to fail", || failed.load(Ordering::SeqCst));
+        ground.wait_dead();
+        wait_for("a write to fail", || failed.load(Ordering::SeqCst));
         stop.store(true, Ordering::SeqCst);
         writer.join().unwrap();
         // What is there, what to do, and that it helps, in use or not.
@@ -386,12 +380,12 @@ fn who_sees_the_server_die_says_what_to_do() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&[]);
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
-    let (code, said) = server.ends_within(2);
+    let (code, said) = server.wait();
     assert_eq!(code, Some(1), "{said}");
     for part in ["the server died", "SIGKILL", "ENOTCONN", "thrufs unmount"] {
         assert!(said.contains(part), "{said}");
     }
-    ground.dead_within(1);
+    ground.wait_dead();
     ground::unmount_by_command(&ground.mnt);
 }
 
@@ -402,15 +396,15 @@ fn auto_unmount_takes_the_mount_of_a_killed_server_away() {
         succeeded(&ground.mount(&["-o", "auto_unmount"]));
         let open = fs::File::open(ground.mnt.join("file")).unwrap();
         kill_all(&ground, victims);
-        ground.gone_within(4);
+        ground.wait_gone();
         assert!(open.metadata().is_err(), "{victims:?}");
         fs::read_dir(&ground.mnt).expect("the directory beneath is back");
     }
     // As any other, when it is told to end.
     succeeded(&ground.mount(&["-o", "auto_unmount"]));
     kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
-    ground.gone_within(5);
+    ground.wait_gone();
     succeeded(&ground.mount(&["-o", "auto_unmount"]));
     ground::unmount_by_command(&ground.mnt);
-    ground.gone_within(5);
+    ground.wait_gone();
 }

@@ -4,7 +4,7 @@
 
 mod ground;
 
-use ground::{Ground, THRUFS, run, stderr, succeeded, within};
+use ground::{Ground, THRUFS, run, stderr, succeeded, wait_for};
 use std::fs;
 use std::process::Command;
 
@@ -18,7 +18,7 @@ fn unmount_tells_who_else_has_it_mounted() {
         .spawn()
         .unwrap();
     let name = format!("/proc/{}/comm", other.id());
-    within(10, "a namespace", || {
+    wait_for("a namespace", || {
         fs::read_to_string(&name).unwrap() == "sleep\n"
     });
     let output = run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt));
@@ -30,5 +30,5 @@ fn unmount_tells_who_else_has_it_mounted() {
     // Somebody else on this machine may have made one too.
     assert!(said.contains("goes on until process"), "{said}");
     assert!(!ground.is_mounted());
-    ground.gone_within(10);
+    ground.wait_gone();
 }

@@ -17,7 +17,7 @@ use thrufs_sys::signal::{current_thread_id, interrupt_thread};
 const OVER: thrufs::Transport = thrufs::Transport::Uring;
 
 /// Who had to wait for what is held would wait longer, and on a busy machine nobody else does.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Has the calling thread, and those that it starts, ask from one CPU: their requests share a queue.
 fn stay_on_one_cpu() {

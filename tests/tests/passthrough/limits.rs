@@ -107,7 +107,7 @@ impl<'a> Submount<'a> {
     fn make_read_only(&self) {
         // The file system: flags of a mount alone do not propagate to the worker's. Not while a file is open
         // for writing, as it is until the server has heard of its close.
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while let Err(errno) = rustix::mount::mount_remount(self.0, MountFlags::RDONLY, "") {
             assert!(errno == Errno::BUSY && Instant::now() < deadline, "{errno}");
             thread::sleep(Duration::from_millis(5));

@@ -99,7 +99,7 @@ fn appends_of_processes_are_whole_and_none_is_lost() {
             .map(|(path, text)| Process::start(&["append", path.to_str().unwrap(), text, &lines]))
             .into();
         for mut writer in writers {
-            assert!(writer.is_ended_within(Duration::from_secs(20)));
+            assert!(writer.is_ended_within(Duration::from_secs(60)));
         }
         let content = fs::read_to_string(&through).unwrap();
         for text in ["one", "two", "three"] {

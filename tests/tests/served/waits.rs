@@ -9,7 +9,7 @@ use thrufs_abi::layout::LkIn;
 use thrufs_hostdir::{Config, Locks};
 
 const SOON: Duration = Duration::from_millis(200);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Shared {
     served: Served,

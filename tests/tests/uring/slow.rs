@@ -16,7 +16,7 @@ use thrufs_tests::transport::must_skip_ring;
 
 /// A hundred requests that nobody holds up take a fraction of it; if they are, it is until what is slow
 /// is let go.
-const PROMPT_MAX: Duration = Duration::from_secs(20);
+const PROMPT_MAX: Duration = Duration::from_secs(60);
 
 /// The slow file system, mounted where a ground has its source.
 struct SlowSource<'a> {

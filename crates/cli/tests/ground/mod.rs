@@ -82,7 +82,7 @@ impl Ground {
         notified.set_nonblocking(true).unwrap();
         let mut command = self.in_foreground(arguments);
         let mut child = Foreground::of(command.env("NOTIFY_SOCKET", &path).spawn().unwrap());
-        within(10, "the mount to stand", || {
+        wait_for("the mount to stand", || {
             assert!(!child.has_ended(), "{}", child.said());
             notified.recv(&mut [0; 64]).is_ok()
         });
@@ -131,23 +131,23 @@ impl Ground {
     }
 
     /// Waits until neither mount nor process is left.
-    pub fn gone_within(&self, seconds: u64) {
-        within(seconds, "the mount to go", || !self.is_mounted());
-        self.ended_within(seconds);
+    pub fn wait_gone(&self) {
+        wait_for("the mount to go", || !self.is_mounted());
+        self.wait_ended();
     }
 
     /// Waits until the mount is dead, and no process is left.
-    pub fn dead_within(&self, seconds: u64) {
-        within(seconds, "the mount to be dead", || {
+    pub fn wait_dead(&self) {
+        wait_for("the mount to be dead", || {
             fs::read_dir(&self.mnt).is_err_and(|e| e.kind() == std::io::ErrorKind::NotConnected)
         });
-        self.ended_within(seconds);
+        self.wait_ended();
         assert!(self.is_mounted());
     }
 
     /// Waits until no process is left.
-    pub fn ended_within(&self, seconds: u64) {
-        within(seconds, "the processes to end", || {
+    pub fn wait_ended(&self) {
+        wait_for("the processes to end", || {
             let roles = ["--supervisor", "--worker", "--auto-unmount"];
             roles.iter().all(|role| self.processes(role).is_empty())
         });
@@ -188,7 +188,7 @@ impl Foreground {
     pub fn signal_and_wait(&self, signal: Signal) {
         self.signal(signal);
         let status = format!("/proc/{}/status", self.pid().as_raw_nonzero());
-        within(5, "the signal to be taken", || {
+        wait_for("the signal to be taken", || {
             let status = fs::read_to_string(&status).unwrap();
             let pending = |name| status.lines().find_map(|line| line.strip_prefix(name));
             ["SigPnd:", "ShdPnd:"].into_iter().all(|name| {
@@ -211,15 +211,15 @@ impl Foreground {
     }
 
     /// It ends; a worker that does not may still hold what it says.
-    pub fn supervisor_ends_within(&mut self, seconds: u64) {
-        within(seconds, "the server to end", || {
+    pub fn wait_supervisor(&mut self) {
+        wait_for("the server to end", || {
             self.0.as_mut().unwrap().try_wait().unwrap().is_some()
         });
     }
 
     /// Its exit code and what it said.
-    pub fn ends_within(mut self, seconds: u64) -> (Option<i32>, String) {
-        self.supervisor_ends_within(seconds);
+    pub fn wait(mut self) -> (Option<i32>, String) {
+        self.wait_supervisor();
         let output = self.0.take().unwrap().wait_with_output().unwrap();
         (
             output.status.code(),
@@ -245,7 +245,7 @@ pub fn unmount_by_command(path: &Path) {
 
 /// The same, by a command of one's own.
 pub fn unmounts(mut command: impl FnMut() -> Output) {
-    within(2, "the command to unmount", || {
+    wait_for("the command to unmount", || {
         let output = command();
         let is_in_use = stderr(&output).contains("in use");
         if !is_in_use {
@@ -258,7 +258,7 @@ pub fn unmounts(mut command: impl FnMut() -> Output) {
 /// As umount(8). A server in the foreground may be about to close what it mounted with.
 pub fn unmount(path: &Path) {
     let unmounted = || rustix::mount::unmount(path, UnmountFlags::empty());
-    within(2, "umount to succeed", || match unmounted() {
+    wait_for("umount to succeed", || match unmounted() {
         Err(errno) => {
             assert_eq!(errno, rustix::io::Errno::BUSY);
             false
@@ -336,7 +336,7 @@ pub fn kill_all(ground: &Ground, victims: &[&str]) {
 pub fn stop_process(process: Pid) {
     kill_process(process, Signal::STOP).unwrap();
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
-    within(5, "its threads to stop", || {
+    wait_for("its threads to stop", || {
         fs::read_dir(&tasks).unwrap().all(|task| {
             let stat = fs::read_to_string(task.unwrap().path().join("stat"));
             stat.is_ok_and(|stat| stat.rsplit_once(')').unwrap().1.starts_with(" T"))
@@ -364,7 +364,7 @@ pub fn waits_for_a_file(process: Pid) {
         libc::SYS_name_to_handle_at,
     ];
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
-    within(10, "a thread to wait for a file", || {
+    wait_for("a thread to wait for a file", || {
         fs::read_dir(&tasks).unwrap().flatten().any(|task| {
             let call = fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
             let number = call.split_whitespace().next();
@@ -403,14 +403,13 @@ pub fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
     );
 }
 
-/// How much longer than on an idle machine anything may take.
-const BUSY: u32 = 4;
+/// How long a test waits for what a fault would keep from happening for ever.
+pub const LIMIT: Duration = Duration::from_secs(120);
 
-pub fn within(seconds: u64, what: &str, mut is_so: impl FnMut() -> bool) {
-    let limit = Duration::from_secs(seconds) * BUSY;
-    let deadline = Instant::now() + limit;
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
     while !is_so() {
-        assert!(Instant::now() < deadline, "waited {limit:?} for {what}");
+        assert!(Instant::now() < deadline, "waited {LIMIT:?} for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

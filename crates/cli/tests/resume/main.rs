@@ -5,7 +5,7 @@
 mod ground;
 mod policy;
 
-use ground::{Foreground, THRUFS, processes, run, within};
+use ground::{Foreground, THRUFS, processes, run, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -55,7 +55,7 @@ impl Place {
             .stderr(log)
             .spawn();
         let child = Foreground::of(child.unwrap());
-        within(10, "the socket to appear", || self.socket.exists());
+        wait_for("the socket to appear", || self.socket.exists());
         child
     }
 
@@ -80,7 +80,7 @@ impl Place {
     fn serving(&self) -> Option<Pid> {
         self.workers()
             .into_iter()
-            .min_by_key(|worker| start_of(*worker))
+            .min_by_key(|worker| age_of(*worker))
     }
 
     /// Kills whoever serves, if there is one. Says whether.
@@ -99,7 +99,7 @@ impl Place {
             std::thread::sleep(Duration::from_millis(50 + kills * 37 % 200));
             // Some die in the midst of going on.
             if !kills.is_multiple_of(3) {
-                within(120, "progress", || {
+                wait_for("progress", || {
                     stopped() || steps.load(Ordering::SeqCst) >= before + STEPS_BETWEEN
                 });
             }
@@ -111,8 +111,8 @@ impl Place {
     /// Kills it and waits until it is another.
     fn replace(&self) {
         let before = self.serving();
-        within(20, "somebody to kill", || self.kill());
-        within(20, "the next", || {
+        wait_for("somebody to kill", || self.kill());
+        wait_for("the next", || {
             self.serving().is_some_and(|now| Some(now) != before)
         });
     }
@@ -125,6 +125,12 @@ fn start_of(process: Pid) -> u64 {
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     let field = after_name.split_whitespace().nth(22 - 3);
     field.map_or(u64::MAX, |ticks| ticks.parse().unwrap())
+}
+
+/// By which the older of two processes is the less: of two that start in one tick, the one with the
+/// smaller number.
+fn age_of(process: Pid) -> (u64, i32) {
+    (start_of(process), process.as_raw_nonzero().get())
 }
 
 /// Stops the others when one has failed.
@@ -350,7 +356,7 @@ fn under_load(options: &str) {
     drop(machines);
     drop(client.unmount());
     server.signal(Signal::TERM);
-    let (code, _) = server.ends_within(20);
+    let (code, _) = server.wait();
     assert_eq!(code, Some(0), "{}", place.log());
 }
 
@@ -375,12 +381,12 @@ fn an_idle_machine_goes_on() {
     place.replace();
     (0..10).for_each(|_| machine.step());
     machine.compare(&place);
-    within(5, "a word about it", || {
+    wait_for("a word about it", || {
         place.log().contains("another goes on")
     });
     drop(client.unmount());
     server.signal(Signal::TERM);
-    assert_eq!(server.ends_within(20).0, Some(0), "{}", place.log());
+    assert_eq!(server.wait().0, Some(0), "{}", place.log());
     assert!(place.workers().is_empty());
 }
 
@@ -441,10 +447,10 @@ fn a_machine_is_given_up_when_its_workers_die_too_often() {
         root.getattr(NodeId::ROOT).expect("it goes on");
     }
     place.replace();
-    within(20, "the connection to end", || {
+    wait_for("the connection to end", || {
         root.getattr(NodeId::ROOT).is_err()
     });
-    within(5, "a word about it", || {
+    wait_for("a word about it", || {
         place.log().contains("died 3 times within a minute")
     });
     // And the next one is served.
@@ -460,13 +466,13 @@ fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
     let client = place.mount();
     for _ in 0..4 {
         let mut waiting = None;
-        within(20, "one to wait", || {
+        wait_for("one to wait", || {
             let workers = place.workers();
-            waiting = workers.iter().copied().max_by_key(|one| start_of(*one));
+            waiting = workers.iter().copied().max_by_key(|one| age_of(*one));
             workers.len() == 2 && waiting != place.serving()
         });
         kill_process(waiting.unwrap(), Signal::KILL).unwrap();
-        within(20, "the next to wait", || {
+        wait_for("the next to wait", || {
             let workers = place.workers();
             workers.len() == 2 && !workers.contains(&waiting.unwrap())
         });
@@ -502,7 +508,7 @@ fn nobody_is_left_when_the_supervisor_is_killed() {
     place.replace();
     client.root().getattr(NodeId::ROOT).expect("it goes on");
     server.signal(Signal::KILL);
-    within(20, "the worker to end", || place.workers().is_empty());
+    wait_for("the worker to end", || place.workers().is_empty());
     assert!(client.root().getattr(NodeId::ROOT).is_err());
 }
 

@@ -1,7 +1,7 @@
 //! A share under a policy whose worker is killed: everybody sees what he may, before and after.
 
 use super::{Place, Root, Stop, THREADS};
-use crate::ground::within;
+use crate::ground::wait_for;
 use rustix::process::Signal;
 use std::fs;
 use std::path::PathBuf;
@@ -229,7 +229,7 @@ fn everybody_sees_what_he_may_under_load() {
     );
     drop(client.unmount());
     server.signal(Signal::TERM);
-    assert_eq!(server.ends_within(20).0, Some(0), "{}", place.log());
+    assert_eq!(server.wait().0, Some(0), "{}", place.log());
 }
 
 /// The policy in force is the one that was read, not what is in the file since.
@@ -254,7 +254,7 @@ fn the_next_worker_serves_by_the_policy_in_force() {
     let kept = root.open(known.kept, libc::O_RDONLY).unwrap().fh;
     write_rules(&place, &stricter);
     server.signal(Signal::HUP);
-    within(20, "the reload", || {
+    wait_for("the reload", || {
         root.open(known.kept, libc::O_RDONLY).is_err()
     });
     for _ in 0..2 {

@@ -6,7 +6,7 @@ mod injected;
 #[cfg(target_arch = "x86_64")]
 mod taken_over;
 
-use crate::ground::{Foreground, Ground, THRUFS, processes, unmount, within};
+use crate::ground::{Foreground, Ground, THRUFS, processes, unmount, wait_for};
 use rustix::process::Pid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -44,7 +44,7 @@ impl Share {
         command.args(["share", "-o", &options, "--socket"]);
         let child = command.arg(&socket).arg(&dir).stdin(Stdio::null()).spawn();
         let server = Foreground::of(child.unwrap());
-        within(10, "the socket to appear", || socket.exists());
+        wait_for("the socket to appear", || socket.exists());
         Share {
             worker: processes("--share-worker", &socket)[0],
             place,

@@ -292,7 +292,7 @@ fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
         drop((directory, _file));
         assert_eq!(fs::read(ground.mnt.join("sub/inner")).unwrap(), b"inner");
         unmount(&ground.mnt);
-        ground.gone_within(5);
+        ground.wait_gone();
     }
 }
 
@@ -342,6 +342,6 @@ fn a_mount_s_worker_that_is_taken_over_opens_no_device() {
         drop((zero, _directory));
         unmount(&ground.mnt);
         unmount(&below);
-        ground.gone_within(5);
+        ground.wait_gone();
     }
 }

@@ -294,7 +294,7 @@ mod tests {
                 scope.spawn(move || {
                     for number in 0..EACH {
                         let unique = thread * EACH + number + 1;
-                        let answered = exchange(queue, unique, Duration::from_secs(20));
+                        let answered = exchange(queue, unique, Duration::from_secs(60));
                         assert_eq!(answered.unwrap(), unique);
                     }
                 });
@@ -324,7 +324,7 @@ mod tests {
         std::thread::scope(|scope| {
             for unique in 0..5 {
                 scope.spawn(move || {
-                    let gone = exchange(queue, unique, Duration::from_secs(20));
+                    let gone = exchange(queue, unique, Duration::from_secs(60));
                     assert!(matches!(gone, Err(ExchangeError::Queue(QueueError::Gone))));
                 });
             }

@@ -204,7 +204,7 @@ mod tests {
             let before = run();
             let start = std::time::Instant::now();
             while run() == before {
-                assert!(start.elapsed() < Duration::from_secs(10), "it runs");
+                assert!(start.elapsed() < Duration::from_secs(60), "it runs");
             }
             assert_eq!(cpu_of_caller(processes.as_fd(), u32::MAX), None);
         }

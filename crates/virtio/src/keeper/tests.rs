@@ -262,7 +262,7 @@ fn a_worker_that_comes_when_the_front_end_has_gone_hears_so() {
     }
     let mut worker = play.worker();
     worker
-        .set_read_timeout(Some(Duration::from_secs(20)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     let heard = io::Read::read(&mut worker, &mut [0; 1]);
     assert_eq!(heard.unwrap(), 0, "its end, and nothing to wait for");
