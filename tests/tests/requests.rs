@@ -47,6 +47,18 @@ fn counted_with(test: &str, path: &str, count: impl Fn(&Mounted, &Tracer)) {
     });
 }
 
+/// Asserts that `look` costs no more than this one of the next times. The kernel may reclaim a page of its
+/// cache at any moment, and then asks once more; a server that does not let it keep the page is asked
+/// every time.
+#[track_caller]
+fn assert_soon(tracer: &Tracer, look: impl Fn(), expected: &Requests, what: &str) {
+    let mut seen = Vec::new();
+    while seen.last() != Some(expected) {
+        assert!(seen.len() < 5, "{what}: {seen:?}");
+        seen.push(tracer.count(&look));
+    }
+}
+
 #[test]
 fn warm_paths_cost_no_request() {
     counted("warm_paths_cost_no_request", |mounted, tracer| {
@@ -77,7 +89,7 @@ fn warm_paths_cost_no_request() {
         // so the second look asks for that again.
         let second = tracer.count(look);
         assert!(second.values().sum::<u64>() <= 1, "second: {second:?}");
-        assert_eq!(tracer.count(look), Requests::new(), "warm");
+        assert_soon(tracer, look, &Requests::new(), "warm");
     });
 }
 
@@ -100,17 +112,14 @@ fn a_warm_open_costs_open_and_release() {
         let seen = tracer.count(|| drop(File::open(&path).unwrap()));
         assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
         // The pages are kept from one open to the next.
-        let seen = tracer.count(|| {
+        let read = || {
             let file = File::open(&path).unwrap();
             let mut content = [0; 7];
             file.read_exact_at(&mut content, 0).unwrap();
             assert_eq!(&content, b"content");
-        });
-        assert_eq!(
-            seen,
-            requests(&[("OPEN", 1), ("RELEASE", 1)]),
-            "with a read"
-        );
+        };
+        let expected = requests(&[("OPEN", 1), ("RELEASE", 1)]);
+        assert_soon(tracer, read, &expected, "with a read");
     });
 }
 
@@ -135,7 +144,9 @@ fn what_is_old_is_read_once() {
         assert_eq!([reads(), reads(), reads()], [1; 3], "while it is young");
         changed(SystemTime::now());
         thread::sleep(Duration::from_millis(2_500));
-        assert_eq!([reads(), reads(), reads()], [1, 0, 0], "when it is old");
+        assert_eq!(reads(), 1, "when it is old");
+        let asked = (0..5).position(|_| reads() == 0);
+        assert!(asked.is_some(), "it is kept");
     });
 }
 

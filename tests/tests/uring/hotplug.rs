@@ -44,15 +44,28 @@ fn callers_go_on_when_a_cpu_goes_and_comes_back() {
 }
 
 fn go_and_come_back(cpu: &Path, load: &mut Load) {
-    {
-        let _offline = match Changed::to(cpu, "0") {
-            Ok(changed) => changed,
-            Err(error) => panic!("{}: {error}", cpu.display()),
-        };
-        load.listen();
-        load.wait_for_progress();
-    }
-    load.listen();
-    load.wait_for_progress();
+    let offline = while_load_goes_on(load, || {
+        Changed::to(cpu, "0").unwrap_or_else(|error| panic!("{}: {error}", cpu.display()))
+    });
+    while_load_goes_on(load, || ());
+    while_load_goes_on(load, || drop(offline));
+    while_load_goes_on(load, || ());
     thread::sleep(Duration::from_millis(100));
+}
+
+/// Does it, and sees that all callers make rounds meanwhile and after. The kernel may take minutes to take a
+/// CPU away: its thread `cpuhp` was seen to wait so long for an RCU grace period (Linux 6.18), while requests
+/// were answered as ever.
+fn while_load_goes_on<T: Send>(load: &mut Load, change: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let changing = scope.spawn(change);
+        loop {
+            let is_changed = changing.is_finished();
+            load.listen();
+            load.wait_for_progress();
+            if is_changed {
+                return changing.join().unwrap();
+            }
+        }
+    })
 }
