@@ -16,6 +16,20 @@ pub fn cpus() -> Vec<usize> {
         .collect()
 }
 
+/// How many descriptors beyond the standard three programs inherit that this process starts: whatever it
+/// was started with itself.
+pub fn inherited_descriptors() -> u32 {
+    let is_inherited = |entry: &fs::DirEntry| {
+        let is_standard = ["0", "1", "2"].map(Into::into).contains(&entry.file_name());
+        let info = fs::read_to_string(entry.path()).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
+        !is_standard && flags.is_some_and(|flags| flags & libc::O_CLOEXEC == 0)
+    };
+    let entries = fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
+    entries.filter(is_inherited).count() as u32
+}
+
 /// Runs `body` in a thread that is bound to `cpu`. What it starts is bound as well.
 ///
 /// # Panics

@@ -7,7 +7,7 @@ use std::thread;
 use rustix::fs::{FlockOperation, flock};
 use thrufs_tests::fence::seccomp;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::machine::{Changed, cpus};
+use thrufs_tests::machine::{Changed, cpus, inherited_descriptors};
 use thrufs_tests::server::Server;
 use thrufs_tests::transport::{SWITCH, has_ring, hold_switch, must_skip_ring, prove};
 
@@ -70,7 +70,7 @@ fn with_few_descriptors_it_serves_one_way_or_the_other() {
     }
     let mut without = 0;
     // From what serving by /dev/fuse takes, two for each processor's reader, to more than rings take.
-    let least = 16 + 2 * cpus().len() as u32;
+    let least = inherited_descriptors() + 16 + 2 * cpus().len() as u32;
     for files_max in [0, 4, 8, 12, 20, 44].map(|more| least + more) {
         eprintln!("{files_max} descriptors");
         let ground = Ground::prepare(Lower::Tmpfs).unwrap();
