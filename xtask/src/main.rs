@@ -3,9 +3,11 @@
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod bench;
 mod check;
 mod fuzz;
+mod job;
 mod mounts;
 mod mutants;
 mod programs;
@@ -17,7 +19,6 @@ mod skips;
 mod soak;
 mod step;
 mod test;
-mod together;
 mod tools;
 mod vm_test;
 
@@ -42,7 +43,7 @@ cargo xtask CHORE
   real [NAME...]   the real programs of tests/real with the release build, or those named, over each
                    transport (TRANSPORT=dev, uring or relay chooses one)
   vm-test [--guest uml|qemu] [--server thrufs|virtiofsd] [--options LIST]... [--lower tmpfs|ext4]
-          [--fetch] [WHAT...]
+          [WHAT...]
                    the POSIX cases (`posix`), the property tests (`property`), and scripts of
                    tests/guest and tests/real, in a guest without KVM, through virtio-fs; by default
                    all that runs there, in User-Mode Linux, served by thrufs. Scripts of
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let in_run = |tier, chore: &dyn Fn() -> Result<(), Failure>| in_run(&arguments, tier, chore);
+    let in_run = |tier, chore: &dyn Fn() -> _| run::inside(&arguments, tier, chore);
     let outcome = match (chore.as_str(), rest) {
         ("setup", []) => tools::set_up(Tier::Full),
         ("tools", []) => {
@@ -108,22 +109,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Installs what a tier uses, then runs a chore with mounts and processes of its own, which leaves
-/// nothing behind (see `run`).
-fn in_run(
-    arguments: &[String],
-    tier: Tier,
-    chore: &dyn Fn() -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    if !run::is_inside() {
-        tools::set_up(tier)?;
-        return run::chore(arguments);
-    }
-    mounts::prepare()?;
-    let before = mounts::own()?;
-    let outcome = chore();
-    // A failure that leaves something is told first.
-    outcome.and(run::nothing_left(&before))
 }

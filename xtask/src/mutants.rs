@@ -10,8 +10,7 @@ use crate::tools;
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     tools::install_mutants()?;
     let output = project::target().join("mutants");
-    std::fs::create_dir_all(&output)
-        .map_err(|error| Failure::new(format!("{}: {error}", output.display())))?;
+    std::fs::create_dir_all(&output).map_err(Failure::of(&output))?;
     // A test that is killed leaves its mounts behind: in a namespace, for nobody to see.
     Step::new("unshare")
         .args(["--mount", "--propagation", "private"])

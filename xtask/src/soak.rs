@@ -4,6 +4,7 @@
 //! always the one that has passed least often on this commit, so that a run goes on where the last one
 //! stopped. A failure's seed belongs into a test of another tier.
 
+use crate::arguments::Arguments;
 use crate::fuzz;
 use crate::programs::{self, Program};
 use crate::project;
@@ -11,9 +12,8 @@ use crate::real;
 use crate::step::{Failure, Step};
 use crate::tools::Tier;
 use std::collections::hash_map::RandomState;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::hash::BuildHasher;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Where it is noted what has passed.
@@ -47,8 +47,14 @@ const SCRIPTS: &[&str] = &["counts", "faults", "fsx", "million", "stress"];
 const HOSTILE_SECONDS: &str = "300";
 const FUZZ_SECONDS: &str = "60";
 
-/// Something that can pass.
-enum Task<'a> {
+/// Something that can pass, and how often it has on this commit.
+struct Task<'a> {
+    name: String,
+    kind: Kind<'a>,
+    passed: usize,
+}
+
+enum Kind<'a> {
     /// A test program: its tests that wait for this, or those that have random numbers.
     Ignored(&'a Program),
     Random(&'a Program),
@@ -57,43 +63,25 @@ enum Task<'a> {
 }
 
 impl Task<'_> {
-    fn name(&self) -> String {
-        match self {
-            Task::Ignored(program) => format!("{} --ignored", program.name),
-            Task::Random(program) => program.name.clone(),
-            Task::Fuzz(target) => format!("fuzz {target}"),
-            Task::Script(script) => format!("real {script}"),
-        }
-    }
-
-    fn run(&self, seed: u32) -> Result<(), Failure> {
-        let seed = seed.to_string();
+    fn run(&self, seed: &str) -> Result<(), Failure> {
         let variables = [
-            ("THRUFS_SEED", seed.as_str()),
-            ("PROPTEST_RNG_SEED", &seed),
+            ("THRUFS_SEED", seed),
+            ("PROPTEST_RNG_SEED", seed),
             ("THRUFS_HOSTILE_SECONDS", HOSTILE_SECONDS),
             ("THRUFS_FULL", "1"),
+            ("THRUFS_SOAK", "1"),
         ];
-        let program = |program: &Program, arguments: &[&str]| {
-            let outcome = program.run(arguments, &variables)?;
-            print!("{}", outcome.output);
-            match outcome.is_good() {
-                true => Ok(()),
-                false => Err(Failure::new(format!("{} failed", program.name))),
+        match &self.kind {
+            Kind::Ignored(program) => {
+                let skipped = NOT_TESTS.iter().flat_map(|name| ["--skip", name]);
+                let ignored = program.step(&["--ignored", "--nocapture"]);
+                ignored.args(skipped).envs(&variables).run()
             }
-        };
-        match self {
-            Task::Ignored(tests) => {
-                let skip = NOT_TESTS.iter().flat_map(|name| ["--skip", name]);
-                let arguments: Vec<_> = ["--ignored", "--nocapture"]
-                    .into_iter()
-                    .chain(skip)
-                    .collect();
-                program(tests, &arguments)
+            Kind::Random(program) => program.step(&[]).envs(&variables).run(),
+            Kind::Fuzz(target) => fuzz::one(target, FUZZ_SECONDS),
+            Kind::Script(script) => {
+                real::run_with(&project::release()?, &[(*script).to_owned()], &variables)
             }
-            Task::Random(tests) => program(tests, &[]),
-            Task::Fuzz(target) => fuzz::one(target, FUZZ_SECONDS),
-            Task::Script(script) => real::run_soak(script, &seed),
         }
     }
 }
@@ -101,122 +89,123 @@ impl Task<'_> {
 /// Runs the tasks whose names have one of the words of `arguments`, or all: each once on this commit, or
 /// as often as `--minutes` allow. `--list` only names them.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let (words, limit, only_list) = parse(arguments)?;
+    let mut arguments = Arguments::new(arguments);
+    let only_list = arguments.flag("--list");
+    let minutes = arguments
+        .value("--minutes")?
+        .map(|text| text.parse::<u64>());
+    let minutes = minutes.transpose();
+    let minutes = minutes.map_err(|error| Failure::new(format!("--minutes: {error}")))?;
+    let words = arguments.words()?;
     let programs = programs::build(&[], Tier::Full)?;
-    let targets = fuzz::targets()?;
-    let mut tasks = tasks(&programs, targets)?;
-    tasks.retain(|task| words.is_empty() || words.iter().any(|word| task.name().contains(word)));
-    if tasks.is_empty() || only_list {
-        tasks.iter().for_each(|task| println!("{}", task.name()));
-        return match tasks.is_empty() {
-            true => Err(Failure::new("no such task (cargo xtask soak --list)")),
-            false => Ok(()),
-        };
+    let mut tasks = tasks(&programs)?;
+    tasks.retain(|task| words.is_empty() || words.iter().any(|word| task.name.contains(word)));
+    if tasks.is_empty() {
+        return Err(Failure::new("no such task (cargo xtask soak --list)"));
     }
-    if tasks.iter().any(|task| matches!(task, Task::Fuzz(_))) {
+    if only_list {
+        tasks.iter().for_each(|task| println!("{}", task.name));
+        return Ok(());
+    }
+    if tasks.iter().any(|task| matches!(task.kind, Kind::Fuzz(_))) {
         fuzz::build()?;
     }
     let heading = heading()?;
+    let record = fs::read_to_string(project::root().join(RECORD)).unwrap_or_default();
+    for task in &mut tasks {
+        task.passed = passed(&record, &heading, &task.name);
+    }
+    let failed = in_turns(tasks, minutes, &heading)?;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("failed:\n  {}", failed.join("\n  ")))),
+    }
+}
+
+/// Runs the task that has passed least often, again and again: the names and seeds of those that failed.
+/// What failed is not tried again.
+fn in_turns(
+    mut tasks: Vec<Task<'_>>,
+    minutes: Option<u64>,
+    heading: &str,
+) -> Result<Vec<String>, Failure> {
     let start = Instant::now();
     let mut failed = Vec::new();
     loop {
-        let text = fs::read_to_string(record()).unwrap_or_default();
-        let passed = |task: &Task<'_>| {
-            heading
-                .as_deref()
-                .map_or(0, |it| passed(&text, it, &task.name()))
+        tasks.sort_by_key(|task| task.passed);
+        let is_over = match (minutes, tasks.first()) {
+            (_, None) => true,
+            (None, Some(task)) => task.passed > 0,
+            (Some(minutes), _) => start.elapsed() >= Duration::from_secs(minutes * 60),
         };
-        let task = match limit {
-            Some(limit) if start.elapsed() >= limit => None,
-            Some(_) => tasks.iter().min_by_key(|task| passed(task)),
-            None => tasks.iter().find(|task| passed(task) == 0),
-        };
-        let Some(task) = task else { break };
-        let name = task.name();
-        let seed = RandomState::new().hash_one(0) as u32;
+        if is_over {
+            return Ok(failed);
+        }
+        let task = &mut tasks[0];
+        let seed = (RandomState::new().hash_one(0) as u32).to_string();
+        println!(
+            "\n=== {}: THRUFS_SEED={seed} PROPTEST_RNG_SEED={seed}",
+            task.name
+        );
         let begin = Instant::now();
-        println!("\n=== {name}: THRUFS_SEED={seed} PROPTEST_RNG_SEED={seed}");
-        let outcome = task.run(seed);
-        let seconds = begin.elapsed().as_secs();
-        match outcome {
-            Ok(()) => note(
-                heading.as_deref(),
-                &format!("{name}: {seconds} s, seed {seed}"),
-            )?,
+        match task.run(&seed) {
+            Ok(()) => {
+                let seconds = begin.elapsed().as_secs();
+                task.passed += 1;
+                note(heading, &format!("{}: {seconds} s, seed {seed}", task.name))?;
+            }
             Err(failure) => {
                 println!("xtask: {failure}");
-                failed.push(format!("{name}: THRUFS_SEED={seed}"));
+                failed.push(format!("{}: THRUFS_SEED={seed}", task.name));
+                tasks.remove(0);
             }
         }
-        // What failed, or cannot be noted, is not tried again by this run.
-        if limit.is_none() || failed.iter().any(|it| it.starts_with(&format!("{name}: "))) {
-            tasks.retain(|task| task.name() != name);
-        }
     }
-    if failed.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::new(format!("failed:\n  {}", failed.join("\n  "))))
 }
 
-fn parse(arguments: &[String]) -> Result<(Vec<&str>, Option<Duration>, bool), Failure> {
-    let (mut words, mut limit, mut only_list) = (Vec::new(), None, false);
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--list" => only_list = true,
-            "--minutes" => {
-                let minutes = arguments.next().and_then(|text| text.parse::<u64>().ok());
-                let minutes = minutes.ok_or_else(|| Failure::new("--minutes needs a number"))?;
-                limit = Some(Duration::from_secs(minutes * 60));
-            }
-            word => words.push(word),
-        }
-    }
-    Ok((words, limit, only_list))
-}
-
-fn tasks(programs: &[Program], targets: Vec<String>) -> Result<Vec<Task<'_>>, Failure> {
+fn tasks(programs: &[Program]) -> Result<Vec<Task<'_>>, Failure> {
     let mut tasks = Vec::new();
+    let mut add = |name: String, kind| {
+        tasks.push(Task {
+            name,
+            kind,
+            passed: 0,
+        });
+    };
     for program in programs {
-        if RANDOM.contains(&program.name.as_str()) {
-            tasks.push(Task::Random(program));
+        let name = &program.name;
+        if RANDOM.contains(&name.as_str()) {
+            add(name.clone(), Kind::Random(program));
         }
-        if !program.name.contains(NOT_IGNORED) && program.has_ignored(NOT_TESTS)? {
-            tasks.push(Task::Ignored(program));
+        if !name.contains(NOT_IGNORED) && program.has_ignored(NOT_TESTS)? {
+            add(format!("{name} --ignored"), Kind::Ignored(program));
         }
     }
-    tasks.extend(targets.into_iter().map(Task::Fuzz));
-    tasks.extend(SCRIPTS.iter().copied().map(Task::Script));
+    for target in fuzz::targets()? {
+        add(format!("fuzz {target}"), Kind::Fuzz(target));
+    }
+    for script in SCRIPTS {
+        add(format!("real {script}"), Kind::Script(script));
+    }
     Ok(tasks)
 }
 
-fn record() -> std::path::PathBuf {
-    project::root().join(RECORD)
-}
-
 /// What tells a commit's lines from others'; nothing while there are changes, which no commit has.
-fn heading() -> Result<Option<String>, Failure> {
-    let ask = |program: &str, arguments: &[&str]| -> Result<String, Failure> {
-        let paths = ["--", ".", ":!*.md", ":!tests/results"];
-        let paths: &[&str] = if program == "git" { &paths } else { &[] };
-        let step = Step::new(program).args(arguments).args(paths);
-        Ok(String::from_utf8_lossy(&step.capture_bytes()?)
-            .trim()
-            .to_owned())
-    };
+fn heading() -> Result<String, Failure> {
     // What was built, whatever was noted since.
-    let commit = ask("git", &["log", "-1", "--format=%h"])?;
-    let changes = ask("git", &["status", "--porcelain"])?;
+    let built = ["--", ".", ":!*.md", ":!tests/results"];
+    let git = |words: &[&str]| Step::new("git").args(words).args(built).text();
+    let changes = git(&["status", "--porcelain"])?;
     if !changes.is_empty() {
         println!("xtask: NOT RECORDED: there are changes that no commit has:\n{changes}");
-        return Ok(None);
+        return Ok(String::new());
     }
-    Ok(Some(format!(
-        "# {commit}, Linux {}, {} processors",
-        ask("uname", &["-r"])?,
-        ask("nproc", &[])?
-    )))
+    let commit = git(&["log", "-1", "--format=%h"])?;
+    let kernel = Step::new("uname").args(["-r"]).text()?;
+    let processors = Step::new("nproc").text()?;
+    Ok(format!(
+        "# {commit}, Linux {kernel}, {processors} processors"
+    ))
 }
 
 /// How often a task stands under this heading.
@@ -226,38 +215,25 @@ fn passed(text: &str, heading: &str, task: &str) -> usize {
     for line in text.lines() {
         if line.starts_with('#') {
             is_ours = line == heading;
-        } else if is_ours
-            && line
-                .strip_prefix(task)
-                .is_some_and(|rest| rest.starts_with(": "))
-        {
+        } else if is_ours && line.starts_with(&format!("{task}: ")) {
             times += 1;
         }
     }
     times
 }
 
-fn note(heading: Option<&str>, line: &str) -> Result<(), Failure> {
+/// Notes a line under the heading, if there is one.
+fn note(heading: &str, line: &str) -> Result<(), Failure> {
     println!("passed: {line}");
-    let Some(heading) = heading else {
+    if heading.is_empty() {
         return Ok(());
-    };
-    let failure = |error| Failure::new(format!("{RECORD}: {error}"));
-    let before = fs::read_to_string(record()).unwrap_or_default();
-    let last = before.lines().rfind(|line| line.starts_with('#'));
-    let heading = if last == Some(heading) {
-        String::new()
-    } else {
-        format!("{heading}\n")
-    };
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .create(true)
-        .append(true)
-        .open(record())
-        .map_err(failure)?;
-    let text = format!("{heading}{line}\n");
-    file.write_all(text.as_bytes()).map_err(failure)
+    }
+    let path = project::root().join(RECORD);
+    let mut text = fs::read_to_string(&path).unwrap_or_default();
+    if text.lines().rfind(|line| line.starts_with('#')) != Some(heading) {
+        text = format!("{text}{heading}\n");
+    }
+    fs::write(&path, format!("{text}{line}\n")).map_err(Failure::of(&path))
 }
 
 #[cfg(test)]

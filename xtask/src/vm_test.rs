@@ -7,31 +7,31 @@
 
 mod compare;
 mod compiler;
-mod cpio;
 mod debian;
 mod differs;
-mod emulator;
 mod image;
 mod kernel;
 mod plan;
 
+use crate::arguments::Arguments;
 use crate::project;
-use crate::skips;
 use crate::step::{Failure, Step};
-use crate::tools::{self, Package, package};
+use crate::tools;
+use compare::Comparison;
+use debian::Package;
 use image::Image;
-use kernel::{Debians, Kernel};
-use plan::{Guest, Plan, Run, Server};
+use kernel::Kernel;
+use plan::{Plan, Run};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What guests need beyond what every test needs.
-pub(crate) const PACKAGES: &[Package] = &[
-    package("bc", "the build of a kernel for User-Mode Linux"),
-    package("bison", "the same"),
-    package("flex", "the same"),
-    package("qemu-system-x86", "a guest with a PCI bus"),
-    package("xz-utils", "unpacking kernels"),
+pub(crate) const PACKAGES: &[tools::Package] = &[
+    ("bc", "the build of a kernel for User-Mode Linux"),
+    ("bison", "the same"),
+    ("cpio", "what a guest boots into"),
+    ("flex", "the same as bc"),
+    ("xz-utils", "unpacking kernels"),
 ];
 
 /// How many times as long as one guest a script may take: it may boot several.
@@ -40,106 +40,108 @@ const GUESTS: u32 = 3;
 /// Of a guest: the image, and what scripts keep in memory.
 const MEMORY: &str = "1024M";
 
-/// Whether there is a guest to run tests in: where none can be had, that is said, and the tests are
-/// skipped.
-pub(crate) fn has_guest(tests: &str) -> Result<bool, Failure> {
-    tools::install_packages(PACKAGES)?;
-    match kernel::uml(false) {
-        Ok(_) => Ok(true),
-        Err(failure) => {
-            skips::add(&format!("guest/{tests}"), &failure.to_string());
-            Ok(false)
-        }
-    }
-}
+/// What scripts on the host are told.
+type Variables = Vec<(String, String)>;
 
 /// Boots a guest once for each set of options, and fails if anything in any of them fails.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let plan = Plan::parse(arguments)?;
-    let kernel = |fetch| match plan.guest {
-        Guest::Uml => kernel::uml(fetch),
-        Guest::Qemu => kernel::debian(Debians::Cloud, fetch),
-    };
-    carry_out(&plan, &kernel, &[])
+    let plan = Plan::parse(Arguments::new(arguments), plan::ALL)?;
+    carry_out(&plan, &[("", &debian::CLOUD)], Variables::new())
 }
 
 /// Measures shares of ours and of others in a guest, prints a table, and keeps what was measured if asked
 /// to.
 pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
-    let comparison = compare::Comparison::parse(arguments)?;
-    let plan = Plan::parse(&comparison.plan)?;
-    let kernel = |fetch| match (plan.guest, comparison.is_open1) {
-        (Guest::Uml, _) => kernel::uml(fetch),
-        (Guest::Qemu, true) => kernel::debian(Debians::Cloud, fetch),
-        (Guest::Qemu, false) => kernel::debian(Debians::Full, fetch),
+    let (comparison, plan) = Comparison::parse(arguments)?;
+    let kernels: &[_] = match comparison.is_open1 {
+        true => &[("", &debian::CLOUD), ("_BEFORE", &debian::BEFORE)],
+        false => &[("", &debian::GENERIC)],
     };
-    let peer = server(Server::Virtiofsd)?;
     let measured = project::target().join(format!("measured-{}", std::process::id()));
-    let _ = fs::remove_file(&measured);
     let mut variables = comparison.variables();
-    variables.push(("PEER", peer.display().to_string()));
-    variables.push(("MEASURED", measured.display().to_string()));
-    let carried_out = carry_out(&plan, &kernel, &variables);
+    let peer = server("virtiofsd")?;
+    for (name, path) in [("PEER", &peer), ("MEASURED", &measured)] {
+        variables.push((name.to_owned(), path.display().to_string()));
+    }
+    let carried_out = carry_out(&plan, kernels, variables);
     // What was measured before something failed has taken its time as well.
-    let text = match (fs::read_to_string(&measured), &carried_out) {
-        (Ok(text), _) => text,
-        (Err(_), Err(_)) => return carried_out,
-        (Err(error), Ok(())) => return Err(failure(&measured, &error)),
-    };
+    let text = fs::read_to_string(&measured).unwrap_or_default();
     let _ = fs::remove_file(&measured);
-    comparison.report(&text, plan.guest.name(), &plan.lower)?;
+    if text.is_empty() {
+        return carried_out.and(Err(Failure::new("nothing was measured")));
+    }
+    comparison.report(&text, &plan)?;
     carried_out
 }
 
-/// What scripts on the host are told besides.
-type Variables = [(&'static str, String)];
-
+/// Does it with kernels of these packages where the guest is not User-Mode Linux, each with what its
+/// variables end with. What the archive has no longer cannot be tried: that is said, and no failure.
 fn carry_out(
     plan: &Plan,
-    kernel: &dyn Fn(bool) -> Result<Kernel, Failure>,
-    variables: &Variables,
+    packages: &[(&str, &Package)],
+    mut variables: Variables,
 ) -> Result<(), Failure> {
-    if !tools::is_root()? {
-        return Err(Failure::new(
-            "vm-test needs root: it mounts what it serves, and serves files of several owners",
-        ));
-    }
     tools::install_packages(PACKAGES)?;
-    let kernel = kernel(plan.fetch)?;
-    let server = server(plan.server)?;
     // Of this process alone: another may run beside it.
     let place = project::target()
         .join("guest")
         .join(std::process::id().to_string());
     let _ = fs::remove_dir_all(&place);
-    fs::create_dir_all(&place).map_err(|error| failure(&place, &error))?;
-    let image = place.join("image.cpio");
-    let mut images = vec![(kernel, image.clone())];
-    let mut variables = variables.to_vec();
-    // A second kernel, where a script compares two.
-    if plan.runs().iter().any(Run::compares_kernels) {
-        let before = kernel::debian(Debians::Before, plan.fetch)?;
-        let image = place.join("image-before.cpio");
-        variables.push(("KERNEL_BEFORE", before.path.display().to_string()));
-        variables.push(("INITRAMFS_BEFORE", image.display().to_string()));
-        images.push((before, image));
+    fs::create_dir_all(&place).map_err(Failure::of(&place))?;
+    if plan.guest == "qemu" {
+        let Some(qemu) = debian::QEMU.unpacked()? else {
+            return Ok(());
+        };
+        variables.push(("QEMU".to_owned(), qemu.display().to_string()));
     }
+    let server = server(&plan.server)?;
+    Step::cargo().args(BUILD).run()?;
+    let mut images = Vec::new();
+    for (suffix, package) in packages {
+        let kernel = match plan.guest.as_str() {
+            "uml" => kernel::uml()?,
+            _ => kernel::debian(package)?,
+        };
+        let Some(kernel) = kernel else { return Ok(()) };
+        let archive = place.join(format!("image{suffix}.cpio"));
+        variables.push((format!("KERNEL{suffix}"), kernel.path.display().to_string()));
+        variables.push((format!("INITRAMFS{suffix}"), archive.display().to_string()));
+        let image = place.join(format!("image{suffix}"));
+        images.push((image_of(plan, &kernel, &server, image)?, archive));
+    }
+    variables.push(("PROGRAM".to_owned(), server.display().to_string()));
+    each(plan, &images, &place, &variables)?;
+    let _ = fs::remove_dir_all(&place);
+    Ok(())
+}
+
+/// The tests' own programs, built as `cargo test` builds them: nothing is built twice.
+const BUILD: &[&str] = &["build", "--workspace", "--bins", "--locked"];
+
+/// All that the plan has, one after the other, whatever becomes of each.
+fn each(
+    plan: &Plan,
+    images: &[(Image, PathBuf)],
+    place: &Path,
+    variables: &Variables,
+) -> Result<(), Failure> {
     let mut failed = Vec::new();
     let runs = plan.runs();
-    let ways = plan.options.iter();
-    let ways = ways.flat_map(|options| runs.iter().map(move |run| (options, run)));
+    let ways = plan
+        .options
+        .iter()
+        .flat_map(|options| runs.iter().map(move |run| (options, run)));
+    let count = plan.options.len() * runs.len();
     for (number, (options, run)) in ways.enumerate() {
-        let account = place.join(format!("console-{}", number + 1));
         let name = plan.name_of(options, run);
         println!("\nxtask: {name}");
-        let make = |(kernel, path): &(Kernel, PathBuf)| {
-            make_image(plan, options, run, kernel, &server, path)
-        };
-        let booted = images.iter().try_for_each(make).and_then(|()| {
-            let paths = [images[0].0.path.as_path(), &image, &server, &account];
-            boot(plan, options, run, paths, &variables)
-        });
-        if let Err(failure) = booted {
+        let environment = plan.environment(options, run)?;
+        for (image, archive) in images {
+            image.write("guest/environment", &environment)?;
+            image.pack(archive)?;
+        }
+        let account = place.join(format!("console-{}", number + 1));
+        if let Err(failure) = boot(plan, options, run, &account, variables) {
             eprintln!(
                 "xtask: {failure}\nxtask: the console: {}",
                 account.display()
@@ -147,134 +149,78 @@ fn carry_out(
             failed.push(name);
         }
     }
-    for (_, image) in &images {
-        let _ = fs::remove_file(image);
-    }
-    if failed.is_empty() {
-        let _ = fs::remove_dir_all(&place);
-        println!("xtask: {} guests passed", plan.options.len() * runs.len());
-        Ok(())
-    } else {
-        Err(Failure::new(format!(
+    if !failed.is_empty() {
+        return Err(Failure::new(format!(
             "guests that failed: {}",
             failed.join("; ")
-        )))
+        )));
     }
+    println!("xtask: {count} guests passed");
+    Ok(())
 }
 
 /// The program that serves. Whoever has built one elsewhere says so, by `THRUFS` or `VIRTIOFSD`.
-fn server(server: Server) -> Result<PathBuf, Failure> {
-    let (variable, path) = match server {
-        Server::Thrufs => ("THRUFS", project::target().join("release/thrufs")),
-        Server::Virtiofsd => ("VIRTIOFSD", tools::program("virtiofsd")),
-    };
-    let elsewhere = std::env::var_os(variable).map(PathBuf::from);
-    if server == Server::Thrufs && elsewhere.is_none() {
-        Step::cargo()
-            .args(["build", "--release", "--locked", "--bin", "thrufs"])
-            .run()?;
+fn server(name: &str) -> Result<PathBuf, Failure> {
+    if name == "thrufs" {
+        return project::release();
     }
-    let path = elsewhere.unwrap_or(path);
-    if path.is_file() {
-        return Ok(path);
-    }
-    Err(Failure::new(format!(
-        "no such server: {} (set {variable})",
-        path.display()
-    )))
+    let elsewhere = std::env::var_os("VIRTIOFSD").map(PathBuf::from);
+    Ok(elsewhere.unwrap_or_else(|| tools::program("virtiofsd")))
 }
 
-/// Writes what the guest boots into: programs that the scripts say they need, the tests, the job.
-fn make_image(
+/// What the guest boots into, but for its environment: programs that the scripts say they need, the tests,
+/// the job.
+fn image_of(
     plan: &Plan,
-    options: &str,
-    run: &Run,
     kernel: &Kernel,
     server: &Path,
-    path: &Path,
-) -> Result<(), Failure> {
+    directory: PathBuf,
+) -> Result<Image, Failure> {
     let tests = project::target().join("debug");
-    Step::cargo()
-        .args([
-            "build",
-            "--quiet",
-            "--locked",
-            "--package",
-            "thrufs-tests",
-            "--bins",
-        ])
-        .run()?;
-    let mut image = Image::new(path.to_owned())?;
+    let mut image = Image::new(directory)?;
     image.executable(&tests.join("thrufs-guest-init"), "init")?;
     for name in ["thrufs-guest-tests", "thrufs-test-helper"] {
         image.executable(&tests.join(name), &format!("usr/bin/{name}"))?;
     }
-    if plan.server == Server::Thrufs {
+    if plan.server == "thrufs" {
         image.executable(server, "usr/bin/thrufs")?;
     }
     for program in plan.programs()? {
         image.program(&program)?;
     }
-    for (name, content) in &kernel.modules {
-        image.made(&format!("guest/modules/{name}"), content)?;
+    image.add_libraries()?;
+    for (number, path) in kernel.modules.iter().enumerate() {
+        image.module(number, path)?;
     }
-    for directory in ["tests/guest", "tests/real"] {
-        image.tree_as(&project::root().join(directory), directory)?;
-    }
-    let job = project::root().join("tests/guest/job.sh");
-    let job = fs::read(&job).map_err(|error| failure(&job, &error))?;
-    image.made("guest/job.sh", &job)?;
-    image.made(
-        "guest/environment",
-        plan.environment(options, run)?.as_bytes(),
-    )?;
-    image.finish()
+    image.tree("tests/guest")?;
+    image.tree("tests/real")?;
+    image.copy(&project::root().join("tests/guest/job.sh"), "guest/job.sh")?;
+    Ok(image)
 }
 
-/// Runs the host's side in a mount and process namespace of its own, under a time limit, so that
-/// whatever goes wrong leaves neither a mount nor a process behind.
+/// Runs the host's side with mounts and processes of its own, under a time limit, so that whatever goes
+/// wrong leaves none of them behind.
 fn boot(
     plan: &Plan,
     options: &str,
     run: &Run,
-    [kernel, image, server, account]: [&Path; 4],
+    account: &Path,
     variables: &Variables,
 ) -> Result<(), Failure> {
     let limit = plan.seconds_max(run);
-    let emulator = match run.emulator()? {
-        Some(version) if plan.guest == Guest::Qemu => emulator::at_least(version, plan.fetch)?,
-        _ => PathBuf::from(emulator::PROGRAM),
-    };
-    // With us, should we be killed.
-    let mut step = Step::new("setpriv");
-    for (name, value) in variables {
-        step = step.env(name, value);
-    }
-    step.args([
-        "--pdeathsig",
-        "TERM",
-        "timeout",
-        "--kill-after=10",
-        &(limit * GUESTS).to_string(),
-    ])
-    .args(["unshare", "--mount", "--propagation", "private"])
-    .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
-    .args([&run.script])
-    .env("GUEST", plan.guest.name())
-    .env("QEMU", emulator)
-    .env("KERNEL", kernel)
-    .env("INITRAMFS", image)
-    .env("SERVER", plan.server.name())
-    .env("PROGRAM", server)
-    .env("OPTIONS", options)
-    .env("LOWER", &plan.lower)
-    .env("MEMORY", MEMORY)
-    .env("HELPER", project::target().join("debug/thrufs-test-helper"))
-    .env("LIMIT", limit.to_string())
-    .env("ACCOUNT", account)
-    .run()
-}
-
-fn failure(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("{}: {error}", path.display()))
+    let step = variables
+        .iter()
+        .fold(Step::confined_for(limit * GUESTS), |step, (name, value)| {
+            step.env(name, value)
+        });
+    step.args([&run.script])
+        .env("GUEST", &plan.guest)
+        .env("SERVER", &plan.server)
+        .env("OPTIONS", options)
+        .env("LOWER", &plan.lower)
+        .env("MEMORY", MEMORY)
+        .env("HELPER", project::target().join("debug/thrufs-test-helper"))
+        .env("LIMIT", limit.to_string())
+        .env("ACCOUNT", account)
+        .run()
 }
