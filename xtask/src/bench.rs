@@ -180,7 +180,7 @@ fn scripted(script: &str, server: &Path, arguments: &[String]) -> Result<(), Fai
         .args([Path::new("bench").join(script)])
         .args(arguments)
         .env("THRUFS", server)
-        .env("VIRTIOFSD", tools::program("virtiofsd"))
+        .env("VIRTIOFSD", tools::program("virtiofsd")?)
         .env("PROJECT", project::root())
         .run()
 }

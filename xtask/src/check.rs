@@ -18,7 +18,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     Step::cargo().args(["fmt", "--check"]).args(FUZZ).run()?;
     let lints = ["clippy", "--workspace", "--all-targets", "--locked"];
     Step::cargo().args(lints).args(WARNINGS).run()?;
-    if tools::program(DENY).is_file() {
+    if tools::has(DENY) {
         return licences();
     }
     println!("xtask: licences are not checked: cargo-deny is not installed (cargo xtask setup)");
@@ -49,14 +49,14 @@ pub(crate) fn full() -> Result<(), Failure> {
 }
 
 fn licences() -> Result<(), Failure> {
-    Step::new(tools::program(DENY))
+    Step::new(tools::program(DENY)?)
         .args(["--all-features", "check", "bans", "licenses", "sources"])
         .run()
 }
 
 /// Their database is on the network: where it cannot be fetched, that alone is let through, and said.
 fn advisories() -> Result<(), Failure> {
-    let (status, said) = Step::new(tools::program(DENY))
+    let (status, said) = Step::new(tools::program(DENY)?)
         .args(["--all-features", "check", "advisories"])
         .env("GIT_TERMINAL_PROMPT", "0")
         .record()?;

@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     };
     let in_run = |tier, chore: &dyn Fn() -> _| run::inside(&arguments, tier, chore);
     let outcome = match (chore.as_str(), rest) {
-        ("setup", []) => tools::set_up(Tier::Full),
+        ("setup", []) => tools::set_up_all(),
         ("tools", []) => {
             tools::list();
             Ok(())

@@ -57,6 +57,10 @@ pub(crate) fn run_with(
         [] => !NOT_TESTS.contains(&name.as_str()),
         names => names.contains(name),
     });
+    // Two are called as the program that they are about.
+    for script in &scripts {
+        tools::installed(script)?;
+    }
     let jobs = scripts.iter().flat_map(|script| {
         let ways = ways(script).into_iter();
         ways.map(|(transport, options)| job(script, transport, options, server, variables))

@@ -29,7 +29,7 @@ pub(crate) fn gate(parts: &[String]) -> Result<(), Failure> {
 /// The same with all cases, then all real programs, documentation, licences and the guest. What comes
 /// later runs even when tests have failed.
 pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
-    let peer = tools::program("virtiofsd");
+    let peer = tools::program("virtiofsd")?;
     let variables = [(FULL, "1"), ("VIRTIOFSD", &peer.to_string_lossy())];
     let tested = programs::run(&programs::build(parts, Tier::Full)?, &variables);
     if !parts.is_empty() {

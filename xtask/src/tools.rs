@@ -62,7 +62,7 @@ const FULL: &[Package] = &[
     ("zsh", "the syntax of its completions"),
 ];
 
-/// A program from crates.io, pinned.
+/// A program from crates.io, pinned. It is installed by the chore that uses it.
 struct Program {
     krate: &'static str,
     version: &'static str,
@@ -99,15 +99,13 @@ const PROGRAMS: &[Program] = &[
         arguments: &[],
         purpose: "the peer: another server of virtio-fs",
     },
+    Program {
+        krate: "cargo-mutants",
+        version: "27.1.0",
+        arguments: &["--debug"],
+        purpose: "changes of the code that some test has to see",
+    },
 ];
-
-/// Installed by the chore that uses it: most people never do.
-const MUTANTS: Program = Program {
-    krate: "cargo-mutants",
-    version: "27.1.0",
-    arguments: &["--debug"],
-    purpose: "changes of the code that some test has to see",
-};
 
 /// Prints the tables.
 pub(crate) fn list() {
@@ -120,7 +118,7 @@ pub(crate) fn list() {
             println!("debian     {table:<7} {name:<24} {purpose}");
         }
     }
-    for program in PROGRAMS.iter().chain([&MUTANTS]) {
+    for program in PROGRAMS {
         println!("crates.io  {:<32} {}", program.key(), program.purpose);
     }
 }
@@ -132,9 +130,15 @@ pub(crate) fn set_up(tier: Tier) -> Result<(), Failure> {
     install_packages(GATE)?;
     if tier == Tier::Full {
         install_packages(FULL)?;
-        PROGRAMS.iter().try_for_each(Program::install)?;
     }
     ring::turn_on()
+}
+
+/// Installs everything.
+pub(crate) fn set_up_all() -> Result<(), Failure> {
+    set_up(Tier::Full)?;
+    install_packages(vm_test::PACKAGES)?;
+    PROGRAMS.iter().try_for_each(Program::install)
 }
 
 /// Fails unless we are root, by who owns our own entry in /proc.
@@ -146,11 +150,6 @@ pub(crate) fn need_root() -> Result<(), Failure> {
             "this needs root: it mounts, and installs what tests use",
         )),
     }
-}
-
-/// Installs what `xtask mutants` uses besides.
-pub(crate) fn install_mutants() -> Result<(), Failure> {
-    MUTANTS.install()
 }
 
 /// Installs those that are missing.
@@ -187,11 +186,26 @@ pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The path of a program that [`set_up`] installs from crates.io.
-pub(crate) fn program(name: &str) -> PathBuf {
-    let mut known = PROGRAMS.iter().chain([&MUTANTS]);
-    let program = known.find(|program| program.krate == name);
-    program.expect("it is in the table").path()
+/// The path of a program from crates.io, installed; nothing where it is not one of these.
+pub(crate) fn installed(name: &str) -> Result<Option<PathBuf>, Failure> {
+    let mut known = PROGRAMS.iter();
+    let Some(program) = known.find(|program| program.krate == name) else {
+        return Ok(None);
+    };
+    program.install()?;
+    Ok(Some(program.path()))
+}
+
+/// The same for one that is one of these.
+pub(crate) fn program(name: &str) -> Result<PathBuf, Failure> {
+    let path = installed(name)?;
+    path.ok_or_else(|| Failure::new(format!("tools.rs has no {name}")))
+}
+
+/// Whether one is there.
+pub(crate) fn has(name: &str) -> bool {
+    let mut known = PROGRAMS.iter();
+    known.any(|program| program.krate == name && program.path().is_file())
 }
 
 /// The directories of all of them, as in `PATH`.

@@ -165,7 +165,7 @@ fn server(name: &str) -> Result<PathBuf, Failure> {
         return project::release();
     }
     let elsewhere = std::env::var_os("VIRTIOFSD").map(PathBuf::from);
-    Ok(elsewhere.unwrap_or_else(|| tools::program("virtiofsd")))
+    elsewhere.map_or_else(|| tools::program("virtiofsd"), Ok)
 }
 
 /// What the guest boots into, but for its environment: programs that the scripts say they need, the tests,

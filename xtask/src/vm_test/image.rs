@@ -88,13 +88,14 @@ impl Image {
 
     /// A program of this machine by its name, with what it needs beside itself.
     pub(super) fn program(&mut self, name: &str) -> Result<(), Failure> {
-        let own = tools::search_path();
-        let places = PROGRAM_PATH.iter().map(PathBuf::from);
-        let mut places = places.chain(std::env::split_paths(&own));
-        let found = places.find(|place| place.join(name).is_file());
+        let mut usual = PROGRAM_PATH.iter().map(|place| Path::new(place).join(name));
+        let found = match tools::installed(name)? {
+            None => usual.find(|path| path.is_file()),
+            own => own,
+        };
         let found = found
             .ok_or_else(|| Failure::new(format!("no such program: {name} (cargo xtask setup)")))?;
-        self.executable(&found.join(name), &format!("usr/bin/{name}"))?;
+        self.executable(&found, &format!("usr/bin/{name}"))?;
         for (_, programs, directories) in BESIDE.iter().filter(|beside| beside.0 == name) {
             programs
                 .iter()
