@@ -2,13 +2,9 @@
 
 use crate::step::Failure;
 
-pub(crate) struct Arguments(Vec<String>);
+pub(crate) struct Arguments(pub(crate) Vec<String>);
 
 impl Arguments {
-    pub(crate) fn new(words: &[String]) -> Self {
-        Arguments(words.to_vec())
-    }
-
     /// Takes an option without a value out: whether it is there.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let before = self.0.len();
@@ -48,11 +44,6 @@ impl Arguments {
         }
     }
 
-    /// What is left.
-    pub(crate) fn rest(self) -> Vec<String> {
-        self.0
-    }
-
     /// What is left; none of it may be an option.
     pub(crate) fn words(self) -> Result<Vec<String>, Failure> {
         match self.0.iter().find(|word| word.starts_with('-')) {
@@ -68,21 +59,15 @@ mod tests {
 
     #[test]
     fn options_are_taken_out_from_among_words() {
-        let words = ["a", "--n", "1", "--save", "b", "--m=2", "--n"].map(str::to_owned);
-        let mut arguments = Arguments::new(&words);
+        let words = ["a", "--n", "1", "--save", "b", "--m=2", "--n"];
+        let mut arguments = Arguments(words.map(str::to_owned).into());
         assert_eq!(arguments.value("--n").expect("one"), Some("1".to_owned()));
         assert_eq!(arguments.one_of("--m", &["1", "2"]).expect("two"), "2");
         assert_eq!(arguments.one_of("--k", &["x", "y"]).expect("x"), "x");
         assert!(arguments.flag("--save") && !arguments.flag("--save"));
         assert!(arguments.value("--n").is_err());
         assert_eq!(arguments.words().expect("words"), ["a", "b"]);
-    }
-
-    #[test]
-    fn what_is_not_known_is_refused() {
-        let words = ["--m", "3", "--what"].map(str::to_owned);
-        let mut arguments = Arguments::new(&words);
-        assert!(arguments.one_of("--m", &["1", "2"]).is_err());
-        assert!(arguments.words().is_err());
+        let mut wrong = Arguments(["--m", "3", "--what"].map(str::to_owned).into());
+        assert!(wrong.one_of("--m", &["1", "2"]).is_err() && wrong.words().is_err());
     }
 }

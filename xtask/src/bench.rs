@@ -80,9 +80,9 @@ fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
 /// What `thrufs bench` is told, if anything is measured on this machine, and how many rounds there are in
 /// guests, if any: the suite `published` has a part there.
 fn asked(arguments: &[String]) -> Result<(Option<Vec<String>>, Option<String>), Failure> {
-    let mut on_host = Arguments::new(arguments);
+    let mut on_host = Arguments(arguments.to_vec());
     let (no_guest, only_guest) = (on_host.flag("--no-guest"), on_host.flag("--only-guest"));
-    let mut options = Arguments::new(arguments);
+    let mut options = Arguments(arguments.to_vec());
     let is_published = options.value("--suite")?.as_deref() == Some("published");
     // Whoever chooses rows, or only asks, wants no guests.
     let asks = options.flag("--list") || options.flag("--help") || options.flag("-h");
@@ -95,7 +95,7 @@ fn asked(arguments: &[String]) -> Result<(Option<Vec<String>>, Option<String>), 
     let rounds = options.value("--rounds")?.unwrap_or_else(|| "5".to_owned());
     let in_guests = is_published && !without;
     Ok((
-        (!only_guest).then(|| on_host.rest()),
+        (!only_guest).then_some(on_host.0),
         in_guests.then_some(rounds),
     ))
 }

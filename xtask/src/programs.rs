@@ -11,45 +11,23 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
-/// Programs that run only with `--full` or by name: those of the benchmark, and the list of POSIX cases
-/// without the product.
+/// How the names of programs begin that run only with `--full` or by name: those of the benchmark, and
+/// the list of POSIX cases without the product.
 const FULL: &[&str] = &[
-    "thrufs-bench/thrufs_bench",
+    "thrufs-bench/",
     "thrufs-cli/bench",
-    "thrufs-cli/bench_counts",
-    "thrufs-cli/bench_slow",
     "thrufs-tests/posix_native",
     "xtask/bench",
 ];
 
-/// Programs that run while no other does: they look at what others leave in /run/thrufs, have the kernel
+/// The same of programs that run while no other does: they look at what others leave in /run/thrufs, have the kernel
 /// drop all its caches, or count on a CPU for each of their threads.
 const ALONE: &[&str] = &[
-    "thrufs-bench/thrufs_bench",
+    "thrufs-bench/",
     "thrufs-cli/bench",
-    "thrufs-cli/bench_counts",
-    "thrufs-cli/bench_slow",
     "thrufs-cli/control",
     "thrufs-cli/resume",
     "thrufs-tests/uring",
-];
-
-/// The longest programs, which begin first, so that the last one to end does not run alone for long.
-const FIRST: &[&str] = &[
-    "thrufs-tests/posix_mount",
-    "thrufs-tests/policy",
-    "thrufs-tests/posix_relay",
-    "thrufs-tests/relayed",
-    "thrufs-tests/killpriv",
-    "thrufs-tests/lifetime",
-    "thrufs-tests/passthrough",
-    "thrufs-tests/requests",
-    "thrufs-hostdir/thrufs_hostdir",
-    "thrufs-tests/property",
-    "thrufs-tests/coherence",
-    "thrufs-cli/migration",
-    "thrufs-cli/stuck",
-    "thrufs-cli/mounting",
 ];
 
 /// Programs whose tests run once more if they fail: they start, stop and kill processes, and wait for
@@ -99,7 +77,7 @@ pub(crate) fn build(parts: &[String], tier: Tier) -> Result<Vec<Program>, Failur
         .text()?;
     let mut programs = parse(&listed);
     programs.retain(|it| match parts {
-        [] => tier == Tier::Full || !FULL.contains(&it.name.as_str()),
+        [] => tier == Tier::Full || !is_among(&it.name, FULL),
         parts => parts.iter().any(|part| it.name.contains(part)),
     });
     match programs.is_empty() {
@@ -120,33 +98,33 @@ fn parse(messages: &str) -> Vec<Program> {
 
 fn program(message: &str) -> Option<Program> {
     let (_, profile) = message.split_once("\"profile\":{")?;
-    let (profile, _) = profile.split_once('}')?;
-    if !profile.contains("\"test\":true") {
+    if !profile.split('}').next()?.contains("\"test\":true") {
         return None;
     }
-    let executable = PathBuf::from(text(message, "executable")?);
-    let manifest = PathBuf::from(text(message, "manifest_path")?);
-    let file = executable.file_name()?.to_str()?;
-    let (program, _hash) = file.rsplit_once('-')?;
+    // Strings that have nothing that JSON escapes: these are paths of ours.
+    let text = |key: &str| {
+        let (_, rest) = message.split_once(&format!("\"{key}\":\""))?;
+        rest.split('"').next()
+    };
+    let executable = PathBuf::from(text("executable")?);
+    let (program, _hash) = executable.file_name()?.to_str()?.rsplit_once('-')?;
     // `path+file:///where/name#0.1.0`, or `...#name@0.1.0` where the directory is called otherwise.
-    let id = text(message, "package_id")?;
-    let (place, version) = id.rsplit_once('#')?;
+    let (directory, version) = text("package_id")?.split_once("://")?.1.rsplit_once('#')?;
     let package = match version.split_once('@') {
         Some((name, _)) => name,
-        None => place.rsplit_once('/')?.1,
+        None => directory.rsplit_once('/')?.1,
     };
     Some(Program {
         name: format!("{package}/{program}"),
         package: package.to_owned(),
-        directory: manifest.parent()?.to_owned(),
+        directory: directory.into(),
         executable,
     })
 }
 
-/// The string under `key`, which has nothing that JSON escapes: these are paths of ours.
-fn text<'a>(message: &'a str, key: &str) -> Option<&'a str> {
-    let (_, rest) = message.split_once(&format!("\"{key}\":\""))?;
-    Some(rest.split_once('"')?.0)
+/// Whether a program's name begins with one of these.
+fn is_among(program: &str, beginnings: &[&str]) -> bool {
+    beginnings.iter().any(|begin| program.starts_with(begin))
 }
 
 /// Runs them all, whatever becomes of each, with `variables` in their environment.
@@ -154,16 +132,11 @@ pub(crate) fn run(programs: &[Program], variables: &[(&str, &str)]) -> Result<()
     let start = Instant::now();
     let job = |program: &Program| Job {
         name: program.name.clone(),
-        step: program.step(&[]).envs(variables),
-        is_alone: ALONE.contains(&program.name.as_str()),
+        step: program.step(&[]).envs(variables.iter().copied()),
+        is_alone: is_among(&program.name, ALONE),
     };
-    let mut jobs: Vec<Job> = programs.iter().map(job).collect();
-    jobs.sort_by_key(|job| {
-        FIRST
-            .iter()
-            .position(|name| *name == job.name)
-            .unwrap_or(FIRST.len())
-    });
+    // The longest are those of thrufs-tests, the last by name. They begin first.
+    let jobs = programs.iter().rev().map(job).collect();
     // As many as there are CPUs and one: each has a thread for every CPU, and waits most of its time.
     let at_once = thread::available_parallelism().map_or(1, usize::from) + 1;
     let outcomes = job::all(jobs, at_once)?;
@@ -219,7 +192,10 @@ impl Program {
         for test in failed(&outcome.output) {
             let name = format!("{} {test}", self.name);
             println!("\nxtask: once more, alone: {name}");
-            let (status, said) = self.step(&["--exact", test]).envs(variables).record()?;
+            let (status, said) = self
+                .step(&["--exact", test])
+                .envs(variables.iter().copied())
+                .record()?;
             // A name that no test has would pass.
             if status.success() && counted(&said, " passed") == 1 {
                 println!(
@@ -276,27 +252,21 @@ mod tests {
     fn test_programs_are_found_among_cargos_messages() {
         let message = |id: &str, test: bool, executable: &str| {
             format!(
-                "{{\"reason\":\"compiler-artifact\",\"package_id\":\"path+file:///w/{id}\",\
-                 \"manifest_path\":\"/w/crates/core/Cargo.toml\",\"target\":{{\"test\":true}},\
-                 \"profile\":{{\"opt_level\":\"0\",\"test\":{test}}},\"executable\":{executable}}}"
+                "{{\"package_id\":\"path+file:///w/{id}\",\"target\":{{\"test\":true}},\"profile\":\
+                 {{\"opt_level\":\"0\",\"test\":{test}}},\"executable\":{executable}}}\n"
             )
         };
         let messages = [
             message(
                 "crates/core#thrufs@0.1.0",
                 true,
-                "\"/w/target/debug/deps/rings-0123\"",
+                "\"/w/debug/deps/rings-0123\"",
             ),
-            message(
-                "crates/core#thrufs@0.1.0",
-                false,
-                "\"/w/target/debug/thrufs\"",
-            ),
-            message("xtask#0.1.0", true, "\"/w/target/debug/deps/xtask-0123\""),
+            message("crates/core#thrufs@0.1.0", false, "\"/w/debug/thrufs\""),
+            message("xtask#0.1.0", true, "\"/w/debug/deps/xtask-0123\""),
             message("crates/core#thrufs@0.1.0", true, "null"),
-            "{\"reason\":\"build-finished\",\"success\":true}".to_owned(),
         ];
-        let programs = parse(&messages.join("\n"));
+        let programs = parse(&messages.concat());
         let names: Vec<_> = programs.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["thrufs/rings", "xtask/xtask"]);
         assert_eq!(programs[0].directory, Path::new("/w/crates/core"));

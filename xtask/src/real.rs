@@ -111,7 +111,7 @@ fn job(
         is_alone: ALONE.contains(&script),
         step: Step::confined_for(SECONDS_MAX)
             .args([format!("{PLACE}/{script}.sh")])
-            .envs(variables)
+            .envs(variables.iter().copied())
             .env("THRUFS", server)
             .env("TRANSPORT", transport)
             .env("OPTIONS", options)

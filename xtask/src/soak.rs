@@ -43,59 +43,32 @@ const NOT_IGNORED: &str = "/posix_";
 /// Scripts of tests/real that take minutes and much of the machine, or seeds.
 const SCRIPTS: &[&str] = &["counts", "faults", "fsx", "million", "stress"];
 
+/// How the names of fuzz targets begin among tasks.
+const FUZZ: &str = "fuzz ";
+
 /// How long hostility lasts, and each fuzz target.
 const HOSTILE_SECONDS: &str = "300";
 const FUZZ_SECONDS: &str = "60";
 
-/// Something that can pass, and how often it has on this commit.
+type Run<'a> = Box<dyn Fn(&str) -> Result<(), Failure> + 'a>;
+
+/// Something that can pass, with a seed, and how often it has on this commit.
 struct Task<'a> {
     name: String,
-    kind: Kind<'a>,
+    run: Run<'a>,
     passed: usize,
-}
-
-enum Kind<'a> {
-    /// A test program: its tests that wait for this, or those that have random numbers.
-    Ignored(&'a Program),
-    Random(&'a Program),
-    Fuzz(String),
-    Script(&'static str),
-}
-
-impl Task<'_> {
-    fn run(&self, seed: &str) -> Result<(), Failure> {
-        let variables = [
-            ("THRUFS_SEED", seed),
-            ("PROPTEST_RNG_SEED", seed),
-            ("THRUFS_HOSTILE_SECONDS", HOSTILE_SECONDS),
-            ("THRUFS_FULL", "1"),
-            ("THRUFS_SOAK", "1"),
-        ];
-        match &self.kind {
-            Kind::Ignored(program) => {
-                let skipped = NOT_TESTS.iter().flat_map(|name| ["--skip", name]);
-                let ignored = program.step(&["--ignored", "--nocapture"]);
-                ignored.args(skipped).envs(&variables).run()
-            }
-            Kind::Random(program) => program.step(&[]).envs(&variables).run(),
-            Kind::Fuzz(target) => fuzz::one(target, FUZZ_SECONDS),
-            Kind::Script(script) => {
-                real::run_with(&project::release()?, &[(*script).to_owned()], &variables)
-            }
-        }
-    }
 }
 
 /// Runs the tasks whose names have one of the words of `arguments`, or all: each once on this commit, or
 /// as often as `--minutes` allow. `--list` only names them.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let mut arguments = Arguments::new(arguments);
+    let mut arguments = Arguments(arguments.to_vec());
     let only_list = arguments.flag("--list");
-    let minutes = arguments
-        .value("--minutes")?
-        .map(|text| text.parse::<u64>());
-    let minutes = minutes.transpose();
-    let minutes = minutes.map_err(|error| Failure::new(format!("--minutes: {error}")))?;
+    let minutes = match arguments.value("--minutes")?.map(|text| text.parse()) {
+        Some(Err(error)) => return Err(Failure::new(format!("--minutes: {error}"))),
+        Some(Ok(minutes)) => Some(minutes),
+        None => None,
+    };
     let words = arguments.words()?;
     let programs = programs::build(&[], Tier::Full)?;
     let mut tasks = tasks(&programs)?;
@@ -107,7 +80,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         tasks.iter().for_each(|task| println!("{}", task.name));
         return Ok(());
     }
-    if tasks.iter().any(|task| matches!(task.kind, Kind::Fuzz(_))) {
+    if tasks.iter().any(|task| task.name.starts_with(FUZZ)) {
         fuzz::build()?;
     }
     let heading = heading()?;
@@ -148,7 +121,7 @@ fn in_turns(
             task.name
         );
         let begin = Instant::now();
-        match task.run(&seed) {
+        match (task.run)(&seed) {
             Ok(()) => {
                 let seconds = begin.elapsed().as_secs();
                 task.passed += 1;
@@ -165,29 +138,45 @@ fn in_turns(
 
 fn tasks(programs: &[Program]) -> Result<Vec<Task<'_>>, Failure> {
     let mut tasks = Vec::new();
-    let mut add = |name: String, kind| {
-        tasks.push(Task {
-            name,
-            kind,
-            passed: 0,
-        });
+    let mut add = |name: String, run| {
+        let passed = 0;
+        tasks.push(Task { name, run, passed });
     };
     for program in programs {
         let name = &program.name;
         if RANDOM.contains(&name.as_str()) {
-            add(name.clone(), Kind::Random(program));
+            let run = |seed: &str| program.step(&[]).envs(variables(seed)).run();
+            add(name.clone(), Box::new(run));
         }
         if !name.contains(NOT_IGNORED) && program.has_ignored(NOT_TESTS)? {
-            add(format!("{name} --ignored"), Kind::Ignored(program));
+            let run = |seed: &str| {
+                let skipped = NOT_TESTS.iter().flat_map(|name| ["--skip", name]);
+                let ignored = program.step(&["--ignored", "--nocapture"]).args(skipped);
+                ignored.envs(variables(seed)).run()
+            };
+            add(format!("{name} --ignored"), Box::new(run));
         }
     }
     for target in fuzz::targets()? {
-        add(format!("fuzz {target}"), Kind::Fuzz(target));
+        let name = format!("{FUZZ}{target}");
+        add(name, Box::new(move |_| fuzz::one(&target, FUZZ_SECONDS)));
     }
     for script in SCRIPTS {
-        add(format!("real {script}"), Kind::Script(script));
+        let names = [(*script).to_owned()];
+        let run = move |seed: &str| real::run_with(&project::release()?, &names, &variables(seed));
+        add(format!("real {script}"), Box::new(run));
     }
     Ok(tasks)
+}
+
+fn variables(seed: &str) -> [(&str, &str); 5] {
+    [
+        ("THRUFS_SEED", seed),
+        ("PROPTEST_RNG_SEED", seed),
+        ("THRUFS_HOSTILE_SECONDS", HOSTILE_SECONDS),
+        ("THRUFS_FULL", "1"),
+        ("THRUFS_SOAK", "1"),
+    ]
 }
 
 /// What tells a commit's lines from others'; nothing while there are changes, which no commit has.
@@ -210,16 +199,14 @@ fn heading() -> Result<String, Failure> {
 
 /// How often a task stands under this heading.
 fn passed(text: &str, heading: &str, task: &str) -> usize {
-    let mut is_ours = false;
-    let mut times = 0;
-    for line in text.lines() {
-        if line.starts_with('#') {
-            is_ours = line == heading;
-        } else if is_ours && line.starts_with(&format!("{task}: ")) {
-            times += 1;
-        }
-    }
-    times
+    let parts = text
+        .split("# ")
+        .filter(|part| part.lines().next() == heading.strip_prefix("# "));
+    let task = format!("{task}: ");
+    parts
+        .flat_map(str::lines)
+        .filter(|line| line.starts_with(&task))
+        .count()
 }
 
 /// Notes a line under the heading, if there is one.

@@ -84,8 +84,12 @@ impl Step {
         self
     }
 
-    pub(crate) fn envs(mut self, variables: &[(&str, &str)]) -> Self {
-        self.0.envs(variables.iter().copied());
+    pub(crate) fn envs<N, V>(mut self, variables: impl IntoIterator<Item = (N, V)>) -> Self
+    where
+        N: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
+        self.0.envs(variables);
         self
     }
 

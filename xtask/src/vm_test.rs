@@ -22,6 +22,7 @@ use debian::Package;
 use image::Image;
 use kernel::Kernel;
 use plan::{Plan, Run};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -41,36 +42,39 @@ const GUESTS: u32 = 3;
 const MEMORY: &str = "1024M";
 
 /// What scripts on the host are told.
-type Variables = Vec<(String, String)>;
+type Variables = BTreeMap<String, String>;
+
+fn add(variables: &mut Variables, name: &str, path: &Path) {
+    variables.insert(name.to_owned(), path.display().to_string());
+}
 
 /// Boots a guest once for each set of options, and fails if anything in any of them fails.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let plan = Plan::parse(Arguments::new(arguments), plan::ALL)?;
+    let plan = Plan::parse(Arguments(arguments.to_vec()), plan::ALL)?;
     carry_out(&plan, &[("", &debian::CLOUD)], Variables::new())
 }
 
 /// Measures shares of ours and of others in a guest, prints a table, and keeps what was measured if asked
 /// to.
 pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
-    let (comparison, plan) = Comparison::parse(arguments)?;
+    let comparison = Comparison::parse(arguments)?;
     let kernels: &[_] = match comparison.is_open1 {
         true => &[("", &debian::CLOUD), ("_BEFORE", &debian::BEFORE)],
         false => &[("", &debian::GENERIC)],
     };
     let measured = project::target().join(format!("measured-{}", std::process::id()));
-    let mut variables = comparison.variables();
+    let mut variables = comparison.variables.clone();
     let peer = server("virtiofsd")?;
-    for (name, path) in [("PEER", &peer), ("MEASURED", &measured)] {
-        variables.push((name.to_owned(), path.display().to_string()));
-    }
-    let carried_out = carry_out(&plan, kernels, variables);
+    add(&mut variables, "PEER", &peer);
+    add(&mut variables, "MEASURED", &measured);
+    let carried_out = carry_out(&comparison.plan, kernels, variables);
     // What was measured before something failed has taken its time as well.
     let text = fs::read_to_string(&measured).unwrap_or_default();
     let _ = fs::remove_file(&measured);
     if text.is_empty() {
         return carried_out.and(Err(Failure::new("nothing was measured")));
     }
-    comparison.report(&text, &plan)?;
+    comparison.report(&text)?;
     carried_out
 }
 
@@ -92,7 +96,7 @@ fn carry_out(
         let Some(qemu) = debian::QEMU.unpacked()? else {
             return Ok(());
         };
-        variables.push(("QEMU".to_owned(), qemu.display().to_string()));
+        add(&mut variables, "QEMU", &qemu);
     }
     let server = server(&plan.server)?;
     Step::cargo().args(BUILD).run()?;
@@ -104,12 +108,12 @@ fn carry_out(
         };
         let Some(kernel) = kernel else { return Ok(()) };
         let archive = place.join(format!("image{suffix}.cpio"));
-        variables.push((format!("KERNEL{suffix}"), kernel.path.display().to_string()));
-        variables.push((format!("INITRAMFS{suffix}"), archive.display().to_string()));
+        add(&mut variables, &format!("KERNEL{suffix}"), &kernel.path);
+        add(&mut variables, &format!("INITRAMFS{suffix}"), &archive);
         let image = place.join(format!("image{suffix}"));
         images.push((image_of(plan, &kernel, &server, image)?, archive));
     }
-    variables.push(("PROGRAM".to_owned(), server.display().to_string()));
+    add(&mut variables, "PROGRAM", &server);
     each(plan, &images, &place, &variables)?;
     let _ = fs::remove_dir_all(&place);
     Ok(())
@@ -159,13 +163,12 @@ fn each(
     Ok(())
 }
 
-/// The program that serves. Whoever has built one elsewhere says so, by `THRUFS` or `VIRTIOFSD`.
+/// The program that serves.
 fn server(name: &str) -> Result<PathBuf, Failure> {
     if name == "thrufs" {
         return project::release();
     }
-    let elsewhere = std::env::var_os("VIRTIOFSD").map(PathBuf::from);
-    elsewhere.map_or_else(|| tools::program("virtiofsd"), Ok)
+    tools::program(name)
 }
 
 /// What the guest boots into, but for its environment: programs that the scripts say they need, the tests,
@@ -208,11 +211,7 @@ fn boot(
     variables: &Variables,
 ) -> Result<(), Failure> {
     let limit = plan.seconds_max(run);
-    let step = variables
-        .iter()
-        .fold(Step::confined_for(limit * GUESTS), |step, (name, value)| {
-            step.env(name, value)
-        });
+    let step = Step::confined_for(limit * GUESTS).envs(variables);
     step.args([&run.script])
         .env("GUEST", &plan.guest)
         .env("SERVER", &plan.server)

@@ -6,85 +6,71 @@ use super::plan::Plan;
 use crate::arguments::Arguments;
 use crate::project;
 use crate::step::{Failure, Step};
-use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
 
 /// Who everybody is compared with.
 const OURS: &str = "thrufs";
 
+/// What the script is told, the option that says it, and what it is when nothing is said.
+const OPTIONS: &[(&str, &str, &str)] = &[
+    ("ROUNDS", "--rounds", "5"),
+    ("SECONDS_EACH", "--seconds", "2"),
+    ("CACHE", "--cache", "never"),
+    ("WITH", "--with", ""),
+    ("ROWS", "--rows", ""),
+];
+
 /// What is asked of a comparison.
-#[derive(Debug)]
 pub(super) struct Comparison {
-    rounds: String,
-    seconds: String,
-    cache: String,
-    /// More options of ours.
-    with: String,
-    rows: String,
-    is_saved: bool,
-    /// Where what was measured is kept instead of among the results.
-    saved_as: Option<PathBuf>,
+    pub(super) plan: Plan,
+    /// What the script is told.
+    pub(super) variables: Variables,
     /// Whether files are opened and closed, by two kernels.
     pub(super) is_open1: bool,
+    /// Whether what was measured is kept, and where instead of among the results.
+    is_saved: bool,
+    saved_as: Option<String>,
 }
 
 impl Comparison {
-    pub(super) fn parse(arguments: &[String]) -> Result<(Self, Plan), Failure> {
-        let mut arguments = Arguments::new(arguments);
-        let mut value = |name, default: &str| {
-            let value = arguments.value(name)?;
-            Ok(value.unwrap_or_else(|| default.to_owned()))
-        };
-        let mut comparison = Self {
-            rounds: value("--rounds", "5")?,
-            seconds: value("--seconds", "2")?,
-            cache: value("--cache", "never")?,
-            with: value("--with", "")?,
-            rows: value("--rows", "")?,
-            is_saved: false,
-            saved_as: arguments.value("--save-as")?.map(PathBuf::from),
-            is_open1: arguments.flag("--open1"),
-        };
-        comparison.is_saved = arguments.flag("--save") || comparison.saved_as.is_some();
-        let script = if comparison.is_open1 {
-            "open1"
-        } else {
-            "compare"
-        };
-        let mut plan = Plan::parse(arguments, &[script])?;
-        if comparison.is_open1 {
-            comparison.cache = "auto".to_owned();
-            plan.guest = "qemu".to_owned();
+    pub(super) fn parse(arguments: &[String]) -> Result<Self, Failure> {
+        let mut arguments = Arguments(arguments.to_vec());
+        let mut variables = Variables::new();
+        for (variable, option, default) in OPTIONS {
+            let value = arguments.value(option)?;
+            variables.insert(
+                (*variable).to_owned(),
+                value.unwrap_or((*default).to_owned()),
+            );
         }
-        Ok((comparison, plan))
-    }
-
-    /// What the script is told.
-    pub(super) fn variables(&self) -> Variables {
-        let variables = [
-            ("ROUNDS", &self.rounds),
-            ("SECONDS_EACH", &self.seconds),
-            ("CACHE", &self.cache),
-            ("WITH", &self.with),
-            ("ROWS", &self.rows),
-        ];
-        variables
-            .map(|(name, value)| (name.to_owned(), value.clone()))
-            .to_vec()
+        let saved_as = arguments.value("--save-as")?;
+        let is_saved = arguments.flag("--save") || saved_as.is_some();
+        let is_open1 = arguments.flag("--open1");
+        let mut plan = Plan::parse(arguments, &[if is_open1 { "open1" } else { "compare" }])?;
+        if is_open1 {
+            plan.guest = "qemu".to_owned();
+            variables.insert("CACHE".to_owned(), "auto".to_owned());
+        }
+        Ok(Self {
+            plan,
+            variables,
+            is_open1,
+            is_saved,
+            saved_as,
+        })
     }
 
     /// Prints the table of `text`, and keeps what was measured if that was asked for.
-    pub(super) fn report(&self, text: &str, plan: &Plan) -> Result<(), Failure> {
-        let measured = parse(text)?;
-        println!("\n{}", table(&measured));
+    pub(super) fn report(&self, text: &str) -> Result<(), Failure> {
+        let rows = parse(text)?;
+        println!("\n{}", table(&rows));
         if !self.is_saved {
             return Ok(());
         }
         let commit = Step::new("git").args(["rev-parse", "HEAD"]).text()?;
         let host = Step::new("uname").args(["-r"]).text()?;
         let date = Step::new("date").args(["-u", "+%Y-%m-%dT%H%M%S"]).text()?;
-        let (guest, lower) = (&plan.guest, &plan.lower);
+        let (guest, lower) = (&self.plan.guest, &self.plan.lower);
         let what = if self.is_open1 { "open1" } else { "guest" };
         let among = format!("bench/results/{date}-{what}-{guest}-{lower}.json");
         let about = [
@@ -93,27 +79,26 @@ impl Comparison {
             ("date", &date),
             ("guest", guest),
             ("lower", lower),
-            ("cache", &self.cache),
-            ("with", &self.with),
-            ("seconds", &self.seconds),
+            ("cache", &self.variables["CACHE"]),
+            ("with", &self.variables["WITH"]),
+            ("seconds", &self.variables["SECONDS_EACH"]),
         ];
-        let path = project::root().join(self.saved_as.clone().unwrap_or_else(|| among.into()));
-        fs::write(&path, json(&about, &measured)).map_err(Failure::of(&path))?;
+        let path = project::root().join(self.saved_as.as_ref().unwrap_or(&among));
+        fs::write(&path, json(&about, &rows)).map_err(Failure::of(&path))?;
         println!("xtask: kept in {}", path.display());
         Ok(())
     }
 }
 
-/// A row of what was measured: each contestant with the values of its rounds.
-struct Row {
-    name: String,
-    unit: String,
-    contestants: Vec<(String, Vec<f64>)>,
-}
+/// Of a row, each contestant with the values of its rounds.
+type Values<'a> = Vec<(&'a str, Vec<f64>)>;
+
+/// Rows with their names and units, in the order of measuring.
+type Rows<'a> = Vec<(&'a str, &'a str, Values<'a>)>;
 
 /// Understands lines `ROW CONTESTANT UNIT VALUE`.
-fn parse(text: &str) -> Result<Vec<Row>, Failure> {
-    let mut rows: Vec<Row> = Vec::new();
+fn parse(text: &str) -> Result<Rows<'_>, Failure> {
+    let mut rows = Rows::new();
     for line in text.lines() {
         let wrong = || Failure::new(format!("this was not measured: {line}"));
         let words: Vec<_> = line.split(' ').collect();
@@ -121,17 +106,13 @@ fn parse(text: &str) -> Result<Vec<Row>, Failure> {
             return Err(wrong());
         };
         let value = value.parse().map_err(|_| wrong())?;
-        if rows.last().is_none_or(|row| row.name != name) {
-            rows.push(Row {
-                name: name.to_owned(),
-                unit: unit.to_owned(),
-                contestants: Vec::new(),
-            });
+        if rows.last().is_none_or(|row| row.0 != name) {
+            rows.push((name, unit, Values::new()));
         }
-        let contestants = &mut rows.last_mut().ok_or_else(wrong)?.contestants;
-        match contestants.iter_mut().find(|known| known.0 == contestant) {
+        let values = &mut rows.last_mut().ok_or_else(wrong)?.2;
+        match values.iter_mut().find(|known| known.0 == contestant) {
             Some((_, values)) => values.push(value),
-            None => contestants.push((contestant.to_owned(), vec![value])),
+            None => values.push((contestant, vec![value])),
         }
     }
     Ok(rows)
@@ -146,16 +127,16 @@ fn median(values: &[f64]) -> f64 {
 
 /// A line for each row: medians, and in brackets how many times that of another ours is, as the median of
 /// the rounds, in which the two followed each other.
-fn table(rows: &[Row]) -> String {
+fn table(rows: &Rows<'_>) -> String {
     let mut text = String::new();
-    for row in rows {
-        let ours = row.contestants.iter().find(|known| known.0 == OURS);
-        let _ = write!(text, "{:<24}", format!("{} ({})", row.name, row.unit));
-        for (name, values) in &row.contestants {
-            let _ = write!(text, "  {name} {:.0}", median(values));
-            if let Some((_, ours)) = ours.filter(|_| name != OURS) {
+    for (name, unit, contestants) in rows {
+        let ours = contestants.iter().find(|known| known.0 == OURS);
+        text += &format!("{:<24}", format!("{name} ({unit})"));
+        for (name, values) in contestants {
+            text += &format!("  {name} {:.0}", median(values));
+            if let Some((_, ours)) = ours.filter(|_| *name != OURS) {
                 let ratios: Vec<_> = ours.iter().zip(values).map(|(a, b)| a / b).collect();
-                let _ = write!(text, " ({:.2})", median(&ratios));
+                text += &format!(" ({:.2})", median(&ratios));
             }
         }
         text.push('\n');
@@ -163,28 +144,19 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-fn json(about: &[(&str, &String)], rows: &[Row]) -> String {
-    let mut text = String::from("{\n");
-    for (name, value) in about {
-        let _ = writeln!(text, "  \"{name}\": {value:?},");
-    }
-    let rows = rows.iter().map(
-        |Row {
-             name,
-             unit,
-             contestants,
-         }| {
-            let each = contestants
-                .iter()
-                .map(|(name, values)| format!(", {name:?}: {values:?}"));
-            format!(
-                "    {{\"row\": {name:?}, \"unit\": {unit:?}{}}}",
-                String::from_iter(each)
-            )
-        },
-    );
-    let rows: Vec<_> = rows.collect();
-    text + "  \"rows\": [\n" + &rows.join(",\n") + "\n  ]\n}\n"
+fn json(about: &[(&str, &String)], rows: &Rows<'_>) -> String {
+    let about = about
+        .iter()
+        .map(|(name, value)| format!("  {name:?}: {value:?},\n"));
+    let rows = rows.iter().map(|(name, unit, contestants)| {
+        let values = contestants.iter();
+        let values = values.map(|(name, values)| format!(", {name:?}: {values:?}"));
+        let values = String::from_iter(values);
+        format!("    {{\"row\": {name:?}, \"unit\": {unit:?}{values}}}")
+    });
+    let rows = Vec::from_iter(rows).join(",\n");
+    let about = String::from_iter(about);
+    format!("{{\n{about}  \"rows\": [\n{rows}\n  ]\n}}\n")
 }
 
 #[cfg(test)]
@@ -224,19 +196,11 @@ mod tests {
             let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
             Comparison::parse(&words).expect("a comparison")
         };
-        let (comparison, plan) = parse("--lower ext4 --rounds 3 --save-as measured.json");
-        assert_eq!(
-            (comparison.rounds.as_str(), comparison.is_saved),
-            ("3", true)
-        );
-        assert_eq!(
-            (plan.lower.as_str(), plan.runs()[0].name.as_str()),
-            ("ext4", "compare")
-        );
-        let (_, plan) = parse("--open1 --save");
-        assert_eq!(
-            (plan.guest.as_str(), plan.runs()[0].name.as_str()),
-            ("qemu", "open1")
-        );
+        let comparison = parse("--lower ext4 --rounds 3 --save-as measured.json");
+        assert_eq!(comparison.variables["ROUNDS"], "3");
+        assert!(comparison.is_saved && comparison.plan.lower == "ext4");
+        let comparison = parse("--open1");
+        assert_eq!(comparison.plan.guest, "qemu");
+        assert_eq!(comparison.plan.runs()[0].name, "open1");
     }
 }

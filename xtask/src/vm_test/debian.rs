@@ -41,7 +41,23 @@ pub(super) const QEMU: Package = Package {
 };
 
 /// The suites that have them. Debian signs all with a key that bookworm has as well.
-const SUITES: &str = "bookworm trixie trixie-backports";
+const SOURCES: &str = "Types: deb
+URIs: MIRROR
+Suites: bookworm trixie trixie-backports
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+";
+
+/// An apt of our own. Its usual user cannot reach every place that we build in.
+const OPTIONS: &str = r#"Dir::Etc::sourcelist "APT/debian.sources";
+Dir::Etc::sourceparts "/dev/null";
+Dir::State::lists "APT/lists";
+Dir::State::status "APT/nothing";
+Dir::Cache "APT";
+Acquire::Languages "none";
+Acquire::Retries "3";
+APT::Sandbox::User "root";
+"#;
 
 impl Package {
     /// How what is made of it is called.
@@ -78,32 +94,21 @@ impl Package {
         for folder in [apt.join("lists/partial"), packages.join("partial")] {
             fs::create_dir_all(&folder).map_err(Failure::of(&folder))?;
         }
-        let (sources, nothing) = (apt.join("debian.sources"), apt.join("nothing-installed"));
-        fs::write(
-            &sources,
-            format!(
-                "Types: deb\nURIs: {}\nSuites: {SUITES}\nComponents: main\n\
-             Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n",
-                mirror()?
-            ),
-        )
-        .map_err(Failure::of(&sources))?;
-        fs::write(&nothing, "").map_err(Failure::of(&nothing))?;
+        let sources = SOURCES.replace("MIRROR", &mirror()?);
+        let options = OPTIONS.replace("APT", &apt.to_string_lossy());
+        for (name, text) in [
+            ("debian.sources", sources),
+            ("apt.conf", options),
+            ("nothing", String::new()),
+        ] {
+            let path = apt.join(name);
+            fs::write(&path, text).map_err(Failure::of(&path))?;
+        }
         let apt_get = || {
-            let option = |name: &str, path: &Path| format!("-o{name}={}", path.display());
-            Step::new("apt-get").directory(&packages).args([
-                option("Dir::Etc::sourcelist", &sources),
-                option("Dir::Etc::sourceparts", Path::new("/dev/null")),
-                option("Dir::State::lists", &apt.join("lists")),
-                option("Dir::State::status", &nothing),
-                option("Dir::Cache", &apt),
-                option("Dir::Cache::archives", &packages),
-                "-oAcquire::Languages=none".to_owned(),
-                "-oAcquire::Retries=3".to_owned(),
-                // Its own user cannot reach every place that we build in.
-                "-oAPT::Sandbox::User=root".to_owned(),
-                "-qq".to_owned(),
-            ])
+            let config = format!("--config-file={}", apt.join("apt.conf").display());
+            let archives = format!("-oDir::Cache::archives={}", packages.display());
+            let words = ["-qq", &config, &archives];
+            Step::new("apt-get").directory(&packages).args(words)
         };
         let command = if self.with_needs {
             "install"
