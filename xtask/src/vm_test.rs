@@ -6,10 +6,8 @@
 //! what all need first: kernels, the image, programs.
 
 mod compare;
-mod compiler;
 mod debian;
 mod differs;
-mod image;
 mod kernel;
 mod plan;
 
@@ -19,8 +17,6 @@ use crate::step::{Failure, Step};
 use crate::tools;
 use compare::Comparison;
 use debian::Package;
-use image::Image;
-use kernel::Kernel;
 use plan::{Plan, Run};
 use std::collections::BTreeMap;
 use std::fs;
@@ -87,9 +83,7 @@ fn carry_out(
 ) -> Result<(), Failure> {
     tools::install_packages(PACKAGES)?;
     // Of this process alone: another may run beside it.
-    let place = project::target()
-        .join("guest")
-        .join(std::process::id().to_string());
+    let place = project::target().join(format!("guest-{}", std::process::id()));
     let _ = fs::remove_dir_all(&place);
     fs::create_dir_all(&place).map_err(Failure::of(&place))?;
     if plan.guest == "qemu" {
@@ -99,19 +93,24 @@ fn carry_out(
         add(&mut variables, "QEMU", &qemu);
     }
     let server = server(&plan.server)?;
-    Step::cargo().args(BUILD).run()?;
+    // As `cargo test` builds the workspace, so that nothing is built twice.
+    let build = ["build", "--workspace", "--bins", "--locked"];
+    Step::cargo().args(build).run()?;
     let mut images = Vec::new();
     for (suffix, package) in packages {
         let kernel = match plan.guest.as_str() {
             "uml" => kernel::uml()?,
             _ => kernel::debian(package)?,
         };
-        let Some(kernel) = kernel else { return Ok(()) };
-        let archive = place.join(format!("image{suffix}.cpio"));
-        add(&mut variables, &format!("KERNEL{suffix}"), &kernel.path);
-        add(&mut variables, &format!("INITRAMFS{suffix}"), &archive);
+        let Some((kernel, modules)) = kernel else {
+            return Ok(());
+        };
         let image = place.join(format!("image{suffix}"));
-        images.push((image_of(plan, &kernel, &server, image)?, archive));
+        put_together(plan, modules, &server, &image)?;
+        add(&mut variables, &format!("KERNEL{suffix}"), &kernel);
+        let archive = image.with_extension("cpio");
+        add(&mut variables, &format!("INITRAMFS{suffix}"), &archive);
+        images.push((image, archive));
     }
     add(&mut variables, "PROGRAM", &server);
     each(plan, &images, &place, &variables)?;
@@ -119,47 +118,35 @@ fn carry_out(
     Ok(())
 }
 
-/// The tests' own programs, built as `cargo test` builds them: nothing is built twice.
-const BUILD: &[&str] = &["build", "--workspace", "--bins", "--locked"];
-
 /// All that the plan has, one after the other, whatever becomes of each.
 fn each(
     plan: &Plan,
-    images: &[(Image, PathBuf)],
+    images: &[(PathBuf, PathBuf)],
     place: &Path,
     variables: &Variables,
 ) -> Result<(), Failure> {
-    let mut failed = Vec::new();
+    let (mut tried, mut failed) = (0, Vec::new());
     let runs = plan.runs();
-    let ways = plan
-        .options
-        .iter()
-        .flat_map(|options| runs.iter().map(move |run| (options, run)));
-    let count = plan.options.len() * runs.len();
-    for (number, (options, run)) in ways.enumerate() {
-        let name = plan.name_of(options, run);
-        println!("\nxtask: {name}");
-        let environment = plan.environment(options, run)?;
-        for (image, archive) in images {
-            image.write("guest/environment", &environment)?;
-            image.pack(archive)?;
-        }
-        let account = place.join(format!("console-{}", number + 1));
-        if let Err(failure) = boot(plan, options, run, &account, variables) {
-            eprintln!(
-                "xtask: {failure}\nxtask: the console: {}",
-                account.display()
-            );
-            failed.push(name);
+    for options in &plan.options {
+        for run in &runs {
+            let name = plan.name_of(options, run);
+            println!("\nxtask: {name}");
+            for (image, archive) in images {
+                pack(image, &plan.environment(options, run)?, archive)?;
+            }
+            let account = place.join(format!("console-{tried}"));
+            if let Err(failure) = boot(plan, options, run, &account, variables) {
+                println!("xtask: {failure}: {}", account.display());
+                failed.push(name);
+            }
+            tried += 1;
         }
     }
     if !failed.is_empty() {
-        return Err(Failure::new(format!(
-            "guests that failed: {}",
-            failed.join("; ")
-        )));
+        let failed = failed.join("; ");
+        return Err(Failure::new(format!("guests that failed: {failed}")));
     }
-    println!("xtask: {count} guests passed");
+    println!("xtask: {tried} guests passed");
     Ok(())
 }
 
@@ -171,34 +158,39 @@ fn server(name: &str) -> Result<PathBuf, Failure> {
     tools::program(name)
 }
 
-/// What the guest boots into, but for its environment: programs that the scripts say they need, the tests,
-/// the job.
-fn image_of(
+/// Puts together what the guest boots into, but for its environment.
+fn put_together(
     plan: &Plan,
-    kernel: &Kernel,
+    modules: Option<PathBuf>,
     server: &Path,
-    directory: PathBuf,
-) -> Result<Image, Failure> {
-    let tests = project::target().join("debug");
-    let mut image = Image::new(directory)?;
-    image.executable(&tests.join("thrufs-guest-init"), "init")?;
-    for name in ["thrufs-guest-tests", "thrufs-test-helper"] {
-        image.executable(&tests.join(name), &format!("usr/bin/{name}"))?;
+    image: &Path,
+) -> Result<(), Failure> {
+    let programs = plan.programs()?;
+    for program in &programs {
+        tools::installed(program)?;
     }
-    if plan.server == "thrufs" {
-        image.executable(server, "usr/bin/thrufs")?;
-    }
-    for program in plan.programs()? {
-        image.program(&program)?;
-    }
-    image.add_libraries()?;
-    for (number, path) in kernel.modules.iter().enumerate() {
-        image.module(number, path)?;
-    }
-    image.tree("tests/guest")?;
-    image.tree("tests/real")?;
-    image.copy(&project::root().join("tests/guest/job.sh"), "guest/job.sh")?;
-    Ok(image)
+    let served = if plan.server == "thrufs" {
+        server
+    } else {
+        Path::new("")
+    };
+    Step::new("bash")
+        .args([Path::new("tests/guest/image.sh"), image])
+        .args(programs)
+        .env("DEBUG", project::target().join("debug"))
+        .env("SERVED", served)
+        .env("KERNEL", modules.unwrap_or_default())
+        .env("TOOLS", tools::search_path())
+        .run()
+}
+
+/// Makes the archive that the kernel unpacks.
+fn pack(image: &Path, environment: &str, archive: &Path) -> Result<(), Failure> {
+    let path = image.join("guest/environment");
+    fs::write(&path, environment).map_err(Failure::of(&path))?;
+    let pack = "find . | cpio --quiet --create --format=newc --owner=0:0 >\"$0\"";
+    let step = Step::new("bash").args(["-c", pack]).args([archive]);
+    step.directory(image).quietly()
 }
 
 /// Runs the host's side with mounts and processes of its own, under a time limit, so that whatever goes
