@@ -17,12 +17,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     Step::cargo().args(["fmt", "--all", "--check"]).run()?;
     Step::cargo().args(["fmt", "--check"]).args(FUZZ).run()?;
     let lints = ["clippy", "--workspace", "--all-targets", "--locked"];
-    Step::cargo().args(lints).args(WARNINGS).run()?;
-    if tools::has(DENY) {
-        return licences();
-    }
-    println!("xtask: licences are not checked: cargo-deny is not installed (cargo xtask setup)");
-    Ok(())
+    Step::cargo().args(lints).args(WARNINGS).run()
 }
 
 /// What is left out there: the crate of the fuzz targets, documentation, licences and advisories.
@@ -44,14 +39,10 @@ pub(crate) fn full() -> Result<(), Failure> {
         ])
         .env("RUSTDOCFLAGS", "-D warnings")
         .run()?;
-    licences()?;
-    advisories()
-}
-
-fn licences() -> Result<(), Failure> {
     Step::new(tools::program(DENY)?)
         .args(["--all-features", "check", "bans", "licenses", "sources"])
-        .run()
+        .run()?;
+    advisories()
 }
 
 /// Their database is on the network: where it cannot be fetched, that alone is let through, and said.

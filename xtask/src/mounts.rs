@@ -15,40 +15,25 @@ const DEVICE: &str = "/dev/fuse";
 /// Where the control sockets of root's mounts are.
 const SOCKETS: &str = "/run/thrufs";
 
-/// A line of the table of mounts.
-struct Mount {
-    device: String,
-    point: String,
-    kind: String,
-}
-
-impl Mount {
-    fn is_fuse(&self) -> bool {
-        self.kind == "fuse" || self.kind == "fuseblk" || self.kind.starts_with("fuse.")
-    }
-}
-
-/// Everything that is mounted, in the order of mounting.
-fn table() -> Result<Vec<Mount>, Failure> {
+/// Where something is mounted, and whether it is a FUSE file system, or one on a loop device; in the order of
+/// mounting.
+fn table() -> Result<Vec<(String, bool, bool)>, Failure> {
     let path = Path::new("/proc/self/mounts");
     let text = fs::read_to_string(path).map_err(Failure::of(path))?;
     let mount = |line: &str| {
-        let mut words = line.split(' ').map(str::to_owned);
+        let mut words = line.split(' ');
         let (device, point, kind) = (words.next()?, words.next()?, words.next()?);
-        Some(Mount {
-            device,
-            point,
-            kind,
-        })
+        let is_fuse = ["fuse", "fuseblk"].contains(&kind) || kind.starts_with("fuse.");
+        Some((point.to_owned(), is_fuse, device.starts_with("/dev/loop")))
     };
     Ok(text.lines().filter_map(mount).collect())
 }
 
-/// Mount points of FUSE file systems and of file systems on loop devices, as tests have them.
+/// Where file systems are that tests may have mounted.
 pub(crate) fn of_tests() -> Result<Vec<String>, Failure> {
-    let is_tests = |mount: &Mount| mount.is_fuse() || mount.device.starts_with("/dev/loop");
-    let mounts = table()?.into_iter().filter(is_tests);
-    Ok(mounts.map(|mount| mount.point).collect())
+    let mounts = table()?.into_iter();
+    let mounts = mounts.filter(|(_, is_fuse, is_on_loop)| *is_fuse || *is_on_loop);
+    Ok(mounts.map(|(point, ..)| point).collect())
 }
 
 /// Prepares a namespace of our own. Control sockets, which are named by numbers of devices and processes,
@@ -83,16 +68,16 @@ fn mount(arguments: &[&str]) -> Step {
 /// Takes away the copies of others' FUSE mounts, which would keep those alive after their owners have
 /// unmounted them. What this project lies on stays.
 fn drop_copies() -> Result<(), Failure> {
-    let needed: Vec<PathBuf> = [project::root().to_owned(), project::target()]
+    let mut needed = vec![project::target(), project::tools(), std::env::temp_dir()];
+    needed.push(project::root().to_owned());
+    let homes = ["HOME", "CARGO_HOME"]
         .into_iter()
-        .chain([project::tools(), std::env::temp_dir()])
-        .chain(std::env::var_os("HOME").map(PathBuf::from))
-        .chain(std::env::var_os("CARGO_HOME").map(PathBuf::from))
-        .collect();
-    for mount in table()?.iter().rev().filter(|mount| mount.is_fuse()) {
-        if !needed.iter().any(|path| path.starts_with(&mount.point)) {
+        .filter_map(std::env::var_os);
+    needed.extend(homes.map(PathBuf::from));
+    for (point, is_fuse, _) in table()?.iter().rev() {
+        if *is_fuse && !needed.iter().any(|path| path.starts_with(point)) {
             // One that is gone already, or hidden by another, does no harm.
-            let _ = Step::new("umount").args(["--lazy", &mount.point]).text();
+            let _ = Step::new("umount").args(["--lazy", point]).text();
         }
     }
     Ok(())

@@ -135,21 +135,20 @@ fn nothing_left(before: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Every process of the namespace that is called as the command is.
+/// Every process of the namespace that is called as the command is, and has not ended.
 fn servers() -> Result<Vec<String>, Failure> {
-    let mut found = Vec::new();
-    let processes = Path::new("/proc");
-    for entry in fs::read_dir(processes).map_err(Failure::of(processes))? {
-        let path = entry.map_err(Failure::of(processes))?.path();
-        let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
-        let line = fs::read(path.join("cmdline")).unwrap_or_default();
-        // One that has ended and is not waited for has no command line.
-        if name.starts_with("thrufs") && !line.is_empty() {
-            let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            found.push(format!("{} ({line})", path.display()));
-        }
-    }
-    Ok(found)
+    let listed = Step::new("ps")
+        .args(["-eo", "stat=,comm=,pid=,args="])
+        .text()?;
+    let is_server = |line: &&str| {
+        let name = line.split_whitespace().nth(1);
+        !line.starts_with('Z') && name.is_some_and(|name| name.starts_with("thrufs"))
+    };
+    Ok(listed
+        .lines()
+        .filter(is_server)
+        .map(str::to_owned)
+        .collect())
 }
 
 #[cfg(test)]

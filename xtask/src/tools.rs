@@ -64,7 +64,7 @@ const FULL: &[Package] = &[
 
 /// A program from crates.io, pinned. It is installed by the chore that uses it.
 struct Program {
-    krate: &'static str,
+    name: &'static str,
     version: &'static str,
     /// What shortens its build.
     arguments: &'static [&'static str],
@@ -73,7 +73,7 @@ struct Program {
 
 const PROGRAMS: &[Program] = &[
     Program {
-        krate: "cargo-deny",
+        name: "cargo-deny",
         version: "0.20.2",
         // Without its own TLS and git stacks it builds in a fraction of the time; the advisory
         // database is then fetched with the git program.
@@ -81,26 +81,26 @@ const PROGRAMS: &[Program] = &[
         purpose: "licences, sources, bans, advisories",
     },
     Program {
-        krate: "fsx",
+        name: "fsx",
         version: "0.3.2",
         arguments: &["--debug", "--config", "profile.dev.opt-level=2"],
         purpose: "random file operations, every read verified",
     },
     Program {
-        krate: "pjdfstest",
+        name: "pjdfstest",
         version: "0.2.2",
         arguments: &["--debug"],
         purpose: "POSIX, call by call",
     },
     Program {
-        krate: "virtiofsd",
+        name: "virtiofsd",
         version: "1.14.0",
         // It is measured, so it is built as its users have it.
         arguments: &[],
         purpose: "the peer: another server of virtio-fs",
     },
     Program {
-        krate: "cargo-mutants",
+        name: "cargo-mutants",
         version: "27.1.0",
         arguments: &["--debug"],
         purpose: "changes of the code that some test has to see",
@@ -138,7 +138,9 @@ pub(crate) fn set_up(tier: Tier) -> Result<(), Failure> {
 pub(crate) fn set_up_all() -> Result<(), Failure> {
     set_up(Tier::Full)?;
     install_packages(vm_test::PACKAGES)?;
-    PROGRAMS.iter().try_for_each(Program::install)
+    PROGRAMS
+        .iter()
+        .try_for_each(|program| program.install().map(|_| ()))
 }
 
 /// Fails unless we are root, by who owns our own entry in /proc.
@@ -188,24 +190,14 @@ pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
 
 /// The path of a program from crates.io, installed; nothing where it is not one of these.
 pub(crate) fn installed(name: &str) -> Result<Option<PathBuf>, Failure> {
-    let mut known = PROGRAMS.iter();
-    let Some(program) = known.find(|program| program.krate == name) else {
-        return Ok(None);
-    };
-    program.install()?;
-    Ok(Some(program.path()))
+    let known = PROGRAMS.iter().find(|program| program.name == name);
+    known.map(Program::install).transpose()
 }
 
 /// The same for one that is one of these.
 pub(crate) fn program(name: &str) -> Result<PathBuf, Failure> {
     let path = installed(name)?;
     path.ok_or_else(|| Failure::new(format!("tools.rs has no {name}")))
-}
-
-/// Whether one is there.
-pub(crate) fn has(name: &str) -> bool {
-    let mut known = PROGRAMS.iter();
-    known.any(|program| program.krate == name && program.path().is_file())
 }
 
 /// The directories of all of them, as in `PATH`.
@@ -216,7 +208,7 @@ pub(crate) fn search_path() -> OsString {
 
 impl Program {
     fn key(&self) -> String {
-        format!("{}-{}", self.krate, self.version)
+        format!("{}-{}", self.name, self.version)
     }
 
     /// Where it alone is installed, so that clones with other versions do not get in its way.
@@ -224,24 +216,29 @@ impl Program {
         project::tools().join(self.key())
     }
 
-    fn path(&self) -> PathBuf {
-        self.root().join("bin").join(self.krate)
-    }
-
     /// Optimising costs minutes and saves seconds, so most are built without.
-    fn install(&self) -> Result<(), Failure> {
-        if self.path().is_file() {
-            return Ok(());
+    fn install(&self) -> Result<PathBuf, Failure> {
+        let path = self.root().join("bin").join(self.name);
+        if path.is_file() {
+            return Ok(path);
         }
+        let words = [
+            "install",
+            "--quiet",
+            "--locked",
+            self.name,
+            "--version",
+            self.version,
+        ];
         Step::cargo()
-            .args(["install", "--quiet", "--locked", "--version", self.version, "--root"])
-            .args([self.root()])
+            .args(words)
+            .args(["--root".as_ref(), self.root().as_path()])
             .args(self.arguments)
-            .args([self.krate])
             // A tool's build must not land among our own, nor inherit the flags of a fuzz build.
             .without_env("CARGO_TARGET_DIR")
             .without_env("RUSTFLAGS")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .run()
+            .run()?;
+        Ok(path)
     }
 }

@@ -161,7 +161,7 @@ fn json(about: &[(&str, &String)], rows: &Rows<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Comparison, json, parse, table};
+    use super::{json, parse, table};
 
     const MEASURED: &str = "stat thrufs /s 100\nstat virtiofsd /s 50\nstat thrufs /s 120\n\
                             stat virtiofsd /s 30\nread-mmap thrufs /s 7.5\n";
@@ -188,19 +188,5 @@ mod tests {
             \"thrufs\": [100.0, 120.0], \"virtiofsd\": [50.0, 30.0]},\n    {\"row\": \"read-mmap\", \
             \"unit\": \"/s\", \"thrufs\": [7.5]}\n  ]\n}\n";
         assert_eq!(text, expected);
-    }
-
-    #[test]
-    fn what_is_no_option_of_ours_is_one_of_guests() {
-        let parse = |text: &str| {
-            let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-            Comparison::parse(&words).expect("a comparison")
-        };
-        let comparison = parse("--lower ext4 --rounds 3 --save-as measured.json");
-        assert_eq!(comparison.variables["ROUNDS"], "3");
-        assert!(comparison.is_saved && comparison.plan.lower == "ext4");
-        let comparison = parse("--open1");
-        assert_eq!(comparison.plan.guest, "qemu");
-        assert_eq!(comparison.plan.runs()[0].name, "open1");
     }
 }
