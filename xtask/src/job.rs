@@ -106,25 +106,3 @@ pub(crate) fn report<'a>(
         false => Err(Failure::new(format!("{kind} failed: {}", names.join(", ")))),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{Job, all, report};
-    use crate::step::Step;
-
-    #[test]
-    fn all_run_and_those_that_fail_are_named() {
-        let job = |(name, script): (&str, &str)| Job {
-            name: name.to_owned(),
-            step: Step::new("sh").args(["-c", script]),
-            is_alone: false,
-        };
-        let jobs = [("passes", "true"), ("fails", "echo why >&2; exit 3")].map(job);
-        let ended = all(jobs.into(), 2).expect("they run");
-        assert_eq!(ended.len(), 2);
-        let failed = || ended.iter().filter(|outcome| !outcome.status.success());
-        assert!(failed().all(|outcome| outcome.failures() == "why"));
-        let failure = report("things", failed()).expect_err("one has failed");
-        assert_eq!(failure.to_string(), "things failed: fails");
-    }
-}

@@ -109,11 +109,8 @@ const PROGRAMS: &[Program] = &[
 
 /// Prints the tables.
 pub(crate) fn list() {
-    for (table, packages) in [
-        ("gate", GATE),
-        ("full", FULL),
-        ("guests", vm_test::PACKAGES),
-    ] {
+    let guests = vm_test::PACKAGES;
+    for (table, packages) in [("gate", GATE), ("full", FULL), ("guests", guests)] {
         for (name, purpose) in packages {
             println!("debian     {table:<7} {name:<24} {purpose}");
         }
@@ -138,20 +135,19 @@ pub(crate) fn set_up(tier: Tier) -> Result<(), Failure> {
 pub(crate) fn set_up_all() -> Result<(), Failure> {
     set_up(Tier::Full)?;
     install_packages(vm_test::PACKAGES)?;
-    PROGRAMS
-        .iter()
-        .try_for_each(|program| program.install().map(|_| ()))
+    let mut installed = PROGRAMS.iter().map(Program::install);
+    installed.try_for_each(|path| path.map(drop))
 }
 
 /// Fails unless we are root, by who owns our own entry in /proc.
 pub(crate) fn need_root() -> Result<(), Failure> {
     let own = Path::new("/proc/self");
-    match fs::metadata(own).map_err(Failure::of(own))?.uid() {
-        0 => Ok(()),
-        _ => Err(Failure::new(
-            "this needs root: it mounts, and installs what tests use",
-        )),
+    if fs::metadata(own).map_err(Failure::of(own))?.uid() == 0 {
+        return Ok(());
     }
+    Err(Failure::new(
+        "this needs root: it mounts, and installs what tests use",
+    ))
 }
 
 /// Installs those that are missing.
@@ -165,27 +161,18 @@ pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
             "{failure}\nThis is not Debian: install by hand what these packages hold: {names}"
         ))
     })?;
-    let is_there = |name: &&&str| {
-        known
-            .lines()
-            .any(|line| line == format!("installed {name}"))
-    };
-    let missing: Vec<_> = names.iter().filter(|name| !is_there(name)).collect();
+    let mut missing = names;
+    missing.retain(|name| !known.contains(&format!("installed {name}\n")));
     if missing.is_empty() {
         return Ok(());
     }
-    for words in [
-        &["update"] as &[_],
-        &["-y", "--no-install-recommends", "install"],
-    ] {
-        let packages: &[_] = if words.len() == 1 { &[] } else { &missing };
-        let apt_get = Step::new("apt-get")
-            .args(["-qq"])
-            .args(words)
-            .args(packages);
-        apt_get.env("DEBIAN_FRONTEND", "noninteractive").run()?;
-    }
-    Ok(())
+    let apt_get = |words: &[&str]| {
+        let step = Step::new("apt-get").args(["-qq"]).args(words);
+        step.env("DEBIAN_FRONTEND", "noninteractive")
+    };
+    apt_get(&["update"]).run()?;
+    let install = apt_get(&["-y", "--no-install-recommends", "install"]);
+    install.args(missing).run()
 }
 
 /// The path of a program from crates.io, installed; nothing where it is not one of these.

@@ -94,28 +94,21 @@ impl Package {
         for folder in [apt.join("lists/partial"), packages.join("partial")] {
             fs::create_dir_all(&folder).map_err(Failure::of(&folder))?;
         }
-        let sources = SOURCES.replace("MIRROR", &mirror()?);
-        let options = OPTIONS.replace("APT", &apt.to_string_lossy());
-        for (name, text) in [
-            ("debian.sources", sources),
-            ("apt.conf", options),
-            ("nothing", String::new()),
-        ] {
+        let write = |name: &str, text: &str| {
             let path = apt.join(name);
-            fs::write(&path, text).map_err(Failure::of(&path))?;
-        }
+            fs::write(&path, text).map_err(Failure::of(&path))
+        };
+        write("debian.sources", &SOURCES.replace("MIRROR", &mirror()?))?;
+        write("apt.conf", &OPTIONS.replace("APT", &apt.to_string_lossy()))?;
+        write("nothing", "")?;
         let apt_get = || {
             let config = format!("--config-file={}", apt.join("apt.conf").display());
             let archives = format!("-oDir::Cache::archives={}", packages.display());
             let words = ["-qq", &config, &archives];
             Step::new("apt-get").directory(&packages).args(words)
         };
-        let command = if self.with_needs {
-            "install"
-        } else {
-            "download"
-        };
         let (_, updated) = apt_get().args(["update"]).record()?;
+        let command = ["download", "install"][usize::from(self.with_needs)];
         let (status, fetched) = apt_get()
             .args([command, &format!("{}={}", self.name, self.version)])
             .args(["--yes", "--no-install-recommends", "--download-only"])
@@ -123,15 +116,12 @@ impl Package {
         if status.success() {
             return Ok(Some(packages));
         }
-        skips::add(
-            &format!("guest/{}", self.name),
-            &format!(
-                "Debian's archive does not have its version {} (or cannot be reached): if it has gone, name \
-             another in xtask/src/vm_test/debian.rs: {}",
-                self.version,
-                [updated, fetched].concat().trim_end().replace('\n', "; ")
-            ),
+        let version = self.version;
+        let why = format!(
+            "Debian's archive has no version {version} of it, or cannot be reached. If it has gone, name \
+             another in xtask/src/vm_test/debian.rs. ({updated}{fetched})"
         );
+        skips::add(&format!("guest/{}", self.name), &why.replace('\n', " "));
         Ok(None)
     }
 }
@@ -145,17 +135,14 @@ pub(super) fn place() -> Result<PathBuf, Failure> {
 
 /// The archive that the machine takes its packages from; that of security updates has them alone.
 fn mirror() -> Result<String, Failure> {
-    let archives = Step::new("apt-get")
-        .args([
-            "indextargets",
-            "--format",
-            "$(REPO_URI)",
-            "Created-By: Packages",
-        ])
-        .text()?;
-    let mut archives = archives
-        .lines()
-        .filter(|archive| !archive.contains("security"));
+    let words = [
+        "indextargets",
+        "--format",
+        "$(REPO_URI)",
+        "Created-By: Packages",
+    ];
+    let archives = Step::new("apt-get").args(words).text()?;
+    let mut archives = archives.lines().filter(|it| !it.contains("security"));
     let first = archives.next().map(str::to_owned);
     first.ok_or_else(|| Failure::new("apt-get knows no archive of packages"))
 }
