@@ -44,20 +44,20 @@ pub(crate) fn inside(
 
 /// Runs this program again in namespaces of its own.
 fn outside(arguments: &[String]) -> Result<(), Failure> {
-    let directory = Directory::new(&std::env::temp_dir())?;
-    let list = directory.path.join("skipped");
+    let (directory, _lock) = make_directory(&std::env::temp_dir())?;
+    let list = directory.join("skipped");
     // Bash is the first process of the namespace: it waits for those that no other process waits for.
     let outcome = Step::confined()
         .args(["-c", "\"$@\"; exit", "xtask"])
         .args([this()?])
         .args(arguments)
         .env(INSIDE, "1")
-        .env("TMPDIR", &directory.path)
+        .env("TMPDIR", &directory)
         .env(skips::LIST, &list)
         .quietly();
     let outcome = outcome.map_err(|_| Failure::new("it failed"));
     let skipped = skips::report(&list);
-    outcome.and(skipped)
+    outcome.and(skipped).and(remove(&directory))
 }
 
 /// This program.
@@ -65,55 +65,39 @@ pub(crate) fn this() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(Failure::of(Path::new("xtask")))
 }
 
-/// A directory for everything temporary. It goes with the value.
-struct Directory {
-    path: PathBuf,
-    _lock: File,
-}
-
-impl Directory {
-    /// Makes one, and removes those of runs that were interrupted.
-    fn new(parent: &Path) -> Result<Self, Failure> {
-        for entry in fs::read_dir(parent).map_err(Failure::of(parent))? {
-            let path = entry.map_err(Failure::of(parent))?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            // Whoever has made a directory and not yet its lock is alive.
-            let lock = File::open(path.join(LOCK));
-            if name.starts_with(PREFIX) && lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-                println!(
-                    "xtask: removing what an interrupted run left: {}",
-                    path.display()
-                );
-                remove(&path);
-            }
+/// Makes a directory for everything temporary, with its lock, and removes those of runs that were
+/// interrupted.
+fn make_directory(parent: &Path) -> Result<(PathBuf, File), Failure> {
+    for entry in fs::read_dir(parent).map_err(Failure::of(parent))? {
+        let path = entry.map_err(Failure::of(parent))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // Whoever has made a directory and not yet its lock is alive.
+        let lock = File::open(path.join(LOCK));
+        if name.starts_with(PREFIX) && lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            println!(
+                "xtask: removing what an interrupted run left: {}",
+                path.display()
+            );
+            remove(&path)?;
         }
-        let path = parent.join(format!("{PREFIX}{}", std::process::id()));
-        let lock = fs::create_dir(&path).and_then(|()| {
-            let lock = File::create(path.join(LOCK))?;
-            lock.lock()?;
-            // Users other than root must reach their part of it.
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-            Ok(lock)
-        });
-        let lock = lock.map_err(Failure::of(&path))?;
-        Ok(Self { path, _lock: lock })
     }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        remove(&self.path);
-    }
+    let path = parent.join(format!("{PREFIX}{}", std::process::id()));
+    let make = || {
+        fs::create_dir(&path)?;
+        let lock = File::create(path.join(LOCK))?;
+        lock.lock()?;
+        // Users other than root must reach their part of it.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(lock)
+    };
+    let lock = make().map_err(Failure::of(&path))?;
+    Ok((path, lock))
 }
 
 /// Removes a directory, but nothing on another file system.
-fn remove(path: &Path) {
-    let rm = Step::new("rm")
-        .args(["-rf", "--one-file-system"])
-        .args([path]);
-    if let Err(failure) = rm.text() {
-        eprintln!("xtask: {failure}");
-    }
+fn remove(path: &Path) -> Result<(), Failure> {
+    let rm = Step::new("rm").args(["-rf", "--one-file-system"]);
+    rm.args([path]).text().map(drop)
 }
 
 /// Fails if there are mounts that were not there `before`, or if servers do not end.
@@ -153,11 +137,11 @@ fn servers() -> Result<Vec<String>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Directory, LOCK, PREFIX};
+    use super::{LOCK, PREFIX, make_directory, remove};
     use std::fs::{self, File};
 
     #[test]
-    fn directories_go_with_their_values_and_those_of_interrupted_runs_with_the_next() {
+    fn what_interrupted_runs_have_left_goes_with_the_next() {
         let parent = std::env::temp_dir().join(format!("xtask-run-{}", std::process::id()));
         let [held, over, new] = ["h", "o", "n"].map(|name| parent.join(format!("{PREFIX}{name}")));
         for directory in [&held, &over, &new] {
@@ -166,12 +150,9 @@ mod tests {
         let lock = File::create(held.join(LOCK)).expect("a lock");
         lock.lock().expect("a lock");
         File::create(over.join(LOCK)).expect("a lock");
-        let directory = Directory::new(&parent).expect("a directory");
-        let path = directory.path.clone();
+        let (path, _lock) = make_directory(&parent).expect("a directory");
         // The last has no lock yet.
         assert!(path.exists() && held.exists() && new.exists() && !over.exists());
-        drop(directory);
-        assert!(!path.exists());
-        fs::remove_dir_all(&parent).expect("it goes");
+        remove(&parent).expect("it goes");
     }
 }
