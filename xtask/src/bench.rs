@@ -29,22 +29,20 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "--shares" => scripted("shares.sh", &server, rest),
         "--memory" => scripted("memory.sh", &server, rest),
         TO_ITS_END => measure(&server, rest),
-        _ => Err(become_patient(arguments)),
+        _ => become_patient(arguments),
     }
 }
 
 /// Starts this chore anew in this process, so that Ctrl-C ends the benchmark alone: what that has found by then
 /// is still to be kept. What is ignored stays so across exec(2), and there is no other way without unsafe code.
-fn become_patient(arguments: &[String]) -> Failure {
-    let again = |this: PathBuf| {
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", "trap '' INT HUP; exec \"$@\"", "sh"])
-            .arg(this);
-        command.args(["bench", TO_ITS_END]).args(arguments);
-        Failure::of(Path::new("sh"))(command.exec())
-    };
-    run::this().map_or_else(|failure| failure, again)
+fn become_patient(arguments: &[String]) -> Result<(), Failure> {
+    let error = Command::new("sh")
+        .args(["-c", "trap '' INT HUP; exec \"$@\"", "sh"])
+        .arg(run::this()?)
+        .args(["bench", TO_ITS_END])
+        .args(arguments)
+        .exec();
+    Err(Failure::of(Path::new("sh"))(error))
 }
 
 /// Runs the benchmark to its end, whichever that is, and keeps what it has found.
@@ -58,12 +56,10 @@ fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
         make_directory(report.parent().unwrap_or(&report))?;
         // Results tell how they came about, and not where.
         let out = report.strip_prefix(project::root()).unwrap_or(&report);
-        let bench = interruptible(server)
+        outcome = interruptible(server)
             .args(["bench"])
             .args(arguments)
-            .args(["--out"]);
-        outcome = bench
-            .args([out])
+            .args([Path::new("--out"), out])
             .env("PEERS", project::peers())
             .env("PROJECT", project::root())
             .run();
@@ -93,11 +89,8 @@ fn asked(arguments: &[String]) -> Result<(Option<Vec<String>>, Option<String>), 
         ));
     }
     let rounds = options.value("--rounds")?.unwrap_or_else(|| "5".to_owned());
-    let in_guests = is_published && !without;
-    Ok((
-        (!only_guest).then_some(on_host.0),
-        in_guests.then_some(rounds),
-    ))
+    let in_guests = (is_published && !without).then_some(rounds);
+    Ok(((!only_guest).then_some(on_host.0), in_guests))
 }
 
 /// A program that is to hear the Ctrl-C that this process does not.

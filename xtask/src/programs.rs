@@ -224,16 +224,14 @@ fn failed(output: &str) -> Vec<&str> {
     let Some((_, list)) = output.rsplit_once("\nfailures:\n") else {
         return Vec::new();
     };
-    list.lines()
-        .map_while(|line| line.strip_prefix("    "))
-        .collect()
+    let names = list.lines().map_while(|line| line.strip_prefix("    "));
+    names.collect()
 }
 
 /// The number in front of `word` in the lines that sum up.
 fn counted(output: &str, word: &str) -> usize {
-    let lines = output
-        .lines()
-        .filter(|line| line.starts_with("test result: "));
+    let sums = |line: &&str| line.starts_with("test result: ");
+    let lines = output.lines().filter(sums);
     let numbers = lines.filter_map(|line| {
         let (before, _) = line.split_once(word)?;
         before.rsplit(' ').next()?.parse::<usize>().ok()
@@ -256,15 +254,12 @@ mod tests {
                  {{\"opt_level\":\"0\",\"test\":{test}}},\"executable\":{executable}}}\n"
             )
         };
+        let core = "crates/core#thrufs@0.1.0";
         let messages = [
-            message(
-                "crates/core#thrufs@0.1.0",
-                true,
-                "\"/w/debug/deps/rings-0123\"",
-            ),
-            message("crates/core#thrufs@0.1.0", false, "\"/w/debug/thrufs\""),
+            message(core, true, "\"/w/debug/deps/rings-0123\""),
+            message(core, false, "\"/w/debug/thrufs\""),
             message("xtask#0.1.0", true, "\"/w/debug/deps/xtask-0123\""),
-            message("crates/core#thrufs@0.1.0", true, "null"),
+            message(core, true, "null"),
         ];
         let programs = parse(&messages.concat());
         let names: Vec<_> = programs.iter().map(|it| it.name.as_str()).collect();

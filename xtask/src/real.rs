@@ -10,7 +10,7 @@ use crate::ring;
 use crate::skips;
 use crate::step::{Failure, Step};
 use crate::tools;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 
 /// Where they are, beneath the top of the repository.
@@ -36,11 +36,6 @@ const ALONE: &[&str] = &["counts", "million"];
 /// Runs the named scripts with the release build, or all of them.
 pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
     run_with(&project::release()?, names, &[])
-}
-
-/// The build that test programs use. It is there once they are built.
-pub(crate) fn debug_server() -> PathBuf {
-    project::target().join("debug/thrufs")
 }
 
 /// Runs scripts with a command; every one runs even when an earlier one failed.

@@ -2,6 +2,7 @@
 
 use crate::check;
 use crate::programs;
+use crate::project;
 use crate::real;
 use crate::step::{Failure, Step};
 use crate::tools::{self, Tier};
@@ -22,7 +23,9 @@ pub(crate) fn gate(parts: &[String]) -> Result<(), Failure> {
     if !parts.is_empty() {
         return tested;
     }
-    let real = real::run_with(&real::debug_server(), &REAL.map(str::to_owned), &[]);
+    // The build that test programs use.
+    let server = project::target().join("debug/thrufs");
+    let real = real::run_with(&server, &REAL.map(str::to_owned), &[]);
     all([tested, real])
 }
 
