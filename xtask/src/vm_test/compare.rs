@@ -7,6 +7,7 @@ use crate::arguments::Arguments;
 use crate::project;
 use crate::step::{Failure, Step};
 use std::fs;
+use std::path::PathBuf;
 
 /// Who everybody is compared with.
 const OURS: &str = "thrufs";
@@ -38,10 +39,8 @@ impl Comparison {
         let mut variables = Variables::new();
         for (variable, option, default) in OPTIONS {
             let value = arguments.value(option)?;
-            variables.insert(
-                (*variable).to_owned(),
-                value.unwrap_or((*default).to_owned()),
-            );
+            let value = value.unwrap_or_else(|| (*default).to_owned());
+            variables.insert((*variable).to_owned(), value);
         }
         let saved_as = arguments.value("--save-as")?;
         let is_saved = arguments.flag("--save") || saved_as.is_some();
@@ -83,7 +82,8 @@ impl Comparison {
             ("with", &self.variables["WITH"]),
             ("seconds", &self.variables["SECONDS_EACH"]),
         ];
-        let path = project::root().join(self.saved_as.as_ref().unwrap_or(&among));
+        let path = self.saved_as.as_ref().map(PathBuf::from);
+        let path = path.unwrap_or_else(|| project::root().join(among));
         fs::write(&path, json(&about, &rows)).map_err(Failure::of(&path))?;
         println!("xtask: kept in {}", path.display());
         Ok(())
