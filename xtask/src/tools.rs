@@ -162,7 +162,10 @@ pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
         ))
     })?;
     let mut missing = names;
-    missing.retain(|name| !known.contains(&format!("installed {name}\n")));
+    missing.retain(|name| {
+        let installed = format!("installed {name}");
+        known.lines().all(|line| line != installed)
+    });
     if missing.is_empty() {
         return Ok(());
     }
