@@ -108,7 +108,10 @@ impl Package {
             Step::new("apt-get").directory(&packages).args(words)
         };
         let (_, updated) = apt_get().args(["update"]).record()?;
-        let command = ["download", "install"][usize::from(self.with_needs)];
+        let command = match self.with_needs {
+            true => "install",
+            false => "download",
+        };
         let (status, fetched) = apt_get()
             .args([command, &format!("{}={}", self.name, self.version)])
             .args(["--yes", "--no-install-recommends", "--download-only"])
