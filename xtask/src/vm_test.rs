@@ -82,8 +82,10 @@ fn carry_out(
     mut variables: Variables,
 ) -> Result<(), Failure> {
     tools::install_packages(PACKAGES)?;
-    // Of this process alone: another may run beside it.
-    let place = project::target().join(format!("guest-{}", std::process::id()));
+    // Of this run alone: another may run beside it, and every run has a process of the same number.
+    let run = std::env::temp_dir();
+    let run = run.file_name().unwrap_or_default().to_string_lossy();
+    let place = project::target().join(format!("guest-{run}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&place);
     fs::create_dir_all(&place).map_err(Failure::of(&place))?;
     if plan.guest == "qemu" {
