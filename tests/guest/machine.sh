@@ -2,7 +2,7 @@
 # Sourced by what boots guests, on the host: servers of shares, guests, what their consoles say.
 #
 #   GUEST      `uml` or `qemu`
-#   QEMU       the emulator (default: the machine's own)
+#   QEMU       the folder of the emulator, with all its libraries
 #   KERNEL     what to boot
 #   INITRAMFS  what to boot it with: tests/guest/job.sh and all that it runs
 #   SERVER     `thrufs` or `virtiofsd`: how PROGRAM is called
@@ -16,7 +16,6 @@
 # `cargo xtask vm-test` runs such scripts in namespaces of their own and under a time limit: what is
 # left behind goes with them.
 SERVE=native
-QEMU=${QEMU:-qemu-system-x86_64}
 # shellcheck source=tests/real/mount.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../real/mount.sh"
 # What guest.sh adds to what virtiofsd is called with.
@@ -33,16 +32,6 @@ declare -A BUS=()
 
 # Its panic would leave a core.
 ulimit -c 0
-
-# need_qemu VERSION: what a script cannot do without. `cargo xtask vm-test` looks for this line, and has
-# another QEMU where the machine's is older.
-need_qemu() {
-    [[ $GUEST == qemu ]] || fail "this needs QEMU: --guest qemu"
-    local version
-    version=$("$QEMU" --version | sed -nE 's/^QEMU emulator version ([0-9.]+).*/\1/p')
-    [[ $(printf '%s\n' "$1" "$version" | sort --version-sort | head -n 1) == "$1" ]] ||
-        fail "this needs QEMU $1, not $version"
-}
 
 # virtiofsd_options LIST: the same in virtiofsd's words.
 virtiofsd_options() {
@@ -149,7 +138,9 @@ qemu() { # qemu GUEST SHARE...
     # QEMU 7.2 emulates cmpxchg16b with several processors wrongly: it leaves nonsense in the flags, on
     # which Linux 6.12 falls over. Without it the kernel does without. A time stamp counter that is
     # emulated on a busy machine has been seen to jump by minutes, and who ran then to wait as long.
-    exec "$QEMU" -accel tcg,thread=multi -smp 2 -cpu max,-cx16,-tsc \
+    # It is of a later release than what this machine may have, so it gets its own dynamic linker.
+    exec "$QEMU/usr/lib64/ld-linux-x86-64.so.2" --library-path "$QEMU/usr/lib/x86_64-linux-gnu" \
+        "$QEMU/usr/bin/qemu-system-x86_64" -L "$QEMU/usr/share/qemu" -L "$QEMU/usr/share/seabios" -accel tcg,thread=multi -smp 2 -cpu max,-cx16,-tsc \
         -machine q35,memory-backend=memory -m "$MEMORY" \
         -object "memory-backend-memfd,id=memory,size=$MEMORY,share=on" \
         -nodefaults -no-user-config -display none -serial stdio $ON_REBOOT "${QEMU_MORE[@]}" "${devices[@]}" \

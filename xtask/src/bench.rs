@@ -1,11 +1,11 @@
 //! The benchmark: the command, built optimised, with the peers that it is compared with.
 
-mod asked;
-
+use crate::arguments::Arguments;
 use crate::project;
+use crate::run;
 use crate::step::{Failure, Step};
-use crate::tools;
-use asked::Asked;
+use crate::tools::{self, Tier};
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,86 +16,84 @@ const TO_ITS_END: &str = "--to-its-end";
 
 /// Builds the command and the benchmark, and runs the benchmark with `arguments`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    if arguments == ["--document"] {
+    let (first, rest) = match arguments {
+        [first, rest @ ..] => (first.as_str(), rest),
+        [] => ("", arguments),
+    };
+    if first == "--document" {
         return document();
     }
-    let server = project::target().join("release/thrufs");
-    if let Some((first, arguments)) = arguments.split_first()
-        && first == TO_ITS_END
-    {
-        return measure(&server, arguments);
+    tools::need_root()?;
+    let server = project::release()?;
+    match first {
+        "--shares" => scripted("shares.sh", &server, rest),
+        "--memory" => scripted("memory.sh", &server, rest),
+        TO_ITS_END => measure(&server, rest),
+        _ => become_patient(arguments),
     }
-    if !tools::is_root()? {
-        return Err(Failure::new(
-            "the benchmark needs root: it mounts and drops caches",
-        ));
-    }
-    Step::cargo()
-        .args(["build", "--release", "--locked", "--bin", "thrufs"])
-        .run()?;
-    if let Some((first, rest)) = arguments.split_first() {
-        match first.as_str() {
-            "--shares" => return scripted("shares.sh", &server, rest),
-            "--memory" => return scripted("memory.sh", &server, rest),
-            _ => {}
-        }
-    }
-    Err(become_patient(arguments))
 }
 
 /// Starts this chore anew in this process, so that Ctrl-C ends the benchmark alone: what that has found by then
 /// is still to be kept. What is ignored stays so across exec(2), and there is no other way without unsafe code.
-fn become_patient(arguments: &[String]) -> Failure {
-    let this = match std::env::current_exe() {
-        Ok(this) => this,
-        Err(error) => return Failure::new(format!("cannot find this program: {error}")),
-    };
+fn become_patient(arguments: &[String]) -> Result<(), Failure> {
     let error = Command::new("sh")
         .args(["-c", "trap '' INT HUP; exec \"$@\"", "sh"])
-        .arg(this)
+        .arg(run::this()?)
         .args(["bench", TO_ITS_END])
         .args(arguments)
         .exec();
-    Failure::new(format!("cannot start again: {error}"))
+    Err(Failure::of(Path::new("sh"))(error))
 }
 
 /// Runs the benchmark to its end, whichever that is, and keeps what it has found.
 fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
-    let asked = Asked::of(arguments)?;
-    let reports = project::target().join("bench");
-    make_directory(&reports)?;
+    let (on_host, in_guests) = asked(arguments)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let number = now.map_or(0, |time| time.as_secs());
-    let report = reports.join(number.to_string());
+    let number = now.map_or(0, |time| time.as_secs()).to_string();
+    let report = project::target().join("bench").join(&number);
     let mut outcome = Ok(());
-    if asked.is_for_host() {
+    if let Some(arguments) = on_host {
+        make_directory(report.parent().unwrap_or(&report))?;
+        // Results tell how they came about, and not where.
+        let out = report.strip_prefix(project::root()).unwrap_or(&report);
         outcome = interruptible(server)
             .args(["bench"])
-            .args(asked.of_host())
-            .args([Path::new("--out"), in_project(&report)])
+            .args(arguments)
+            .args([Path::new("--out"), out])
             .env("PEERS", project::peers())
             .env("PROJECT", project::root())
             .run();
-        // Before anything else can fail.
-        keep(&report, number)?;
     }
-    if let Some(rounds) = asked.rounds_in_guests() {
-        if outcome.is_err() {
-            println!("xtask: not measured: guests (--only-guest measures them alone)");
-            return outcome;
-        }
-        outcome = in_guests(server, &report, rounds);
-        keep(&report, number)?;
+    // Before anything else can fail.
+    keep(&report, &number)?;
+    if let (Some(rounds), Ok(())) = (in_guests, &outcome) {
+        outcome = measure_guests(server, &report, &rounds);
+        keep(&report, &number)?;
     }
     outcome
 }
 
-/// From the top of the repository, where programs are run: results tell how they came about, and not where.
-fn in_project(path: &Path) -> &Path {
-    path.strip_prefix(project::root()).unwrap_or(path)
+/// What `thrufs bench` is told, if anything is measured on this machine, and how many rounds there are in
+/// guests, if any: the suite `published` has a part there.
+fn asked(arguments: &[String]) -> Result<(Option<Vec<String>>, Option<String>), Failure> {
+    let mut on_host = Arguments(arguments.to_vec());
+    let (no_guest, only_guest) = (on_host.flag("--no-guest"), on_host.flag("--only-guest"));
+    let mut options = Arguments(arguments.to_vec());
+    let is_published = options.value("--suite")?.as_deref() == Some("published");
+    // Whoever chooses rows, or only asks, wants no guests.
+    let asks = options.flag("--list") || options.flag("--help") || options.flag("-h");
+    let without = no_guest || asks || options.value("--rows")?.is_some();
+    if (no_guest || only_guest) && !is_published || only_guest && without {
+        return Err(Failure::new(
+            "--no-guest or --only-guest goes with --suite published; rows in guests are those of vm-bench",
+        ));
+    }
+    let rounds = options.value("--rounds")?.unwrap_or_else(|| "5".to_owned());
+    let in_guests = (is_published && !without).then_some(rounds);
+    Ok(((!only_guest).then_some(on_host.0), in_guests))
 }
 
-/// It is to hear the Ctrl-C that this process does not.
+/// A program that is to hear the Ctrl-C that this process does not.
 fn interruptible(program: &Path) -> Step {
     Step::new("env")
         .args(["--default-signal=INT,HUP"])
@@ -103,33 +101,28 @@ fn interruptible(program: &Path) -> Step {
 }
 
 /// What belongs to the suite `published` and takes place in guests: measured, and added to the report.
-fn in_guests(server: &Path, report: &Path, rounds: &str) -> Result<(), Failure> {
-    let this = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
-    tools::set_up(tools::Tier::Full)?;
+fn measure_guests(server: &Path, report: &Path, rounds: &str) -> Result<(), Failure> {
+    tools::set_up(Tier::Full)?;
     make_directory(report)?;
-    let mut outcome = Ok(());
-    let mut found = Vec::new();
-    for (name, which) in [
-        ("guest", ["--guest", "qemu"].as_slice()),
-        ("open1", &["--open1"]),
-    ] {
-        let path = report.join(format!("{name}.json"));
-        let mut words: Vec<String> = which.iter().map(|&word| word.to_owned()).collect();
-        let more = ["--rounds", rounds, "--seconds", "1", "--save-as"];
-        words.extend(more.map(str::to_owned));
-        words.push(path.display().to_string());
-        if outcome.is_ok() {
-            outcome = interruptible(&this).args(["vm-bench"]).args(&words).run();
-        }
-        // What was measured before something failed, too.
-        if path.exists() {
-            found.push(path);
-        }
-    }
+    let (guest, open1) = (report.join("guest.json"), report.join("open1.json"));
+    let measure = |which: &[&str], path: &Path| {
+        let vm_bench = interruptible(&run::this()?).args(["vm-bench"]).args(which);
+        vm_bench
+            .args(["--rounds", rounds, "--seconds", "1", "--save-as"])
+            .args([path])
+            .run()
+    };
+    let outcome =
+        measure(&["--guest", "qemu"], &guest).and_then(|()| measure(&["--open1"], &open1));
+    // What was measured before something failed, too.
+    let found: Vec<_> = [guest, open1]
+        .into_iter()
+        .filter(|path| path.exists())
+        .collect();
     if !found.is_empty() {
         Step::new(server)
-            .args([Path::new("--bench"), Path::new("guests"), report])
+            .args(["--bench", "guests"])
+            .args([report])
             .args(found)
             .env("PROJECT", project::root())
             .run()?;
@@ -142,16 +135,19 @@ fn document() -> Result<(), Failure> {
     Step::cargo()
         .args(["build", "--locked", "--bin", "thrufs"])
         .run()?;
-    let root = project::root();
     Step::new(project::target().join("debug/thrufs"))
-        .args(["--bench", "document"])
-        .args([root.join("docs/performance.md"), root.join("bench/results")])
+        .args([
+            "--bench",
+            "document",
+            "docs/performance.md",
+            "bench/results",
+        ])
         .run()
 }
 
 /// Puts what was found beside other results, to be committed; a list of rows, or a run that was refused,
 /// has found nothing.
-fn keep(report: &Path, number: u64) -> Result<(), Failure> {
+fn keep(report: &Path, number: &str) -> Result<(), Failure> {
     let found = report.join("results.json");
     if !found.exists() {
         return Ok(());
@@ -161,28 +157,46 @@ fn keep(report: &Path, number: u64) -> Result<(), Failure> {
     let results = results.unwrap_or_else(|| project::root().join("bench/results"));
     make_directory(&results)?;
     let kept = results.join(format!("{number}.json"));
-    std::fs::copy(&found, &kept)
-        .map_err(|error| Failure::new(format!("{}: {error}", kept.display())))?;
+    fs::copy(&found, &kept).map_err(Failure::of(&kept))?;
     println!("xtask: {}", kept.display());
     Ok(())
 }
 
 fn make_directory(path: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(path)
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+    fs::create_dir_all(path).map_err(Failure::of(path))
 }
 
 /// What a script of `bench/` measures: shares for virtual machines beside virtiofsd, or memory.
 fn scripted(script: &str, server: &Path, arguments: &[String]) -> Result<(), Failure> {
-    tools::set_up(tools::Tier::Full)?;
-    // In a namespace of its own, which ends with it: no mount and no server is left.
-    Step::new("unshare")
-        .args(["--mount", "--propagation", "private"])
-        .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
-        .args([project::root().join("bench").join(script)])
+    tools::set_up(Tier::Full)?;
+    Step::confined()
+        .args([Path::new("bench").join(script)])
         .args(arguments)
         .env("THRUFS", server)
-        .env("VIRTIOFSD", tools::program("virtiofsd"))
+        .env("VIRTIOFSD", tools::program("virtiofsd")?)
         .env("PROJECT", project::root())
         .run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::asked;
+
+    #[test]
+    fn the_published_suite_has_guests_and_others_have_none() {
+        let asked = |text: &str| asked(&Vec::from_iter(text.split(' ').map(str::to_owned)));
+        for (text, is_on_host, rounds) in [
+            ("--suite published", true, Some("5")),
+            ("--rounds=2 --suite=published", true, Some("2")),
+            ("--suite published --no-guest", true, None),
+            ("--suite published --only-guest", false, Some("5")),
+            ("--suite published --rows=a", true, None),
+            ("--suite builds", true, None),
+        ] {
+            let (on_host, in_guests) = asked(text).expect("it makes sense");
+            let found = (on_host.is_some(), in_guests.as_deref());
+            assert_eq!(found, (is_on_host, rounds), "{text}");
+        }
+        assert!(asked("--suite published --only-guest --rows a").is_err());
+    }
 }

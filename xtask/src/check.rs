@@ -4,28 +4,31 @@ use crate::project;
 use crate::skips;
 use crate::step::{Failure, Step};
 use crate::tools;
-use std::path::Path;
 
 const DENY: &str = "cargo-deny";
 
+/// The crate outside the workspace.
+const FUZZ: [&str; 2] = ["--manifest-path", "fuzz/Cargo.toml"];
+
+const WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
+
 /// What takes no test: the cheapest first.
 pub(crate) fn run() -> Result<(), Failure> {
-    format()?;
-    lints()?;
-    if tools::has(DENY) {
-        return licences();
-    }
-    println!("xtask: licences are not checked: cargo-deny is not installed (cargo xtask setup)");
-    Ok(())
+    Step::cargo().args(["fmt", "--all", "--check"]).run()?;
+    Step::cargo().args(["fmt", "--check"]).args(FUZZ).run()?;
+    let lints = ["clippy", "--workspace", "--all-targets", "--locked"];
+    Step::cargo().args(lints).args(WARNINGS).run()
 }
 
 /// What is left out there: the crate of the fuzz targets, documentation, licences and advisories.
 pub(crate) fn full() -> Result<(), Failure> {
-    for manifest in project::outside_manifests() {
-        of(&["clippy", "--all-targets", "--target-dir"], &manifest)
-            .args(["--", "-D", "warnings"])
-            .run()?;
-    }
+    // Built among ours: what both need is built once.
+    Step::cargo()
+        .args(["clippy", "--all-targets"])
+        .args(FUZZ)
+        .args(["--target-dir".as_ref(), project::target().as_path()])
+        .args(WARNINGS)
+        .run()?;
     Step::cargo()
         .args([
             "doc",
@@ -36,67 +39,27 @@ pub(crate) fn full() -> Result<(), Failure> {
         ])
         .env("RUSTDOCFLAGS", "-D warnings")
         .run()?;
-    licences()?;
-    advisories()
-}
-
-fn format() -> Result<(), Failure> {
-    Step::cargo().args(["fmt", "--all", "--check"]).run()?;
-    for manifest in project::outside_manifests() {
-        of(&["fmt"], &manifest).args(["--check"]).run()?;
-    }
-    Ok(())
-}
-
-fn lints() -> Result<(), Failure> {
-    Step::cargo()
-        .args([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ])
-        .run()
-}
-
-/// A cargo command on a crate outside the workspace, built among ours: what both need is built once, and
-/// nothing is left in the source tree.
-fn of(words: &[&str], manifest: &Path) -> Step {
-    let mut step = Step::cargo();
-    for word in words {
-        step = step.args([word]);
-        if *word == "--target-dir" {
-            step = step.args([project::target()]);
-        }
-    }
-    step.args([Path::new("--manifest-path"), manifest])
-}
-
-fn licences() -> Result<(), Failure> {
-    Step::new(tools::program(DENY))
+    Step::new(tools::program(DENY)?)
         .args(["--all-features", "check", "bans", "licenses", "sources"])
-        .run()
+        .run()?;
+    advisories()
 }
 
 /// Their database is on the network: where it cannot be fetched, that alone is let through, and said.
 fn advisories() -> Result<(), Failure> {
-    let (passed, output, errors) = Step::new(tools::program(DENY))
+    let (status, said) = Step::new(tools::program(DENY)?)
         .args(["--all-features", "check", "advisories"])
         .env("GIT_TERMINAL_PROMPT", "0")
-        .capture()?;
-    if passed {
+        .record()?;
+    if status.success() {
         println!("xtask: no advisory against a dependency");
         return Ok(());
     }
-    let unreachable = errors.contains("failed to fetch advisory database");
-    if unreachable && !errors.contains("error[") {
+    if said.contains("failed to fetch advisory database") && !said.contains("error[") {
         skips::add("advisories", "their database cannot be reached from here");
         return Ok(());
     }
     Err(Failure::new(format!(
-        "cargo deny check advisories:\n{output}{errors}"
+        "cargo deny check advisories:\n{said}"
     )))
 }

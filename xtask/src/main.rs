@@ -3,9 +3,11 @@
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod bench;
 mod check;
 mod fuzz;
+mod job;
 mod mounts;
 mod mutants;
 mod programs;
@@ -17,7 +19,6 @@ mod skips;
 mod soak;
 mod step;
 mod test;
-mod together;
 mod tools;
 mod vm_test;
 
@@ -34,33 +35,26 @@ cargo xtask CHORE
   test --full [NAME...]
                    every deterministic test: all file systems and options, all real programs,
                    documentation, licences, a guest
-  check            format, clippy, and licences where cargo-deny is installed
+  check            format, clippy
   ci               check, test
   soak [--minutes N] [--list] [WHAT...]
-                   tests that need time or luck: drawn seeds, hostility, fuzzing, stress; what passed
-                   is recorded in tests/results/soak.txt, and a run goes on where the last one stopped
+                   tests that need time or luck; a run goes on where the last one stopped
   real [NAME...]   the real programs of tests/real with the release build, or those named, over each
                    transport (TRANSPORT=dev, uring or relay chooses one)
   vm-test [--guest uml|qemu] [--server thrufs|virtiofsd] [--options LIST]... [--lower tmpfs|ext4]
-          [--fetch] [WHAT...]
-                   the POSIX cases (`posix`), the property tests (`property`), and scripts of
-                   tests/guest and tests/real, in a guest without KVM, through virtio-fs; by default
-                   all that runs there, in User-Mode Linux, served by thrufs. Scripts of
-                   tests/guest/host are run by name: faults, hotplug (qemu), killed, locks,
-                   migrate (qemu), turns
+          [WHAT...]
+                   posix, property, and scripts of tests/guest and tests/real, in a guest without KVM,
+                   through virtio-fs; by default all that runs there. Scripts of tests/guest/host are
+                   run by name
   vm-bench [--guest uml|qemu] [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--cache MODE]
           [--with OPTIONS] [--rows EXPRESSION] [--save] [--save-as FILE]
-                   thrufs against virtiofsd in a guest, with QEMU against 9p as well, row by row in
-                   turns; --save keeps what was measured in bench/results, --save-as elsewhere
+                   thrufs against virtiofsd, and 9p with QEMU, in a guest; --save keeps what was
+                   measured in bench/results, --save-as elsewhere
   vm-bench --open1 [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--save]
-                   opening and closing a file in QEMU guests with Linux 6.1 and 6.12, on a share
-                   and in the guest's own tmpfs, with and without restartable sequences
-  mutants [ARG...] changes the code of permission, rename, locks, ... in one place at a time, and looks
-                   whether a test fails (.cargo/mutants.toml; hours); the arguments are those of
+                   opening and closing a file in QEMU guests with Linux 6.1 and 6.12
+  mutants [ARG...] whether tests notice changes of the code (.cargo/mutants.toml; hours); arguments of
                    cargo-mutants: --in-diff FILE, --file NAME, --shard K/N
-  bench [ARG...]   `thrufs bench`, optimised, with the peers that it is compared with; what it finds is
-                   kept in bench/results (see bench/README.md); --suite published takes place in
-                   guests as well: --no-guest leaves them out, --only-guest the rest
+  bench [ARG...]   `thrufs bench`, optimised, with its peers (bench/README.md)
   bench --shares, bench --memory
                    shares beside virtiofsd; memory of idle mounts and of many files
   bench --document makes the tables of docs/performance.md anew from bench/results
@@ -73,9 +67,9 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let in_run = |tier, chore: &dyn Fn() -> Result<(), Failure>| in_run(&arguments, tier, chore);
+    let in_run = |tier, chore: &dyn Fn() -> _| run::inside(&arguments, tier, chore);
     let outcome = match (chore.as_str(), rest) {
-        ("setup", []) => tools::set_up(Tier::Full),
+        ("setup", []) => tools::set_up_all(),
         ("tools", []) => {
             tools::list();
             Ok(())
@@ -108,22 +102,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Installs what a tier uses, then runs a chore with mounts and processes of its own, which leaves
-/// nothing behind (see `run`).
-fn in_run(
-    arguments: &[String],
-    tier: Tier,
-    chore: &dyn Fn() -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    if !run::is_inside() {
-        tools::set_up(tier)?;
-        return run::chore(arguments);
-    }
-    mounts::prepare()?;
-    let before = mounts::own()?;
-    let outcome = chore();
-    // A failure that leaves something is told first.
-    outcome.and(run::nothing_left(&before))
 }

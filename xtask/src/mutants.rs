@@ -8,14 +8,12 @@ use crate::tools;
 /// Runs cargo-mutants with more arguments, such as `--shard 1/4` or `--in-diff FILE`. Fails if a mutant
 /// survives.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    tools::install_mutants()?;
     let output = project::target().join("mutants");
-    std::fs::create_dir_all(&output)
-        .map_err(|error| Failure::new(format!("{}: {error}", output.display())))?;
+    std::fs::create_dir_all(&output).map_err(Failure::of(&output))?;
     // A test that is killed leaves its mounts behind: in a namespace, for nobody to see.
     Step::new("unshare")
         .args(["--mount", "--propagation", "private"])
-        .args([tools::program("cargo-mutants")])
+        .args([tools::program("cargo-mutants")?])
         .args(["mutants", "--iterate", "--no-shuffle", "--caught"])
         .args(["--colors=never", "--output"])
         .args([output])

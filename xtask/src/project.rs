@@ -1,5 +1,7 @@
 //! Where things are.
 
+use crate::step::{Failure, Step};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The top of the repository.
@@ -40,11 +42,34 @@ pub(crate) fn peers() -> PathBuf {
     }
 }
 
-/// Manifests of the crates outside the workspace that are there.
-pub(crate) fn outside_manifests() -> Vec<PathBuf> {
-    ["fuzz/Cargo.toml"]
-        .iter()
-        .map(|path| root().join(path))
-        .filter(|path| path.exists())
-        .collect()
+/// The command as users get it, built. Whoever has built one elsewhere says so, by `THRUFS`.
+pub(crate) fn release() -> Result<PathBuf, Failure> {
+    if let Some(elsewhere) = std::env::var_os("THRUFS") {
+        return Ok(PathBuf::from(elsewhere));
+    }
+    let build = ["build", "--release", "--locked", "--bin", "thrufs"];
+    Step::cargo().args(build).run()?;
+    Ok(target().join("release/thrufs"))
+}
+
+/// The files of a directory whose names end with this extension, in order.
+pub(crate) fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(Failure::of(directory))? {
+        let path = entry.map_err(Failure::of(directory))?.path();
+        if path.extension().is_some_and(|it| it == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The names of these files without the extension.
+pub(crate) fn names(directory: &str, extension: &str) -> Result<Vec<String>, Failure> {
+    let files = files(&root().join(directory), extension)?;
+    let stems = files.iter().filter_map(|path| path.file_stem());
+    Ok(stems
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .collect())
 }

@@ -1,24 +1,22 @@
 //! A run of tests: its own directory for temporary files, its own mounts and processes, its own list
 //! of what was skipped.
 //!
-//! The chore itself is a second process. As root it has a mount and a process namespace: what it
-//! mounts is seen by nobody else, what others mount it does not see, and both its mounts and its
-//! processes end with it, however it ends. Without root it has the directory alone.
+//! The chore itself is a second process, in a mount and a process namespace: what it mounts is seen by
+//! no other process of the machine, what others mount it does not see, and both its mounts and its
+//! processes end with it, however it ends.
 
 use crate::mounts;
 use crate::skips;
 use crate::step::{Failure, Step};
-use crate::tools;
+use crate::tools::{self, Tier};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
-/// Tells the second process that it is one, and what it has to itself.
+/// Tells the second process that it is one.
 const INSIDE: &str = "THRUFS_RUN";
-
-/// What [`INSIDE`] says.
-const NAMESPACES: &str = "namespaces";
-const DIRECTORY: &str = "directory";
 
 /// How the names of directories of runs begin. They are short: sockets have to fit beneath.
 const PREFIX: &str = "thrufs-run.";
@@ -26,172 +24,135 @@ const PREFIX: &str = "thrufs-run.";
 /// Held while the run lasts.
 const LOCK: &str = "lock";
 
-/// Whether this process is inside a run already.
-pub(crate) fn is_inside() -> bool {
-    std::env::var_os(INSIDE).is_some()
+/// Installs what a tier uses, then runs a chore, which the arguments of this program name, inside; fails
+/// if it leaves mounts or servers behind.
+pub(crate) fn inside(
+    arguments: &[String],
+    tier: Tier,
+    chore: &dyn Fn() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if std::env::var_os(INSIDE).is_none() {
+        tools::set_up(tier)?;
+        return outside(arguments);
+    }
+    mounts::prepare()?;
+    let before = mounts::of_tests()?;
+    let outcome = chore();
+    // A failure that leaves something is told first.
+    outcome.and(nothing_left(&before))
 }
 
-/// Whether everything that is mounted here is this run's.
-pub(crate) fn has_namespaces() -> bool {
-    std::env::var(INSIDE).is_ok_and(|text| text == NAMESPACES)
-}
-
-/// Runs a chore, given as the arguments of this program, inside.
-pub(crate) fn chore(arguments: &[String]) -> Result<(), Failure> {
-    let directory = Directory::new()?;
-    let list = directory.path.join("skipped");
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
-    let is_root = tools::is_root()?;
-    let step = if is_root {
-        // Bash is the first process of the namespace: it waits for those that nobody else waits for.
-        // Killed, we take all others along.
-        Step::new("setpriv")
-            .args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation"])
-            .args(["private", "--pid", "--fork", "--kill-child", "--mount-proc"])
-            .args(["bash", "-c", "\"$@\"; exit", "xtask"])
-            .args([&program])
-            .args(arguments)
-    } else {
-        Step::new(&program).args(arguments)
-    };
-    let outcome = step
-        .env(INSIDE, if is_root { NAMESPACES } else { DIRECTORY })
-        .env("TMPDIR", &directory.path)
+/// Runs this program again in namespaces of its own.
+fn outside(arguments: &[String]) -> Result<(), Failure> {
+    let (directory, _lock) = make_directory(&std::env::temp_dir())?;
+    let list = directory.join("skipped");
+    // Bash is the first process of the namespace: it waits for those that no other process waits for.
+    let outcome = Step::confined()
+        .args(["-c", "\"$@\"; exit", "xtask"])
+        .args([this()?])
+        .args(arguments)
+        .env(INSIDE, "1")
+        .env("TMPDIR", &directory)
         .env(skips::LIST, &list)
         .quietly();
+    let outcome = outcome.map_err(|_| Failure::new("it failed"));
     let skipped = skips::report(&list);
-    if !is_root {
-        mounts::take_away_beneath(&directory.path);
-    }
-    outcome.and(skipped)
+    outcome.and(skipped).and(remove(&directory))
 }
 
-/// A directory for everything temporary. It goes with the value.
-struct Directory {
-    path: PathBuf,
-    _lock: File,
+/// This program.
+pub(crate) fn this() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(Failure::of(Path::new("xtask")))
 }
 
-impl Directory {
-    fn new() -> Result<Self, Failure> {
-        let parent = std::env::temp_dir();
-        let failure = |error| Failure::new(format!("{}: {error}", parent.display()));
-        for path in abandoned(&parent).map_err(failure)? {
+/// Makes a directory for everything temporary, with its lock, and removes those of runs that were
+/// interrupted.
+fn make_directory(parent: &Path) -> Result<(PathBuf, File), Failure> {
+    for entry in fs::read_dir(parent).map_err(Failure::of(parent))? {
+        let path = entry.map_err(Failure::of(parent))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // Whoever has made a directory and not yet its lock is alive.
+        let lock = File::open(path.join(LOCK));
+        if name.starts_with(PREFIX) && lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             println!(
                 "xtask: removing what an interrupted run left: {}",
                 path.display()
             );
-            mounts::take_away_beneath(&path);
-            remove(&path);
+            remove(&path)?;
         }
-        let path = parent.join(format!("{PREFIX}{}", std::process::id()));
-        fs::create_dir(&path).map_err(failure)?;
-        let lock = File::create(path.join(LOCK)).map_err(failure)?;
-        lock.lock().map_err(failure)?;
+    }
+    let path = parent.join(format!("{PREFIX}{}", std::process::id()));
+    let make = || {
+        fs::create_dir(&path)?;
+        let lock = File::create(path.join(LOCK))?;
+        lock.lock()?;
         // Users other than root must reach their part of it.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(failure)?;
-        Ok(Self { path, _lock: lock })
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        remove(&self.path);
-    }
-}
-
-/// Directories of runs that are over.
-fn abandoned(parent: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(parent)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Whoever has made a directory and not yet its lock is alive.
-        let lock = path.join(LOCK);
-        if name.starts_with(PREFIX) && File::open(lock).is_ok_and(|lock| lock.try_lock().is_ok()) {
-            found.push(path);
-        }
-    }
-    Ok(found)
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(lock)
+    };
+    let lock = make().map_err(Failure::of(&path))?;
+    Ok((path, lock))
 }
 
 /// Removes a directory, but nothing on another file system.
-fn remove(path: &Path) {
-    let removed = Step::new("rm")
-        .args(["-rf", "--one-file-system"])
-        .args([path])
-        .capture();
-    if !matches!(removed, Ok((true, ..))) {
-        eprintln!("xtask: not removed: {}", path.display());
+fn remove(path: &Path) -> Result<(), Failure> {
+    let rm = Step::new("rm").args(["-rf", "--one-file-system"]);
+    rm.args([path]).text().map(drop)
+}
+
+/// Fails if there are mounts that were not there `before`, or if servers do not end.
+fn nothing_left(before: &[String]) -> Result<(), Failure> {
+    let mut mounts = mounts::of_tests()?;
+    mounts.retain(|point| !before.contains(point));
+    let mut servers = servers()?;
+    for _ in 0..600 {
+        if servers.is_empty() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+        servers = self::servers()?;
+    }
+    let left = [mounts, servers].concat();
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("left behind: {}", left.join(", ")))),
     }
 }
 
-/// Fails if a run leaves mounts or servers behind.
-pub(crate) fn nothing_left(before: &[String]) -> Result<(), Failure> {
-    mounts::nothing_left(before)?;
-    if !has_namespaces() {
-        return Ok(());
-    }
-    let mut left = Vec::new();
-    for turn in 0..600 {
-        if turn > 0 {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
-        left = servers()?;
-        if left.is_empty() {
-            return Ok(());
-        }
-    }
-    Err(Failure::new(format!(
-        "processes left behind: {}",
-        left.join(", ")
-    )))
-}
-
-/// Every process of the namespace that is called as the command is.
+/// Every process of the namespace that is called as the command is, and has not ended.
 fn servers() -> Result<Vec<String>, Failure> {
-    let unreadable = |error| Failure::new(format!("/proc: {error}"));
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
-        let line = fs::read(path.join("cmdline")).unwrap_or_default();
-        // One that has ended and is not waited for has no command line.
-        if name.starts_with("thrufs") && !line.is_empty() {
-            let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            found.push(format!("{} ({line})", path.display()));
-        }
-    }
-    Ok(found)
+    let listed = Step::new("ps")
+        .args(["-eo", "stat=,comm=,pid=,args="])
+        .text()?;
+    let is_server = |line: &&str| {
+        let name = line.split_whitespace().nth(1);
+        !line.starts_with('Z') && name.is_some_and(|name| name.starts_with("thrufs"))
+    };
+    Ok(listed
+        .lines()
+        .filter(is_server)
+        .map(str::to_owned)
+        .collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Directory, LOCK, PREFIX, abandoned};
+    use super::{LOCK, PREFIX, make_directory, remove};
     use std::fs::{self, File};
 
     #[test]
-    fn only_runs_that_are_over_are_abandoned() {
+    fn what_interrupted_runs_have_left_goes_with_the_next() {
         let parent = std::env::temp_dir().join(format!("xtask-run-{}", std::process::id()));
-        let names = ["1", "2", "3"].map(|name| parent.join(format!("{PREFIX}{name}")));
-        for name in &names {
-            fs::create_dir_all(name).expect("a directory");
+        let [held, over, new] = ["h", "o", "n"].map(|name| parent.join(format!("{PREFIX}{name}")));
+        for directory in [&held, &over, &new] {
+            fs::create_dir_all(directory).expect("a directory");
         }
-        fs::create_dir(parent.join("other")).expect("a directory");
-        let held = File::create(names[0].join(LOCK)).expect("a lock");
-        held.lock().expect("a lock");
-        File::create(names[1].join(LOCK)).expect("a lock");
-        let found = abandoned(&parent).expect("a directory");
-        fs::remove_dir_all(&parent).expect("it goes");
-        // The third has no lock yet.
-        assert_eq!(found, [names[1].clone()]);
-        drop(held);
-    }
-
-    #[test]
-    fn a_directory_goes_with_its_value() {
-        let path = Directory::new().expect("a directory").path.clone();
-        assert!(!path.exists());
+        let lock = File::create(held.join(LOCK)).expect("a lock");
+        lock.lock().expect("a lock");
+        File::create(over.join(LOCK)).expect("a lock");
+        let (path, _lock) = make_directory(&parent).expect("a directory");
+        // The last has no lock yet.
+        assert!(path.exists() && held.exists() && new.exists() && !over.exists());
+        remove(&parent).expect("it goes");
     }
 }

@@ -1,9 +1,10 @@
 //! Tests that need time or luck: drawn seeds, hostility, fuzzing, stress, processors that come and go.
 //!
-//! Each task that passes is a line of `tests/results/soak.txt`, beneath the commit. The next task is
+//! Each task that passes is a line of `tests/results/soak.txt`, with the commit. The next task is
 //! always the one that has passed least often on this commit, so that a run goes on where the last one
 //! stopped. A failure's seed belongs into a test of another tier.
 
+use crate::arguments::Arguments;
 use crate::fuzz;
 use crate::programs::{self, Program};
 use crate::project;
@@ -43,232 +44,169 @@ const NOT_IGNORED: &str = "/posix_";
 /// Scripts of tests/real that take minutes and much of the machine, or seeds.
 const SCRIPTS: &[&str] = &["counts", "faults", "fsx", "million", "stress"];
 
+/// How the names of fuzz targets begin among tasks.
+const FUZZ: &str = "fuzz ";
+
 /// How long hostility lasts, and each fuzz target.
 const HOSTILE_SECONDS: &str = "300";
 const FUZZ_SECONDS: &str = "60";
 
-/// Something that can pass.
-enum Task<'a> {
-    /// A test program: its tests that wait for this, or those that have random numbers.
-    Ignored(&'a Program),
-    Random(&'a Program),
-    Fuzz(String),
-    Script(&'static str),
-}
+type Run<'a> = Box<dyn Fn(&str) -> Result<(), Failure> + 'a>;
 
-impl Task<'_> {
-    fn name(&self) -> String {
-        match self {
-            Task::Ignored(program) => format!("{} --ignored", program.name),
-            Task::Random(program) => program.name.clone(),
-            Task::Fuzz(target) => format!("fuzz {target}"),
-            Task::Script(script) => format!("real {script}"),
-        }
-    }
-
-    fn run(&self, seed: u32) -> Result<(), Failure> {
-        let seed = seed.to_string();
-        let variables = [
-            ("THRUFS_SEED", seed.as_str()),
-            ("PROPTEST_RNG_SEED", &seed),
-            ("THRUFS_HOSTILE_SECONDS", HOSTILE_SECONDS),
-            ("THRUFS_FULL", "1"),
-        ];
-        let program = |program: &Program, arguments: &[&str]| {
-            let outcome = program.run(arguments, &variables)?;
-            print!("{}", outcome.output);
-            match outcome.is_good() {
-                true => Ok(()),
-                false => Err(Failure::new(format!("{} failed", program.name))),
-            }
-        };
-        match self {
-            Task::Ignored(tests) => {
-                let skip = NOT_TESTS.iter().flat_map(|name| ["--skip", name]);
-                let arguments: Vec<_> = ["--ignored", "--nocapture"]
-                    .into_iter()
-                    .chain(skip)
-                    .collect();
-                program(tests, &arguments)
-            }
-            Task::Random(tests) => program(tests, &[]),
-            Task::Fuzz(target) => fuzz::one(target, FUZZ_SECONDS),
-            Task::Script(script) => real::run_soak(script, &seed),
-        }
-    }
+/// Something that can pass, with a seed, and how often it has on this commit.
+struct Task<'a> {
+    name: String,
+    run: Run<'a>,
+    passed: usize,
 }
 
 /// Runs the tasks whose names have one of the words of `arguments`, or all: each once on this commit, or
 /// as often as `--minutes` allow. `--list` only names them.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let (words, limit, only_list) = parse(arguments)?;
+    let mut arguments = Arguments(arguments.to_vec());
+    let only_list = arguments.flag("--list");
+    let minutes = match arguments.value("--minutes")?.map(|text| text.parse()) {
+        Some(Err(error)) => return Err(Failure::new(format!("--minutes: {error}"))),
+        Some(Ok(minutes)) => Some(minutes),
+        None => None,
+    };
+    let words = arguments.words()?;
     let programs = programs::build(&[], Tier::Full)?;
-    let targets = fuzz::targets()?;
-    let mut tasks = tasks(&programs, targets)?;
-    tasks.retain(|task| words.is_empty() || words.iter().any(|word| task.name().contains(word)));
-    if tasks.is_empty() || only_list {
-        tasks.iter().for_each(|task| println!("{}", task.name()));
-        return match tasks.is_empty() {
-            true => Err(Failure::new("no such task (cargo xtask soak --list)")),
-            false => Ok(()),
-        };
+    let mut tasks = tasks(&programs)?;
+    tasks.retain(|task| words.is_empty() || words.iter().any(|word| task.name.contains(word)));
+    if tasks.is_empty() {
+        return Err(Failure::new("no such task (cargo xtask soak --list)"));
     }
-    if tasks.iter().any(|task| matches!(task, Task::Fuzz(_))) {
+    if only_list {
+        tasks.iter().for_each(|task| println!("{}", task.name));
+        return Ok(());
+    }
+    if tasks.iter().any(|task| task.name.starts_with(FUZZ)) {
         fuzz::build()?;
     }
     let heading = heading()?;
+    let record = fs::read_to_string(project::root().join(RECORD)).unwrap_or_default();
+    for task in tasks.iter_mut().filter(|_| !heading.is_empty()) {
+        let begin = format!("{heading}{}: ", task.name);
+        let lines = record.lines().filter(|line| line.starts_with(&begin));
+        task.passed = lines.count();
+    }
+    let failed = in_turns(tasks, minutes, &heading)?;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("failed:\n  {}", failed.join("\n  ")))),
+    }
+}
+
+/// Runs the task that has passed least often, again and again: the names and seeds of those that failed.
+/// What failed is not tried again.
+fn in_turns(
+    mut tasks: Vec<Task<'_>>,
+    minutes: Option<u64>,
+    heading: &str,
+) -> Result<Vec<String>, Failure> {
     let start = Instant::now();
     let mut failed = Vec::new();
     loop {
-        let text = fs::read_to_string(record()).unwrap_or_default();
-        let passed = |task: &Task<'_>| {
-            heading
-                .as_deref()
-                .map_or(0, |it| passed(&text, it, &task.name()))
+        tasks.sort_by_key(|task| task.passed);
+        let is_over = match (minutes, tasks.first()) {
+            (_, None) => true,
+            (None, Some(task)) => task.passed > 0,
+            (Some(minutes), _) => start.elapsed() >= Duration::from_secs(minutes * 60),
         };
-        let task = match limit {
-            Some(limit) if start.elapsed() >= limit => None,
-            Some(_) => tasks.iter().min_by_key(|task| passed(task)),
-            None => tasks.iter().find(|task| passed(task) == 0),
-        };
-        let Some(task) = task else { break };
-        let name = task.name();
-        let seed = RandomState::new().hash_one(0) as u32;
+        if is_over {
+            return Ok(failed);
+        }
+        let task = &mut tasks[0];
+        let seed = (RandomState::new().hash_one(0) as u32).to_string();
+        println!(
+            "\n=== {}: THRUFS_SEED={seed} PROPTEST_RNG_SEED={seed}",
+            task.name
+        );
         let begin = Instant::now();
-        println!("\n=== {name}: THRUFS_SEED={seed} PROPTEST_RNG_SEED={seed}");
-        let outcome = task.run(seed);
-        let seconds = begin.elapsed().as_secs();
-        match outcome {
-            Ok(()) => note(
-                heading.as_deref(),
-                &format!("{name}: {seconds} s, seed {seed}"),
-            )?,
+        match (task.run)(&seed) {
+            Ok(()) => {
+                let seconds = begin.elapsed().as_secs();
+                task.passed += 1;
+                note(heading, &format!("{}: {seconds} s, seed {seed}", task.name))?;
+            }
             Err(failure) => {
                 println!("xtask: {failure}");
-                failed.push(format!("{name}: THRUFS_SEED={seed}"));
+                failed.push(format!("{}: THRUFS_SEED={seed}", task.name));
+                tasks.remove(0);
             }
         }
-        // What failed, or cannot be noted, is not tried again by this run.
-        if limit.is_none() || failed.iter().any(|it| it.starts_with(&format!("{name}: "))) {
-            tasks.retain(|task| task.name() != name);
-        }
     }
-    if failed.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::new(format!("failed:\n  {}", failed.join("\n  "))))
 }
 
-fn parse(arguments: &[String]) -> Result<(Vec<&str>, Option<Duration>, bool), Failure> {
-    let (mut words, mut limit, mut only_list) = (Vec::new(), None, false);
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--list" => only_list = true,
-            "--minutes" => {
-                let minutes = arguments.next().and_then(|text| text.parse::<u64>().ok());
-                let minutes = minutes.ok_or_else(|| Failure::new("--minutes needs a number"))?;
-                limit = Some(Duration::from_secs(minutes * 60));
-            }
-            word => words.push(word),
-        }
-    }
-    Ok((words, limit, only_list))
-}
-
-fn tasks(programs: &[Program], targets: Vec<String>) -> Result<Vec<Task<'_>>, Failure> {
+fn tasks(programs: &[Program]) -> Result<Vec<Task<'_>>, Failure> {
     let mut tasks = Vec::new();
+    let mut add = |name: String, run| {
+        let passed = 0;
+        tasks.push(Task { name, run, passed });
+    };
     for program in programs {
-        if RANDOM.contains(&program.name.as_str()) {
-            tasks.push(Task::Random(program));
+        let name = &program.name;
+        if RANDOM.contains(&name.as_str()) {
+            let run = |seed: &str| program.step(&[]).envs(variables(seed)).run();
+            add(name.clone(), Box::new(run));
         }
-        if !program.name.contains(NOT_IGNORED) && program.has_ignored(NOT_TESTS)? {
-            tasks.push(Task::Ignored(program));
+        if !name.contains(NOT_IGNORED) && program.has_ignored(NOT_TESTS)? {
+            let run = |seed: &str| {
+                let skipped = NOT_TESTS.iter().flat_map(|name| ["--skip", name]);
+                let ignored = program.step(&["--ignored", "--nocapture"]).args(skipped);
+                ignored.envs(variables(seed)).run()
+            };
+            add(format!("{name} --ignored"), Box::new(run));
         }
     }
-    tasks.extend(targets.into_iter().map(Task::Fuzz));
-    tasks.extend(SCRIPTS.iter().copied().map(Task::Script));
+    for target in fuzz::targets()? {
+        let name = format!("{FUZZ}{target}");
+        add(name, Box::new(move |_| fuzz::one(&target, FUZZ_SECONDS)));
+    }
+    for script in SCRIPTS {
+        let names = [(*script).to_owned()];
+        let run = move |seed: &str| real::run_with(&project::release()?, &names, &variables(seed));
+        add(format!("real {script}"), Box::new(run));
+    }
     Ok(tasks)
 }
 
-fn record() -> std::path::PathBuf {
-    project::root().join(RECORD)
+fn variables(seed: &str) -> [(&str, &str); 5] {
+    [
+        ("THRUFS_SEED", seed),
+        ("PROPTEST_RNG_SEED", seed),
+        ("THRUFS_HOSTILE_SECONDS", HOSTILE_SECONDS),
+        ("THRUFS_FULL", "1"),
+        ("THRUFS_SOAK", "1"),
+    ]
 }
 
-/// What tells a commit's lines from others'; nothing while there are changes, which no commit has.
-fn heading() -> Result<Option<String>, Failure> {
-    let ask = |program: &str, arguments: &[&str]| -> Result<String, Failure> {
-        let paths = ["--", ".", ":!*.md", ":!tests/results"];
-        let paths: &[&str] = if program == "git" { &paths } else { &[] };
-        let step = Step::new(program).args(arguments).args(paths);
-        Ok(String::from_utf8_lossy(&step.capture_bytes()?)
-            .trim()
-            .to_owned())
-    };
+/// What begins the lines of this commit; nothing while there are changes, which no commit has.
+fn heading() -> Result<String, Failure> {
     // What was built, whatever was noted since.
-    let commit = ask("git", &["log", "-1", "--format=%h"])?;
-    let changes = ask("git", &["status", "--porcelain"])?;
+    let built = ["--", ".", ":!*.md", ":!tests/results"];
+    let git = |words: &[&str]| Step::new("git").args(words).args(built).text();
+    let changes = git(&["status", "--porcelain"])?;
     if !changes.is_empty() {
         println!("xtask: NOT RECORDED: there are changes that no commit has:\n{changes}");
-        return Ok(None);
+        return Ok(String::new());
     }
-    Ok(Some(format!(
-        "# {commit}, Linux {}, {} processors",
-        ask("uname", &["-r"])?,
-        ask("nproc", &[])?
-    )))
+    let commit = git(&["log", "-1", "--format=%h"])?;
+    let kernel = Step::new("uname").args(["-r"]).text()?;
+    let processors = Step::new("nproc").text()?;
+    let heading = format!("{commit}, Linux {kernel}, {processors} processors: ");
+    Ok(heading)
 }
 
-/// How often a task stands under this heading.
-fn passed(text: &str, heading: &str, task: &str) -> usize {
-    let mut is_ours = false;
-    let mut times = 0;
-    for line in text.lines() {
-        if line.starts_with('#') {
-            is_ours = line == heading;
-        } else if is_ours
-            && line
-                .strip_prefix(task)
-                .is_some_and(|rest| rest.starts_with(": "))
-        {
-            times += 1;
-        }
-    }
-    times
-}
-
-fn note(heading: Option<&str>, line: &str) -> Result<(), Failure> {
+/// Notes a line, if the commit has a heading.
+fn note(heading: &str, line: &str) -> Result<(), Failure> {
     println!("passed: {line}");
-    let Some(heading) = heading else {
+    if heading.is_empty() {
         return Ok(());
-    };
-    let failure = |error| Failure::new(format!("{RECORD}: {error}"));
-    let before = fs::read_to_string(record()).unwrap_or_default();
-    let last = before.lines().rfind(|line| line.starts_with('#'));
-    let heading = if last == Some(heading) {
-        String::new()
-    } else {
-        format!("{heading}\n")
-    };
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .create(true)
-        .append(true)
-        .open(record())
-        .map_err(failure)?;
-    let text = format!("{heading}{line}\n");
-    file.write_all(text.as_bytes()).map_err(failure)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::passed;
-
-    #[test]
-    fn only_what_stands_under_the_heading_counts() {
-        let text = "# a\nfuzz x: 60 s, seed 1\n# b\nfuzz x: 60 s, seed 2\nfuzz xy: 60 s, seed 3\n# a\nfuzz x: 60 s, seed 4\n";
-        assert_eq!(passed(text, "# a", "fuzz x"), 2);
-        assert_eq!(passed(text, "# b", "fuzz x"), 1);
-        assert_eq!(passed(text, "# c", "fuzz x"), 0);
     }
+    let path = project::root().join(RECORD);
+    let file = OpenOptions::new().append(true).create(true).open(&path);
+    let noted = file.and_then(|mut file| writeln!(file, "{heading}{line}"));
+    noted.map_err(Failure::of(&path))
 }

@@ -1,10 +1,12 @@
-//! Running a program as a step of a chore: said before, timed, and loud when it fails.
+//! Running a program as a step of a chore.
 
 use std::ffi::OsStr;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::fs::{self, File};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 /// Why a chore stopped.
@@ -15,15 +17,21 @@ impl Failure {
     pub(crate) fn new(why: impl Into<String>) -> Self {
         Failure(why.into())
     }
+
+    /// Makes a failure of an error of the operating system, which does not say what it is about.
+    pub(crate) fn of(what: &Path) -> impl Fn(io::Error) -> Failure {
+        move |error| Failure(format!("{}: {error}", what.display()))
+    }
 }
 
-impl fmt::Display for Failure {
+impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// A program to run, with its output going where ours goes and nothing to read from.
+/// A program to run at the top of the repository, with its output going where ours goes and nothing to
+/// read from.
 pub(crate) struct Step(Command);
 
 impl Step {
@@ -40,6 +48,28 @@ impl Step {
         Step::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
     }
 
+    /// Bash with mounts and processes of its own, which end with it. It ends with us.
+    pub(crate) fn confined() -> Self {
+        Step::new("setpriv").args(["--pdeathsig", "KILL"]).unshare()
+    }
+
+    /// The same, but ended after so many seconds.
+    pub(crate) fn confined_for(seconds: u32) -> Self {
+        Step::limited(seconds).unshare()
+    }
+
+    /// What the arguments name, ended after so many seconds with all that it has started.
+    pub(crate) fn limited(seconds: u32) -> Self {
+        Step::new("setpriv")
+            .args(["--pdeathsig", "TERM", "timeout", "--kill-after=10"])
+            .args([seconds.to_string()])
+    }
+
+    fn unshare(self) -> Self {
+        self.args(["unshare", "--mount", "--propagation", "private"])
+            .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
+    }
+
     pub(crate) fn args<I, S>(mut self, arguments: I) -> Self
     where
         I: IntoIterator<Item = S>,
@@ -54,6 +84,15 @@ impl Step {
         self
     }
 
+    pub(crate) fn envs<N, V>(mut self, variables: impl IntoIterator<Item = (N, V)>) -> Self
+    where
+        N: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
+        self.0.envs(variables);
+        self
+    }
+
     pub(crate) fn without_env(mut self, name: &str) -> Self {
         self.0.env_remove(name);
         self
@@ -65,101 +104,73 @@ impl Step {
         self
     }
 
-    fn words(&self) -> String {
-        let program = Path::new(self.0.get_program());
-        let mut words = program
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        for argument in self.0.get_args() {
-            words.push(' ');
-            words.push_str(&argument.to_string_lossy());
-        }
-        words
-    }
-
-    /// Runs it and fails unless it succeeds.
-    pub(crate) fn run(mut self) -> Result<(), Failure> {
+    /// Runs it, says what it is and how long it took, and fails unless it succeeds.
+    pub(crate) fn run(self) -> Result<(), Failure> {
         let words = self.words();
         println!("\n$ {words}");
         let start = Instant::now();
-        let status = self
-            .0
-            .status()
-            .map_err(|error| Failure::new(format!("cannot run {words}: {error}")))?;
-        ended(&words, start, status)
+        let outcome = self.quietly();
+        println!("[{:.1} s] {words}", start.elapsed().as_secs_f64());
+        outcome
     }
 
-    /// Runs what says itself what it does, and what has failed.
+    /// Runs it, and fails unless it succeeds.
     pub(crate) fn quietly(mut self) -> Result<(), Failure> {
-        let words = self.words();
-        let status = self
-            .0
-            .status()
-            .map_err(|error| Failure::new(format!("cannot run {words}: {error}")))?;
-        if status.success() {
-            return Ok(());
+        let status = self.0.status().map_err(|error| self.cannot(&error))?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(Failure(format!("{}: {status}", self.words()))),
         }
-        Err(Failure::new(match status.code() {
-            Some(_) => "it failed".to_owned(),
-            None => format!("{words}: {status}"),
-        }))
     }
 
-    /// Runs it silently, with all that it says in the order in which it says it: whether it succeeded, and
-    /// that.
-    pub(crate) fn record(mut self, name: &str) -> Result<(bool, String), Failure> {
-        let path = std::env::temp_dir().join(format!("output-{}", name.replace('/', "-")));
-        let failure = |error| Failure::new(format!("{name}: {error}"));
-        let output = File::create(&path).map_err(failure)?;
-        let errors = output.try_clone().map_err(failure)?;
-        let status = self.0.stdout(output).stderr(errors).status();
-        let status = status.map_err(failure)?;
-        let output = fs::read(&path).map_err(failure)?;
-        fs::remove_file(&path).map_err(failure)?;
-        let output = String::from_utf8_lossy(&output).into_owned();
-        Ok((status.success(), output))
+    /// Runs it silently: how it ended, and all that it said in the order in which it said it.
+    pub(crate) fn record(mut self) -> Result<(ExitStatus, String), Failure> {
+        // A pipe would stay open as long as whatever the program has left behind.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("output-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(Failure::of(&path))?;
+        let ended = fs::remove_file(&path)
+            .and_then(|()| {
+                self.0
+                    .stdout(file.try_clone()?)
+                    .stderr(file.try_clone()?)
+                    .status()
+            })
+            .map_err(|error| self.cannot(&error))?;
+        let mut said = Vec::new();
+        file.rewind()
+            .and_then(|()| file.read_to_end(&mut said))
+            .map_err(Failure::of(&path))?;
+        Ok((ended, String::from_utf8_lossy(&said).into_owned()))
     }
 
-    /// Runs it silently: whether it succeeded, its standard output, its standard error.
-    pub(crate) fn capture(mut self) -> Result<(bool, String, String), Failure> {
-        let words = self.words();
-        let output = self
-            .0
-            .output()
-            .map_err(|error| Failure::new(format!("cannot run {words}: {error}")))?;
-        Ok((
-            output.status.success(),
-            String::from_utf8_lossy(&output.stdout).into_owned(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        ))
-    }
-
-    /// Runs it silently and fails unless it succeeds: its standard output as it is.
-    pub(crate) fn capture_bytes(mut self) -> Result<Vec<u8>, Failure> {
-        let words = self.words();
-        let output = self
-            .0
-            .output()
-            .map_err(|error| Failure::new(format!("cannot run {words}: {error}")))?;
+    /// Runs it silently and fails unless it succeeds: its standard output, without the end of the last line.
+    pub(crate) fn text(mut self) -> Result<String, Failure> {
+        let output = self.0.output().map_err(|error| self.cannot(&error))?;
         if output.status.success() {
-            return Ok(output.stdout);
+            let text = String::from_utf8_lossy(&output.stdout);
+            return Ok(text.trim_end().to_owned());
         }
         let errors = String::from_utf8_lossy(&output.stderr);
-        Err(Failure::new(format!(
-            "{words}: {}\n{errors}",
-            output.status
-        )))
+        Err(Failure(format!("{}: {errors}", self.words())))
     }
-}
 
-/// Says how long it took; what did not succeed is a failure.
-fn ended(words: &str, start: Instant, status: ExitStatus) -> Result<(), Failure> {
-    println!("[{:.1} s] {words}", start.elapsed().as_secs_f64());
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Failure::new(format!("{words}: {status}")))
+    fn words(&self) -> String {
+        let program = Path::new(self.0.get_program());
+        let program = program.file_name().unwrap_or_default();
+        let words = [program].into_iter().chain(self.0.get_args());
+        let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
+        words.join(" ")
+    }
+
+    fn cannot(&self, error: &io::Error) -> Failure {
+        Failure(format!("cannot run {}: {error}", self.words()))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::check;
 use crate::programs;
+use crate::project;
 use crate::real;
 use crate::step::{Failure, Step};
 use crate::tools::{self, Tier};
@@ -22,18 +23,17 @@ pub(crate) fn gate(parts: &[String]) -> Result<(), Failure> {
     if !parts.is_empty() {
         return tested;
     }
-    let real = real::run_with(&real::debug_server(), &REAL.map(str::to_owned), &[]);
+    // The build that test programs use.
+    let server = project::target().join("debug/thrufs");
+    let real = real::run_with(&server, &REAL.map(str::to_owned), &[]);
     all([tested, real])
 }
 
 /// The same with all cases, then all real programs, documentation, licences and the guest. What comes
 /// later runs even when tests have failed.
 pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
-    let peer = tools::program("virtiofsd");
-    let peer = peer
-        .to_str()
-        .ok_or_else(|| Failure::new("a path that is no text"))?;
-    let variables = [(FULL, "1"), ("VIRTIOFSD", peer)];
+    let peer = tools::program("virtiofsd")?;
+    let variables = [(FULL, "1"), ("VIRTIOFSD", &peer.to_string_lossy())];
     let tested = programs::run(&programs::build(parts, Tier::Full)?, &variables);
     if !parts.is_empty() {
         return tested;
@@ -41,11 +41,9 @@ pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
     let documented = Step::cargo()
         .args(["test", "--doc", "--workspace", "--locked"])
         .run();
-    let guest = || match vm_test::has_guest(&GUEST.join("-")) {
-        Ok(true) => vm_test::run(&GUEST.map(str::to_owned)),
-        other => other.map(|_| ()),
-    };
-    all([tested, documented, check::full(), real::run(&[]), guest()])
+    let (checked, real) = (check::full(), real::run(&[]));
+    let guest = vm_test::run(&GUEST.map(str::to_owned));
+    all([tested, documented, checked, real, guest])
 }
 
 fn all<const N: usize>(outcomes: [Result<(), Failure>; N]) -> Result<(), Failure> {

@@ -7,8 +7,7 @@
 # shellcheck source=tests/guest/machine.sh
 source "$(dirname "$0")/../machine.sh"
 need fio
-# The first that moves the state of a server.
-need_qemu 8.2
+[[ $GUEST == qemu ]] || fail "this needs QEMU: --guest qemu"
 [[ $SERVER == thrufs ]] || fail "this is about thrufs"
 
 MODES=${MODES:-find-paths file-handles}

@@ -1,0 +1,108 @@
+//! Commands that run several at a time. What each prints is kept together and shown when it has ended.
+
+use crate::step::{Failure, Step};
+use std::process::ExitStatus;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+/// No command may run longer, in seconds; the longest is meant to take a quarter of it. One that hangs is
+/// ended with all that it has started, fails, and the others run.
+pub(crate) const SECONDS_MAX: u32 = 900;
+
+/// A command, by the name that it has in reports.
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) step: Step,
+    /// Whether it runs while no other does.
+    pub(crate) is_alone: bool,
+}
+
+/// What came of one.
+pub(crate) struct Outcome {
+    pub(crate) name: String,
+    pub(crate) status: ExitStatus,
+    pub(crate) output: String,
+}
+
+/// Runs them all, whatever becomes of each, `at_once` at a time, those at the front first; tells each as
+/// it ends.
+pub(crate) fn all(jobs: Vec<Job>, at_once: usize) -> Result<Vec<Outcome>, Failure> {
+    let (alone, together): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.is_alone);
+    let ended = Mutex::new(Vec::new());
+    for (jobs, at_once) in [(together, at_once), (alone, 1)] {
+        let waiting = Mutex::new(jobs.into_iter());
+        let work = || {
+            loop {
+                let next = waiting.lock().expect("no thread panics with it").next();
+                let Some(job) = next else { return };
+                let start = Instant::now();
+                let outcome = job.step.record().map(|(status, output)| Outcome {
+                    name: job.name,
+                    status,
+                    output,
+                });
+                let mut ended = ended.lock().expect("no thread panics with it");
+                if let Ok(outcome) = &outcome {
+                    outcome.tell(start);
+                }
+                ended.push(outcome);
+            }
+        };
+        thread::scope(|scope| (0..at_once).for_each(|_| drop(scope.spawn(work))));
+    }
+    let ended = ended.into_inner().expect("no thread panics with it");
+    ended.into_iter().collect()
+}
+
+impl Outcome {
+    fn tell(&self, start: Instant) {
+        let Outcome { name, output, .. } = self;
+        let seconds = start.elapsed().as_secs_f64();
+        println!(
+            "\n--- {name}\n{output}[{seconds:.1} s] {name}: {}",
+            self.verdict()
+        );
+    }
+
+    fn verdict(&self) -> String {
+        match self.status.code() {
+            Some(0) => "ok".to_owned(),
+            // `timeout` tells of its own kills so.
+            Some(124 | 137) => format!("FAILED: not over after {SECONDS_MAX} s"),
+            _ => format!("FAILED: {}", self.status),
+        }
+    }
+
+    /// What libtest says of failing tests; without that, the last of what was said.
+    pub(crate) fn failures(&self) -> String {
+        const MAX: usize = 200;
+        let lines: Vec<&str> = self.output.lines().collect();
+        let lines = match lines.iter().position(|line| *line == "failures:") {
+            Some(first) => &lines[first..lines.len().min(first + MAX)],
+            None => &lines[lines.len().saturating_sub(40)..],
+        };
+        lines.join("\n")
+    }
+}
+
+/// Tells once more what failed, where it is not to be looked for, and fails if anything has.
+pub(crate) fn report<'a>(
+    kind: &str,
+    failed: impl Iterator<Item = &'a Outcome>,
+) -> Result<(), Failure> {
+    let mut names = Vec::new();
+    for outcome in failed {
+        let Outcome { name, .. } = outcome;
+        println!(
+            "\nxtask: what failed in {name}, once more:\n{}",
+            outcome.failures()
+        );
+        println!("{name}: {}", outcome.verdict());
+        names.push(name.as_str());
+    }
+    match names.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("{kind} failed: {}", names.join(", ")))),
+    }
+}
