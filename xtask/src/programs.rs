@@ -58,6 +58,7 @@ const FIRST: &[&str] = &[
     "thrufs-cli/migration",
     "thrufs-cli/stuck",
     "thrufs-cli/mounting",
+    "thrufs-client/peers",
 ];
 
 /// How the names of tests begin that run once more if they fail: they start, stop and kill processes,
@@ -71,9 +72,7 @@ const TWICE: &[&str] = &[
     "thrufs-cli/share ",
     "thrufs-cli/stuck ",
     "thrufs-cli/unmounting ",
-    "thrufs-client/migration ",
-    "thrufs-client/servers ",
-    "thrufs-client/tool ",
+    "thrufs-client/peers ",
     "thrufs-tests/closing ",
     "thrufs-tests/lifetime ",
     "thrufs-tests/relayed ",

@@ -1,9 +1,6 @@
 //! The front end against real servers.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Ground, grounds};
+use crate::ground::{Ground, grounds};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use thrufs::Errno;

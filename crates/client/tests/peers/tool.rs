@@ -1,9 +1,6 @@
 //! The commands of `thrufs client` against real servers.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Ground, grounds};
+use crate::ground::{Ground, grounds};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 use thrufs_client::tool::{

@@ -1,9 +1,7 @@
 //! Running front ends that move from one server to another.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::shelf::{SLOW, Shelf, Tree};
+use crate::ground;
+use crate::ground::shelf::{SLOW, Shelf, Tree};
 use std::num::NonZeroU16;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
