@@ -1,9 +1,6 @@
 //! What is particular to io_uring: requests that sleep while others of their CPU go on, and ends.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Mount, Stage, can_mount, eventually, is_mounted, plain, sleeps_aside};
+use crate::ground::{self, Mount, Stage, can_mount, eventually, is_mounted, plain, sleeps_aside};
 use rustix::fs::FlockOperation;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::File;
@@ -13,8 +10,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use thrufs::{Carrier, MountOptions, RingConfig, Session, SessionConfig};
 use thrufs_sys::signal::{current_thread_id, interrupt_thread};
-
-const OVER: thrufs::Transport = thrufs::Transport::Uring;
 
 /// Who had to wait for what is held would wait longer, and on a busy machine nobody else does.
 const PATIENCE: Duration = Duration::from_secs(60);
