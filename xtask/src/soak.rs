@@ -21,7 +21,7 @@ const RECORD: &str = "tests/results/soak.txt";
 
 /// Test programs that begin with random numbers: here, with others each time.
 const RANDOM: &[&str] = &[
-    "thrufs-abi/hostile",
+    "thrufs-abi/wire",
     "thrufs-hostdir/thrufs_hostdir",
     "thrufs-tests/coherence",
     "thrufs-tests/passthrough",

@@ -1,10 +1,7 @@
 //! Every operation there and back: what a kernel sends, in one piece and in three, is what comes
 //! out.
-#![allow(clippy::unwrap_used)]
 
-mod samples;
-
-use samples::{LATEST, sample};
+use crate::samples::{self, LATEST, sample};
 use thrufs_abi::layout::{InHeader, InitIn};
 use thrufs_abi::{
     Dialect, FileHandle, InitFlags, LockOwner, NodeId, Opcode, Operation, Payload, Request,

@@ -1,9 +1,6 @@
 //! Faults that the decoder once had, each with the behaviour that is right.
-#![allow(clippy::unwrap_used)]
 
-mod samples;
-
-use samples::{LATEST, sample};
+use crate::samples::{self, LATEST, sample};
 use thrufs_abi::reply::{dirent_size, direntplus_size, encode_dirent};
 use thrufs_abi::{Opcode, Operation, Payload, Request};
 use zerocopy::IntoBytes;

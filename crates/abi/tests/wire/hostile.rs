@@ -1,13 +1,10 @@
 //! Bytes that no kernel would send: there is always an answer, never a panic, and what does come
 //! out is what the bytes say.
-#![allow(clippy::unwrap_used)]
 
-mod samples;
-
+use crate::samples::{self, LATEST, sample};
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
 use proptest::sample::select;
 use proptest::{prop_assert, prop_assert_eq};
-use samples::{LATEST, sample};
 use thrufs_abi::layout::{
     BatchForgetIn, ForgetOne, GetxattrIn, InHeader, IoctlIn, RemovemappingIn, SetxattrIn, WriteIn,
 };

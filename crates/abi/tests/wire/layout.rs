@@ -4,7 +4,6 @@
 //! crate is held against them always. Where there is a C compiler and a header
 //! (`$THRUFS_FUSE_H`, else `/usr/include/linux/fuse.h`), the header is asked again, as far as its
 //! version goes. To record anew: set `THRUFS_FUSE_H` to a 7.45 header and `THRUFS_RECORD_LAYOUT=1`.
-#![allow(clippy::unwrap_used)]
 
 use bitflags::Flags;
 use std::collections::{BTreeMap, BTreeSet};
@@ -321,7 +320,7 @@ fn everything_is_as_the_header_says() {
     );
     if std::env::var_os("THRUFS_RECORD_LAYOUT").is_some() {
         assert_eq!(header.minor, KERNEL_MINOR, "only this version is recorded");
-        let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/layout.recorded");
+        let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire/layout.recorded");
         std::fs::write(record, theirs).unwrap();
     }
 }
