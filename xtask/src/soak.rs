@@ -30,7 +30,7 @@ const RANDOM: &[&str] = &[
     "thrufs-tests/resume",
     "thrufs-tests/served",
     "thrufs-tests/succession",
-    "thrufs-virtio/hostile",
+    "thrufs-virtio/device",
     "thrufs-virtio/thrufs_virtio",
 ];
 

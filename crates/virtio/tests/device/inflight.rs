@@ -1,10 +1,7 @@
 //! A front end that keeps the table of what is in flight (INFLIGHT_SHMFD), as the specification of
 //! vhost-user has it, and gives it to the next server.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{ALL_FEATURES, Guest, error_of, serve};
+use crate::ground::{self, ALL_FEATURES, Guest, error_of, serve};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;

@@ -1,11 +1,8 @@
 //! Guests and front ends that send anything: whatever comes, the device answers or refuses, and serves
 //! the next as if nothing had been.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::memory::{Journal, Memory};
-use ground::{ALL_FEATURES, Guest, SIZE, connect, serve};
+use crate::ground::memory::{Journal, Memory};
+use crate::ground::{self, ALL_FEATURES, Guest, SIZE, connect, serve};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

@@ -1,11 +1,8 @@
 //! A queue that more than one thread serves: many requests at once, and what only the queue's own thread
 //! may do in the midst of them.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::memory::{Journal, Memory};
-use ground::{ALL_FEATURES, Guest, PATIENCE, SIZE, Serving, error_of, serve};
+use crate::ground::memory::{Journal, Memory};
+use crate::ground::{ALL_FEATURES, Guest, PATIENCE, SIZE, Serving, error_of, serve};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

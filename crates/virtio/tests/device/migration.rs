@@ -1,10 +1,7 @@
 //! What a front end may ask for when a guest is to move, and what it may not: by hand, message by message.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::memory::{Journal, Memory};
-use ground::{ALL_FEATURES, GUEST, Guest, PATIENCE, Serving, serve};
+use crate::ground::memory::{Journal, Memory};
+use crate::ground::{ALL_FEATURES, GUEST, Guest, PATIENCE, Serving, serve};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{Read, Write};

@@ -1,11 +1,9 @@
 //! A queue's thread allocates nothing for LOOKUP, GETATTR, READ and WRITE, once it has served one.
 //!
 //! An allocator that counts can only be written with `unsafe impl`; no library or program contains it.
-#![allow(clippy::unwrap_used, unsafe_code)]
+#![allow(unsafe_code)]
 
-mod ground;
-
-use ground::{ALL_FEATURES, Guest, serve};
+use crate::ground::{ALL_FEATURES, Guest, serve};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -130,6 +128,7 @@ fn some_requests(guest: &mut Guest) {
 
 #[test]
 fn no_allocation_per_request() {
+    let _alone = crate::alone();
     let make = || {
         let lower = tempfile::tempfile()?;
         lower.set_len(1 << 20)?;

@@ -1,10 +1,7 @@
 //! What a request costs a queue's thread in system calls that move bytes: the file's own, and one to
 //! tell the guest. Nothing is read to be woken, and nothing is copied.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{ALL_FEATURES, Guest, serve};
+use crate::ground::{ALL_FEATURES, Guest, serve};
 use std::sync::Arc;
 use std::time::Duration;
 use thrufs::layout::Attr;
@@ -97,6 +94,7 @@ fn cost(guest: &mut Guest, mut each: impl FnMut(&mut Guest)) -> (u64, u64) {
 
 #[test]
 fn one_for_the_file_and_one_to_tell() {
+    let _alone = crate::alone();
     let make = || {
         let lower = tempfile::tempfile()?;
         lower.set_len(1 << 20)?;

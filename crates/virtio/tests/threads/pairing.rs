@@ -1,10 +1,8 @@
 //! The thread of a queue serves on the CPU of a lone caller, giving way to it, and nowhere else.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::memory::{Journal, Memory};
-use ground::{ALL_FEATURES, Guest, PATIENCE, Serving};
+use crate::alone;
+use crate::ground::memory::{Journal, Memory};
+use crate::ground::{ALL_FEATURES, Guest, PATIENCE, Serving};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::File;
@@ -86,14 +84,6 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     while !condition() {
         assert!(start.elapsed() < PATIENCE, "never: {what}");
     }
-}
-
-/// The tests look at threads by their name, and at their CPU: one at a time.
-static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    let lock = ONE_AT_A_TIME.lock();
-    lock.unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[test]

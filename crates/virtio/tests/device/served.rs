@@ -1,11 +1,8 @@
 //! A guest that does by hand what a kernel does: requests and their replies, on memory and on a
 //! directory of the host.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::memory::{Journal, Memory};
-use ground::{ALL_FEATURES, Guest, Serving, connect, error_of, serve};
+use crate::ground::memory::{Journal, Memory};
+use crate::ground::{self, ALL_FEATURES, Guest, Serving, connect, error_of, serve};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
