@@ -24,8 +24,6 @@ const SECONDS_MAX: u32 = 900;
 const FULL: &[&str] = &[
     "thrufs-bench/thrufs_bench",
     "thrufs-cli/bench",
-    "thrufs-cli/bench_counts",
-    "thrufs-cli/bench_slow",
     "thrufs-tests/posix_native",
     "xtask/bench",
 ];
@@ -34,11 +32,8 @@ const FULL: &[&str] = &[
 /// drop all its caches, or count on a CPU for each of their threads.
 const ALONE: &[&str] = &[
     "thrufs-bench/thrufs_bench",
+    "thrufs-cli/alone",
     "thrufs-cli/bench",
-    "thrufs-cli/bench_counts",
-    "thrufs-cli/bench_slow",
-    "thrufs-cli/control",
-    "thrufs-cli/resume",
     "thrufs-tests/uring",
 ];
 
@@ -47,6 +42,7 @@ const FIRST: &[&str] = &[
     "thrufs-tests/posix_mount",
     "thrufs-tests/policy",
     "thrufs-tests/posix_relay",
+    "thrufs-cli/command",
     "thrufs-tests/relayed",
     "thrufs-tests/killpriv",
     "thrufs-tests/lifetime",
@@ -55,23 +51,19 @@ const FIRST: &[&str] = &[
     "thrufs-hostdir/thrufs_hostdir",
     "thrufs-tests/property",
     "thrufs-tests/coherence",
-    "thrufs-cli/migration",
-    "thrufs-cli/stuck",
-    "thrufs-cli/mounting",
     "thrufs-client/peers",
 ];
 
 /// How the names of tests begin that run once more if they fail: they start, stop and kill processes,
 /// and wait for them. No test in process, of walls, privileges, redaction or data is among them.
 const TWICE: &[&str] = &[
-    "thrufs-cli/control ",
-    "thrufs-cli/doctor ",
-    "thrufs-cli/migration ",
-    "thrufs-cli/mounting ",
-    "thrufs-cli/resume ",
-    "thrufs-cli/share ",
-    "thrufs-cli/stuck ",
-    "thrufs-cli/unmounting ",
+    "thrufs-cli/alone ",
+    "thrufs-cli/command doctor::",
+    "thrufs-cli/command migration::",
+    "thrufs-cli/command mounting::",
+    "thrufs-cli/command share::",
+    "thrufs-cli/command stuck::",
+    "thrufs-cli/command unmounting::",
     "thrufs-client/peers ",
     "thrufs-tests/closing ",
     "thrufs-tests/lifetime ",
@@ -431,14 +423,16 @@ mod tests {
         assert_eq!(programs[0].directory, Path::new("/w/crates/core"));
     }
 
-    /// A program whose only test fails the first time, and passes if it runs again by its name.
-    fn failing_once(name: &str) -> Program {
+    /// A program whose only failing test, one of this module, passes if it runs again by its name.
+    fn failing_once(name: &str, module: &str) -> Program {
         let script = std::env::temp_dir().join(format!("xtask-{}", name.replace('/', "-")));
-        let text = "#!/bin/sh\n\
-            if [ \"$1 $2\" = '--exact slow: it ends' ]; then\n\
+        let text = format!(
+            "#!/bin/sh\n\
+            if [ \"$1 $2\" = '--exact {module}::slow: it ends' ]; then\n\
             echo 'test result: ok. 1 passed; 0 failed; 0 ignored'; exit 0; fi\n\
-            printf 'failures:\\n\\nfailures:\\n    slow: it ends\\n\\n'\n\
-            echo 'test result: FAILED. 3 passed; 1 failed; 0 ignored'; exit 101\n";
+            printf 'failures:\\n\\nfailures:\\n    {module}::slow: it ends\\n\\n'\n\
+            echo 'test result: FAILED. 3 passed; 1 failed; 0 ignored'; exit 101\n"
+        );
         fs::write(&script, text).expect("a script");
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a program");
         Program {
@@ -451,13 +445,16 @@ mod tests {
 
     #[test]
     fn only_some_tests_run_once_more_and_few_may_need_it() {
-        let flaky = failing_once("thrufs-cli/mounting");
+        let flaky = failing_once("thrufs-tests/closing", "any");
         assert!(run(std::slice::from_ref(&flaky), &[]).is_ok());
-        let walls = failing_once("thrufs-cli/walls");
-        let failure = run(&[flaky, walls], &[]).expect_err("walls never run again");
-        assert_eq!(failure.to_string(), "tests failed in thrufs-cli/walls");
-        let names = ["control", "mounting", "resume"];
-        let three = names.map(|name| failing_once(&format!("thrufs-cli/{name}")));
+        let walls = failing_once("thrufs-cli/command", "walls");
+        let failure = run(&[flaky.clone(), walls], &[]).expect_err("walls never run again");
+        assert_eq!(failure.to_string(), "tests failed in thrufs-cli/command");
+        let three = [
+            flaky,
+            failing_once("thrufs-cli/alone", "control"),
+            failing_once("thrufs-cli/command", "mounting"),
+        ];
         assert_eq!(three.len(), FLAKY_MAX + 1);
         let failure = run(&three, &[]).expect_err("three are too many");
         assert!(

@@ -1,9 +1,8 @@
 //! The control socket of a mount, and what is asked by it.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Foreground, Ground, THRUFS, mount_line, run, stderr, succeeded, wait_for};
+use crate::ground::{
+    self, Foreground, Ground, THRUFS, mount_line, run, stderr, succeeded, wait_for,
+};
 use rustix::mount::{UnmountFlags, mount_bind};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -429,7 +428,7 @@ fn an_ordinary_user_asks_and_so_does_root() {
         );
     }
     if fs::metadata("/dev/fuse").unwrap().mode() & 0o006 != 0o006 {
-        let test = "an_ordinary_user_asks_and_so_does_root";
+        let test = "control::an_ordinary_user_asks_and_so_does_root";
         return ground::once_more_with_a_device_for_everybody(ground.path(), test);
     }
     let program = ground::copied_program(ground.path());

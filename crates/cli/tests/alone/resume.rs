@@ -1,11 +1,8 @@
 //! A share whose worker is killed: the machine goes on, with its files open, and notices a pause.
-#![allow(clippy::unwrap_used)]
 
-#[path = "../ground/mod.rs"]
-mod ground;
 mod policy;
 
-use ground::{Foreground, THRUFS, processes, run, wait_for};
+use crate::ground::{Foreground, THRUFS, processes, run, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

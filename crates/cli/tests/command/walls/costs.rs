@@ -2,7 +2,7 @@
 //! a share's worker makes for one request.
 
 use super::Share;
-use crate::skipped;
+use crate::ground::skipped;
 use rustix::process::Pid;
 use std::ffi::CString;
 use std::fs;

@@ -1,9 +1,6 @@
 //! `thrufs doctor`: what it finds, in text and JSON, and whether that is so.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Ground, THRUFS, run, skipped, stderr, wait_for};
+use crate::ground::{self, Ground, THRUFS, run, skipped, stderr, wait_for};
 use rustix::mount::MountPropagationFlags;
 use rustix::process::Signal;
 use serde_json::Value;

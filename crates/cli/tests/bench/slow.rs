@@ -1,9 +1,6 @@
 //! A case that is known to be slow is found by `thrufs bench`, and shown in every form of its report.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Ground, THRUFS, stderr};
+use crate::ground::{Ground, THRUFS, stderr};
 use serde_json::Value;
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -34,6 +31,7 @@ fn report(ground: &Ground, name: &str) -> String {
 #[test]
 #[ignore = "soak: a finding of statistics"]
 fn what_is_made_slow_stands_out() {
+    let _alone = crate::alone();
     let Some(ground) = Ground::new() else {
         return;
     };
@@ -74,6 +72,7 @@ fn what_cannot_be_made_slow_is_refused() {
 
 #[test]
 fn every_cell_is_counted_and_its_latencies_are_taken_when_rounds_take_all_the_time() {
+    let _alone = crate::alone();
     let Some(ground) = Ground::new() else {
         return;
     };

@@ -1,10 +1,7 @@
 //! Unmounting what another mount namespace has as well. Such a namespace keeps every mount that there is when
 //! it is made, so this is not among tests that wait for their servers to end.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Ground, THRUFS, run, stderr, succeeded, wait_for};
+use crate::ground::{Ground, THRUFS, run, stderr, succeeded, wait_for};
 use std::fs;
 use std::process::Command;
 

@@ -1,15 +1,13 @@
 //! What `thrufs bench` counts of a mount that was there before: its server is not in the run's namespace.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Ground, THRUFS, skipped, stderr, succeeded};
+use crate::ground::{Ground, THRUFS, skipped, stderr, succeeded};
 use serde_json::Value;
 use std::fs;
 use std::process::{Command, Stdio};
 
 #[test]
 fn requests_and_system_calls_of_a_mount_of_others_are_counted() {
+    let _alone = crate::alone();
     let Some(ground) = Ground::new() else {
         return;
     };

@@ -1,11 +1,8 @@
 //! Whose files are whose where ids on a mount are others than beneath.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Ground, run, succeeded};
+use crate::ground::{self, Ground, run, succeeded};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;

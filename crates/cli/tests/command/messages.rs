@@ -1,9 +1,6 @@
 //! What the command says: help, errors, manual pages and completions.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{THRUFS, run, stderr};
+use crate::ground::{self, THRUFS, run, stderr};
 use std::fs;
 use std::process::{Command, Output};
 use tempfile::TempDir;

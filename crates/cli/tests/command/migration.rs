@@ -1,10 +1,7 @@
 //! A guest that moves between two `thrufs share` again and again, under load: through their sockets,
 //! supervisors and workers that are shut in.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Foreground, THRUFS, wait_for};
+use crate::ground::{self, Foreground, THRUFS, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

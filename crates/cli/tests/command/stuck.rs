@@ -1,10 +1,9 @@
 //! Servers that are killed, and servers whose source does not answer: nobody waits for them for ever, or
 //! takes another directory for their mount, and they end in bounded time all the same.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Foreground, Ground, THRUFS, VICTIMS, kill_all, run, stderr, succeeded, wait_for};
+use crate::ground::{
+    self, Foreground, Ground, THRUFS, VICTIMS, kill_all, run, stderr, succeeded, wait_for,
+};
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io::{self, Read, Write};

@@ -1,7 +1,10 @@
 //! `thrufs bench`: what it finds, whom it takes, where it refuses, and that nothing of it stays.
 #![allow(clippy::unwrap_used)]
 
+mod counts;
+#[path = "../ground/mod.rs"]
 mod ground;
+mod slow;
 
 use ground::{Ground, THRUFS, is_mount, run, skipped, stderr, succeeded, wait_for};
 use rustix::mount::{MountFlags, mount};
@@ -13,6 +16,7 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -26,10 +30,18 @@ const LITTLE: [&str; 6] = [
     "dev",
 ];
 
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// What counts, or keeps time, has no other run beside it.
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A directory on a file system of its own, to be asked about.
 struct Place {
     ground: Ground,
     out: PathBuf,
+    _beside_others: RwLockReadGuard<'static, ()>,
 }
 
 impl Place {
@@ -38,6 +50,7 @@ impl Place {
         let place = Place {
             out: ground.path().join("out"),
             ground,
+            _beside_others: MACHINE.read().unwrap_or_else(PoisonError::into_inner),
         };
         tmpfs(&place.ground.src, "size=2G", MountFlags::empty());
         Some(place)

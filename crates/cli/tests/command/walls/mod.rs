@@ -63,7 +63,9 @@ impl Share {
 #[cfg(not(target_arch = "x86_64"))]
 #[test]
 fn workers_that_are_taken_over() {
-    crate::skipped("workers that are taken over: they are made to call by registers of x86-64");
+    crate::ground::skipped(
+        "workers that are taken over: they are made to call by registers of x86-64",
+    );
 }
 
 /// The worker sees no process but itself: the supervisor tells it whom a request comes from.

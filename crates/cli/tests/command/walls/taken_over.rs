@@ -254,7 +254,7 @@ fn taken_over(options: &str, opens_by_handle: bool) {
 #[test]
 fn a_share_s_worker_that_is_taken_over_gets_nothing() {
     if !rustix::process::geteuid().is_root() {
-        return crate::skipped("taking a worker over needs root");
+        return crate::ground::skipped("taking a worker over needs root");
     }
     for (options, opens_by_handle) in [
         ("", false),
@@ -299,7 +299,7 @@ fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
 #[test]
 fn a_share_s_worker_that_is_taken_over_opens_no_device() {
     if !rustix::process::geteuid().is_root() {
-        return crate::skipped("taking a worker over needs root");
+        return crate::ground::skipped("taking a worker over needs root");
     }
     let share = Share::new("");
     let client = share.connect();

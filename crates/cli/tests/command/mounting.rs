@@ -1,10 +1,7 @@
 //! Mounts that come and go as they should.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{
-    Ground, THRUFS, is_mount, mount_line, run, stderr, stop_process, succeeded, wait_for,
+use crate::ground::{
+    self, Ground, THRUFS, is_mount, mount_line, run, stderr, stop_process, succeeded, wait_for,
 };
 use rustix::process::{Signal, kill_process};
 use std::collections::BTreeSet;
@@ -650,7 +647,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     if fs::metadata("/dev/fuse").unwrap().mode() & 0o006 != 0o006 {
         return ground::once_more_with_a_device_for_everybody(
             ground.path(),
-            "an_ordinary_user_mounts_through_fusermount3",
+            "mounting::an_ordinary_user_mounts_through_fusermount3",
         );
     }
     let thrufs = ground::copied_program(ground.path());

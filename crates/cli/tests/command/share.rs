@@ -1,10 +1,8 @@
 //! `thrufs share` and `virtiofsd` as processes: their sockets, their workers, their ends.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-mod walls;
-
-use ground::{Foreground, THRUFS, copied_program, processes, run, skipped, stderr, wait_for};
+use crate::ground::{
+    self, Foreground, THRUFS, copied_program, processes, run, skipped, stderr, wait_for,
+};
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -731,7 +729,7 @@ fn as_virtiofsd_it_tells_what_it_can_and_cannot() {
     assert!(output.status.success());
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let described: serde_json::Value =
-        serde_json::from_str(include_str!("../../../dist/50-thrufs.json")).unwrap();
+        serde_json::from_str(include_str!("../../../../dist/50-thrufs.json")).unwrap();
     assert_eq!(told["type"], "fs");
     assert_eq!(told["features"], described["features"]);
     let name = Path::new(described["binary"].as_str().unwrap()).file_name();

@@ -1,9 +1,6 @@
 //! `thrufs policy check`: what it says of a policy and of files.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{THRUFS, run, stderr};
+use crate::ground::{self, THRUFS, run, stderr};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;

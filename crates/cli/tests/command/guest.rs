@@ -1,10 +1,7 @@
 //! What a guest finds in a share, by `thrufs client`: through the socket, the supervisor and a worker
 //! that is shut in.
-#![allow(clippy::unwrap_used)]
 
-mod ground;
-
-use ground::{Foreground, THRUFS, copied_program, run, skipped, stderr, wait_for};
+use crate::ground::{Foreground, THRUFS, copied_program, run, skipped, stderr, wait_for};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
