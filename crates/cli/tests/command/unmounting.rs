@@ -1,7 +1,7 @@
-//! Unmounting what another mount namespace has as well. Such a namespace keeps every mount that there is when
-//! it is made, so this is not among tests that wait for their servers to end.
+//! Unmounting what another mount namespace has as well. Such a namespace would keep every mount that there
+//! is when it is made.
 
-use crate::ground::{Ground, THRUFS, run, stderr, succeeded, wait_for};
+use crate::ground::{self, Ground, THRUFS, run, stderr, succeeded, wait_for};
 use std::fs;
 use std::process::Command;
 
@@ -10,8 +10,11 @@ fn unmount_tells_who_else_has_it_mounted() {
     let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&[]));
     // A namespace into which unmounting does not go.
+    let script = format!("{}; exec sleep 600", ground::WITHOUT_OTHERS);
     let mut other = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "sleep", "600"])
+        .args(["--mount", "--propagation", "private", "sh", "-c", &script])
+        .arg("sh")
+        .arg(&ground.mnt)
         .spawn()
         .unwrap();
     let name = format!("/proc/{}/comm", other.id());
