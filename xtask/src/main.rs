@@ -35,7 +35,7 @@ cargo xtask CHORE
   test --full [NAME...]
                    every deterministic test: all file systems and options, all real programs,
                    documentation, licences, a guest
-  check            format, clippy
+  check            format, clippy, and licences where cargo-deny is installed
   ci               check, test
   soak [--minutes N] [--list] [WHAT...]
                    tests that need time or luck; a run goes on where the last one stopped

@@ -22,7 +22,7 @@ const RECORD: &str = "tests/results/soak.txt";
 
 /// Test programs that begin with random numbers: here, with others each time.
 const RANDOM: &[&str] = &[
-    "thrufs-abi/hostile",
+    "thrufs-abi/wire",
     "thrufs-hostdir/thrufs_hostdir",
     "thrufs-tests/coherence",
     "thrufs-tests/passthrough",
@@ -31,7 +31,7 @@ const RANDOM: &[&str] = &[
     "thrufs-tests/resume",
     "thrufs-tests/served",
     "thrufs-tests/succession",
-    "thrufs-virtio/hostile",
+    "thrufs-virtio/device",
     "thrufs-virtio/thrufs_virtio",
 ];
 

@@ -190,6 +190,12 @@ pub(crate) fn program(name: &str) -> Result<PathBuf, Failure> {
     path.ok_or_else(|| Failure::new(format!("tools.rs has no {name}")))
 }
 
+/// Whether one of them is installed.
+pub(crate) fn has(name: &str) -> bool {
+    let known = PROGRAMS.iter().find(|program| program.name == name);
+    known.is_some_and(|program| program.path().is_file())
+}
+
 /// The directories of all of them, as in `PATH`.
 pub(crate) fn search_path() -> OsString {
     let directories = PROGRAMS.iter().map(|program| program.root().join("bin"));
@@ -206,9 +212,13 @@ impl Program {
         project::tools().join(self.key())
     }
 
+    fn path(&self) -> PathBuf {
+        self.root().join("bin").join(self.name)
+    }
+
     /// Optimising costs minutes and saves seconds, so most are built without.
     fn install(&self) -> Result<PathBuf, Failure> {
-        let path = self.root().join("bin").join(self.name);
+        let path = self.path();
         if path.is_file() {
             return Ok(path);
         }

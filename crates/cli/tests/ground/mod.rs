@@ -373,12 +373,22 @@ pub fn waits_for_a_file(process: Pid) {
     });
 }
 
+/// For a shell in a mount namespace of its own: takes the mounts of other tests away there, whose servers
+/// would go on as long as it does. What is mounted at `$1` stays.
+pub const WITHOUT_OTHERS: &str = "\
+    while read -r _ _ _ _ at rest; do \
+      case $rest in *' - fuse '* | *' - fuse.'*) \
+        [ \"$at\" = \"$1\" ] || umount -i -l \"$at\" 2>/dev/null;; \
+      esac; \
+    done </proc/self/mountinfo";
+
 /// Where udev has not opened the device to users, the test runs again in a mount namespace in which
 /// it is.
 pub fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
     let script = "mount -t tmpfs none \"$1\" && mknod \"$1/fuse\" c 10 229 && \
                   chmod 666 \"$1/fuse\" && mount --bind \"$1/fuse\" /dev/fuse && \
                   exec \"$2\" --exact \"$3\" --nocapture";
+    let script = format!("{WITHOUT_OTHERS}; {script}");
     let output = run(Command::new("unshare")
         .args([
             "--mount",
@@ -386,7 +396,7 @@ pub fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
             "private",
             "sh",
             "-c",
-            script,
+            &script,
             "sh",
         ])
         .arg(place.join("mnt"))

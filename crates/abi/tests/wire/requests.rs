@@ -1,0 +1,396 @@
+//! Every operation there and back: what a kernel sends, in one piece and in three, is what comes
+//! out.
+
+use crate::samples::{self, LATEST, sample};
+use thrufs_abi::layout::{InHeader, InitIn};
+use thrufs_abi::{
+    Dialect, FileHandle, InitFlags, LockOwner, NodeId, Opcode, Operation, Payload, Request,
+    RequestBuilder, Unique, op_struct_size,
+};
+use zerocopy::IntoBytes;
+
+/// Holds an operation against what [`sample`] put in. No arm is shared by operations that could be
+/// taken for one another.
+fn check(opcode: Opcode, operation: Operation<'_>) {
+    let ok = match operation {
+        Operation::Lookup { name } => opcode == Opcode::Lookup && name.as_bytes() == b"name",
+        Operation::Forget { nlookup } => opcode == Opcode::Forget && nlookup == 17,
+        Operation::BatchForget { forgets } => {
+            let pairs: Vec<_> = forgets
+                .iter()
+                .map(|(node, count)| (node.0, count))
+                .collect();
+            opcode == Opcode::BatchForget && pairs == samples::FORGETS
+        }
+        Operation::Getattr { fh } => opcode == Opcode::Getattr && fh == Some(FileHandle(18)),
+        Operation::Setattr(arg) => opcode == Opcode::Setattr && arg == samples::SETATTR,
+        Operation::Readlink => opcode == Opcode::Readlink,
+        Operation::Symlink { name, target } => {
+            opcode == Opcode::Symlink && name.as_bytes() == b"name" && target == c"/some/where"
+        }
+        Operation::Mknod { arg, name } => {
+            opcode == Opcode::Mknod && arg == samples::MKNOD && name.as_bytes() == b"name"
+        }
+        Operation::Mkdir { arg, name } => {
+            opcode == Opcode::Mkdir && arg == samples::MKDIR && name.as_bytes() == b"name"
+        }
+        Operation::Unlink { name } => opcode == Opcode::Unlink && name.as_bytes() == b"name",
+        Operation::Rmdir { name } => opcode == Opcode::Rmdir && name.as_bytes() == b"name",
+        Operation::Rename {
+            new_parent,
+            flags,
+            name,
+            new_name,
+        } => {
+            let by_opcode = match opcode {
+                Opcode::Rename => flags == 0,
+                Opcode::Rename2 => flags == 2,
+                _ => false,
+            };
+            let names = name.as_bytes() == b"old" && new_name.as_bytes() == b"new";
+            by_opcode && names && new_parent == NodeId(19)
+        }
+        Operation::Link { old_node, name } => {
+            opcode == Opcode::Link && old_node == NodeId(20) && name.as_bytes() == b"name"
+        }
+        Operation::Create { arg, name } => {
+            opcode == Opcode::Create && arg == samples::CREATE && name.as_bytes() == b"name"
+        }
+        Operation::Tmpfile { arg } => opcode == Opcode::Tmpfile && arg == samples::CREATE,
+        other => return check_other(opcode, other),
+    };
+    assert!(ok, "{opcode:?} came out as {operation:?}");
+}
+
+fn check_other(opcode: Opcode, operation: Operation<'_>) {
+    let ok = match operation {
+        Operation::Open(arg) => opcode == Opcode::Open && arg == samples::OPEN,
+        Operation::Opendir(arg) => opcode == Opcode::Opendir && arg == samples::OPEN,
+        Operation::Read(arg) => opcode == Opcode::Read && arg == samples::READ,
+        Operation::Readdir(arg) => opcode == Opcode::Readdir && arg == samples::READ,
+        Operation::Readdirplus(arg) => opcode == Opcode::Readdirplus && arg == samples::READ,
+        Operation::Write { arg, data } => {
+            opcode == Opcode::Write && arg == samples::WRITE && data == b"bytes"
+        }
+        Operation::Statfs => opcode == Opcode::Statfs,
+        Operation::Release(arg) => opcode == Opcode::Release && arg == samples::RELEASE,
+        Operation::Releasedir(arg) => opcode == Opcode::Releasedir && arg == samples::RELEASE,
+        Operation::Fsync(arg) => opcode == Opcode::Fsync && arg == samples::FSYNC,
+        Operation::Fsyncdir(arg) => opcode == Opcode::Fsyncdir && arg == samples::FSYNC,
+        Operation::Setxattr {
+            name,
+            value,
+            flags,
+            setxattr_flags,
+        } => {
+            let numbers = (flags, setxattr_flags) == (1, 1);
+            opcode == Opcode::Setxattr && name == c"user.x" && value == b"va\0ue" && numbers
+        }
+        Operation::Getxattr { name, size } => {
+            opcode == Opcode::Getxattr && name == c"user.x" && size == 21
+        }
+        Operation::Listxattr { size } => opcode == Opcode::Listxattr && size == 22,
+        Operation::Removexattr { name } => opcode == Opcode::Removexattr && name == c"user.x",
+        Operation::Flush { fh, lock_owner } => {
+            let ids = (fh, lock_owner) == (FileHandle(23), LockOwner(24));
+            opcode == Opcode::Flush && ids
+        }
+        Operation::Init { arg, flags } => {
+            opcode == Opcode::Init && arg == samples::init() && flags.bits() == 0x7fd_73ff_fffb
+        }
+        Operation::Getlk(arg) => opcode == Opcode::Getlk && arg == samples::LOCK,
+        Operation::Setlk(arg) => opcode == Opcode::Setlk && arg == samples::LOCK,
+        Operation::Setlkw(arg) => opcode == Opcode::Setlkw && arg == samples::LOCK,
+        Operation::Access { mask } => opcode == Opcode::Access && mask == 5,
+        Operation::Interrupt { unique } => opcode == Opcode::Interrupt && unique == Unique(26),
+        Operation::Bmap(arg) => opcode == Opcode::Bmap && arg == samples::BMAP,
+        Operation::Destroy => opcode == Opcode::Destroy,
+        Operation::Ioctl { arg, data } => {
+            opcode == Opcode::Ioctl && arg == samples::IOCTL && data == b"four"
+        }
+        Operation::Poll(arg) => opcode == Opcode::Poll && arg == samples::POLL,
+        Operation::NotifyReply { arg, data } => {
+            opcode == Opcode::NotifyReply && arg == samples::RETRIEVED && data == b"stored"
+        }
+        Operation::Fallocate(arg) => opcode == Opcode::Fallocate && arg == samples::FALLOCATE,
+        Operation::Lseek(arg) => opcode == Opcode::Lseek && arg == samples::LSEEK,
+        Operation::CopyFileRange { arg, wide } => {
+            let by_opcode = match opcode {
+                Opcode::CopyFileRange => !wide,
+                Opcode::CopyFileRange64 => wide,
+                _ => false,
+            };
+            by_opcode && arg == samples::COPY
+        }
+        Operation::SetupMapping(arg) => opcode == Opcode::SetupMapping && arg == samples::SETUP,
+        Operation::RemoveMapping { mappings } => {
+            let all: Vec<_> = mappings.iter().collect();
+            opcode == Opcode::RemoveMapping && all == samples::UNMAPPED
+        }
+        Operation::Syncfs => opcode == Opcode::Syncfs,
+        Operation::Statx { fh, flags, mask } => {
+            let numbers = (flags, mask) == (28, 0xfff);
+            opcode == Opcode::Statx && fh == Some(FileHandle(27)) && numbers
+        }
+        Operation::CuseInit(arg) => opcode == Opcode::CuseInit && (arg.minor, arg.flags) == (45, 1),
+        _ => false,
+    };
+    assert!(ok, "{opcode:?} came out as {operation:?}");
+}
+
+fn check_header(opcode: Opcode, request: &Request<'_>) {
+    let header = request.header;
+    assert_eq!(header.opcode, opcode);
+    assert_eq!(
+        (header.unique, header.nodeid),
+        (samples::UNIQUE, samples::NODE),
+        "{opcode:?}"
+    );
+    assert_eq!(
+        (header.uid, header.gid, header.pid),
+        samples::IDS,
+        "{opcode:?}"
+    );
+}
+
+#[test]
+fn every_operation_in_one_piece() {
+    for &opcode in Opcode::ALL {
+        let bytes = sample(opcode).finish();
+        let request = Request::parse(&bytes, LATEST, Payload::Inline).unwrap();
+        check_header(opcode, &request);
+        check(opcode, request.operation);
+    }
+}
+
+#[test]
+fn every_operation_in_three_pieces() {
+    for &opcode in Opcode::ALL {
+        // INIT never travels over the ring: there is none before it.
+        if opcode == Opcode::Init {
+            continue;
+        }
+        let split = sample(opcode).finish_split();
+        assert_eq!(
+            split.structure.len(),
+            op_struct_size(opcode, LATEST),
+            "{opcode:?}"
+        );
+        // Both areas of a ring entry have 128 bytes, with what was there before behind what counts.
+        let (mut header, mut structure) = (split.header, split.structure);
+        header.resize(128, 0xee);
+        structure.resize(128, 0xee);
+        let request =
+            Request::parse_split(&header, &structure, &split.rest, LATEST, Payload::Inline);
+        let request = request.unwrap();
+        check_header(opcode, &request);
+        check(opcode, request.operation);
+    }
+}
+
+#[test]
+fn bytes_need_not_be_aligned() {
+    for &opcode in Opcode::ALL {
+        let bytes = sample(opcode).finish();
+        for shift in 1..8 {
+            let moved = [vec![0xee; shift], bytes.clone()].concat();
+            let request = Request::parse(&moved[shift..], LATEST, Payload::Inline).unwrap();
+            check(opcode, request.operation);
+        }
+    }
+}
+
+#[test]
+fn flags_say_whether_a_handle_counts() {
+    let no_handle = thrufs_abi::layout::GetattrIn {
+        getattr_flags: 0,
+        dummy: 0,
+        fh: 9,
+    };
+    let bytes = RequestBuilder::new(Opcode::Getattr, Unique(2), NodeId(1))
+        .arg(&no_handle)
+        .finish();
+    let request = Request::parse(&bytes, LATEST, Payload::Inline).unwrap();
+    assert!(matches!(request.operation, Operation::Getattr { fh: None }));
+}
+
+#[test]
+fn setxattr_before_the_long_form() {
+    let short = Dialect {
+        minor: 32,
+        setxattr_ext: false,
+    };
+    // Size and flags alone, then the name: no kernel before 5.12 sends more.
+    let request = RequestBuilder::new(Opcode::Setxattr, Unique(2), NodeId(1))
+        .arg(&[5_u32, 1])
+        .name(b"user.x")
+        .bytes(b"value");
+    let bytes = request.clone().finish();
+    let parsed = Request::parse(&bytes, short, Payload::Inline).unwrap();
+    let Operation::Setxattr {
+        name,
+        value,
+        flags,
+        setxattr_flags,
+    } = parsed.operation
+    else {
+        panic!("{:?}", parsed.operation);
+    };
+    assert_eq!((name, value), (c"user.x", &b"value"[..]));
+    assert_eq!((flags, setxattr_flags), (1, 0));
+    // The same bytes make no sense in the long form.
+    assert!(Request::parse(&bytes, LATEST, Payload::Inline).is_err());
+    let split = request.finish_split();
+    let request = Request::parse_split(
+        &split.header,
+        &split.structure,
+        &split.rest,
+        short,
+        Payload::Inline,
+    );
+    assert!(matches!(
+        request.unwrap().operation,
+        Operation::Setxattr {
+            value: b"value",
+            flags: 1,
+            setxattr_flags: 0,
+            ..
+        }
+    ));
+}
+
+fn parse_init(bytes: &[u8]) -> Option<(InitIn, InitFlags)> {
+    match Request::parse(bytes, Dialect::INITIAL, Payload::Inline)
+        .ok()?
+        .operation
+    {
+        Operation::Init { arg, flags } => Some((arg, flags)),
+        _ => None,
+    }
+}
+
+#[test]
+fn init_of_every_age() {
+    let init = || RequestBuilder::new(Opcode::Init, Unique(2), NodeId(0));
+    // 7.31 to 7.35: 16 bytes.
+    let (arg, flags) = parse_init(&init().arg(&[7_u32, 31, 0x2_0000, 0xb]).finish()).unwrap();
+    assert_eq!(
+        (arg.major, arg.minor, arg.max_readahead, arg.flags2),
+        (7, 31, 0x2_0000, 0)
+    );
+    assert_eq!(flags.bits(), 0xb);
+    // Without INIT_EXT, what stands where flags2 would be does not count.
+    let (arg, flags) = parse_init(&init().arg(&[7_u32, 36, 0, 1, 0xffff_ffff]).finish()).unwrap();
+    assert_eq!((arg.flags2, flags), (0, InitFlags::ASYNC_READ));
+    // Later than ours: longer, unknown bits kept.
+    let ext = InitFlags::INIT_EXT.bits() as u32;
+    let mut longer = vec![7_u32, 60, 0, ext, 0x8000_0000];
+    longer.resize(40, 0x5555_5555);
+    let bytes = init().bytes(longer.as_bytes()).finish();
+    let (arg, flags) = parse_init(&bytes).unwrap();
+    assert_eq!((arg.minor, arg.flags2), (60, 0x8000_0000));
+    assert_eq!(flags.bits(), 1 << 63 | u64::from(ext));
+    // INIT_EXT without flags2 contradicts itself; 12 bytes are no INIT at all.
+    assert_eq!(parse_init(&init().arg(&[7_u32, 36, 0, ext]).finish()), None);
+    assert_eq!(parse_init(&init().arg(&[7_u32, 36, 0]).finish()), None);
+}
+
+#[test]
+fn data_elsewhere() {
+    for (opcode, structure) in [
+        (Opcode::Write, samples::WRITE.as_bytes()),
+        (Opcode::NotifyReply, samples::RETRIEVED.as_bytes()),
+    ] {
+        // The header counts the data, the bytes end before them.
+        let whole = sample(opcode).finish();
+        let here = &whole[..size_of::<InHeader>() + structure.len()];
+        let request = Request::parse(here, LATEST, Payload::External).unwrap();
+        let data = match request.operation {
+            Operation::Write { arg, data } => {
+                assert_eq!(arg, samples::WRITE);
+                data
+            }
+            Operation::NotifyReply { arg, data } => {
+                assert_eq!(arg, samples::RETRIEVED);
+                data
+            }
+            other => panic!("{other:?}"),
+        };
+        assert!(data.is_empty());
+        assert!(Request::parse(here, LATEST, Payload::Inline).is_err());
+    }
+    // What has no data is read the same way.
+    let bytes = sample(Opcode::Lookup).finish();
+    check(
+        Opcode::Lookup,
+        Request::parse(&bytes, LATEST, Payload::External)
+            .unwrap()
+            .operation,
+    );
+}
+
+#[test]
+fn creations_carry_extensions() {
+    let label = samples::security_context(b"security.selinux", b"user_u:object_r\0");
+    for opcode in [
+        Opcode::Create,
+        Opcode::Mkdir,
+        Opcode::Mknod,
+        Opcode::Symlink,
+        Opcode::Tmpfile,
+    ] {
+        let build = || {
+            sample(opcode)
+                .extension(&label)
+                .extension(&samples::group(1000))
+        };
+        let (bytes, split) = (build().finish(), build().finish_split());
+        let (structure, rest) = (&split.structure, &split.rest);
+        for request in [
+            Request::parse(&bytes, LATEST, Payload::Inline).unwrap(),
+            Request::parse_split(&split.header, structure, rest, LATEST, Payload::Inline).unwrap(),
+        ] {
+            check(opcode, request.operation);
+            let label = (c"security.selinux", &b"user_u:object_r\0"[..]);
+            assert_eq!(
+                request.extensions.security_context(),
+                Some(label),
+                "{opcode:?}"
+            );
+            assert_eq!(
+                request.extensions.supplementary_group(),
+                Some(1000),
+                "{opcode:?}"
+            );
+        }
+        let bytes = sample(opcode).finish();
+        let request = Request::parse(&bytes, LATEST, Payload::Inline).unwrap();
+        assert_eq!(request.extensions.security_context(), None);
+        assert_eq!(request.extensions.supplementary_group(), None);
+    }
+}
+
+#[test]
+fn no_security_module_had_anything_to_say() {
+    // What Linux sends then: a head that announces nothing.
+    let bytes = sample(Opcode::Mkdir)
+        .extension(&samples::words(&[8, 0]))
+        .finish();
+    let request = Request::parse(&bytes, LATEST, Payload::Inline).unwrap();
+    assert_eq!(request.extensions.security_context(), None);
+}
+
+#[test]
+fn sizes_of_structs_are_those_of_the_samples() {
+    for &opcode in Opcode::ALL {
+        let structure = sample(opcode).finish_split().structure.len();
+        // INIT's first form is the one every kernel sends at least.
+        let expected = if opcode == Opcode::Init {
+            16
+        } else {
+            structure
+        };
+        assert_eq!(op_struct_size(opcode, LATEST), expected, "{opcode:?}");
+    }
+    assert_eq!(op_struct_size(Opcode::Setxattr, Dialect::INITIAL), 8);
+}

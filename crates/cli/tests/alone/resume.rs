@@ -1,0 +1,526 @@
+//! A share whose worker is killed: the machine goes on, with its files open, and notices a pause.
+
+mod policy;
+
+use crate::ground::{Foreground, THRUFS, processes, run, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use thrufs::layout::{FileLock, LkIn};
+use thrufs::{Errno, NodeId};
+use thrufs_client::{Caller, Client, FrontEnd, FrontEndConfig};
+
+const THREADS: usize = 6;
+const FILES: usize = 5;
+const LOAD: Duration = Duration::from_secs(8);
+/// How often workers are killed in it at least, and what is done before most of these deaths: on a slow
+/// machine it takes longer.
+const KILLS_MIN: u64 = 10;
+const STEPS_BETWEEN: usize = 15;
+const READ_WRITE: i32 = libc::O_RDWR;
+
+type Root<'a> = Caller<'a, FrontEnd>;
+
+struct Place {
+    place: TempDir,
+    dir: PathBuf,
+    socket: PathBuf,
+}
+
+impl Place {
+    fn new() -> Place {
+        let place = TempDir::with_prefix("thrufs-resume-").unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let (dir, socket) = (place.path().join("dir"), place.path().join("socket"));
+        fs::create_dir(&dir).unwrap();
+        Place { place, dir, socket }
+    }
+
+    /// Back when somebody can connect. The log goes to a file, as it may be long.
+    fn share(&self, options: &str) -> Foreground {
+        let log = fs::File::create(self.place.path().join("log")).unwrap();
+        let child = Command::new(THRUFS)
+            .args(["share", "-o", options, "--socket"])
+            .arg(&self.socket)
+            .arg(&self.dir)
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn();
+        let child = Foreground::of(child.unwrap());
+        wait_for("the socket to appear", || self.socket.exists());
+        child
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.place.path().join("log")).unwrap()
+    }
+
+    fn mount(&self) -> Client<FrontEnd> {
+        let config = FrontEndConfig {
+            request_queues: 2,
+            time_limit: Some(Duration::from_secs(60)),
+            ..FrontEndConfig::default()
+        };
+        Client::mount(FrontEnd::connect(&self.socket, &config).unwrap()).unwrap()
+    }
+
+    fn workers(&self) -> Vec<Pid> {
+        processes("--share-worker", &self.socket)
+    }
+
+    /// Who serves: there before the one that waits for the next machine.
+    fn serving(&self) -> Option<Pid> {
+        self.workers()
+            .into_iter()
+            .min_by_key(|worker| age_of(*worker))
+    }
+
+    /// Kills whoever serves, if there is one. Says whether.
+    fn kill(&self) -> bool {
+        let serving = self.serving();
+        serving.is_some_and(|worker| kill_process(worker, Signal::KILL).is_ok())
+    }
+
+    /// Kills whoever serves, again and again, until somebody has failed or it was often enough. Says
+    /// how often. `steps` is what the machines have done.
+    fn kill_now_and_then(&self, steps: &AtomicUsize, stop: &AtomicBool) -> u64 {
+        let (begun, mut kills) = (Instant::now(), 0);
+        let stopped = || stop.load(Ordering::SeqCst);
+        while (begun.elapsed() < LOAD || kills < KILLS_MIN) && !stopped() {
+            let before = steps.load(Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(50 + kills * 37 % 200));
+            // Some die in the midst of going on.
+            if !kills.is_multiple_of(3) {
+                wait_for("progress", || {
+                    stopped() || steps.load(Ordering::SeqCst) >= before + STEPS_BETWEEN
+                });
+            }
+            kills += u64::from(self.kill());
+        }
+        kills
+    }
+
+    /// Kills it and waits until it is another.
+    fn replace(&self) {
+        let before = self.serving();
+        wait_for("somebody to kill", || self.kill());
+        wait_for("the next", || {
+            self.serving().is_some_and(|now| Some(now) != before)
+        });
+    }
+}
+
+/// When a process was started, in ticks since the machine was; the last for one that has gone.
+fn start_of(process: Pid) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    let stat = stat.unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let field = after_name.split_whitespace().nth(22 - 3);
+    field.map_or(u64::MAX, |ticks| ticks.parse().unwrap())
+}
+
+/// By which the older of two processes is the less: of two that start in one tick, the one with the
+/// smaller number.
+fn age_of(process: Pid) -> (u64, i32) {
+    (start_of(process), process.as_raw_nonzero().get())
+}
+
+/// Stops the others when one has failed.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// As that, and what the server has to say about it.
+struct Told<'a>(Stop<'a>, &'a Place);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if !self.0.0.load(Ordering::SeqCst) {
+            eprintln!("{}", self.1.log());
+        }
+    }
+}
+
+/// A file that stays open over all deaths.
+struct Open {
+    node: NodeId,
+    handle: u64,
+    content: Vec<u8>,
+    name: Option<String>,
+}
+
+struct Machine<'a> {
+    root: Root<'a>,
+    directory: NodeId,
+    number: usize,
+    open: Vec<Open>,
+    done: usize,
+}
+
+impl<'a> Machine<'a> {
+    fn new(client: &'a Client<FrontEnd>, number: usize) -> Machine<'a> {
+        let root = client.root();
+        let name = format!("dir{number}");
+        let made = root.mkdir(NodeId::ROOT, name.as_bytes(), 0o755).unwrap();
+        Machine {
+            root,
+            directory: NodeId(made.nodeid),
+            number,
+            open: Vec::new(),
+            done: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        self.done += 1;
+        if self.open.len() < FILES {
+            self.make();
+        }
+        let count = self.open.len();
+        let which = self.done % count;
+        match self.done % 7 {
+            0 => self.close(which),
+            1 => self.rename(which),
+            2 => self.unlink(which),
+            3 => self.list(),
+            4 => self.directories(),
+            _ => self.append(which),
+        }
+        self.read(self.done % self.open.len());
+    }
+
+    fn make(&mut self) {
+        let name = format!("file{}", self.done);
+        let flags = READ_WRITE | libc::O_CREAT | libc::O_EXCL;
+        let made = self
+            .root
+            .create(self.directory, name.as_bytes(), flags, 0o644);
+        let (entry, open) = made.expect("create");
+        self.open.push(Open {
+            node: NodeId(entry.nodeid),
+            handle: open.fh,
+            content: Vec::new(),
+            name: Some(name),
+        });
+    }
+
+    fn append(&mut self, which: usize) {
+        let open = &mut self.open[which];
+        let piece = vec![self.done as u8; 1 + self.done * 37 % 9000];
+        let at = open.content.len() as u64;
+        let written = self.root.write(open.node, open.handle, at, &piece, 0);
+        assert_eq!(written.expect("write"), piece.len() as u32);
+        open.content.extend(piece);
+    }
+
+    fn read(&self, which: usize) {
+        let open = &self.open[which];
+        let read = self.root.read(open.node, open.handle, 0, 1 << 20);
+        assert!(read.expect("read") == open.content, "what was written");
+        let attributes = self.root.getattr(open.node).expect("getattr").attr;
+        assert_eq!(attributes.size, open.content.len() as u64);
+        assert_eq!(attributes.nlink, u32::from(open.name.is_some()));
+    }
+
+    fn close(&mut self, which: usize) {
+        let Open {
+            node,
+            handle,
+            content,
+            name,
+        } = self.open.swap_remove(which);
+        self.root.release(node, handle).expect("release");
+        if let Some(name) = name {
+            let found = self.root.lookup(self.directory, name.as_bytes());
+            let found = found.expect("lookup");
+            assert_eq!(
+                (found.nodeid, found.attr.size),
+                (node.0, content.len() as u64)
+            );
+            self.root.forget(node, 1);
+            let gone = self.root.unlink(self.directory, name.as_bytes());
+            gone.expect("unlink");
+        }
+        self.root.forget(node, 1);
+        self.make();
+    }
+
+    fn rename(&mut self, which: usize) {
+        let open = &mut self.open[which];
+        if let Some(name) = &mut open.name {
+            let next = format!("renamed{}", self.done);
+            let (from, to) = (name.as_bytes(), next.as_bytes());
+            let renamed = self
+                .root
+                .rename((self.directory, from), (self.directory, to), 0);
+            renamed.expect("rename");
+            *name = next;
+        }
+    }
+
+    /// It stays open.
+    fn unlink(&mut self, which: usize) {
+        if let Some(name) = self.open[which].name.take() {
+            let gone = self.root.unlink(self.directory, name.as_bytes());
+            gone.expect("unlink of what is open");
+        }
+    }
+
+    fn list(&self) {
+        let listed = self.root.list(self.directory, self.done.is_multiple_of(2));
+        let mut names: Vec<_> = listed
+            .expect("listing")
+            .into_iter()
+            .map(|entry| String::from_utf8_lossy(&entry.name).into_owned())
+            .filter(|name| name != "." && name != "..")
+            .collect();
+        names.sort();
+        let mut expected: Vec<_> = self
+            .open
+            .iter()
+            .filter_map(|open| open.name.clone())
+            .collect();
+        expected.sort();
+        assert_eq!(names, expected);
+    }
+
+    fn directories(&self) {
+        let made = self.root.mkdir(self.directory, b"sub", 0o755);
+        let node = NodeId(made.expect("mkdir").nodeid);
+        let again = self.root.mkdir(NodeId::ROOT, b"dir0", 0o755);
+        assert_eq!(again.err(), Some(Errno::EEXIST));
+        let gone = self.root.rmdir(self.directory, b"sub");
+        gone.expect("rmdir");
+        self.root.forget(node, 1);
+    }
+
+    /// What is on the disk of the host.
+    fn compare(&self, place: &Place) {
+        let mut found = 0;
+        for entry in fs::read_dir(place.dir.join(format!("dir{}", self.number))).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let is_it = |open: &&Open| open.name.as_deref() == Some(name);
+            let open = self.open.iter().find(is_it);
+            let open = open.unwrap_or_else(|| panic!("{name} should not be"));
+            assert!(fs::read(&path).unwrap() == open.content, "{name}");
+            found += 1;
+        }
+        let named = self.open.iter().filter(|open| open.name.is_some());
+        assert_eq!(found, named.count());
+    }
+}
+
+fn under_load(options: &str) {
+    let place = Place::new();
+    let server = place.share(&format!("control=none,resume=100000,{options}"));
+    let client = place.mount();
+    let mut machines: Vec<_> = (0..THREADS)
+        .map(|number| Machine::new(&client, number))
+        .collect();
+    std::thread::sleep(Duration::from_millis(50));
+    let (stop, steps) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let kills = std::thread::scope(|scope| {
+        let all = Stop(&stop);
+        for machine in &mut machines {
+            let (stop, steps) = (&stop, &steps);
+            let place = &place;
+            scope.spawn(move || {
+                let failed = Told(Stop(stop), place);
+                while !stop.load(Ordering::SeqCst) {
+                    machine.step();
+                    steps.fetch_add(1, Ordering::SeqCst);
+                }
+                std::mem::forget(failed);
+            });
+        }
+        let kills = place.kill_now_and_then(&steps, &stop);
+        drop(all);
+        kills
+    });
+    let done: usize = machines.iter().map(|machine| machine.done).sum();
+    eprintln!("{options}: {kills} workers were killed in the midst of {done} steps");
+    machines.iter().for_each(|machine| machine.compare(&place));
+    drop(machines);
+    drop(client.unmount());
+    server.signal(Signal::TERM);
+    let (code, _) = server.wait();
+    assert_eq!(code, Some(0), "{}", place.log());
+}
+
+#[test]
+fn a_machine_goes_on_under_load() {
+    under_load("cache=auto");
+}
+
+#[test]
+fn a_machine_that_caches_nothing_goes_on_under_load() {
+    under_load("cache=never,seccomp=kill");
+}
+
+#[test]
+fn an_idle_machine_goes_on() {
+    let place = Place::new();
+    let server = place.share("control=none");
+    let client = place.mount();
+    let mut machine = Machine::new(&client, 0);
+    (0..10).for_each(|_| machine.step());
+    place.replace();
+    place.replace();
+    (0..10).for_each(|_| machine.step());
+    machine.compare(&place);
+    wait_for("a word about it", || {
+        place.log().contains("another goes on")
+    });
+    drop(client.unmount());
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().0, Some(0), "{}", place.log());
+    assert!(place.workers().is_empty());
+}
+
+#[test]
+fn locks_are_held_and_waited_for_over_deaths() {
+    let place = Place::new();
+    let _server = place.share("control=none,locks=shared");
+    let client = place.mount();
+    let root = client.root();
+    let made = root.create(NodeId::ROOT, b"file", READ_WRITE | libc::O_CREAT, 0o644);
+    let (entry, open) = made.unwrap();
+    let node = NodeId(entry.nodeid);
+    let lock = |owner: u64, kind: i32| LkIn {
+        fh: open.fh,
+        owner,
+        lk: FileLock {
+            start: 0,
+            end: i64::MAX as u64,
+            kind: kind as u32,
+            pid: owner as u32,
+        },
+        ..LkIn::default()
+    };
+    let (write, none) = (
+        i32::from(libc::F_WRLCK as i16),
+        i32::from(libc::F_UNLCK as i16),
+    );
+    root.setlk(node, &lock(1, write), false).unwrap();
+    let had = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let waited = client.root().setlk(node, &lock(2, write), true);
+            had.store(true, Ordering::SeqCst);
+            waited
+        });
+        for _ in 0..2 {
+            std::thread::sleep(Duration::from_millis(100));
+            place.replace();
+            let third = root.setlk(node, &lock(3, write), false);
+            assert_eq!(third.err(), Some(Errno::EAGAIN), "it is held");
+        }
+        assert!(!had.load(Ordering::SeqCst), "it is waited for");
+        root.setlk(node, &lock(1, none), false).unwrap();
+        waiter.join().unwrap().expect("the lock");
+    });
+    let third = root.setlk(node, &lock(3, write), false);
+    assert_eq!(third.err(), Some(Errno::EAGAIN), "the waiter has it");
+}
+
+#[test]
+fn a_machine_is_given_up_when_its_workers_die_too_often() {
+    let place = Place::new();
+    let _server = place.share("control=none,resume=2");
+    let client = place.mount();
+    let root = client.root();
+    for _ in 0..2 {
+        place.replace();
+        root.getattr(NodeId::ROOT).expect("it goes on");
+    }
+    place.replace();
+    wait_for("the connection to end", || {
+        root.getattr(NodeId::ROOT).is_err()
+    });
+    wait_for("a word about it", || {
+        place.log().contains("died 3 times within a minute")
+    });
+    // And the next one is served.
+    place.mount().root().getattr(NodeId::ROOT).unwrap();
+}
+
+/// After three that die in a row while they wait nobody waits for now; these have others between them
+/// that have served.
+#[test]
+fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
+    let place = Place::new();
+    let _server = place.share("control=none,resume=100");
+    let client = place.mount();
+    for _ in 0..4 {
+        let mut waiting = None;
+        wait_for("one to wait", || {
+            let workers = place.workers();
+            waiting = workers.iter().copied().max_by_key(|one| age_of(*one));
+            workers.len() == 2 && waiting != place.serving()
+        });
+        kill_process(waiting.unwrap(), Signal::KILL).unwrap();
+        wait_for("the next to wait", || {
+            let workers = place.workers();
+            workers.len() == 2 && !workers.contains(&waiting.unwrap())
+        });
+        place.replace();
+        let attributes = client.root().getattr(NodeId::ROOT);
+        attributes.expect("it goes on");
+    }
+    assert_eq!(place.log().matches("that waits").count(), 4);
+}
+
+/// Before they were told what to serve, for instance.
+#[test]
+fn workers_that_die_as_they_start_do_not_end_the_share() {
+    let place = Place::new();
+    let _server = place.share("control=none,resume=100000");
+    let client = place.mount();
+    let mut kills = 0;
+    let begun = Instant::now();
+    while kills < 300 && begun.elapsed() < LOAD {
+        for worker in place.workers() {
+            kills += u32::from(kill_process(worker, Signal::KILL).is_ok());
+        }
+    }
+    let attributes = client.root().getattr(NodeId::ROOT);
+    attributes.unwrap_or_else(|error| panic!("{error} after {kills}: {}", place.log()));
+}
+
+#[test]
+fn nobody_is_left_when_the_supervisor_is_killed() {
+    let place = Place::new();
+    let server = place.share("control=none");
+    let client = place.mount();
+    place.replace();
+    client.root().getattr(NodeId::ROOT).expect("it goes on");
+    server.signal(Signal::KILL);
+    wait_for("the worker to end", || place.workers().is_empty());
+    assert!(client.root().getattr(NodeId::ROOT).is_err());
+}
+
+#[test]
+fn statistics_tell_of_it() {
+    let place = Place::new();
+    let control = place.place.path().join("control");
+    let _server = place.share(&format!("control={}", control.display()));
+    let client = place.mount();
+    place.replace();
+    client.root().getattr(NodeId::ROOT).expect("it goes on");
+    let output = run(Command::new(THRUFS)
+        .args(["ctl", "--control"])
+        .args([&control, &place.socket])
+        .arg("statistics"));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("1 resumptions"), "{said}{output:?}");
+}

@@ -1,0 +1,45 @@
+//! What `thrufs bench` counts of a mount that was there before: its server is not in the run's namespace.
+
+use crate::ground::{Ground, THRUFS, skipped, stderr, succeeded};
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Stdio};
+
+#[test]
+fn requests_and_system_calls_of_a_mount_of_others_are_counted() {
+    let _alone = crate::alone();
+    let Some(ground) = Ground::new() else {
+        return;
+    };
+    succeeded(&ground.mount(&["-o", "cache=always,transport=dev"]));
+    let out = ground.path().join("out");
+    let output = Command::new(THRUFS)
+        .arg("bench")
+        .arg(&ground.src)
+        .args(["--rows", "stat-cold", "--modes", "none", "--jobs", "1"])
+        .args(["--rounds", "1", "--percent", "1"])
+        .arg("--against")
+        .arg(format!("other={}", ground.mnt.display()))
+        .arg("--out")
+        .arg(&out)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = fs::read_to_string(out.join("results.json")).unwrap();
+    let results: Value = serde_json::from_str(&text).unwrap();
+    let remarks = results["remarks"].to_string();
+    if remarks.contains("tracefs") {
+        return skipped(&remarks);
+    }
+    let cells = results["cells"].as_array().unwrap();
+    let cell = cells.iter().find(|cell| cell["contestant"] == "other");
+    let counts = &cell.unwrap()["counts"];
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{counts}"));
+    let operations = number(&counts["operations"]);
+    // Each name is looked up, and a look-up is taken, done and answered.
+    assert!(number(&counts["requests"]["LOOKUP"]) >= operations);
+    assert!(number(&counts["system_calls"]) >= 3 * operations);
+    let native = cells.iter().find(|cell| cell["contestant"] == "native");
+    assert!(native.unwrap()["counts"].is_null());
+}

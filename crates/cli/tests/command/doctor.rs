@@ -1,0 +1,323 @@
+//! `thrufs doctor`: what it finds, in text and JSON, and whether that is so.
+
+use crate::ground::{self, Ground, THRUFS, run, skipped, stderr, wait_for};
+use rustix::mount::MountPropagationFlags;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::TempDir;
+
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// One test changes what all others look at.
+fn alone() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn doctor(arguments: &[&str]) -> Output {
+    run(Command::new(THRUFS).arg("doctor").args(arguments))
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Name, state, detail and remedy of each finding.
+type Findings = Vec<[Option<String>; 4]>;
+
+fn from_json(output: &Output) -> Findings {
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let field = |finding: &Value, name: &str| match &finding[name] {
+        Value::Null => None,
+        other => Some(other.as_str().unwrap().to_owned()),
+    };
+    let names = ["name", "state", "detail", "remedy"];
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| {
+            assert_eq!(finding.as_object().unwrap().len(), names.len());
+            names.map(|name| field(finding, name))
+        })
+        .collect()
+}
+
+/// The state, the detail and the remedy of one.
+fn finding(findings: &Findings, name: &str) -> (String, String, String) {
+    let found = findings.iter().find(|f| f[0].as_deref() == Some(name));
+    let [_, state, detail, remedy] = found
+        .unwrap_or_else(|| panic!("{name} in {findings:#?}"))
+        .clone();
+    (state.unwrap(), detail.unwrap(), remedy.unwrap_or_default())
+}
+
+/// The parameter as it was, when this goes.
+struct Parameter(String);
+
+impl Parameter {
+    fn set(value: &str) -> std::io::Result<Parameter> {
+        let before = Parameter(fs::read_to_string(PARAMETER)?.trim().to_owned());
+        fs::write(PARAMETER, value)?;
+        Ok(before)
+    }
+}
+
+impl Drop for Parameter {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(PARAMETER, &self.0) {
+            eprintln!("{PARAMETER} is no longer {}: {error}", self.0);
+        }
+    }
+}
+
+/// What it finds, after a look at whether text and JSON agree about it.
+fn agreed(place: &str) -> Findings {
+    let (shown, json) = (doctor(&[place]), doctor(&["--json", place]));
+    assert_eq!(shown.status.code(), json.status.code());
+    let shown = text(&shown);
+    let mut lines = shown.lines();
+    let findings = from_json(&json);
+    let column = lines.next().unwrap().find("Linux").unwrap();
+    let mut lines = shown.lines();
+    for [name, state, detail, remedy] in &findings {
+        let (name, state) = (name.as_deref().unwrap(), state.as_deref().unwrap());
+        let line = lines.next().unwrap();
+        let (front, back) = line.split_at(column);
+        assert_eq!(front.trim_end(), format!("{state}  {name}"));
+        assert_eq!(Some(back), detail.as_deref());
+        assert_eq!(remedy.is_some(), state == "no", "{name}");
+        if let Some(remedy) = remedy {
+            let line = lines.next().unwrap();
+            assert_eq!(line.split_at(column).1, format!("do: {remedy}"));
+            assert_eq!(line.split_at(column).0.trim(), "");
+        }
+    }
+    assert_eq!(lines.next(), None);
+    findings
+}
+
+#[test]
+fn everything_is_looked_at() {
+    let _alone = alone();
+    let place = TempDir::new().unwrap();
+    let findings = agreed(place.path().to_str().unwrap());
+    for name in [
+        "kernel",
+        "/dev/fuse",
+        "mounting",
+        "enable_uring",
+        "io_uring",
+        "processors",
+        "transport",
+        "passthrough",
+        "pairing",
+        "descriptors",
+        "request size",
+        "seccomp",
+        "file system",
+        "file handles",
+        "RWF_NOWAIT",
+        "mounts beneath",
+        "confinement",
+    ] {
+        finding(&findings, name);
+    }
+}
+
+#[test]
+fn where_the_kernel_offers_io_uring_the_verdict_and_a_mount_say_so() {
+    with_parameter("Y", |findings| {
+        let (offer, ..) = finding(findings, "enable_uring");
+        let (state, verdict, _) = finding(findings, "transport");
+        assert_eq!((offer.as_str(), state.as_str()), ("ok", "ok"));
+        assert!(verdict.contains("would take io_uring: "), "{verdict}");
+    });
+}
+
+#[test]
+#[ignore = "soak: turns io_uring off for the whole machine"]
+fn where_the_kernel_does_not_offer_io_uring_the_verdict_and_a_mount_say_so() {
+    with_parameter("N", |findings| {
+        let (offer, _, how) = finding(findings, "enable_uring");
+        let (state, verdict, _) = finding(findings, "transport");
+        assert_eq!((offer.as_str(), state.as_str()), ("no", "no"));
+        assert!(verdict.contains(PARAMETER), "{verdict}");
+        assert!(how.contains(&format!("echo Y > {PARAMETER}")), "{how}");
+        assert!(how.contains("enable_uring=Y"), "{how}");
+    });
+}
+
+/// Checks the findings while the parameter is so, and that a mount agrees with them.
+fn with_parameter(value: &str, check: impl FnOnce(&Findings)) {
+    let _alone = alone();
+    let Some(ground) = Ground::new() else { return };
+    let findings = from_json(&doctor(&["--json"]));
+    if finding(&findings, "io_uring").0 != "ok" {
+        return skipped("the verdict: this process may make no rings");
+    }
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        return skipped("the verdict: there is one CPU");
+    }
+    let _before = match Parameter::set(value) {
+        Ok(before) => before,
+        Err(error) => return skipped(&format!("the verdict: {PARAMETER}: {error}")),
+    };
+    assert!(doctor(&[]).status.success(), "a mount works either way");
+    // With N there is a remedy, which has a line of its own.
+    let findings = agreed(ground.src.to_str().unwrap());
+    check(&findings);
+    let (_, verdict, _) = finding(&findings, "transport");
+    let carrier = verdict.strip_prefix("transport=auto would take ").unwrap();
+    assert_mount_agrees(&ground, carrier);
+}
+
+/// A mount says of itself how its requests come, to whoever asks.
+fn assert_mount_agrees(ground: &Ground, carrier: &str) {
+    let log = ground
+        .path()
+        .join(carrier.split(':').next().unwrap().replace('/', "-"));
+    let output = ground.mount(&["--log-file", log.to_str().unwrap()]);
+    ground::succeeded(&output);
+    rustix::process::kill_process(ground.process("--worker"), Signal::USR1).unwrap();
+    let said = || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.contains("inodes=").then_some(text)
+    };
+    wait_for("statistics", || said().is_some());
+    let said = said().unwrap();
+    assert!(
+        said.contains(&format!("requests come by {carrier}")),
+        "{carrier} in {said}"
+    );
+    ground::unmount_by_command(&ground.mnt);
+}
+
+#[test]
+fn without_a_device_there_is_no_mount() {
+    let _alone = alone();
+    if !rustix::process::geteuid().is_root() {
+        return skipped("a machine without /dev/fuse: only root can hide it");
+    }
+    for (hide, remedy) in [
+        ("mount -t tmpfs none /dev", "modprobe fuse"),
+        ("mount --bind /dev/null /dev/fuse", "mknod"),
+    ] {
+        let script = format!("{hide} && exec {THRUFS} doctor --json");
+        let output = run(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+        if output.stdout.is_empty() {
+            skipped(&format!("a machine without /dev/fuse: {}", stderr(&output)));
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(1));
+        let findings = from_json(&output);
+        let (state, _, how) = finding(&findings, "/dev/fuse");
+        assert_eq!(state, "no");
+        assert!(how.contains(remedy), "{how}");
+        let (state, _, how) = finding(&findings, "transport");
+        assert_eq!((state.as_str(), how.as_str()), ("no", "see /dev/fuse"));
+    }
+}
+
+#[test]
+fn an_ordinary_user_is_told_how_to_mount() {
+    let _alone = alone();
+    if !rustix::process::geteuid().is_root() {
+        return skipped("another user: only root can become one");
+    }
+    let place = TempDir::with_prefix("thrufs-doctor-").unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let thrufs = ground::copied_program(place.path());
+    let mut command = Command::new(&thrufs);
+    command.args(["doctor", "--json", "/"]).current_dir("/");
+    let output = run(command.uid(65_534).gid(65_534));
+    let findings = from_json(&output);
+    let has_device = finding(&findings, "/dev/fuse").0 == "ok";
+    let (state, detail, remedy) = finding(&findings, "mounting");
+    if Path::new("/usr/bin/fusermount3").exists() {
+        assert_eq!(state, "ok", "{detail}");
+        assert!(detail.contains("fusermount3"), "{detail}");
+        assert_eq!(output.status.code(), Some(i32::from(!has_device)));
+    } else {
+        assert_eq!(state, "no");
+        assert!(remedy.contains("fuse3"), "{remedy}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+    let conf = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    let shared = conf.lines().any(|line| line == "user_allow_other");
+    let state = if shared { "ok" } else { "no" };
+    assert_eq!(finding(&findings, "allow_other").0, state);
+
+    let output = run(Command::new("setpriv")
+        .args(["--no-new-privs", "--reuid=65534", "--clear-groups"])
+        .arg(&thrufs)
+        .args(["doctor", "--json"]));
+    if output.stdout.is_empty() {
+        return skipped(&format!("no_new_privs: {}", stderr(&output)));
+    }
+    let (state, detail, _) = finding(&from_json(&output), "mounting");
+    assert_eq!(state, "no");
+    assert!(
+        detail.contains("no_new_privs") || detail.contains("not found"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn what_walls_a_source_leaves_is_told_before_and_at_the_start() {
+    let _alone = alone();
+    let Some(ground) = Ground::new() else { return };
+    let ground = ground.propagating();
+    for (how, mounts, walls) in [
+        (MountPropagationFlags::SHARED, "ok", "ok"),
+        (MountPropagationFlags::PRIVATE, "no", "ok"),
+        (MountPropagationFlags::UNBINDABLE, "no", "no"),
+    ] {
+        ground.propagates(how);
+        let findings = agreed(ground.src.to_str().unwrap());
+        assert_eq!(finding(&findings, "mounts beneath").0, mounts, "{how:?}");
+        let (state, detail, _) = finding(&findings, "confinement");
+        assert_eq!(state, walls, "{how:?}: {detail}");
+        let output = ground.mount(&[]);
+        ground::succeeded(&output);
+        let said = stderr(&output);
+        let is_warned = said.contains("WARN the worker's descriptors lead out");
+        assert_eq!(is_warned, walls == "no", "{how:?}: {said}");
+        ground::unmount_by_command(&ground.mnt);
+    }
+}
+
+#[test]
+fn of_a_directory() {
+    let _alone = alone();
+    let findings = |path: &str| from_json(&doctor(&["--json", path]));
+    let proc = findings("/proc/sys/kernel");
+    assert!(finding(&proc, "file system").1.contains("is proc"));
+    assert_ne!(finding(&proc, "file handles").0, "ok");
+    let (state, detail, _) = finding(&proc, "RWF_NOWAIT");
+    assert_eq!(state, "no", "{detail}");
+
+    let memory = findings("/dev/shm");
+    let kind = finding(&memory, "file system").1;
+    if !kind.contains("is tmpfs") {
+        return skipped(&format!("a directory in memory: {kind}"));
+    }
+    assert!(kind.contains("in memory"), "{kind}");
+    assert_eq!(finding(&memory, "RWF_NOWAIT").0, "ok");
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(finding(&memory, "file handles").0, "ok");
+    }
+    let output = doctor(&["/nonexistent/thrufs"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("does not exist"),
+        "{}",
+        stderr(&output)
+    );
+}

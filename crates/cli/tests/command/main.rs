@@ -1,0 +1,16 @@
+//! The command as its users have it: what it says, mounts, shares and leaves behind.
+#![allow(clippy::unwrap_used)]
+
+mod doctor;
+#[path = "../ground/mod.rs"]
+mod ground;
+mod guest;
+mod messages;
+mod migration;
+mod mounting;
+mod owners;
+mod policy;
+mod share;
+mod stuck;
+mod unmounting;
+mod walls;

@@ -1,0 +1,367 @@
+//! A guest that moves between two `thrufs share` again and again, under load: through their sockets,
+//! supervisors and workers that are shut in.
+
+use crate::ground::{self, Foreground, THRUFS, wait_for};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use thrufs::NodeId;
+use thrufs_client::{Client, FrontEnd, FrontEndConfig, GuestMemory, MigrateError};
+
+const ROOT: NodeId = NodeId::ROOT;
+const READ_WRITE: i32 = 2;
+const APPEND: i32 = 0o2000;
+/// How often the guest moves while it works.
+const MOVES: usize = 24;
+const ENTRIES: usize = 300;
+
+/// One tree, and two servers of it.
+struct Place {
+    place: TempDir,
+    dir: PathBuf,
+}
+
+impl Place {
+    fn new() -> Place {
+        let place = TempDir::with_prefix("thrufs-move-").unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let dir = place.path().join("dir");
+        fs::create_dir(&dir).unwrap();
+        Place { place, dir }
+    }
+
+    fn socket(&self, number: usize) -> PathBuf {
+        self.place.path().join(format!("socket-{number}"))
+    }
+
+    fn share(&self, number: usize, options: &str) -> Foreground {
+        let socket = self.socket(number);
+        let child = Command::new(THRUFS)
+            .args([
+                "share",
+                "-o",
+                "control=none,queues=3",
+                "-o",
+                options,
+                "--socket",
+            ])
+            .arg(&socket)
+            .arg(&self.dir)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let child = Foreground::of(child);
+        wait_for("the socket to appear", || socket.exists());
+        child
+    }
+
+    fn mount(&self, queues: u16) -> Client<FrontEnd> {
+        let config = FrontEndConfig {
+            request_queues: queues,
+            requests_max: 32,
+            data_bytes_max: 128 << 10,
+            ..FrontEndConfig::default()
+        };
+        let front_end = FrontEnd::connect(self.socket(0), &config).unwrap();
+        Client::mount(front_end).unwrap()
+    }
+}
+
+fn user(client: &Client<FrontEnd>) -> thrufs_client::Caller<'_, FrontEnd> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    client.user(uid.as_raw(), gid.as_raw())
+}
+
+/// What a guest does until it is told to stop; each part in a directory or file of its own.
+struct Work<'a> {
+    client: &'a Client<FrontEnd>,
+    stop: &'a AtomicBool,
+    rounds: &'a AtomicUsize,
+}
+
+impl Work<'_> {
+    fn each_round(&self, mut round: impl FnMut(usize)) -> usize {
+        let mut count = 0;
+        while !self.stop.load(Ordering::SeqCst) {
+            round(count);
+            count += 1;
+            self.rounds.fetch_add(1, Ordering::Relaxed);
+        }
+        count
+    }
+
+    /// Writes here and there to a file that stays open, and reads what was written.
+    fn write(&self) -> Vec<u8> {
+        let caller = user(self.client);
+        let (entry, open) = caller.create(ROOT, b"written", READ_WRITE, 0o644).unwrap();
+        let node = NodeId(entry.nodeid);
+        let mut expected = vec![0; 1 << 20];
+        caller
+            .write(node, open.fh, 0, &expected[..1 << 16], 0)
+            .unwrap();
+        let mut end = 1 << 16;
+        self.each_round(|round| {
+            let at = round * 7919 % (900 << 10);
+            let length = 1 + round * 104_729 % (100 << 10);
+            let bytes: Vec<u8> = (0..length).map(|at| (at * 31 + round) as u8).collect();
+            let written = caller.write(node, open.fh, at as u64, &bytes, 0);
+            assert_eq!(written, Ok(length as u32), "round {round}");
+            expected[at..at + length].copy_from_slice(&bytes);
+            end = end.max(at + length);
+            let from = round * 65_537 % end;
+            let count = (end - from).min(90 << 10);
+            let read = caller
+                .read(node, open.fh, from as u64, count as u32)
+                .unwrap();
+            assert!(read == expected[from..from + count], "round {round}");
+        });
+        caller.release(node, open.fh).unwrap();
+        expected.truncate(end);
+        expected
+    }
+
+    /// Appends to a file, as a guest does: at the end that it knows.
+    fn append(&self) -> usize {
+        let caller = user(self.client);
+        let flags = READ_WRITE | APPEND;
+        let (entry, open) = caller.create(ROOT, b"appended", flags, 0o644).unwrap();
+        let node = NodeId(entry.nodeid);
+        self.each_round(|round| {
+            let line = format!("{round:015}\n");
+            let at = (round * 16) as u64;
+            assert_eq!(caller.write(node, open.fh, at, line.as_bytes(), 0), Ok(16));
+        })
+    }
+
+    /// Makes, renames and removes names; every third stays.
+    fn name(&self) -> BTreeSet<String> {
+        let caller = user(self.client);
+        let top = NodeId(caller.mkdir(ROOT, b"names", 0o755).unwrap().nodeid);
+        let mut left = BTreeSet::new();
+        self.each_round(|round| {
+            let (made, moved) = (format!("made-{round}"), format!("moved-{round}"));
+            let (entry, open) = caller
+                .create(top, made.as_bytes(), READ_WRITE, 0o644)
+                .unwrap();
+            let node = NodeId(entry.nodeid);
+            caller.write(node, open.fh, 0, moved.as_bytes(), 0).unwrap();
+            caller
+                .rename((top, made.as_bytes()), (top, moved.as_bytes()), 0)
+                .unwrap();
+            caller.release(node, open.fh).unwrap();
+            if round % 3 == 0 {
+                left.insert(moved);
+            } else {
+                caller.unlink(top, moved.as_bytes()).unwrap();
+            }
+            caller.forget(node, 1);
+            let sub = format!("sub-{round}");
+            let entry = caller.mkdir(top, sub.as_bytes(), 0o755).unwrap();
+            caller.rmdir(top, sub.as_bytes()).unwrap();
+            caller.forget(NodeId(entry.nodeid), 1);
+        });
+        left
+    }
+
+    /// Lists a directory in small pieces: it seldom stays at one server from its beginning to its end.
+    fn list(&self) -> usize {
+        let caller = user(self.client);
+        let top = NodeId(caller.lookup(ROOT, b"listed").unwrap().nodeid);
+        self.each_round(|round| {
+            let fh = caller.opendir(top).unwrap().fh;
+            let (mut names, mut offset) = (BTreeSet::new(), 0);
+            loop {
+                let some = caller.readdir(top, fh, offset, 512, false).unwrap();
+                let Some(last) = some.last() else { break };
+                offset = last.offset;
+                for listed in &some {
+                    assert!(names.insert(listed.name.clone()), "round {round}: twice");
+                }
+            }
+            assert_eq!(names.len(), ENTRIES + 2, "round {round}");
+            let releasedir = caller.request(thrufs::Opcode::Releasedir, top);
+            let arg = thrufs::layout::ReleaseIn {
+                fh,
+                ..Default::default()
+            };
+            caller.call(releasedir.arg(&arg)).unwrap();
+        })
+    }
+}
+
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
+    let place = Place::new();
+    // A file that was removed is known until the guest forgets it, and then not found.
+    let options = &format!("{options},migration_on_error=guest-error");
+    let listed = place.dir.join("listed");
+    fs::create_dir(&listed).unwrap();
+    for number in 0..ENTRIES {
+        fs::write(listed.join(format!("entry-{number}")), "").unwrap();
+    }
+    let _servers = [place.share(0, options), place.share(1, options)];
+    let client = place.mount(queues);
+    let (stop, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let work = Work {
+        client: &client,
+        stop: &stop,
+        rounds: &rounds,
+    };
+    let (written, appended, names, longest) = std::thread::scope(|scope| {
+        let _stops = Stops(&stop);
+        let writes = scope.spawn(|| work.write());
+        let appends = scope.spawn(|| work.append());
+        let namings = scope.spawn(|| work.name());
+        let listings = scope.spawn(|| work.list());
+        let mut longest = Duration::ZERO;
+        for number in 1..=MOVES {
+            // Something is done between any two moves, however slow the machine is.
+            let before = rounds.load(Ordering::Relaxed);
+            wait_for("work between two moves", || {
+                rounds.load(Ordering::Relaxed) > before + 20
+                    || [&writes.is_finished(), &appends.is_finished()].contains(&&true)
+            });
+            let moved = client
+                .carrier()
+                .migrate_to(place.socket(number % 2), memory)
+                .unwrap();
+            longest = longest.max(moved.pause);
+        }
+        stop.store(true, Ordering::SeqCst);
+        assert!(listings.join().unwrap() > 0);
+        let written = writes.join().unwrap();
+        let appended = appends.join().unwrap();
+        (written, appended, namings.join().unwrap(), longest)
+    });
+    println!("{options}, {queues} queues, {memory:?}: the longest pause was {longest:?}");
+    assert!(fs::read(place.dir.join("written")).unwrap() == written);
+    let expected: String = (0..appended)
+        .map(|round| format!("{round:015}\n"))
+        .collect();
+    assert!(fs::read_to_string(place.dir.join("appended")).unwrap() == expected);
+    let found = fs::read_dir(place.dir.join("names")).unwrap();
+    let found = found.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(found.collect::<BTreeSet<_>>(), names);
+    for name in &names {
+        let bytes = fs::read_to_string(place.dir.join("names").join(name)).unwrap();
+        assert_eq!(&bytes, name);
+    }
+    client.unmount();
+}
+
+#[test]
+fn by_paths() {
+    moved_under_load("migration_mode=find-paths", 1, GuestMemory::Shared);
+    let copied = GuestMemory::Copied { rounds: 2 };
+    moved_under_load("migration_confirm_paths", 3, copied);
+}
+
+#[test]
+fn by_file_handles() {
+    if !rustix::process::geteuid().is_root() {
+        return ground::skipped("opening by file handles needs root");
+    }
+    let copied = GuestMemory::Copied { rounds: 2 };
+    moved_under_load("migration_mode=file-handles", 3, copied);
+    moved_under_load("migration_verify_handles", 1, GuestMemory::Shared);
+}
+
+/// A file without a name cannot be found by one. The guest stays then, or is told.
+#[test]
+fn a_file_that_was_removed_while_it_is_open() {
+    for (from, to, moves) in [
+        (
+            "migration_mode=find-paths",
+            "migration_on_error=abort",
+            false,
+        ),
+        (
+            "migration_mode=find-paths",
+            "migration_on_error=guest-error",
+            true,
+        ),
+        (
+            "migration_mode=file-handles",
+            "migration_on_error=abort",
+            false,
+        ),
+        (
+            "migration_mode=file-handles",
+            "migration_on_error=abort,inode_file_handles=prefer",
+            true,
+        ),
+    ] {
+        if from.contains("handles") && !rustix::process::geteuid().is_root() {
+            ground::skipped("opening by file handles needs root");
+            continue;
+        }
+        let place = Place::new();
+        let _servers = [place.share(0, from), place.share(1, to)];
+        let client = place.mount(1);
+        let caller = user(&client);
+        let (entry, open) = caller.create(ROOT, b"gone", READ_WRITE, 0o644).unwrap();
+        let node = NodeId(entry.nodeid);
+        caller.write(node, open.fh, 0, b"bytes", 0).unwrap();
+        caller.unlink(ROOT, b"gone").unwrap();
+        let moved = client
+            .carrier()
+            .migrate_to(place.socket(1), GuestMemory::Shared);
+        assert_eq!(moved.is_ok(), moves, "{from}, {to}: {moved:?}");
+        let read = caller.read(node, open.fh, 0, 5);
+        if to.contains("guest-error") {
+            assert!(read.is_err());
+        } else {
+            assert_eq!(read.unwrap(), b"bytes", "{from}, {to}");
+        }
+        caller.create(ROOT, b"next", READ_WRITE, 0o644).unwrap();
+        assert!(place.dir.join("next").exists());
+    }
+}
+
+/// Handles lead to any file of the file system; whoever does not want that says so.
+#[test]
+fn handles_are_refused_where_that_was_said() {
+    if !rustix::process::geteuid().is_root() {
+        return ground::skipped("opening by file handles needs root");
+    }
+    let place = Place::new();
+    let _servers = [
+        place.share(0, "migration_mode=file-handles"),
+        place.share(1, "migration_refuse_handles"),
+    ];
+    let client = place.mount(1);
+    let caller = user(&client);
+    caller.create(ROOT, b"file", READ_WRITE, 0o644).unwrap();
+    let moved = client
+        .carrier()
+        .migrate_to(place.socket(1), GuestMemory::Shared);
+    assert!(matches!(moved, Err(MigrateError::Load(_))), "{moved:?}");
+    caller.create(ROOT, b"next", READ_WRITE, 0o644).unwrap();
+}
+
+/// Rules judge by names, which go along.
+#[test]
+fn under_a_policy() {
+    let place = TempDir::with_prefix("thrufs-move-").unwrap();
+    let policy = place.path().join("policy.toml");
+    let rules = "[[rule]]\npath = \"names/**\"\naction = \"direct\"\n\
+                 [[rule]]\npath = \"never/**\"\naction = \"hide\"\n\
+                 [[rule]]\npath = \"appended\"\naction = \"cached\"\n";
+    fs::write(&policy, rules).unwrap();
+    let options = format!("policy={}", policy.display());
+    let copied = GuestMemory::Copied { rounds: 2 };
+    moved_under_load(&options, 3, copied);
+}

@@ -1,0 +1,239 @@
+//! `thrufs policy check`: what it says of a policy and of files.
+
+use crate::ground::{self, THRUFS, run, stderr};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const POLICY: &str = r#"audit-log = "/var/log/opens"
+[[rule]]
+name = "opens"
+path = "photos/**"
+action = "audit"
+
+[[rule]]
+path = ["secret", "**/.*"]
+action = "hide"
+
+[[rule]]
+path = "private/**"
+caller-uid = "!4000000000"
+action = "deny"
+errno = "EPERM"
+
+[[rule]]
+path = "private/**"
+caller-exe = "!/usr/bin/backup"
+action = "read-only"
+
+[[rule]]
+content = "image/jpeg"
+path = "photos/**"
+action = "redact"
+redact = "gps"
+
+[[rule]]
+path = "logs/**"
+action = "direct"
+"#;
+
+/// A policy and a directory to serve.
+struct Site {
+    place: TempDir,
+    policy: PathBuf,
+    root: PathBuf,
+}
+
+impl Site {
+    fn new(policy: &str) -> Site {
+        let place = TempDir::with_prefix("thrufs-policy-").unwrap();
+        let site = Site {
+            policy: place.path().join("policy.toml"),
+            root: place.path().join("root"),
+            place,
+        };
+        fs::write(&site.policy, policy).unwrap();
+        for directory in ["photos", "secret/deep", "private", "logs"] {
+            fs::create_dir_all(site.root.join(directory)).unwrap();
+        }
+        for (name, content) in [
+            ("photos/a.jpg", &b"\xff\xd8\xff\xe0"[..]),
+            ("photos/new.jpg", b""),
+            ("secret/deep/x", b"x"),
+            ("private/p", b"p"),
+            ("logs/l", b"l"),
+            (".profile", b"x"),
+            ("plain", b"x"),
+        ] {
+            fs::write(site.root.join(name), content).unwrap();
+        }
+        site
+    }
+
+    fn check(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(THRUFS);
+        command.args(["policy", "check"]).arg(&self.policy);
+        run(command.args(arguments).current_dir(&self.root))
+    }
+
+    /// What is said, a line for each path.
+    fn said(&self, arguments: &[&str]) -> String {
+        let output = self.check(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+#[test]
+fn each_file_is_told_what_happens_and_by_which_rule() {
+    let site = Site::new(POLICY);
+    let said = site.said(&[
+        "--as=4000000000:5",
+        "--exe=/usr/bin/backup",
+        "photos/a.jpg",
+        "photos/new.jpg",
+        "secret",
+        "secret/deep/x",
+        "private/p",
+        "logs/../logs/l",
+        ".profile",
+        "plain",
+        "logs",
+        ".",
+    ]);
+    let expected = "\
+photos/a.jpg (image/jpeg): audited by rule 1 `opens` (line 2); redact gps (or else EACCES) by rule 5 (line 22)
+photos/new.jpg (inode/x-empty): audited by rule 1 `opens` (line 2); redact gps (or else EACCES) by rule 5 (line 22)
+secret: hidden by rule 2 (line 7)
+secret/deep/x (text/plain): hidden, because secret is, by rule 2 (line 7)
+private/p (text/plain): passthrough by default
+logs/../logs/l (text/plain): direct by rule 6 (line 28)
+.profile (text/plain): hidden by rule 2 (line 7)
+plain (text/plain): passthrough by default
+logs: allowed
+.: allowed
+";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn it_depends_on_who_asks() {
+    let site = Site::new(POLICY);
+    let said = |arguments: &[&str]| {
+        let mut all = arguments.to_vec();
+        all.push("private/p");
+        site.said(&all)
+    };
+    let denied = "private/p (text/plain): denied (EPERM) by rule 3 (line 11)\n";
+    assert_eq!(
+        said(&["--exe=/usr/bin/backup"]),
+        denied,
+        "the user of the command"
+    );
+    let read_only =
+        "private/p (text/plain): read-only (EROFS) by rule 4 (line 17); passthrough by default\n";
+    assert_eq!(said(&["--as=4000000000:5", "--exe=/usr/bin/vi"]), read_only);
+    assert_eq!(
+        said(&["--as=4000000000:5"]),
+        read_only,
+        "an unknown program"
+    );
+    let output = site.check(&["private/p"]);
+    assert!(stderr(&output).contains("--exe"), "{}", stderr(&output));
+    let output = site.check(&["--as=nobody-of-that-name", "private/p"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("give the number"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_policy_alone_is_validated() {
+    let site = Site::new(POLICY);
+    let policy = site.policy.to_str().unwrap();
+    assert_eq!(site.said(&[]), format!("{policy}: 6 rules, no fault\n"));
+    fs::write(&site.policy, "[[rule]]\npath = 'a'\naction = 'hide'\n").unwrap();
+    assert_eq!(site.said(&[]), format!("{policy}: 1 rule, no fault\n"));
+
+    fs::write(&site.policy, "[[rule]]\npath = 'a'\n  acton = 'hide'\n").unwrap();
+    for paths in [&[][..], &["plain"]] {
+        let output = site.check(paths);
+        assert_eq!(output.status.code(), Some(1));
+        let expected =
+            format!("thrufs: {policy}:3:3: unknown key `acton`: did you mean `action`?\n");
+        assert_eq!(stderr(&output), expected);
+        assert!(output.stdout.is_empty());
+    }
+    fs::remove_file(&site.policy).unwrap();
+    let output = site.check(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("cannot read the policy"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_path_that_cannot_be_looked_at_is_told_and_the_others_too() {
+    let site = Site::new(POLICY);
+    let outside = site.place.path().join("policy.toml");
+    let output = site.check(&["--exe=/x", "nothing", outside.to_str().unwrap(), "plain"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        output.stdout,
+        b"plain (text/plain): passthrough by default\n"
+    );
+    let said = stderr(&output);
+    assert!(
+        said.contains("cannot look at nothing: No such file"),
+        "{said}"
+    );
+    assert!(said.contains("say which with --root"), "{said}");
+    assert_eq!(said.lines().count(), 2, "{said}");
+
+    let root = site.place.path().to_str().unwrap();
+    let said = site.said(&["--exe=/x", "--root", root, outside.to_str().unwrap()]);
+    assert!(said.ends_with("passthrough by default\n"), "{said}");
+    let output = site.check(&["--root=/nonexistent/thrufs", "plain"]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn links_are_followed_on_the_way_and_looked_at_themselves() {
+    let site = Site::new(
+        "[[rule]]\ntype = 'symlink'\naction = 'hide'\n[[rule]]\npath = 'logs/l'\naction = 'direct'",
+    );
+    symlink("logs", site.root.join("way")).unwrap();
+    symlink("logs/l", site.root.join("link")).unwrap();
+    assert_eq!(
+        site.said(&["link", "way", "way/l"]),
+        "link: hidden by rule 1 (line 1)\nway: hidden by rule 1 (line 1)\nway/l: direct by rule 2 (line 4)\n"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_taken_for_what_is_meant() {
+    let site = Site::new(POLICY);
+    let path = site.root.join("photos/a.jpg");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    // Root can read it all the same. Another user needs a program that it can surely execute.
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(site.place.path(), executable).unwrap();
+    let thrufs = ground::copied_program(site.place.path());
+    let mut command = Command::new(&thrufs);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    command.args(["policy", "check", "--exe=/x", "--root"]);
+    let output = run(command.args([&site.root, &site.policy, &path]));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("(content unreadable)"), "{said}");
+    assert!(said.contains("redact gps"), "{said}");
+}

@@ -1,0 +1,409 @@
+//! Servers that are killed, and servers whose source does not answer: nobody waits for them for ever, or
+//! takes another directory for their mount, and they end in bounded time all the same.
+
+use crate::ground::{
+    self, Foreground, Ground, THRUFS, VICTIMS, kill_all, run, stderr, succeeded, wait_for,
+};
+use rustix::process::{Signal, kill_process};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thrufs::layout::Attr;
+use thrufs::{
+    Attributes, Context, Entry, Errno, FileHandle, FileSystem, Generation, MountOptions,
+    MountedSession, Name, NodeId, Result, SessionConfig,
+};
+
+/// Holds requests until it is opened, and counts them.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        let _open = self.changed.wait_while(state, |state| !state.1).unwrap();
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+/// A file, a directory, and in both directories one name about which it does not answer. A process that
+/// has asked cannot even be killed.
+struct Silent(Arc<Gate>);
+
+const FILE: NodeId = NodeId(2);
+const DIRECTORY: NodeId = NodeId(3);
+
+fn attr(node: NodeId) -> Attr {
+    let directory = node != FILE;
+    Attr {
+        ino: node.0,
+        mode: if directory { 0o040_755 } else { 0o100_644 },
+        nlink: 1,
+        blksize: 4096,
+        ..Attr::default()
+    }
+}
+
+impl FileSystem for Silent {
+    fn lookup(&self, context: &Context<'_>, _: NodeId, name: Name<'_>) -> Result<Entry> {
+        let node = match name.as_bytes() {
+            b"file" => FILE,
+            b"directory" => DIRECTORY,
+            b"silent" => {
+                context.require_blocking()?;
+                self.0.pass();
+                return Err(Errno::ENOENT);
+            }
+            _ => return Err(Errno::ENOENT),
+        };
+        Ok(Entry {
+            node,
+            generation: Generation(0),
+            attr: attr(node),
+            entry_timeout: Duration::ZERO,
+            attr_timeout: Duration::ZERO,
+        })
+    }
+
+    fn getattr(&self, _: &Context<'_>, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
+        Ok(Attributes {
+            attr: attr(node),
+            timeout: Duration::ZERO,
+        })
+    }
+}
+
+/// A ground whose source is such a file system.
+struct SilentSource {
+    gate: Arc<Gate>,
+    session: Option<MountedSession>,
+    ground: Ground,
+}
+
+impl SilentSource {
+    fn new() -> Option<SilentSource> {
+        let ground = Ground::new()?;
+        let gate = Arc::<Gate>::default();
+        let (fs, options) = (Silent(Arc::clone(&gate)), MountOptions::new("silent"));
+        let session = thrufs::mount(fs, &ground.src, &options, SessionConfig::default());
+        Some(SilentSource {
+            gate,
+            session: Some(session.unwrap()),
+            ground,
+        })
+    }
+
+    /// A client that asks for what is not answered; back when the source has the request.
+    fn ask(&self) -> JoinHandle<io::Result<fs::Metadata>> {
+        let path = self.ground.mnt.join("silent");
+        let client = std::thread::spawn(move || fs::metadata(path));
+        wait_for("the request to reach the source", || {
+            self.gate.state.lock().unwrap().0 > 0
+        });
+        client
+    }
+}
+
+impl Drop for SilentSource {
+    fn drop(&mut self) {
+        self.gate.open();
+        // In use as long as the worker is there.
+        drop(self.session.take());
+    }
+}
+
+/// It was let go with an error that says why, and not with an answer.
+fn was_let_go(client: JoinHandle<io::Result<fs::Metadata>>) {
+    wait_for("the client to be let go", || client.is_finished());
+    let error = client.join().unwrap().unwrap_err();
+    let known = [
+        io::ErrorKind::NotConnected,
+        io::ErrorKind::ConnectionAborted,
+    ];
+    assert!(known.contains(&error.kind()), "{error}");
+}
+
+#[test]
+fn requests_that_nothing_ends_do_not_keep_the_mount() {
+    let Some(source) = SilentSource::new() else {
+        return;
+    };
+    let ground = &source.ground;
+    let mut server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
+    let client = source.ask();
+    server.signal(Signal::TERM);
+    server.wait_supervisor();
+    was_let_go(client);
+    assert!(!ground.is_mounted());
+    source.gate.open();
+    let (code, said) = server.wait();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("do not end"), "{said}");
+    ground.wait_gone();
+}
+
+#[test]
+fn a_worker_killed_over_such_a_request_lets_its_callers_go() {
+    let Some(source) = SilentSource::new() else {
+        return;
+    };
+    let ground = &source.ground;
+    let mut server = ground.mount_in_foreground(&["-o", "cache=never"]);
+    let client = source.ask();
+    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
+    was_let_go(client);
+    server.wait_supervisor();
+    assert!(ground.is_mounted());
+    source.gate.open();
+    let (code, said) = server.wait();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("do not end"), "{said}");
+    ground.wait_dead();
+    ground::unmount_by_command(&ground.mnt);
+}
+
+/// The worker, which the source holds, cannot end, and nobody else is there.
+#[test]
+fn a_supervisor_killed_over_such_a_request_lets_its_callers_go() {
+    for (options, stays) in [("cache=never", true), ("cache=never,auto_unmount", false)] {
+        let Some(source) = SilentSource::new() else {
+            return;
+        };
+        let ground = &source.ground;
+        let mut server = ground.mount_in_foreground(&["-o", options]);
+        let client = source.ask();
+        server.signal(Signal::KILL);
+        was_let_go(client);
+        server.wait_supervisor();
+        if !stays {
+            wait_for("the mount to go", || !ground.is_mounted());
+        }
+        source.gate.open();
+        if stays {
+            ground.wait_dead();
+            ground::unmount_by_command(&ground.mnt);
+        }
+        ground.wait_gone();
+    }
+}
+
+/// A source that is served by another `thrufs`, whose worker is stopped.
+struct StoppedSource {
+    ground: Ground,
+    below: PathBuf,
+}
+
+impl StoppedSource {
+    fn new() -> Option<StoppedSource> {
+        let ground = Ground::new()?;
+        let below = ground.path().join("below");
+        fs::create_dir(&below).unwrap();
+        fs::write(below.join("file"), "content").unwrap();
+        let source = StoppedSource { ground, below };
+        succeeded(&run(Command::new(THRUFS)
+            // A request that lies with a stopped server can be killed while nobody has read it; over
+            // io_uring, nobody has to.
+            .args(["mount", "-o", "cache=never,transport=dev"])
+            .args([&source.below, &source.ground.src])));
+        Some(source)
+    }
+
+    /// A client of the outer mount that waits for the inner one.
+    fn ask(&self) -> JoinHandle<io::Result<fs::Metadata>> {
+        for worker in ground::processes("--worker", &self.ground.src) {
+            ground::stop_process(worker);
+        }
+        let path = self.ground.mnt.join("cold");
+        let client = std::thread::spawn(move || fs::metadata(path));
+        ground::waits_for_a_file(self.ground.process("--worker"));
+        assert!(!client.is_finished());
+        client
+    }
+
+    fn signal(&self, signal: Signal) {
+        for worker in ground::processes("--worker", &self.ground.src) {
+            kill_process(worker, signal).unwrap();
+        }
+    }
+
+    fn goes(&self) {
+        self.signal(Signal::CONT);
+        ground::unmount_by_command(&self.ground.src);
+    }
+}
+
+impl Drop for StoppedSource {
+    fn drop(&mut self) {
+        self.signal(Signal::CONT);
+    }
+}
+
+#[test]
+fn a_source_that_is_stopped_does_not_keep_the_mount() {
+    let Some(source) = StoppedSource::new() else {
+        return;
+    };
+    let ground = &source.ground;
+    let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
+    let client = source.ask();
+    server.signal(Signal::TERM);
+    let (code, said) = server.wait();
+    was_let_go(client);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("do not end"), "{said}");
+    ground.wait_gone();
+    source.goes();
+}
+
+#[test]
+fn a_worker_killed_over_a_stopped_source_lets_its_callers_go() {
+    let Some(source) = StoppedSource::new() else {
+        return;
+    };
+    let ground = &source.ground;
+    let server = ground.mount_in_foreground(&["-o", "cache=never"]);
+    let client = source.ask();
+    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
+    let (code, said) = server.wait();
+    was_let_go(client);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the server died"), "{said}");
+    ground.wait_dead();
+    ground::unmount_by_command(&ground.mnt);
+    source.goes();
+}
+
+/// While one worker is waited for in vain, another machine is let in.
+#[test]
+fn a_share_with_a_worker_that_cannot_end_goes_on() {
+    let Some(source) = SilentSource::new() else {
+        return;
+    };
+    let ground = &source.ground;
+    let [socket, said] = ["socket", "said"].map(|name| ground.path().join(name));
+    let child = Command::new(THRUFS)
+        .args(["share", "--log=debug", "--stop-timeout=1"])
+        .args(["-o", "control=none,cache=never,resume=0,machines=2"])
+        .args([Path::new("--socket"), &socket, &ground.src])
+        .stderr(fs::File::create(&said).unwrap())
+        .spawn();
+    let mut server = Foreground::of(child.unwrap());
+    wait_for("the socket", || socket.exists());
+    let says = |words: &str| fs::read_to_string(&said).unwrap().contains(words);
+    // In the root, the next worker could not be shut in: nothing is mounted where a lookup waits.
+    let mut guest = Command::new(THRUFS)
+        .args(["client", "--socket"])
+        .args([&socket, Path::new("cat"), Path::new("/directory/silent")])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the request to reach the source", || {
+        source.gate.state.lock().unwrap().0 > 0
+    });
+    guest.kill().unwrap();
+    guest.wait().unwrap();
+    wait_for("the worker to be stuck", || says("the worker is stuck"));
+    let mut next = UnixStream::connect(&socket).unwrap();
+    let get_features: [u32; 3] = [1, 1, 0];
+    next.write_all(&get_features.map(u32::to_ne_bytes).concat())
+        .unwrap();
+    next.set_read_timeout(Some(ground::LIMIT)).unwrap();
+    next.read_exact(&mut [0; 12]).unwrap();
+    wait_for("to be told of it", || says("requests do not end"));
+    source.gate.open();
+    server.signal(Signal::TERM);
+    server.wait_supervisor();
+}
+
+#[test]
+fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
+    let Some(ground) = Ground::new() else { return };
+    for victims in VICTIMS {
+        // Attributes of what is dead may be remembered.
+        succeeded(&ground.mount(&["-o", "cache=always"]));
+        let _open = fs::File::open(ground.mnt.join("file")).unwrap();
+        // By path, as fast as it can: from the first error on, nothing succeeds.
+        let (stop, path) = (Arc::new(AtomicBool::new(false)), ground.mnt.clone());
+        let stopped = Arc::clone(&stop);
+        let failed = Arc::new(AtomicBool::new(false));
+        let has_failed = Arc::clone(&failed);
+        let writer = std::thread::spawn(move || {
+            for number in 0.. {
+                match fs::write(path.join(format!("new {number}")), "x") {
+                    Err(_) => has_failed.store(true, Ordering::SeqCst),
+                    Ok(()) if has_failed.load(Ordering::SeqCst) => {
+                        panic!("{number} was written after an error")
+                    }
+                    Ok(()) => {}
+                }
+                if stopped.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        kill_all(&ground, victims);
+        ground.wait_dead();
+        wait_for("a write to fail", || failed.load(Ordering::SeqCst));
+        stop.store(true, Ordering::SeqCst);
+        writer.join().unwrap();
+        // What is there, what to do, and that it helps, in use or not.
+        let output = ground.mount(&[]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = stderr(&output);
+        assert!(said.contains("dead FUSE mount"), "{said}");
+        assert!(said.contains("thrufs unmount"), "{said}");
+        succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+        assert!(!ground.is_mounted());
+        let beneath = fs::read_dir(&ground.mnt).unwrap().count();
+        assert_eq!(beneath, 0, "{victims:?}: files landed beneath");
+    }
+}
+
+#[test]
+fn who_sees_the_server_die_says_what_to_do() {
+    let Some(ground) = Ground::new() else { return };
+    let server = ground.mount_in_foreground(&[]);
+    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
+    let (code, said) = server.wait();
+    assert_eq!(code, Some(1), "{said}");
+    for part in ["the server died", "SIGKILL", "ENOTCONN", "thrufs unmount"] {
+        assert!(said.contains(part), "{said}");
+    }
+    ground.wait_dead();
+    ground::unmount_by_command(&ground.mnt);
+}
+
+#[test]
+fn auto_unmount_takes_the_mount_of_a_killed_server_away() {
+    let Some(ground) = Ground::new() else { return };
+    for victims in VICTIMS {
+        succeeded(&ground.mount(&["-o", "auto_unmount"]));
+        let open = fs::File::open(ground.mnt.join("file")).unwrap();
+        kill_all(&ground, victims);
+        ground.wait_gone();
+        assert!(open.metadata().is_err(), "{victims:?}");
+        fs::read_dir(&ground.mnt).expect("the directory beneath is back");
+    }
+    // As any other, when it is told to end.
+    succeeded(&ground.mount(&["-o", "auto_unmount"]));
+    kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
+    ground.wait_gone();
+    succeeded(&ground.mount(&["-o", "auto_unmount"]));
+    ground::unmount_by_command(&ground.mnt);
+    ground.wait_gone();
+}

@@ -1,0 +1,127 @@
+//! What it costs to find files again, by descriptor, by name and by handle: the system calls on files that
+//! a share's worker makes for one request.
+
+use super::Share;
+use crate::ground::skipped;
+use rustix::process::Pid;
+use std::ffi::CString;
+use std::fs;
+use tempfile::TempDir;
+use thrufs::NodeId;
+use thrufs_sys::counter::{Counter, Scope};
+
+const FILES: u64 = 600;
+
+/// Those by which files are found.
+const CALLS: [libc::c_long; 6] = [
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_statx,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_close,
+];
+
+/// Of all system calls. The file system that tells it is mounted nowhere else for it.
+fn number_of_tracepoint() -> Option<u64> {
+    let place = TempDir::with_prefix("thrufs-walls-").unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("tracefs", place.path(), "tracefs", flags, None).ok()?;
+    let number = fs::read_to_string(place.path().join("events/raw_syscalls/sys_enter/id"));
+    crate::ground::unmount(place.path());
+    number.ok()?.trim().parse().ok()
+}
+
+/// Counters of all threads of a process.
+struct Counters(Vec<Counter>);
+
+impl Counters {
+    fn of(process: Pid) -> Option<Counters> {
+        let number = number_of_tracepoint()?;
+        let filter = CALLS.map(|call| format!("id == {call}")).join(" || ");
+        let filter = CString::new(filter).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).unwrap();
+        let counters = tasks.map(|task| {
+            let thread: i32 = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
+            let scope = Scope::Thread(Pid::from_raw(thread).unwrap());
+            let counter = Counter::of_tracepoint(number, scope).ok()?;
+            counter.set_filter(&filter).ok()?;
+            counter.enable().ok()?;
+            Some(counter)
+        });
+        counters.collect::<Option<Vec<_>>>().map(Counters)
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.iter().map(|counter| counter.count().unwrap()).sum()
+    }
+
+    /// Calls for each file, in tenths.
+    fn tenths_for_each(&self, work: impl FnOnce()) -> u64 {
+        let before = self.sum();
+        work();
+        (self.sum() - before) * 10 / FILES
+    }
+}
+
+/// Tenths of calls for a first lookup, one of a file that is known, and for attributes.
+fn counted(options: &str) -> Option<[u64; 3]> {
+    let share = Share::new(options);
+    let many = share.dir.join("many");
+    fs::create_dir(&many).unwrap();
+    let names: Vec<String> = (0..FILES).map(|number| format!("file{number}")).collect();
+    for name in &names {
+        fs::write(many.join(name), "").unwrap();
+    }
+    let client = share.connect();
+    let root = client.root();
+    let directory = root.walk("many").unwrap();
+    let counters = Counters::of(share.worker)?;
+    let mut nodes = Vec::new();
+    let first = counters.tenths_for_each(|| {
+        for name in &names {
+            let found = root.lookup(directory, name.as_bytes()).unwrap();
+            nodes.push(NodeId(found.nodeid));
+        }
+    });
+    let again = counters.tenths_for_each(|| {
+        for name in &names {
+            root.lookup(directory, name.as_bytes()).unwrap();
+        }
+    });
+    let attributes = counters.tenths_for_each(|| {
+        for node in &nodes {
+            root.getattr(*node).unwrap();
+        }
+    });
+    Some([first, again, attributes])
+}
+
+#[test]
+fn finding_files_again_costs_what_is_said() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("counting system calls needs root");
+    }
+    // As docs/adr/0003-inodes-by-handle.md has them.
+    for (options, expected) in [
+        // Opened and looked at; a known one is closed again; the descriptor is there.
+        ("", [20, 30, 10]),
+        // Another's descriptor is closed for it; opened by name, looked at twice.
+        ("descriptors=16", [30, 30, 40]),
+        // Handle and attributes; the first time, it is opened by handle.
+        ("inode_file_handles=prefer", [20, 20, 20]),
+        ("inode_file_handles=prefer,descriptors=16", [20, 20, 30]),
+    ] {
+        let Some(counted) = counted(options) else {
+            return skipped("no tracefs, or no counters");
+        };
+        println!("`{options}`: {counted:?} tenths of calls");
+        for (counted, expected) in counted.into_iter().zip(expected) {
+            // The first and the last few are others.
+            assert!(
+                counted.abs_diff(expected) <= 2,
+                "`{options}`: {counted}, not {expected}"
+            );
+        }
+    }
+}

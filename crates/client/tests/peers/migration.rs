@@ -1,0 +1,388 @@
+//! Running front ends that move from one server to another.
+
+use crate::ground;
+use crate::ground::shelf::{SLOW, Shelf, Tree};
+use std::num::NonZeroU16;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{JoinHandle, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+use thrufs::layout::{LkIn, ReadIn};
+use thrufs::{NodeId, Opcode};
+use thrufs_client::{
+    Client, FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, GuestMemory, MigrateError,
+};
+use thrufs_virtio::{Device, DeviceConfig, DeviceError, DeviceHandle, MakeFileSystem, Served};
+
+const ROOT: NodeId = NodeId::ROOT;
+const READ_WRITE: i32 = 2;
+const BOTH: [GuestMemory; 2] = [GuestMemory::Shared, GuestMemory::Copied { rounds: 2 }];
+
+/// A device of its own for each connection, as another process would be.
+struct Server {
+    handle: DeviceHandle,
+    thread: Option<JoinHandle<Result<Served, DeviceError>>>,
+}
+
+impl Server {
+    fn start(make: impl MakeFileSystem, queues: u16) -> (Server, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let config = DeviceConfig {
+            request_queues: NonZeroU16::new(queues).unwrap(),
+            ..DeviceConfig::default()
+        };
+        let device = Device::new(make, config).unwrap();
+        let server = Server {
+            handle: device.handle(),
+            thread: Some(std::thread::spawn(move || device.serve(theirs))),
+        };
+        (server, ours)
+    }
+
+    /// Once the front end is gone.
+    fn end(mut self) -> Result<Served, DeviceError> {
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.handle.shutdown();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn config(queues: u16) -> FrontEndConfig {
+    FrontEndConfig {
+        request_queues: queues,
+        requests_max: 32,
+        data_bytes_max: 64 << 10,
+        ..FrontEndConfig::default()
+    }
+}
+
+fn mount(tree: &Arc<Tree>, queues: u16) -> (Server, Client<FrontEnd>) {
+    let (server, stream) = Server::start(Shelf::make(tree), queues);
+    let front_end = FrontEnd::over(stream, &config(queues)).unwrap();
+    (server, Client::mount(front_end).unwrap())
+}
+
+/// Opens the gates that a test waits for, also when it fails.
+struct Opens<'a>(&'a Tree);
+
+impl Drop for Opens<'_> {
+    fn drop(&mut self) {
+        self.0.slow.open();
+        self.0.lock.open();
+    }
+}
+
+fn within(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Bytes that are nowhere the same for long, of a number.
+fn pattern(number: u64, length: usize) -> Vec<u8> {
+    (0..length as u64)
+        .map(|at| (at * 31 + at / 251 + number * 7) as u8)
+        .collect()
+}
+
+/// Writes and reads a file of its own, until it is told to stop. Counts how often.
+fn work(client: &Client<FrontEnd>, name: &str, stop: &AtomicBool, count: &AtomicU64) {
+    let root = client.root();
+    let (entry, open) = root
+        .create(ROOT, name.as_bytes(), READ_WRITE, 0o644)
+        .unwrap();
+    let node = NodeId(entry.nodeid);
+    let mut rounds = 0;
+    while !stop.load(Ordering::SeqCst) {
+        rounds += 1;
+        let bytes = pattern(rounds, 9000 + (rounds as usize % 1000));
+        let offset = rounds % 5000;
+        let written = root.write(node, open.fh, offset, &bytes, 0);
+        assert_eq!(written, Ok(bytes.len() as u32), "{name}, round {rounds}");
+        let read = root
+            .read(node, open.fh, offset, bytes.len() as u32)
+            .unwrap();
+        assert_eq!(read, bytes, "{name}, round {rounds}");
+        assert_eq!(root.lookup(ROOT, name.as_bytes()).unwrap().nodeid, node.0);
+        root.forget(node, 1);
+        count.store(rounds, Ordering::SeqCst);
+    }
+}
+
+/// Moves again and again while threads work, and back. Whatever does not come along shows: numbers of
+/// nodes are a session's own, and so is memory when it is copied.
+#[test]
+fn work_goes_on_elsewhere() {
+    for (memory, queues) in BOTH
+        .into_iter()
+        .flat_map(|memory| [(memory, 1), (memory, 3)])
+    {
+        let tree = Arc::new(Tree::default());
+        let (mut server, client) = mount(&tree, queues);
+        let stop = AtomicBool::new(false);
+        let counts = [const { AtomicU64::new(0) }; 4];
+        let mut in_flight = 0;
+        std::thread::scope(|scope| {
+            let _stops = Stops(&stop);
+            let workers = counts.iter().enumerate().map(|(number, count)| {
+                let (client, stop) = (&client, &stop);
+                scope.spawn(move || work(client, &format!("file-{number}"), stop, count))
+            });
+            let workers: Vec<_> = workers.collect();
+            for _ in 0..15 {
+                // Each has done something since, however slow the machine is.
+                let before = counts.each_ref().map(|count| count.load(Ordering::SeqCst));
+                std::thread::sleep(Duration::from_millis(20));
+                within("work between two moves", || {
+                    let now = counts.iter().map(|count| count.load(Ordering::SeqCst));
+                    let all_went_on = now.zip(before).all(|(now, before)| now > before);
+                    all_went_on || workers.iter().any(ScopedJoinHandle::is_finished)
+                });
+                let (next, stream) = Server::start(Shelf::make(&tree), queues);
+                let moved = client.carrier().migrate_over(stream, memory).unwrap();
+                assert!(moved.state_bytes > 0);
+                in_flight += moved.requests_in_flight;
+                let before = std::mem::replace(&mut server, next);
+                assert_eq!(before.end().unwrap(), Served::Disconnected);
+            }
+            stop.store(true, Ordering::SeqCst);
+            for worker in workers {
+                worker.join().unwrap();
+            }
+        });
+        assert_eq!(tree.restored.load(Ordering::SeqCst), 15);
+        assert!(in_flight > 0, "it was not under load");
+        client.unmount();
+    }
+}
+
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn read_request(client: &Client<FrontEnd>, node: NodeId, fh: u64, size: u32) -> Vec<u8> {
+    let arg = ReadIn {
+        fh,
+        size,
+        ..ReadIn::default()
+    };
+    client.root().request(Opcode::Read, node).arg(&arg).finish()
+}
+
+/// The source answers them while its queues are being stopped, long after everything was copied: what
+/// is not logged then is not there at the destination.
+#[test]
+fn what_was_answered_and_not_collected_comes_along() {
+    for memory in BOTH {
+        let tree = Arc::new(Tree::default());
+        let (_source, client) = mount(&tree, 1);
+        let root = client.root();
+        let (entry, open) = root.create(ROOT, b"file", READ_WRITE, 0o644).unwrap();
+        let node = NodeId(entry.nodeid);
+        let bytes = pattern(1, 20_000);
+        root.write(node, open.fh, 0, &bytes, 0).unwrap();
+        let mut queue = client.carrier().queue(FIRST_REQUEST_QUEUE).unwrap();
+        for _ in 0..16 {
+            let request = read_request(&client, node, SLOW, 20_000);
+            queue.submit_request(&request).unwrap();
+        }
+        queue.notify().unwrap();
+        drop(queue);
+        let (_destination, stream) = Server::start(Shelf::make(&tree), 1);
+        let moved = std::thread::scope(|scope| {
+            let opens = Opens(&tree);
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_secs(2));
+                drop(opens);
+            });
+            client.carrier().migrate_over(stream, memory).unwrap()
+        });
+        assert_eq!(moved.requests_in_flight, 16);
+        if memory != GuestMemory::Shared {
+            assert!(moved.logged_pages > 16 * 4, "{}", moved.logged_pages);
+        }
+        let mut queue = client.carrier().queue(FIRST_REQUEST_QUEUE).unwrap();
+        let mut reply = Vec::new();
+        while queue.in_flight() > 0 {
+            let end = Some(Instant::now() + Duration::from_secs(60));
+            assert!(queue.wait(end).unwrap());
+            while let Some(completion) = queue.poll().unwrap() {
+                queue.copy_reply(&completion, &mut reply);
+                assert_eq!(reply[16..], bytes);
+                queue.free(completion);
+            }
+        }
+    }
+}
+
+fn wait_for_lock(client: &Client<FrontEnd>, node: NodeId) -> i32 {
+    let request = client.root().request(Opcode::Setlkw, node);
+    let reply = client.transact(&request.arg(&LkIn::default()).finish());
+    let reply = reply.expect("an answer");
+    thrufs_abi::Reply::parse(&reply).unwrap().error
+}
+
+fn lock_waits(tree: &Tree, count: usize) {
+    within("waiting for the lock", || {
+        tree.lock_waiters.load(Ordering::SeqCst) == count
+    });
+}
+
+/// A process of the guest that waits for a lock hears nothing of it all.
+#[test]
+fn who_waits_for_a_lock_waits_for_it_elsewhere() {
+    for memory in BOTH {
+        let tree = Arc::new(Tree::default());
+        let (source, client) = mount(&tree, 2);
+        let (entry, _) = client
+            .root()
+            .create(ROOT, b"file", READ_WRITE, 0o644)
+            .unwrap();
+        let node = NodeId(entry.nodeid);
+        std::thread::scope(|scope| {
+            let opens = Opens(&tree);
+            let waits: Vec<_> = (0..3)
+                .map(|_| scope.spawn(|| wait_for_lock(&client, node)))
+                .collect();
+            lock_waits(&tree, 3);
+            let (destination, stream) = Server::start(Shelf::make(&tree), 2);
+            client.carrier().migrate_over(stream, memory).unwrap();
+            assert_eq!(source.end().unwrap(), Served::Disconnected);
+            lock_waits(&tree, 3);
+            assert!(waits.iter().all(|wait| !wait.is_finished()));
+            assert_eq!(destination.handle.metrics().lock_waiters, 3);
+            drop(opens);
+            for wait in waits {
+                assert_eq!(wait.join().unwrap(), 0);
+            }
+            assert_eq!(tree.granted.load(Ordering::SeqCst), 3);
+            drop(client.carrier().queue(FIRST_REQUEST_QUEUE));
+            assert_eq!(client.root().getattr(node).unwrap().attr.size, 0);
+            drop(destination);
+        });
+    }
+}
+
+/// What keeps a guest from moving leaves it where it is, with all that it waits for.
+#[test]
+fn it_goes_on_where_it_was_when_it_cannot_be_moved() {
+    let tree = Arc::new(Tree::default());
+    let (source, client) = mount(&tree, 1);
+    let (entry, open) = client
+        .root()
+        .create(ROOT, b"file", READ_WRITE, 0o644)
+        .unwrap();
+    let node = NodeId(entry.nodeid);
+    let copied = GuestMemory::Copied { rounds: 1 };
+    let migrate = |stream| client.carrier().migrate_over(stream, copied);
+    std::thread::scope(|scope| {
+        let opens = Opens(&tree);
+        let wait = scope.spawn(|| wait_for_lock(&client, node));
+        lock_waits(&tree, 1);
+        // Too few queues; a source that does not save; a destination that knows another INIT.
+        let (_other, stream) = Server::start(Shelf::make(&tree), 2);
+        drop(stream);
+        tree.stays.store(true, Ordering::SeqCst);
+        let (_other, stream) = Server::start(Shelf::make(&tree), 1);
+        assert!(matches!(migrate(stream), Err(MigrateError::Save(_))));
+        tree.stays.store(false, Ordering::SeqCst);
+        lock_waits(&tree, 1);
+        let (_other, stream) = Server::start(Stubborn::make, 1);
+        assert!(matches!(migrate(stream), Err(MigrateError::Load(_))));
+        lock_waits(&tree, 1);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        assert!(matches!(migrate(ours), Err(MigrateError::Destination(_))));
+        let bytes = pattern(3, 5000);
+        assert_eq!(client.root().write(node, open.fh, 0, &bytes, 0), Ok(5000));
+        assert_eq!(client.root().read(node, open.fh, 0, 5000).unwrap(), bytes);
+        assert!(!wait.is_finished());
+        drop(opens);
+        assert_eq!(wait.join().unwrap(), 0);
+    });
+    assert_eq!(source.handle.metrics().malformed, 0);
+    client.unmount();
+    assert_eq!(source.end().unwrap(), Served::Disconnected);
+}
+
+/// The state of one is nothing to the other, and both say so.
+#[test]
+fn between_this_and_virtiofsd_nobody_moves() {
+    let grounds: Vec<_> = ground::grounds().collect();
+    let [theirs, ours] = grounds.as_slice() else {
+        return;
+    };
+    assert_eq!(
+        (theirs.server.name, ours.server.name),
+        ("virtiofsd", "thrufs")
+    );
+    let config = FrontEndConfig {
+        request_queues: 1,
+        event_index: false,
+        ..FrontEndConfig::default()
+    };
+    let client = Client::mount(FrontEnd::connect(ours.socket(), &config).unwrap()).unwrap();
+    let migrate = |to| client.carrier().migrate_to(to, GuestMemory::Shared);
+    assert!(migrate(theirs.socket()).is_err());
+    client
+        .root()
+        .create(ROOT, b"file", READ_WRITE, 0o644)
+        .unwrap();
+    drop(client);
+    // The other way, with what that program writes.
+    let (_other, theirs) = (ours, ground::grounds().next().unwrap());
+    let (server, stream) = Server::start(Shelf::make(&Arc::default()), 1);
+    let client = Client::mount(FrontEnd::connect(theirs.socket(), &config).unwrap()).unwrap();
+    let moved = client.carrier().migrate_over(stream, GuestMemory::Shared);
+    assert!(moved.is_err(), "{moved:?}");
+    println!("{moved:?}");
+    drop((client, server));
+}
+
+/// Takes nobody's session over.
+struct Stubborn;
+
+impl Stubborn {
+    fn make() -> std::io::Result<Arc<Stubborn>> {
+        Ok(Arc::new(Stubborn))
+    }
+}
+
+impl thrufs::FileSystem for Stubborn {
+    fn init(&self, negotiation: &mut thrufs::Negotiation) -> thrufs::Result<()> {
+        negotiation.want(thrufs::InitFlags::POSIX_LOCKS);
+        Ok(())
+    }
+
+    fn lookup(
+        &self,
+        _: &thrufs::Context<'_>,
+        _: NodeId,
+        _: thrufs::Name<'_>,
+    ) -> thrufs::Result<thrufs::Entry> {
+        Err(thrufs::Errno::EIO)
+    }
+
+    fn getattr(
+        &self,
+        _: &thrufs::Context<'_>,
+        _: NodeId,
+        _: Option<thrufs::FileHandle>,
+    ) -> thrufs::Result<thrufs::Attributes> {
+        Err(thrufs::Errno::EIO)
+    }
+}

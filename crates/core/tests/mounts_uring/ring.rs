@@ -1,0 +1,198 @@
+//! What is particular to io_uring: requests that sleep while others of their CPU go on, and ends.
+
+use crate::ground::{self, Mount, Stage, can_mount, eventually, is_mounted, plain, sleeps_aside};
+use rustix::fs::FlockOperation;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fs::File;
+use std::num::{NonZeroU16, NonZeroUsize};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use thrufs::{Carrier, MountOptions, RingConfig, Session, SessionConfig};
+use thrufs_sys::signal::{current_thread_id, interrupt_thread};
+
+/// Who had to wait for what is held would wait longer, and on a busy machine nobody else does.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Has the calling thread, and those that it starts, ask from one CPU: their requests share a queue.
+fn stay_on_one_cpu() {
+    let allowed = sched_getaffinity(None).unwrap();
+    let first = (0..CpuSet::MAX_CPU)
+        .find(|cpu| allowed.is_set(*cpu))
+        .unwrap();
+    let mut one = CpuSet::new();
+    one.set(first);
+    sched_setaffinity(None, &one).unwrap();
+}
+
+/// Asks the server something that no cache answers, and says how long that took.
+fn ask(mount: &Mount, number: usize) -> Duration {
+    let start = Instant::now();
+    let missing = mount.path(&format!("missing-{number}"));
+    assert!(std::fs::symlink_metadata(missing).is_err());
+    start.elapsed()
+}
+
+#[test]
+fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
+    let stage = Stage::with(b"content");
+    let Some(mount) = Mount::new(&stage, plain()) else {
+        return;
+    };
+    stay_on_one_cpu();
+    let slow: PathBuf = mount.path("slow");
+    std::thread::scope(|scope| {
+        for number in 1..=5 {
+            let stuck = scope.spawn(|| std::fs::metadata(&slow).unwrap().len());
+            stage.gate.wait_for(number);
+            // From the second on nobody is there to take it, until another thread is put in.
+            let (mount, begun) = (&mount, Instant::now());
+            let asking = scope.spawn(move || ask(mount, number));
+            while !asking.is_finished() && begun.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let is_well = asking.is_finished() && !stuck.is_finished();
+            if !is_well {
+                stage.gate.open();
+            }
+            assert!(is_well, "{number} that are stuck keep others waiting");
+        }
+        stage.gate.open();
+    });
+}
+
+#[test]
+fn what_says_that_it_sleeps_leaves_its_queue_at_once() {
+    stay_on_one_cpu();
+    sleeps_aside(plain(), |mount| {
+        for number in 0..100 {
+            ask(mount, number);
+        }
+    });
+}
+
+#[test]
+fn who_waits_for_a_lock_keeps_nobody_waiting_and_hears_signals() {
+    let stage = Stage::with(b"content");
+    let config = SessionConfig {
+        lock_waiters_max: 8,
+        ..plain()
+    };
+    let Some(mount) = Mount::new(&stage, config) else {
+        return;
+    };
+    stay_on_one_cpu();
+    let lock = || {
+        let file = File::open(mount.path("locked")).unwrap();
+        let (tell, told) = mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            tell.send(current_thread_id()).unwrap();
+            rustix::fs::flock(&file, FlockOperation::LockExclusive)
+        });
+        (waiter, told.recv().unwrap())
+    };
+    let waiters: Vec<_> = (0..8).map(|_| lock()).collect();
+    eventually("all wait", || stage.count("waiting for a lock") == 8);
+    let snapshot = mount.metrics();
+    assert_eq!(snapshot.lock_waiters, 8, "{snapshot}");
+    eventually("nobody else sleeps", || mount.metrics().blocked == 0);
+    assert!(ask(&mount, 0) < PATIENCE);
+    let (refused, _) = lock();
+    assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
+    for (waiter, thread) in waiters {
+        eventually("interrupted", || {
+            let _ = interrupt_thread(thread);
+            waiter.is_finished()
+        });
+        assert_eq!(waiter.join().unwrap(), Err(rustix::io::Errno::INTR));
+    }
+    eventually("all have left", || mount.metrics().lock_waiters == 0);
+}
+
+#[test]
+fn threads_serve_as_many_queues_as_they_are_told() {
+    let depth = NonZeroU16::new(3);
+    for (queues_per_thread, spin_us) in [(1, 0), (1, 100), (2, 0), (1000, 20)] {
+        let ring = RingConfig {
+            queues_per_thread: NonZeroUsize::new(queues_per_thread),
+            depth,
+            spin: Duration::from_micros(spin_us),
+        };
+        let config = SessionConfig { ring, ..plain() };
+        let stage = Stage::with(b"content");
+        let Some(mount) = Mount::new(&stage, config) else {
+            return;
+        };
+        let handle = mount.session().handle();
+        let Some(Carrier::Uring {
+            threads,
+            queues,
+            depth: 3,
+        }) = handle.carrier()
+        else {
+            panic!("{:?}", handle.carrier());
+        };
+        // Each has a second, because requests of this file system may sleep.
+        let allowed = sched_getaffinity(None).unwrap().count() as usize;
+        assert_eq!(*threads, 2 * allowed.div_ceil(queues_per_thread));
+        assert!(*queues >= allowed);
+        std::thread::scope(|scope| {
+            for client in 0..8 {
+                let mount = &mount;
+                scope.spawn(move || {
+                    for number in 0..200 {
+                        ask(mount, client * 1000 + number);
+                        assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_session_that_is_never_run_ends_its_threads() {
+    let stage = Stage::with(b"content");
+    // Nothing but a look at whether there is a ring to be had.
+    if Mount::new(&stage, plain()).is_none() || !can_mount() {
+        return;
+    }
+    let stage = Stage::with(b"content");
+    let directory = Place(tempfile::tempdir().unwrap());
+    let (device, _) = thrufs::mount::open_device().unwrap();
+    let session = Session::new(ground::Shared(stage), device, plain()).unwrap();
+    std::thread::scope(|scope| {
+        let greeted = scope.spawn(|| session.handshake().map(drop));
+        let options = MountOptions::new("stage");
+        thrufs::mount::mount(session.device(), directory.path(), &options).unwrap();
+        greeted.join().unwrap().unwrap();
+    });
+    assert!(std::fs::read(directory.path().join("plain")).is_ok());
+    let handle = session.handle();
+    assert!(handle.metrics().ring_threads > 0);
+    drop(session);
+    assert_eq!(handle.metrics().ring_threads, 0, "they have left");
+    let dead = std::fs::read_dir(directory.path()).unwrap_err();
+    // The connection ends a moment after its threads; who asks in between is told by the ring.
+    let over = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
+    assert!(over.contains(&dead.raw_os_error().unwrap()), "{dead}");
+    thrufs::mount::unmount(directory.path(), true).unwrap();
+    assert!(!is_mounted(directory.path()));
+}
+
+/// A mount point on which nothing is left, whatever becomes of the test.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn path(&self) -> &std::path::Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if is_mounted(self.path()) {
+            let _ = thrufs::mount::unmount(self.path(), true);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Guests and front ends that send anything: whatever comes, the device answers or refuses, and serves
+//! the next as if nothing had been.
+
+use crate::ground::memory::{Journal, Memory};
+use crate::ground::{self, ALL_FEATURES, Guest, SIZE, connect, serve};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+use thrufs::Opcode;
+use thrufs_abi::{Dialect, op_struct_size};
+use thrufs_virtio::{Device, DeviceConfig, DeviceError, Served};
+use vhost::VhostBackend;
+
+/// Numbers that look random, from one to begin with.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+fn config() -> DeviceConfig {
+    DeviceConfig {
+        // Small, so that they are reached.
+        blocked_max: 2,
+        lock_waiters_max: 2,
+        crew_max: Some(2),
+        drain_timeout: Duration::from_secs(10),
+        ..DeviceConfig::default()
+    }
+}
+
+/// A descriptor that is mostly plausible.
+fn put_descriptor(guest: &Guest, numbers: &mut Numbers, queue: usize, at: u64) {
+    let address = match numbers.below(8) {
+        0 => numbers.next(),
+        1 => u64::MAX - numbers.below(32),
+        _ => guest.guest_address(queue, 0x8000 + numbers.below(0x800)),
+    };
+    let length = match numbers.below(8) {
+        0 => numbers.next() as u32,
+        1 => 16 * numbers.below(8) as u32,
+        2 => 0,
+        _ => numbers.below(300) as u32,
+    };
+    let flags = match numbers.below(8) {
+        0 => numbers.next() as u16,
+        1 => 4,
+        _ => numbers.below(4) as u16,
+    };
+    let next = numbers.below(u64::from(SIZE) + 1) as u16;
+    guest.descriptor(queue, at, address, length, flags, next);
+}
+
+/// A request of any operation but those that begin and end sessions, with any arguments.
+fn any_request(numbers: &mut Numbers) -> Vec<u8> {
+    let opcode = Opcode::ALL[numbers.below(Opcode::ALL.len() as u64) as usize];
+    let opcode = match opcode {
+        Opcode::Init | Opcode::Destroy => Opcode::Write,
+        other => other,
+    };
+    let structure = op_struct_size(opcode, Dialect::INITIAL);
+    let rest: &[u8] = [&b""[..], b"", b"file\0", b"a\0b\0"][numbers.below(4) as usize];
+    let length = match numbers.below(4) {
+        0 => 40 + numbers.below(160) as usize,
+        _ => 40 + structure,
+    };
+    let small = numbers.below(2) == 0;
+    let byte = |_| (numbers.next() % if small { 4 } else { 256 }) as u8;
+    let mut bytes: Vec<u8> = (0..length).map(byte).collect();
+    bytes.extend(rest);
+    let length = bytes.len();
+    bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    bytes[4..8].copy_from_slice(&opcode.number().to_le_bytes());
+    bytes[16..24].copy_from_slice(&numbers.below(4).to_le_bytes());
+    bytes[36..40].fill(0);
+    bytes
+}
+
+#[test]
+fn a_guest_that_writes_anything() {
+    let journal = Arc::<Journal>::default();
+    journal.gate.open();
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    guest.init().unwrap();
+    let mut numbers = Numbers(thrufs_test_report::seed() | 1);
+    for _ in 0..200 {
+        for queue in 0..2 {
+            for _ in 0..8 {
+                let at = 16 * numbers.below(u64::from(SIZE));
+                put_descriptor(&guest, &mut numbers, queue, at);
+                let at = 0x8000 + 16 * numbers.below(0x80);
+                match numbers.below(2) {
+                    0 => put_descriptor(&guest, &mut numbers, queue, at),
+                    _ => guest.put(queue, at, &any_request(&mut numbers)),
+                }
+                if numbers.below(2) == 0 {
+                    let room = [0, 8, 16, 100, 5000][numbers.below(5) as usize];
+                    guest.submit(queue, &any_request(&mut numbers), room);
+                    continue;
+                }
+                let head = numbers.below(u64::from(SIZE) + 1);
+                // One that is not there would end it each time.
+                let head = head.min(u64::from(SIZE) - u64::from(numbers.below(50) > 0));
+                guest.offer(queue, head as u16);
+            }
+            if numbers.below(10) == 0 {
+                guest.set_available(queue, numbers.next() as u16);
+            }
+        }
+        // What broke is made whole again.
+        for queue in 0..2 {
+            let base = guest.front_end.get_vring_base(queue).unwrap();
+            guest.queues[queue].available = base as u16;
+            guest.set_available(queue, base as u16);
+            guest.start_queue(queue, base as u16);
+        }
+    }
+    drop(guest);
+    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+    let counts = device.handle().metrics();
+    assert!(
+        counts.malformed > 100 && counts.requests() > 100,
+        "{counts}"
+    );
+    assert_eq!(counts.panics, 0);
+    assert_eq!(
+        (counts.blocked, counts.lock_waiters),
+        (0, 0),
+        "nobody waits"
+    );
+    let destroyed = Journal::count(&journal.destroyed);
+    assert_eq!(Journal::count(&journal.made), destroyed);
+    let (serving, mut guest) = connect(&device, &config(), ALL_FEATURES);
+    guest.init().unwrap();
+    drop(guest);
+    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+}
+
+#[test]
+fn messages_that_are_none() {
+    let journal = Arc::<Journal>::default();
+    let device = Arc::new(Device::new(Memory::make(&journal), config()).unwrap());
+    let mut numbers = Numbers(77);
+    for round in 0..300 {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let serving = {
+            let device = Arc::clone(&device);
+            std::thread::spawn(move || device.serve(theirs))
+        };
+        for _ in 0..numbers.below(6) {
+            let size = match numbers.below(4) {
+                0 => numbers.next() as u32,
+                _ => 8 * numbers.below(8) as u32,
+            };
+            let mut message = Vec::new();
+            message.extend((1 + numbers.below(44) as u32).to_le_bytes());
+            message.extend((1 | (8 * numbers.below(2) as u32)).to_le_bytes());
+            message.extend(size.to_le_bytes());
+            // Now and then less than what was said.
+            let sent = u64::from(size.min(256)).saturating_sub(numbers.below(9) / 8);
+            message.extend((0..sent).map(|_| numbers.below(3) as u8));
+            if ours.write_all(&message).is_err() {
+                break;
+            }
+        }
+        ours.shutdown(std::net::Shutdown::Write).unwrap();
+        ours.set_read_timeout(Some(ground::PATIENCE)).unwrap();
+        let mut answers = Vec::new();
+        let _ = ours.take(1 << 20).read_to_end(&mut answers);
+        let served = serving.join().unwrap();
+        let expected = matches!(
+            served,
+            Ok(Served::Disconnected) | Err(DeviceError::Protocol(_))
+        );
+        assert!(expected, "{round}: {served:?}");
+    }
+    assert_eq!(Journal::count(&journal.made), 0);
+}

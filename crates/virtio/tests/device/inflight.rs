@@ -1,0 +1,199 @@
+//! A front end that keeps the table of what is in flight (INFLIGHT_SHMFD), as the specification of
+//! vhost-user has it, and gives it to the next server.
+
+use crate::ground::{self, ALL_FEATURES, Guest, error_of, serve};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use thrufs::{Attributes, Context, Entry, Errno, FileHandle, FileSystem, Name, NodeId, Opcode};
+use thrufs_abi::layout::GetattrIn;
+use thrufs_virtio::{Company, Device, DeviceConfig, Journal, Served};
+use vhost::VhostBackend;
+use vhost::vhost_user::VhostUserFrontend;
+use vhost::vhost_user::message::VhostUserInflight;
+
+struct Refuses;
+
+impl FileSystem for Refuses {
+    fn lookup(&self, _: &Context<'_>, _: NodeId, _: Name<'_>) -> thrufs::Result<Entry> {
+        Err(Errno::ENOENT)
+    }
+
+    fn getattr(
+        &self,
+        _: &Context<'_>,
+        _: NodeId,
+        _: Option<FileHandle>,
+    ) -> thrufs::Result<Attributes> {
+        Err(Errno::EACCES)
+    }
+}
+
+fn wanted(guest: &Guest) -> VhostUserInflight {
+    VhostUserInflight {
+        num_queues: guest.queues.len() as u16,
+        queue_size: ground::SIZE,
+        ..VhostUserInflight::default()
+    }
+}
+
+/// Stops the queues, which can be given a table then.
+fn stop(guest: &mut Guest) -> Vec<u16> {
+    let queues = 0..guest.queues.len();
+    let stop = |queue| guest.front_end.get_vring_base(queue);
+    queues.map(stop).map(|base| base.unwrap() as u16).collect()
+}
+
+fn getattr(guest: &mut Guest) -> Vec<u8> {
+    guest
+        .request(Opcode::Getattr, 1)
+        .arg(&GetattrIn::default())
+        .finish()
+}
+
+fn begin() -> (ground::Serving, Guest) {
+    let make = || Ok(Arc::new(Refuses));
+    let (_, serving, guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
+    (serving, guest)
+}
+
+fn end(serving: ground::Serving, guest: Guest) {
+    drop(guest);
+    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+}
+
+#[test]
+fn what_another_server_has_left_is_answered_by_the_next() {
+    let (serving, mut guest) = begin();
+    let bases = stop(&mut guest);
+    let (given, file) = guest.front_end.get_inflight_fd(&wanted(&guest)).unwrap();
+    guest
+        .front_end
+        .set_inflight_fd(&given, file.as_raw_fd())
+        .unwrap();
+    for (queue, base) in bases.into_iter().enumerate() {
+        guest.start_queue(queue, base);
+    }
+    let request = getattr(&mut guest);
+    let head = guest.submit(1, &request, 4096);
+    let (used, _) = guest.next_used(1);
+    assert_eq!(used, head);
+    stop(&mut guest);
+    // The table of queue 1: version, size, and nothing in flight.
+    let at = given.mmap_size / u64::from(given.num_queues);
+    let word = |at: u64| {
+        let mut bytes = [0; 2];
+        file.read_exact_at(&mut bytes, at).unwrap();
+        u16::from_le_bytes(bytes)
+    };
+    let entry = at + 16 + 16 * u64::from(head);
+    assert_eq!((word(at + 8), word(at + 10)), (1, ground::SIZE));
+    assert_eq!((word(at + 14), word(entry)), (1, 0));
+    // It dies with the next one taken.
+    let request = getattr(&mut guest);
+    let lost = guest.submit(1, &request, 4096);
+    let entry = at + 16 + 16 * u64::from(lost);
+    file.write_all_at(&[1], entry).unwrap();
+    file.write_all_at(&9_u64.to_le_bytes(), entry + 8).unwrap();
+    let Guest {
+        front_end,
+        memory,
+        queues,
+        ..
+    } = guest;
+    drop(front_end);
+    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let make = || Ok(Arc::new(Refuses));
+    let device = Device::new(make, DeviceConfig::default()).unwrap();
+    let serving = std::thread::spawn(move || device.serve(theirs));
+    let mut next = Guest::new(ours, queues.len() as u64, ALL_FEATURES);
+    (next.memory, next.queues) = (memory, queues);
+    next.negotiate();
+    next.front_end
+        .set_inflight_fd(&given, file.as_raw_fd())
+        .unwrap();
+    for queue in 0..next.queues.len() {
+        next.start_queue(queue, 0);
+    }
+    let (used, length) = next.next_used(1);
+    assert_eq!(used, lost);
+    // Of a session that nobody knows.
+    assert_eq!(error_of(&next.reply(1, used, length)), Errno::EIO.raw());
+    end(serving, next);
+}
+
+#[test]
+fn tables_that_cannot_be_are_refused() {
+    let (serving, mut guest) = begin();
+    let good = wanted(&guest);
+    // The connection is lost with a question that has no answer.
+    let bad = VhostUserInflight {
+        queue_size: 2048,
+        ..good
+    };
+    assert!(guest.front_end.get_inflight_fd(&bad).is_err());
+    drop(guest);
+    assert!(serving.join().unwrap().is_err());
+    let (serving, mut guest) = begin();
+    stop(&mut guest);
+    let short = rustix::fs::memfd_create("short", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let bad = VhostUserInflight {
+        mmap_size: 1 << 20,
+        ..good
+    };
+    let set = guest.front_end.set_inflight_fd(&bad, short.as_raw_fd());
+    assert!(set.is_err());
+    drop(guest);
+    assert!(serving.join().unwrap().is_err());
+}
+
+/// Where the journal has what is noted of the descriptors of queue 1, after its table: see the essay of
+/// the module.
+const TABLE: u64 = 4096 + 45_056;
+const NOTES: u64 = TABLE + 16_448;
+
+#[test]
+fn what_was_answered_is_given_back_as_it_is() {
+    let journal = Journal::new().unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let make = || Ok(Arc::new(Refuses));
+    let device = Device::new(make, DeviceConfig::default()).unwrap();
+    let handle = device.handle();
+    let mut guest = Guest::new(ours, 2, ALL_FEATURES);
+    let request = getattr(&mut guest);
+    let head = guest.submit(1, &request, 4096);
+    let note = |at: u64, bytes: &[u8]| {
+        assert_eq!(
+            rustix::io::pwrite(&journal, bytes, at).unwrap(),
+            bytes.len()
+        );
+    };
+    note(TABLE + 8, &1_u16.to_ne_bytes());
+    note(TABLE + 10, &ground::SIZE.to_ne_bytes());
+    let entry = TABLE + 16 + 16 * u64::from(head);
+    note(entry, &1_u64.to_ne_bytes());
+    note(entry + 8, &5_u64.to_ne_bytes());
+    let answered = 5_u64 << 34 | 2 << 32 | 77;
+    note(NOTES + 24 * u64::from(head), &answered.to_ne_bytes());
+    let kept = journal.clone();
+    let serving = std::thread::spawn(move || {
+        let company = Company {
+            journal: Some(kept),
+            ..Company::default()
+        };
+        device.serve_with(theirs, company)
+    });
+    guest.negotiate();
+    for queue in 0..2 {
+        guest.start_queue(queue, 0);
+    }
+    assert_eq!(guest.next_used(1), (head, 77));
+    // And the next one is carried out.
+    let request = getattr(&mut guest);
+    let reply = guest.transact(1, &request, 4096);
+    assert_eq!(error_of(&reply), Errno::EIO.raw());
+    assert_eq!(handle.metrics().malformed, 1, "one request before INIT");
+    end(serving, guest);
+}

@@ -1,0 +1,359 @@
+//! What a front end may ask for when a guest is to move, and what it may not: by hand, message by message.
+
+use crate::ground::memory::{Journal, Memory};
+use crate::ground::{ALL_FEATURES, GUEST, Guest, PATIENCE, Serving, serve};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use thrufs::Opcode;
+use thrufs_abi::layout::{GetattrIn, ReadIn};
+use thrufs_virtio::memory::LOG_PAGE_BYTES;
+use thrufs_virtio::{DeviceConfig, DeviceError, Served, device_state};
+use vhost::vhost_user::VhostUserFrontend;
+use vhost::vhost_user::message::{VhostTransferStateDirection, VhostTransferStatePhase};
+use vhost::{VhostBackend, VhostUserDirtyLogRegion};
+
+const LOG_ALL: u64 = 1 << 26;
+const STOPPED: VhostTransferStatePhase = VhostTransferStatePhase::STOPPED;
+const SAVE: VhostTransferStateDirection = VhostTransferStateDirection::SAVE;
+const LOAD: VhostTransferStateDirection = VhostTransferStateDirection::LOAD;
+
+/// Where the log is in its file.
+const LOG_AT: u64 = 4096;
+
+fn begin() -> (Arc<Journal>, Serving, Guest) {
+    let journal = Arc::default();
+    let make = Memory::make(&journal);
+    let (_, serving, mut guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
+    guest.init().unwrap();
+    (journal, serving, guest)
+}
+
+fn end(serving: Serving, guest: Guest) {
+    drop(guest);
+    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+}
+
+fn getattr(guest: &mut Guest) {
+    let request = guest.request(Opcode::Getattr, 1).arg(&GetattrIn::default());
+    guest.tell_any(request);
+}
+
+struct Log(OwnedFd);
+
+impl Log {
+    fn of(bytes: u64) -> Log {
+        let file = memfd_create("log", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, LOG_AT + bytes).unwrap();
+        Log(file)
+    }
+
+    fn region(&self, bytes: u64) -> Option<VhostUserDirtyLogRegion> {
+        Some(VhostUserDirtyLogRegion {
+            mmap_size: bytes,
+            mmap_offset: LOG_AT,
+            mmap_handle: self.0.as_raw_fd(),
+        })
+    }
+
+    /// The guest's addresses of pages that are noted, which are taken away.
+    fn take(&self) -> Vec<u64> {
+        let length = rustix::fs::fstat(&self.0).unwrap().st_size as usize;
+        let mut bytes = vec![0; length];
+        rustix::io::pread(&self.0, &mut bytes, 0).unwrap();
+        rustix::io::pwrite(&self.0, &vec![0; length], 0).unwrap();
+        let (before, log) = bytes.split_at(LOG_AT as usize);
+        assert!(before.iter().all(|&byte| byte == 0), "before the log");
+        let bits = (0..log.len() * 8).filter(|bit| log[bit / 8] >> (bit % 8) & 1 != 0);
+        bits.map(|bit| bit as u64 * LOG_PAGE_BYTES).collect()
+    }
+}
+
+/// Bytes of a log that has all of the guest's memory.
+fn log_bytes(guest: &Guest) -> u64 {
+    let end = GUEST + guest.region().memory_size;
+    end.div_ceil(LOG_PAGE_BYTES).div_ceil(8)
+}
+
+/// Which pages are noted is known exactly: the reply's, and those of the used ring that were touched.
+#[test]
+fn what_is_written_is_logged_from_when_it_is_asked_for_until_it_is_not() {
+    let (_journal, serving, mut guest) = begin();
+    let bytes = log_bytes(&guest);
+    let log = Log::of(bytes);
+    guest.front_end.set_log_base(0, log.region(bytes)).unwrap();
+    getattr(&mut guest);
+    assert_eq!(log.take(), [0; 0], "not agreed on");
+    guest
+        .front_end
+        .set_features(ALL_FEATURES | LOG_ALL)
+        .unwrap();
+    let reply = |guest: &Guest| {
+        let head = guest.next_head(1);
+        guest.guest_address(1, Guest::reply_at(head))
+    };
+    let page = |address: u64| address / LOG_PAGE_BYTES * LOG_PAGE_BYTES;
+    let expected = page(reply(&guest));
+    getattr(&mut guest);
+    let logged = log.take();
+    assert_eq!(logged[0], expected);
+    assert!(logged.len() <= 2, "a reply of a page: {logged:x?}");
+    // The used ring too.
+    let used = guest.guest_address(1, 0x2000);
+    guest.place_queue(1, Some(used));
+    let expected = page(reply(&guest));
+    getattr(&mut guest);
+    let mut logged = log.take();
+    assert_eq!(logged.remove(0), used);
+    assert_eq!(logged[0], expected);
+    guest.place_queue(1, None);
+    // What was written to it after the last answer, such as from where on to be notified.
+    log.take();
+    getattr(&mut guest);
+    assert!(!log.take().contains(&used));
+    guest.front_end.set_features(ALL_FEATURES).unwrap();
+    getattr(&mut guest);
+    assert_eq!(log.take(), [0; 0]);
+    end(serving, guest);
+}
+
+/// A request that is being carried out when a log comes into force writes later, and that is not noted. So
+/// the front end does not hear that the log is in force before that.
+#[test]
+fn a_log_is_in_force_when_nothing_else_is_written_any_more() {
+    let journal: Arc<Journal> = Arc::default();
+    let config = DeviceConfig {
+        // The queue's own thread sleeps.
+        blocked_max: 0,
+        ..DeviceConfig::default()
+    };
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
+    guest.init().unwrap();
+    let bytes = log_bytes(&guest);
+    let log = Log::of(bytes);
+    guest.front_end.set_log_base(0, log.region(bytes)).unwrap();
+    let slow = ReadIn {
+        fh: 99,
+        size: 64,
+        ..ReadIn::default()
+    };
+    let request = guest.request(Opcode::Read, 1).arg(&slow).finish();
+    let head = guest.submit(1, &request, 4096);
+    let deadline = Instant::now() + PATIENCE;
+    while device.handle().metrics().blocked_inline == 0 {
+        assert!(Instant::now() < deadline, "it is in progress");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let gate = Arc::clone(&journal);
+    let opener = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        gate.gate.open();
+    });
+    let in_force = guest.front_end.set_features(ALL_FEATURES | LOG_ALL);
+    let answered = guest.next_used_within(1, Duration::ZERO);
+    opener.join().unwrap();
+    in_force.unwrap();
+    // It was not noted, so it has to be in what is copied from now on.
+    assert_eq!(answered.map(|(head, _)| head), Some(head));
+    assert_eq!(log.take(), [0; 0]);
+    end(serving, guest);
+}
+
+#[test]
+fn a_log_that_is_too_small_is_refused() {
+    let (_journal, serving, guest) = begin();
+    let bytes = log_bytes(&guest);
+    let log = Log::of(bytes - 1);
+    assert!(
+        guest
+            .front_end
+            .set_log_base(0, log.region(bytes - 1))
+            .is_err()
+    );
+    drop(guest);
+    assert!(matches!(
+        serving.join().unwrap(),
+        Err(DeviceError::Protocol(_))
+    ));
+    // A log whose file is shorter than it says.
+    let (_journal, serving, guest) = begin();
+    assert!(guest.front_end.set_log_base(0, log.region(bytes)).is_err());
+    drop(guest);
+    assert!(serving.join().unwrap().is_err());
+}
+
+#[test]
+fn a_log_must_have_room_for_all_that_comes() {
+    type Change = fn(&mut Guest, u64) -> bool;
+    let changes: [Change; 3] = [
+        |guest, beyond| guest.try_to_place_queue(1, Some(beyond)).is_err(),
+        |guest, _| guest.try_to_place_queue(1, Some(u64::MAX)).is_err(),
+        |guest, beyond| {
+            let other = vhost::VhostUserMemoryRegionInfo {
+                guest_phys_addr: beyond,
+                memory_size: 4096,
+                userspace_addr: 0x1000,
+                ..guest.region()
+            };
+            guest.front_end.add_mem_region(&other).is_err()
+        },
+    ];
+    for change in changes {
+        let (_journal, serving, mut guest) = begin();
+        let bytes = log_bytes(&guest);
+        let log = Log::of(bytes);
+        guest.front_end.set_log_base(0, log.region(bytes)).unwrap();
+        assert!(change(&mut guest, bytes * 8 * LOG_PAGE_BYTES));
+        drop(guest);
+        assert!(serving.join().unwrap().is_err());
+    }
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    pipe_with(PipeFlags::CLOEXEC).unwrap()
+}
+
+fn stop(guest: &Guest) {
+    for queue in 0..guest.queues.len() {
+        guest.front_end.get_vring_base(queue).unwrap();
+    }
+}
+
+fn save(guest: &Guest) -> Vec<u8> {
+    let (ours, theirs) = pipe();
+    let other = guest.front_end.set_device_state_fd(SAVE, STOPPED, theirs);
+    assert!(other.unwrap().is_none());
+    let mut state = Vec::new();
+    std::fs::File::from(ours).read_to_end(&mut state).unwrap();
+    guest.front_end.check_device_state().unwrap();
+    state
+}
+
+/// What CHECK_DEVICE_STATE says.
+fn load(guest: &Guest, state: &[u8]) -> bool {
+    let (theirs, ours) = pipe();
+    let other = guest.front_end.set_device_state_fd(LOAD, STOPPED, theirs);
+    assert!(other.unwrap().is_none());
+    // Who has understood that it is nonsense reads no more.
+    let _ = std::fs::File::from(ours).write_all(state);
+    guest.front_end.check_device_state().is_ok()
+}
+
+#[test]
+fn the_state_is_moved_when_everything_stands_still() {
+    let (_journal, serving, mut guest) = begin();
+    let refused = |guest: &Guest, direction| {
+        let (_ours, theirs) = pipe();
+        guest
+            .front_end
+            .set_device_state_fd(direction, STOPPED, theirs)
+            .is_err()
+    };
+    assert!(refused(&guest, SAVE) && refused(&guest, LOAD));
+    assert!(guest.front_end.check_device_state().is_err(), "of none");
+    stop(&guest);
+    let state = save(&guest);
+    assert!(guest.front_end.check_device_state().is_err(), "told once");
+    assert!(load(&guest, &state));
+    // The session is the one that was loaded.
+    for queue in 0..guest.queues.len() {
+        let base = guest.queues[queue].available;
+        guest.start_queue(queue, base);
+    }
+    getattr(&mut guest);
+    end(serving, guest);
+}
+
+/// Nothing that comes as a state ends the process, and a device that was brought nonsense can be used.
+#[test]
+fn nonsense_is_no_state() {
+    let (journal, serving, mut guest) = begin();
+    journal.some_never_begin.store(true, Ordering::SeqCst);
+    stop(&guest);
+    let state = save(&guest);
+    for length in 0..state.len() {
+        assert!(!load(&guest, &state[..length]), "cut to {length}");
+    }
+    for at in 0..state.len() {
+        let mut changed = state.clone();
+        changed[at] ^= 0x80;
+        // Some bytes may be anything.
+        let _ = load(&guest, &changed);
+    }
+    assert!(!load(&guest, &[state.as_slice(), &[0]].concat()), "goes on");
+    assert!(!load(&guest, &vec![0xff; 1 << 20]));
+    let queues = vec![vec![]; guest.queues.len()];
+    let mut beyond = Vec::new();
+    device_state::write(&mut beyond, &[queues, vec![vec![1]]].concat(), None).unwrap();
+    assert!(
+        !load(&guest, &beyond),
+        "a request of a queue that is not here"
+    );
+    // One without a session is good, and the guest can begin one.
+    let mut empty = Vec::new();
+    let again = vec![vec![], vec![40_000, 1, 1]];
+    device_state::write(&mut empty, &again, None).unwrap();
+    assert!(load(&guest, &empty));
+    for queue in 0..guest.queues.len() {
+        let base = guest.queues[queue].available;
+        guest.start_queue(queue, base);
+    }
+    guest.init().unwrap();
+    getattr(&mut guest);
+    end(serving, guest);
+}
+
+/// A queue that is started while a state is on its way waits for it.
+#[test]
+fn no_request_comes_before_the_state() {
+    let (_journal, serving, mut guest) = begin();
+    stop(&guest);
+    let state = save(&guest);
+    let (theirs, ours) = pipe();
+    let begun = guest.front_end.set_device_state_fd(LOAD, STOPPED, theirs);
+    begun.unwrap();
+    let comes = Arc::new(AtomicBool::new(false));
+    let coming = Arc::clone(&comes);
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        coming.store(true, Ordering::SeqCst);
+        std::fs::File::from(ours).write_all(&state).unwrap();
+    });
+    for queue in 0..guest.queues.len() {
+        let base = guest.queues[queue].available;
+        guest.start_queue(queue, base);
+    }
+    assert!(comes.load(Ordering::SeqCst), "started without the state");
+    getattr(&mut guest);
+    writer.join().unwrap();
+    guest.front_end.check_device_state().unwrap();
+    end(serving, guest);
+}
+
+/// The connection ends in the midst of it, and nothing stays behind.
+#[test]
+fn a_front_end_that_leaves_takes_the_transfer_with_it() {
+    for direction in [SAVE, LOAD] {
+        let (journal, serving, guest) = begin();
+        stop(&guest);
+        let (ours, theirs) = pipe();
+        let (given, kept) = match direction {
+            SAVE => (theirs, ours),
+            _ => (ours, theirs),
+        };
+        guest
+            .front_end
+            .set_device_state_fd(direction, STOPPED, given)
+            .unwrap();
+        end(serving, guest);
+        assert_eq!(
+            Journal::count(&journal.made),
+            Journal::count(&journal.destroyed)
+        );
+        drop(kept);
+    }
+}

@@ -1,0 +1,659 @@
+//! A guest that does by hand what a kernel does: requests and their replies, on memory and on a
+//! directory of the host.
+
+use crate::ground::memory::{Journal, Memory};
+use crate::ground::{self, ALL_FEATURES, Guest, Serving, connect, error_of, serve};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thrufs::{InitFlags, NoWait, Opcode};
+use thrufs_abi::layout::{
+    AttrOut, CreateIn, EntryOut, ForgetIn, GetattrIn, LkIn, OpenIn, OpenOut, ReadIn, WriteIn,
+    WriteOut,
+};
+use thrufs_abi::{Reply, RequestBuilder};
+use thrufs_hostdir::{Config, HostDir};
+use thrufs_virtio::{Device, DeviceConfig, DeviceError, DeviceHandle, MakeFileSystem, Served, Tag};
+use vhost::VhostBackend;
+use vhost::vhost_user::VhostUserFrontend;
+use vhost::vhost_user::message::VhostUserConfigFlags;
+use zerocopy::FromBytes;
+
+fn config() -> DeviceConfig {
+    DeviceConfig {
+        tag: Some(Tag::new("tests").unwrap()),
+        request_queues: NonZeroU16::new(2).unwrap(),
+        drain_timeout: Duration::from_secs(5),
+        ..DeviceConfig::default()
+    }
+}
+
+/// A device on memory, and a guest that has said INIT.
+fn begin(journal: &Arc<Journal>) -> (Serving, Guest) {
+    let (serving, guest, _) = begin_with_handle(journal);
+    (serving, guest)
+}
+
+fn begin_with_handle(journal: &Arc<Journal>) -> (Serving, Guest, DeviceHandle) {
+    let (device, serving, mut guest) = serve(Memory::make(journal), config(), ALL_FEATURES);
+    guest.init().unwrap();
+    (serving, guest, device.handle())
+}
+
+/// Submits a request for a lock that nobody will ever let go of, and waits until it waits.
+fn wait_for_lock(guest: &mut Guest, device: &DeviceHandle, queue: usize) -> u16 {
+    let request = guest.request(Opcode::Setlkw, 2).arg(&LkIn::default());
+    let head = guest.submit(queue, &request.finish(), 16);
+    until(|| device.metrics().lock_waiters > 0);
+    head
+}
+
+fn end(serving: Serving, guest: Guest) {
+    drop(guest);
+    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+}
+
+fn lookup(guest: &mut Guest, name: &str) -> Result<EntryOut, i32> {
+    let request = guest.request(Opcode::Lookup, 1).name(name.as_bytes());
+    let entry: EntryOut = guest.ask(request)?;
+    // Absence that may be remembered is absence.
+    if entry.nodeid == 0 {
+        return Err(libc_enoent());
+    }
+    Ok(entry)
+}
+
+fn create(guest: &mut Guest, name: &str) -> (u64, u64) {
+    let arg = CreateIn {
+        flags: 2,
+        mode: 0o100_644,
+        ..CreateIn::default()
+    };
+    let request = guest
+        .request(Opcode::Create, 1)
+        .arg(&arg)
+        .name(name.as_bytes());
+    let created: [u8; size_of::<EntryOut>() + size_of::<OpenOut>()] = guest.ask(request).unwrap();
+    let (entry, rest) = EntryOut::read_from_prefix(&created).unwrap();
+    let (opened, _) = OpenOut::read_from_prefix(rest).unwrap();
+    (entry.nodeid, opened.fh)
+}
+
+fn write_request(
+    guest: &mut Guest,
+    node: u64,
+    fh: u64,
+    offset: u64,
+    data: &[u8],
+) -> RequestBuilder {
+    let arg = WriteIn {
+        fh,
+        offset,
+        size: data.len() as u32,
+        ..WriteIn::default()
+    };
+    guest.request(Opcode::Write, node).arg(&arg).bytes(data)
+}
+
+fn read_request(guest: &mut Guest, node: u64, fh: u64, offset: u64, size: u32) -> Vec<u8> {
+    let arg = ReadIn {
+        fh,
+        offset,
+        size,
+        ..ReadIn::default()
+    };
+    guest.request(Opcode::Read, node).arg(&arg).finish()
+}
+
+fn read(guest: &mut Guest, node: u64, fh: u64, offset: u64, size: u32) -> Vec<u8> {
+    let request = read_request(guest, node, fh, offset, size);
+    let reply = guest.transact(2, &request, 16 + size as usize);
+    let reply = Reply::parse(&reply).unwrap();
+    assert_eq!(reply.error, 0);
+    reply.body.to_vec()
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 31 + at / 251) as u8).collect()
+}
+
+/// Names, data and attributes; on two queues.
+fn make_write_and_read(guest: &mut Guest) {
+    assert_eq!(lookup(guest, "file").unwrap_err(), libc_enoent());
+    let (node, fh) = create(guest, "file");
+    assert_eq!(lookup(guest, "file").unwrap().nodeid, node);
+    let data = pattern(70_001);
+    let request = write_request(guest, node, fh, 3, &data);
+    let out: WriteOut = guest.ask(request).unwrap();
+    assert_eq!(out.size as usize, data.len());
+    let request = guest
+        .request(Opcode::Getattr, node)
+        .arg(&GetattrIn::default());
+    let attr: AttrOut = guest.ask(request).unwrap();
+    assert_eq!(attr.attr.size as usize, data.len() + 3);
+    let seen = read(guest, node, fh, 0, 80_000);
+    assert_eq!(&seen[..3], &[0; 3]);
+    assert!(seen[3..] == data, "what was written is read");
+    assert_eq!(read(guest, node, fh, 70_000, 4096), data[69_997..]);
+    assert_eq!(read(guest, node, fh, 100_000, 4096), b"");
+    let forget = ForgetIn { nlookup: 2 };
+    let request = guest.request(Opcode::Forget, node).arg(&forget).finish();
+    let head = guest.submit(0, &request, 0);
+    assert_eq!(guest.next_used(0), (head, 0), "no reply");
+}
+
+fn libc_enoent() -> i32 {
+    rustix::io::Errno::NOENT.raw_os_error()
+}
+
+#[test]
+fn memory_is_served() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest) = begin(&journal);
+    make_write_and_read(&mut guest);
+    end(serving, guest);
+    assert_eq!(
+        Journal::count(&journal.forgotten),
+        Journal::count(&journal.lookups)
+    );
+    assert_eq!(Journal::count(&journal.destroyed), 1);
+}
+
+#[test]
+fn a_directory_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let make = move || {
+        let host = HostDir::open(&path, Config::default());
+        host.map(Arc::new).map_err(std::io::Error::other)
+    };
+    let (_, serving, mut guest) = serve(make, config(), ALL_FEATURES);
+    guest.init().unwrap();
+    make_write_and_read(&mut guest);
+    end(serving, guest);
+    let data = std::fs::read(directory.path().join("file")).unwrap();
+    assert!(data[3..] == pattern(70_001));
+}
+
+#[test]
+fn without_the_event_index() {
+    let journal = Arc::<Journal>::default();
+    let features = ALL_FEATURES & !(1 << 29);
+    let (_, serving, mut guest) = serve(Memory::make(&journal), config(), features);
+    guest.init().unwrap();
+    make_write_and_read(&mut guest);
+    end(serving, guest);
+}
+
+#[test]
+fn what_no_guest_gets() {
+    let journal = Arc::<Journal>::default();
+    let (_, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    let out = guest.init().unwrap();
+    let flags = u64::from(out.flags) | u64::from(out.flags2) << 32;
+    let agreed = InitFlags::from_bits_retain(flags);
+    let never = InitFlags::OVER_IO_URING | InitFlags::PASSTHROUGH;
+    assert!(!agreed.intersects(never), "{agreed:?}");
+    assert!(agreed.contains(InitFlags::POSIX_LOCKS));
+    assert_eq!((out.map_alignment, out.max_stack_depth), (0, 0));
+    let offered = *journal.offered.lock().unwrap();
+    assert!(!offered.intersects(never) && offered.contains(InitFlags::SUBMOUNTS));
+    end(serving, guest);
+}
+
+#[test]
+fn the_configuration_space_is_read() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest) = begin(&journal);
+    let flags = VhostUserConfigFlags::empty();
+    // The crate's own front end does not ask for what lies below 0x100 otherwise.
+    let space = guest.front_end.get_config(0, 40, flags, &[0; 40]);
+    if let Ok((_, space)) = space {
+        assert_eq!(&space[..6], b"tests\0");
+        assert_eq!(&space[36..], &[2, 0, 0, 0]);
+    }
+    end(serving, guest);
+}
+
+#[test]
+fn without_a_session_there_is_nothing() {
+    let journal = Arc::<Journal>::default();
+    let (_, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    assert_eq!(lookup(&mut guest, "file").unwrap_err(), 5);
+    let forget = ForgetIn { nlookup: 2 };
+    let request = guest.request(Opcode::Forget, 1).arg(&forget).finish();
+    let head = guest.submit(0, &request, 0);
+    assert_eq!(guest.next_used(0), (head, 0));
+    guest.init().unwrap();
+    assert_eq!(lookup(&mut guest, "file").unwrap_err(), libc_enoent());
+    let request = guest.request(Opcode::Destroy, 0);
+    guest.tell(request).unwrap();
+    assert_eq!(lookup(&mut guest, "file").unwrap_err(), 5);
+    guest.init().unwrap();
+    assert_eq!(Journal::count(&journal.destroyed), 1);
+    assert_eq!(lookup(&mut guest, "file").unwrap_err(), libc_enoent());
+    end(serving, guest);
+    assert_eq!(Journal::count(&journal.made), 2);
+    assert_eq!(Journal::count(&journal.destroyed), 2);
+}
+
+#[test]
+fn a_guest_that_begins_anew_finds_nothing_of_before() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest, device) = begin_with_handle(&journal);
+    let (node, fh) = create(&mut guest, "file");
+    let head = wait_for_lock(&mut guest, &device, 2);
+    guest.init().unwrap();
+    // What waited for somebody was ended, and before the next began.
+    let (used, length) = guest.next_used(2);
+    assert_eq!(used, head);
+    assert_eq!(error_of(&guest.reply(2, head, length)), 107);
+    assert_eq!(lookup(&mut guest, "file").unwrap_err(), libc_enoent());
+    let request = read_request(&mut guest, node, fh, 0, 100);
+    let reply = guest.transact(1, &request, 116);
+    assert_eq!(error_of(&reply), 116, "ESTALE: another file system");
+    end(serving, guest);
+    assert_eq!(Journal::count(&journal.destroyed), 2);
+}
+
+#[test]
+fn one_guest_after_the_other() {
+    let journal = Arc::<Journal>::default();
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    guest.init().unwrap();
+    make_write_and_read(&mut guest);
+    end(serving, guest);
+    let (serving, mut guest) = connect(&device, &config(), ALL_FEATURES);
+    guest.init().unwrap();
+    make_write_and_read(&mut guest);
+    end(serving, guest);
+    assert_eq!(Journal::count(&journal.destroyed), 2);
+    let lookups = device.handle().metrics();
+    assert_eq!(lookups.operation(Opcode::Lookup).unwrap().requests(), 4);
+}
+
+#[test]
+fn shutting_down() {
+    let journal = Arc::<Journal>::default();
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    guest.init().unwrap();
+    wait_for_lock(&mut guest, &device.handle(), 1);
+    device.handle().shutdown();
+    assert_eq!(serving.join().unwrap().unwrap(), Served::ShutDown);
+    assert_eq!(Journal::count(&journal.destroyed), 1);
+    let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    assert_eq!(device.serve(ours).unwrap(), Served::ShutDown);
+}
+
+#[test]
+fn what_sleeps_keeps_nobody_waiting() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest) = begin(&journal);
+    let (node, _) = create(&mut guest, "file");
+    let slow: Vec<u16> = (0..3)
+        .map(|_| {
+            let request = read_request(&mut guest, node, 99, 0, 100);
+            guest.submit(1, &request, 116)
+        })
+        .collect();
+    assert_eq!(lookup_on(&mut guest, 1, "file"), node, "on the same queue");
+    assert_eq!(guest.next_used_within(1, Duration::from_millis(50)), None);
+    journal.gate.open();
+    let mut answered: Vec<u16> = slow.iter().map(|_| guest.next_used(1).0).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, slow);
+    end(serving, guest);
+}
+
+fn lookup_on(guest: &mut Guest, queue: usize, name: &str) -> u64 {
+    let request = guest
+        .request(Opcode::Lookup, 1)
+        .name(name.as_bytes())
+        .finish();
+    let reply = guest.transact(queue, &request, 4096);
+    let entry: EntryOut = Reply::parse(&reply).unwrap().structure().unwrap();
+    entry.nodeid
+}
+
+#[test]
+fn data_go_between_file_and_guest_by_themselves() {
+    for no_wait in [NoWait::Memory, NoWait::Supported, NoWait::Unsupported] {
+        let journal = Arc::<Journal>::default();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lower");
+        std::fs::write(&path, pattern(50_000)).unwrap();
+        let made = Arc::clone(&journal);
+        let make = move || {
+            let file = std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(&path)?;
+            Ok(Arc::new(Memory::with_lower(&made, file, no_wait)))
+        };
+        let (_, serving, mut guest) = serve(make, config(), ALL_FEATURES);
+        guest.init().unwrap();
+        let (node, fh) = create(&mut guest, "file");
+        assert!(read(&mut guest, node, fh, 1, 60_000) == pattern(50_000)[1..]);
+        let request = write_request(&mut guest, node, fh, 49_999, &[7; 10_000]);
+        let out: WriteOut = guest.ask(request).unwrap();
+        assert_eq!(out.size, 10_000);
+        assert_eq!(
+            read(&mut guest, node, fh, 49_998, 3),
+            [pattern(50_000)[49_998], 7, 7]
+        );
+        end(serving, guest);
+    }
+}
+
+#[test]
+fn a_queue_is_stopped_and_started_again() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest, device) = begin_with_handle(&journal);
+    let (node, _) = create(&mut guest, "file");
+    let lock = wait_for_lock(&mut guest, &device, 1);
+    let base = guest.front_end.get_vring_base(1).unwrap();
+    assert_eq!(base, u32::from(guest.queues[1].available));
+    // What comes meanwhile is not looked at.
+    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
+    let head = guest.submit(1, &request, 4096);
+    assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
+    guest.start_queue(1, base as u16);
+    let (used, length) = guest.next_used(1);
+    assert_eq!(used, head);
+    let entry: EntryOut = Reply::parse(&guest.reply(1, head, length))
+        .unwrap()
+        .structure()
+        .unwrap();
+    assert_eq!(entry.nodeid, node);
+    // What waited before is answered after.
+    let request = guest.request(Opcode::Destroy, 0).finish();
+    guest.transact(2, &request, 16);
+    let (used, length) = guest.next_used(1);
+    assert_eq!(used, lock);
+    assert_eq!(error_of(&guest.reply(1, lock, length)), 107);
+    end(serving, guest);
+}
+
+#[test]
+fn stopping_a_queue_waits_for_what_ends_by_itself() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest, device) = begin_with_handle(&journal);
+    let (node, _) = create(&mut guest, "file");
+    let request = read_request(&mut guest, node, 99, 0, 100);
+    let head = guest.submit(1, &request, 116);
+    until(|| device.metrics().blocked == 1);
+    let gate = Arc::clone(&journal);
+    let opener = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        gate.gate.open();
+    });
+    guest.front_end.get_vring_base(1).unwrap();
+    let used = guest.next_used_within(1, Duration::ZERO);
+    assert_eq!(
+        used,
+        Some((head, 16)),
+        "answered before the queue has stopped"
+    );
+    opener.join().unwrap();
+    end(serving, guest);
+}
+
+#[test]
+fn when_too_many_sleep() {
+    let journal = Arc::<Journal>::default();
+    let config = DeviceConfig {
+        blocked_max: 1,
+        lock_waiters_max: 1,
+        ..config()
+    };
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
+    guest.init().unwrap();
+    let (node, _) = create(&mut guest, "file");
+    wait_for_lock(&mut guest, &device.handle(), 2);
+    let request = guest.request(Opcode::Setlkw, 2).arg(&LkIn::default());
+    let reply = guest.transact(1, &request.finish(), 16);
+    assert_eq!(error_of(&reply), 37, "ENOLCK");
+    // The second one that sleeps does so where the others wait.
+    for _ in 0..2 {
+        let request = read_request(&mut guest, node, 99, 0, 100);
+        guest.submit(1, &request, 116);
+    }
+    until(|| device.handle().metrics().blocked_inline == 1);
+    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
+    guest.submit(1, &request, 4096);
+    assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
+    assert_eq!(lookup_on(&mut guest, 2, "file"), node, "other queues go on");
+    journal.gate.open();
+    for _ in 0..3 {
+        guest.next_used(1);
+    }
+    let counts = device.handle().metrics();
+    assert_eq!(counts.lock_waiters_refused, 1);
+    end(serving, guest);
+}
+
+#[test]
+fn requests_that_do_not_end() {
+    let journal = Arc::<Journal>::default();
+    let config = DeviceConfig {
+        drain_timeout: Duration::from_millis(100),
+        ..config()
+    };
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
+    guest.init().unwrap();
+    let (node, _) = create(&mut guest, "file");
+    let request = read_request(&mut guest, node, 99, 0, 100);
+    guest.submit(2, &request, 116);
+    until(|| device.handle().metrics().blocked == 1);
+    assert_eq!(
+        guest.init().unwrap_err(),
+        16,
+        "EBUSY: two at once there are never"
+    );
+    drop(guest);
+    let served = serving.join().unwrap();
+    assert!(matches!(served, Err(DeviceError::Stuck(1))), "{served:?}");
+    assert_eq!(Journal::count(&journal.destroyed), 0);
+    journal.gate.open();
+    until(|| Journal::count(&journal.destroyed) == 1);
+    assert_eq!(Journal::count(&journal.made), 1);
+}
+
+fn until(mut reached: impl FnMut() -> bool) {
+    let deadline = Instant::now() + ground::PATIENCE;
+    while !reached() {
+        assert!(Instant::now() < deadline, "it never comes to that");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_queue_that_is_off_waits() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest) = begin(&journal);
+    guest.front_end.set_vring_enable(2, false).unwrap();
+    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
+    let head = guest.submit(2, &request, 4096);
+    assert_eq!(guest.next_used_within(2, Duration::from_millis(30)), None);
+    guest.front_end.set_vring_enable(2, true).unwrap();
+    assert_eq!(guest.next_used(2), (head, 16));
+    end(serving, guest);
+}
+
+#[test]
+fn the_device_is_reset() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest) = begin(&journal);
+    create(&mut guest, "file");
+    guest.front_end.reset_device().unwrap();
+    assert_eq!(Journal::count(&journal.destroyed), 1);
+    for queue in 0..3 {
+        let (available, used) = (guest.queues[queue].available, guest.queues[queue].used);
+        assert_eq!(available, used);
+        guest.start_queue(queue, available);
+    }
+    assert_eq!(lookup(&mut guest, "file").unwrap_err(), 5);
+    guest.init().unwrap();
+    assert_eq!(lookup(&mut guest, "file").unwrap_err(), libc_enoent());
+    end(serving, guest);
+}
+
+#[test]
+fn memory_is_added_and_taken_away_while_queues_run() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest) = begin(&journal);
+    let more = rustix::fs::memfd_create("more", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&more, 0x1000).unwrap();
+    let mut region = guest.region();
+    region.guest_phys_addr = 0x1000;
+    region.userspace_addr = 0x1000;
+    region.memory_size = 0x1000;
+    region.mmap_handle = std::os::fd::AsRawFd::as_raw_fd(&more);
+    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
+    let ask = |guest: &mut Guest| {
+        guest.put(1, 0x8000, &request);
+        let (question, reply) = (guest.guest_address(1, 0x8000), 0x1100);
+        guest.descriptor(1, 15 * 16, question, request.len() as u32, 1, 14);
+        guest.descriptor(1, 14 * 16, reply, 200, 2, 0);
+        guest.offer(1, 15);
+        guest.next_used(1)
+    };
+    assert_eq!(ask(&mut guest), (15, 0), "no such memory");
+    guest.front_end.add_mem_region(&region).unwrap();
+    assert_eq!(ask(&mut guest), (15, 16));
+    let mut reply = [0; 16];
+    rustix::io::pread(&more, &mut reply, 0x100).unwrap();
+    assert_eq!(error_of(&reply), libc_enoent());
+    guest.front_end.remove_mem_region(&region).unwrap();
+    assert_eq!(ask(&mut guest), (15, 0));
+    end(serving, guest);
+}
+
+#[test]
+fn a_reply_without_room_is_taken_back() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest) = begin(&journal);
+    create(&mut guest, "file");
+    let lookups = Journal::count(&journal.lookups);
+    for (room, length) in [(0, 0), (15, 0), (16, 16), (100, 16)] {
+        let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
+        let head = guest.submit(1, &request, room);
+        assert_eq!(guest.next_used(1), (head, length));
+        if length > 0 {
+            assert_eq!(error_of(&guest.reply(1, head, length)), 5);
+        }
+    }
+    assert_eq!(Journal::count(&journal.lookups), lookups + 4);
+    assert_eq!(Journal::count(&journal.forgotten), 4);
+    end(serving, guest);
+}
+
+#[test]
+fn what_is_no_request_is_given_back() {
+    let journal = Arc::<Journal>::default();
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    guest.init().unwrap();
+    // A chain that comes back to itself.
+    let address = guest.guest_address(1, 0);
+    guest.descriptor(1, 7 * 16, address, 8, 1, 7);
+    guest.offer(1, 7);
+    assert_eq!(guest.next_used(1), (7, 0));
+    // Nothing at all, half a header, and a header that lies.
+    for request in [&[][..], &[1; 20], &[255; 40]] {
+        let head = guest.submit(1, request, 100);
+        let (used, length) = guest.next_used(1);
+        assert_eq!(used, head);
+        assert!(length == 0 || length == 16, "{length}");
+    }
+    assert!(device.handle().metrics().malformed >= 3);
+    // A WRITE with fewer data, and with more, than it says.
+    let (node, fh) = create(&mut guest, "file");
+    for change in [-1_i32, 1] {
+        let mut request = write_request(&mut guest, node, fh, 0, &[1; 100]).finish();
+        request.resize((request.len() as i32 + change) as usize, 1);
+        let reply = guest.transact(1, &request, 100);
+        assert_eq!(error_of(&reply), 22);
+    }
+    assert_eq!(read(&mut guest, node, fh, 0, 10), b"");
+    end(serving, guest);
+}
+
+#[test]
+fn a_broken_queue_is_reported_and_the_others_go_on() {
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest) = begin(&journal);
+    guest.set_available(1, guest.queues[1].available.wrapping_add(1000));
+    assert!(guest.error_reported(1));
+    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
+    let reply = guest.transact(2, &request, 100);
+    assert_eq!(error_of(&reply), libc_enoent());
+    // Reset, it is as good as new.
+    let base = guest.front_end.get_vring_base(1).unwrap();
+    guest.queues[1].available = base as u16;
+    guest.set_available(1, base as u16);
+    guest.start_queue(1, base as u16);
+    assert_eq!(lookup(&mut guest, "file").unwrap_err(), libc_enoent());
+    end(serving, guest);
+}
+
+#[test]
+fn front_ends_that_ask_for_what_is_not_there() {
+    let refused = |ask: fn(&mut Guest)| {
+        let journal = Arc::<Journal>::default();
+        let (_, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+        ask(&mut guest);
+        drop(guest);
+        let served = serving.join().unwrap();
+        assert!(
+            matches!(served, Err(DeviceError::Protocol(_))),
+            "{served:?}"
+        );
+    };
+    refused(|guest| assert!(guest.front_end.set_features(1 << 5).is_err()));
+    refused(|guest| {
+        guest.front_end.get_vring_base(1).unwrap();
+        assert!(guest.front_end.set_vring_num(1, 2048).is_err());
+    });
+    refused(|guest| assert!(guest.front_end.set_vring_num(1, 8).is_err(), "it runs"));
+    refused(|guest| {
+        let mut region = guest.region();
+        region.memory_size += 1 << 40;
+        assert!(guest.front_end.set_mem_table(&[region]).is_err());
+    });
+    refused(|guest| {
+        let region = guest.region();
+        assert!(
+            guest.front_end.add_mem_region(&region).is_err(),
+            "it overlaps"
+        );
+    });
+}
+
+#[test]
+fn opening_costs_what_is_asked() {
+    // OPEN is not implemented by this file system: the guest may do without from then on.
+    let journal = Arc::<Journal>::default();
+    let (serving, mut guest) = begin(&journal);
+    let (node, _) = create(&mut guest, "file");
+    let request = guest.request(Opcode::Open, node).arg(&OpenIn::default());
+    assert_eq!(guest.tell(request), Err(38));
+    end(serving, guest);
+}
+
+/// What is needed of a device to be used from several places.
+#[test]
+fn devices_are_shared_by_threads() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    struct Made;
+    impl MakeFileSystem for Made {
+        type FileSystem = Memory;
+        fn make(&self) -> std::io::Result<Arc<Memory>> {
+            Err(std::io::ErrorKind::PermissionDenied.into())
+        }
+    }
+    let device = Device::new(Made, config()).unwrap();
+    shared(&device);
+    let (_, serving, mut guest) = serve(Made, config(), ALL_FEATURES);
+    assert_eq!(guest.init().unwrap_err(), 5, "none was made");
+    end(serving, guest);
+}
