@@ -228,7 +228,9 @@ impl Program {
     ) -> Result<Outcome, Failure> {
         let start = Instant::now();
         let failure = |error| Failure::new(format!("{}: {error}", self.name));
-        let name = format!("output-{}", self.name.replace('/', "-"));
+        // Our own tests may run programs of the same names at the same time.
+        let name = self.name.replace('/', "-");
+        let name = format!("output-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let output = File::create(&path).map_err(failure)?;
         let mut command = Command::new("timeout");
