@@ -340,7 +340,12 @@ fn auto_reads_new_data_after_an_open_at_once() {
 
 /// Opens and reads, and asks for no attributes: what they show would have the kernel drop old data.
 fn read_anew(path: &Path) -> Vec<u8> {
-    let mut file = File::open(path).unwrap();
+    read_by(OpenOptions::new().read(true), path)
+}
+
+/// The same by an open with these options.
+fn read_by(options: &OpenOptions, path: &Path) -> Vec<u8> {
+    let mut file = options.open(path).unwrap();
     let (mut content, mut buffer) = (Vec::new(), vec![0; 1 << 17]);
     loop {
         match file.read(&mut buffer).unwrap() {
@@ -354,14 +359,26 @@ fn read_anew(path: &Path) -> Vec<u8> {
 /// a second.
 #[test]
 fn auto_reads_what_was_appended_before_an_open() {
-    over_each("auto_reads_what_was_appended_before_an_open", |transport| {
+    let test = "auto_reads_what_was_appended_before_an_open";
+    read_what_is_appended(test, OpenOptions::new().read(true));
+}
+
+/// Whoever could write has the kernel hear of the size as whoever reads.
+#[test]
+fn auto_reads_what_was_appended_before_an_open_for_writing() {
+    let test = "auto_reads_what_was_appended_before_an_open_for_writing";
+    read_what_is_appended(test, OpenOptions::new().read(true).write(true));
+}
+
+fn read_what_is_appended(test: &str, options: &OpenOptions) {
+    over_each(test, |transport| {
         for way in WAYS {
             let mut mounted = Mounted::start(&transport.with(way));
             let beneath = mounted.source().join("file");
             let mut expected = data(b'o');
             fs::write(&beneath, &expected).unwrap();
             for round in 0..20 {
-                let seen = read_anew(&mounted.mnt().join("file"));
+                let seen = read_by(options, &mounted.mnt().join("file"));
                 assert_eq!(seen.len(), expected.len(), "{transport} {way}, {round}");
                 assert!(seen == expected);
                 let mut file = OpenOptions::new().append(true).open(&beneath).unwrap();

@@ -1,8 +1,9 @@
-//! Who holds what stands in the way of a lock.
+//! Who holds what stands in the way of a lock, and for how long.
 
 use super::{lock, serve};
 use std::fs::File;
-use thrufs_abi::NodeId;
+use thrufs::Errno;
+use thrufs_abi::{LockOwner, NodeId};
 use thrufs_hostdir::{Config, Locks};
 use thrufs_sys::lock::{LockKind, RangeLock, ofd_set};
 
@@ -60,4 +61,24 @@ fn a_lock_in_the_way_has_the_process_that_holds_it() {
     assert_eq!(holder(two, 60).0, libc::F_UNLCK, "its own");
     let statistics = served.client.file_system().statistics();
     assert_eq!(statistics.lock_owners, 6);
+}
+
+/// Also of one through which nothing was locked, and that could not have written.
+#[test]
+fn a_close_of_any_descriptor_drops_what_its_owner_holds() {
+    let served = serve(Config {
+        locks: Locks::Shared,
+        ..Config::default()
+    });
+    served.write("file", b"");
+    let root = served.client.root();
+    let node = root.walk("file").unwrap();
+    let [locked, other] =
+        [libc::O_RDWR, libc::O_RDONLY].map(|flags| root.open(node, flags).unwrap().fh);
+    let take = |owner| root.setlk(node, &lock(locked, owner, libc::F_WRLCK), false);
+    take(1).unwrap();
+    root.flush(node, other, LockOwner(2)).unwrap();
+    assert_eq!(take(2), Err(Errno::EAGAIN), "it is no lock of the second");
+    root.flush(node, other, LockOwner(1)).unwrap();
+    assert_eq!(take(2), Ok(()));
 }

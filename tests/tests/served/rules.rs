@@ -232,6 +232,28 @@ fn what_is_hidden_is_neither_found_nor_listed() {
     });
 }
 
+/// Nobody was told of it, so nobody will have it forgotten.
+#[test]
+fn lookups_of_what_is_hidden_or_refused_leave_no_inode_behind() {
+    under(RULES, |served| {
+        let root = served.client.root();
+        for name in ["links", "Links"] {
+            fs::hard_link(served.path("a"), served.path(name)).unwrap();
+        }
+        let inodes = || served.client.file_system().statistics().inodes;
+        let before = inodes();
+        for (name, error) in [
+            ("hidden", Errno::ENOENT),
+            (".dot", Errno::ENOENT),
+            ("hollow", Errno::ENOENT),
+            ("links", Errno::EACCES),
+        ] {
+            assert_eq!(root.walk(name), Err(error), "{name}");
+            assert_eq!(inodes(), before, "{name}");
+        }
+    });
+}
+
 #[test]
 fn what_comes_to_be_hidden_is_gone_but_for_who_has_it_open() {
     under("", |served| {

@@ -509,12 +509,14 @@ fn the_worker_has_no_more_privilege_than_it_needs() {
     let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&[]));
     let worker = ground.process("--worker").as_raw_nonzero();
-    let status = fs::read_to_string(format!("/proc/{worker}/status")).unwrap();
-    let field = |name: &str| {
+    let field_of = |process: &str, name: &str| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().nth(1).unwrap().to_owned()
     };
-    let capabilities = |name: &str| u64::from_str_radix(&field(name), 16).unwrap();
+    let field = |name: &str| field_of(&worker.to_string(), name);
+    let set = |text: String| u64::from_str_radix(&text, 16).unwrap();
+    let capabilities = |name: &str| set(field(name));
     // CHOWN .. SETUID, SETFCAP, SYS_ADMIN, LEASE, LINUX_IMMUTABLE, MKNOD by their numbers.
     let mut kept = [0, 1, 2, 3, 4, 6, 7, 9, 21, 27, 28, 31]
         .iter()
@@ -525,6 +527,8 @@ fn the_worker_has_no_more_privilege_than_it_needs() {
         .lines()
         .find_map(|line| line.strip_prefix("Max nice priority"));
     if nice.unwrap().split_whitespace().next() == Some("0") {
+        // By SYS_RESOURCE, it can: the worker was started with what this process may do.
+        assert_eq!(set(field_of("self", "CapEff:")) & 1 << 24, 0, "{limits}");
         kept |= 1 << 23;
     }
     for set in ["CapPrm:", "CapEff:", "CapBnd:"] {

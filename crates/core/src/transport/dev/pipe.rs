@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_sent_whole_is_not_sent() {
-        let (file, _) = file(200_000);
+        let (file, bytes) = file(200_000);
         let (mut reader, writer) = sink();
         let mut pipe = ReplyPipe::default();
         let mut send = |offset, length| pipe.send(writer.as_fd(), b"header", &file, offset, length);
@@ -185,6 +185,7 @@ mod tests {
         let mut got = vec![0; 150_006];
         reader.read_exact(&mut got).unwrap();
         assert_eq!(&got[..6], b"header");
+        assert!(got[6..] == bytes[..150_000], "nothing of the one before");
         for _ in 0..FAILURES_MAX {
             assert!(!send(190_000, 128 << 10));
         }
