@@ -507,7 +507,14 @@ fn a_mount_point_within_the_source_does_not_contain_itself() {
 #[test]
 fn the_worker_has_no_more_privilege_than_it_needs() {
     let Some(ground) = Ground::new() else { return };
-    succeeded(&ground.mount(&[]));
+    for pairs in [true, false] {
+        has_no_more_privilege_than_it_needs(&ground, pairs);
+    }
+}
+
+fn has_no_more_privilege_than_it_needs(ground: &Ground, pairs: bool) {
+    let options = if pairs { "pairing" } else { "nopairing" };
+    succeeded(&ground.mount(&["-o", options]));
     let worker = ground.process("--worker").as_raw_nonzero();
     let field_of = |process: &str, name: &str| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
@@ -521,18 +528,18 @@ fn the_worker_has_no_more_privilege_than_it_needs() {
     let mut kept = [0, 1, 2, 3, 4, 6, 7, 9, 21, 27, 28, 31]
         .iter()
         .fold(0_u64, |set, n| set | 1 << n);
-    // SYS_NICE, where the limit that makes up for it cannot be raised.
+    // SYS_NICE, for threads that are paired, where the limit that makes up for it cannot be raised.
     let limits = fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
     let nice = limits
         .lines()
         .find_map(|line| line.strip_prefix("Max nice priority"));
-    if nice.unwrap().split_whitespace().next() == Some("0") {
+    if pairs && nice.unwrap().split_whitespace().next() == Some("0") {
         // By SYS_RESOURCE, it can: the worker was started with what this process may do.
         assert_eq!(set(field_of("self", "CapEff:")) & 1 << 24, 0, "{limits}");
         kept |= 1 << 23;
     }
     for set in ["CapPrm:", "CapEff:", "CapBnd:"] {
-        assert_eq!(capabilities(set) & !kept, 0, "{set}");
+        assert_eq!(capabilities(set) & !kept, 0, "{set} {options}");
     }
     assert_eq!(field("NoNewPrivs:"), "1");
     let expected = ["dev", "source"].map(OsString::from);
@@ -551,6 +558,7 @@ fn the_worker_has_no_more_privilege_than_it_needs() {
     let device = fs::metadata(format!("/proc/{worker}/root/dev/fuse")).unwrap();
     assert_eq!(device.rdev(), fs::metadata("/dev/fuse").unwrap().rdev());
     ground::unmount_by_command(&ground.mnt);
+    ground.wait_gone();
 }
 
 #[test]
