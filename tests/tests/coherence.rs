@@ -363,7 +363,7 @@ fn auto_reads_what_was_appended_before_an_open() {
     read_what_is_appended(test, OpenOptions::new().read(true));
 }
 
-/// Whoever could write has the kernel hear of the size as whoever reads.
+/// An open for writing makes the kernel ask for the size again, as an open for reading does.
 #[test]
 fn auto_reads_what_was_appended_before_an_open_for_writing() {
     let test = "auto_reads_what_was_appended_before_an_open_for_writing";

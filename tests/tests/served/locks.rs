@@ -1,4 +1,4 @@
-//! Who holds what stands in the way of a lock, and for how long.
+//! Which owner F_GETLK reports for a conflicting lock, and when an owner's locks are dropped.
 
 use super::{lock, serve};
 use std::fs::File;
@@ -63,7 +63,7 @@ fn a_lock_in_the_way_has_the_process_that_holds_it() {
     assert_eq!(statistics.lock_owners, 6);
 }
 
-/// Also of one through which nothing was locked, and that could not have written.
+/// POSIX: also the close of a read-only descriptor that took no lock.
 #[test]
 fn a_close_of_any_descriptor_drops_what_its_owner_holds() {
     let served = serve(Config {

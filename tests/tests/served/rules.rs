@@ -232,7 +232,7 @@ fn what_is_hidden_is_neither_found_nor_listed() {
     });
 }
 
-/// Nobody was told of it, so nobody will have it forgotten.
+/// A lookup that fails gives the kernel no node id, so no FORGET will come for the inode.
 #[test]
 fn lookups_of_what_is_hidden_or_refused_leave_no_inode_behind() {
     under(RULES, |served| {

@@ -126,7 +126,7 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// A line for each row: medians, and in brackets how many times that of another ours is, as the median of
-/// the rounds, in which the two followed each other.
+/// the rounds, in which the two followed each other, and the least and the greatest.
 fn table(rows: &Rows<'_>) -> String {
     let mut text = String::new();
     for (name, unit, contestants) in rows {
@@ -136,7 +136,9 @@ fn table(rows: &Rows<'_>) -> String {
             text += &format!("  {name} {:.0}", median(values));
             if let Some((_, ours)) = ours.filter(|_| *name != OURS) {
                 let ratios: Vec<_> = ours.iter().zip(values).map(|(a, b)| a / b).collect();
-                text += &format!(" ({:.2})", median(&ratios));
+                let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+                let greatest = ratios.iter().copied().fold(0.0, f64::max);
+                text += &format!(" ({:.2}, {least:.2}–{greatest:.2})", median(&ratios));
             }
         }
         text.push('\n');
@@ -172,7 +174,7 @@ mod tests {
         let lines: Vec<_> = table.lines().collect();
         assert!(lines[0].starts_with("stat (/s) "), "{table}");
         assert!(
-            lines[0].ends_with("  thrufs 110  virtiofsd 40 (3.00)"),
+            lines[0].ends_with("  thrufs 110  virtiofsd 40 (3.00, 2.00–4.00)"),
             "{table}"
         );
         assert!(lines[1].ends_with("  thrufs 8"), "{table}");

@@ -1,5 +1,5 @@
-//! What looks at what others leave in /run/thrufs, or counts on a CPU for each of its threads: no other
-//! program of tests runs meanwhile.
+//! Tests that look at all of /run/thrufs, or need a CPU for each of their threads: `cargo xtask test` runs
+//! no other test program meanwhile.
 #![allow(clippy::unwrap_used)]
 
 mod control;

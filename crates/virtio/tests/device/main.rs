@@ -1,4 +1,4 @@
-//! A device and whoever speaks to it: guests and front ends, good and bad.
+//! The vhost-user device, asked by guests and front ends that keep to the protocol and by hostile ones.
 #![allow(clippy::unwrap_used)]
 
 mod crew;
