@@ -72,6 +72,11 @@ use std::process::ExitCode;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    // What whoever started it has open stays here: a worker would have a way out of its walls.
+    if let Err(errno) = thrufs_sys::process::close_range_on_exec(3, u32::MAX) {
+        eprintln!("thrufs: cannot keep inherited descriptors from the server: {errno}");
+        return ExitCode::FAILURE;
+    }
     let arguments: Vec<OsString> = std::env::args_os().collect();
     match arguments
         .get(1)

@@ -4,6 +4,7 @@ use crate::config::IdMap;
 use crate::files::{OpenFile, stat_open};
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
+use crate::ownership::OfOwner;
 use rustix::fs::{
     AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
 };
@@ -53,7 +54,7 @@ pub(crate) fn content_version(stat: &Statx) -> u64 {
 impl Host {
     pub(crate) fn attr(&self, inode: &Inode, stat: &Statx) -> Attr {
         inode.saw_mode(u32::from(stat.stx_mode));
-        Attr {
+        let attr = Attr {
             ino: inode.mount().client_ino(stat.stx_ino),
             size: stat.stx_size,
             blocks: stat.stx_blocks,
@@ -70,7 +71,9 @@ impl Host {
             rdev: encode_device(stat.stx_rdev_major, stat.stx_rdev_minor),
             blksize: stat.stx_blksize,
             flags: self.attribute_flags(inode, stat),
-        }
+        };
+        inode.told().tell(attr.uid, attr.gid, attr.mode);
+        attr
     }
 
     /// A guest shows a device of its own for what is mounted on a directory. Not for the root, whose
@@ -133,7 +136,7 @@ impl Host {
             tv_nsec: time.tv_nsec,
             ..SxTime::default()
         };
-        WireStatx {
+        let statx = WireStatx {
             mask: stat.stx_mask & WIRE_STATX_MASK,
             blksize: stat.stx_blksize,
             attributes: stat.stx_attributes.bits(),
@@ -154,7 +157,10 @@ impl Host {
             dev_major: stat.stx_dev_major,
             dev_minor: stat.stx_dev_minor,
             ..WireStatx::default()
-        }
+        };
+        let mode = u32::from(statx.mode);
+        inode.told().tell(statx.uid, statx.gid, mode);
+        statx
     }
 
     pub(crate) fn setattr(
@@ -213,12 +219,12 @@ impl Host {
     ) -> Result<bool> {
         let mut changed = false;
         if set.uid.is_some() || set.gid.is_some() {
-            self.change_attributes(inode, fd, || self.change_owner(fd, set))?;
+            self.change_attributes(inode, fd, || self.change_owner(context, inode, fd, set))?;
+            inode.told().was_given(set.uid, set.gid);
             changed = true;
         }
         if let Some(mode) = set.mode {
-            let change_mode = || self.change_mode(context, inode, fd, mode);
-            self.change_attributes(inode, fd, change_mode)?;
+            self.change_attributes(inode, fd, || self.change_mode(context, inode, fd, mode))?;
             changed = true;
         }
         if let Some(size) = set.size {
@@ -230,10 +236,23 @@ impl Host {
             changed = true;
         }
         if set.atime.is_some() || set.mtime.is_some() {
+            // Those of a change of size go with it.
+            if set.size.is_none() && !self.are_times_of_kernel(inode, set) {
+                let is_now = |time| matches!(time, None | Some(SetTime::Now));
+                // A kernel that keeps times itself says which, when it is asked for the time that it is.
+                let by_mode = set.ctime.is_some() || is_now(set.atime) && is_now(set.mtime);
+                self.still_permitted(context, inode, fd, by_mode)?;
+            }
             self.change_attributes(inode, fd, || change_times(fd, set))?;
             changed = true;
         }
         Ok(changed)
+    }
+
+    /// Whether the kernel writes times back that it has kept for a file that is open for writing. Those
+    /// that a caller sets come without a handle.
+    fn are_times_of_kernel(&self, inode: &Inode, set: &SetAttr) -> bool {
+        set.ctime.is_some() && self.settled_at_open(inode.node(), set)
     }
 
     fn change_mode(
@@ -248,18 +267,33 @@ impl Host {
         }
         // The kernel took out the bits that the caller may not set.
         self.credentials.keep_set_ids(true)?;
-        Ok(attr::chmod(fd, mode & 0o7777)?)
+        self.as_owner(context, inode, fd, OfOwner::Permissions, || {
+            Ok(attr::chmod(fd, mode & 0o7777)?)
+        })
     }
 
-    fn change_owner(&self, fd: BorrowedFd<'_>, set: &SetAttr) -> Result<()> {
+    fn change_owner(
+        &self,
+        context: &Context<'_>,
+        inode: &Inode,
+        fd: BorrowedFd<'_>,
+        set: &SetAttr,
+    ) -> Result<()> {
         let uid = set.uid.map(|id| host_id(&self.config.uid_map, id));
         let gid = set.gid.map(|id| host_id(&self.config.gid_map, id));
-        let uid = uid.transpose()?.map(Uid::from_raw);
-        let gid = gid.transpose()?.map(Gid::from_raw);
+        let (uid, gid) = (uid.transpose()?, gid.transpose()?);
         // The lower file system drops set-id bits and capabilities by itself on a change of owner:
         // those that it has to, if it does not take this thread for somebody without privilege.
         self.credentials.keep_set_ids(true)?;
-        Ok(rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
+        let change = || {
+            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+            Ok(rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
+        };
+        let asked = OfOwner::Owner {
+            uid: set.uid,
+            gid: set.gid,
+        };
+        self.as_owner(context, inode, fd, asked, change)
     }
 
     fn change_size(

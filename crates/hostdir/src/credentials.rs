@@ -21,6 +21,11 @@ use thrufs_sys::cred::{self, Capabilities};
 /// The user and group by whose credentials lower files are registered: those that own nothing.
 const REGISTRAR_ID: u32 = 65_534;
 
+/// What has a thread do to files of others what their owners may do.
+pub(crate) const OF_OWNERS: Capabilities = Capabilities::FOWNER
+    .union(Capabilities::CHOWN)
+    .union(Capabilities::LINUX_IMMUTABLE);
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Acting {
     uid: u32,
@@ -88,6 +93,16 @@ impl Credentials {
     /// CAP_SYS_ADMIN, if perhaps in the wrong user namespace.
     pub(crate) fn may_register(&self) -> bool {
         self.effective.contains(Capabilities::SYS_ADMIN)
+    }
+
+    /// Whether the lower file system lets this process change what belongs to others.
+    pub(crate) fn overrides_owners(&self) -> bool {
+        self.effective.contains(Capabilities::FOWNER)
+    }
+
+    /// Whether threads can act as others.
+    pub(crate) fn switches(&self) -> bool {
+        self.switches
     }
 
     fn prepare_thread(&self) -> Result<Acting> {
@@ -171,6 +186,31 @@ impl Credentials {
     pub(crate) fn as_registrar(&self) -> Result<()> {
         self.become_owner(REGISTRAR_ID, REGISTRAR_ID)?;
         self.keep_set_ids(true)
+    }
+
+    /// Makes a change as this user and group, without the capabilities in `lacks`.
+    pub(crate) fn as_user<T>(
+        &self,
+        (uid, gid): (u32, u32),
+        lacks: Capabilities,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.become_owner(uid, gid)?;
+        let before = self.acting()?;
+        let capabilities = before.capabilities - lacks;
+        cred::set_thread_effective(capabilities)?;
+        ACTING.set(Some(Acting {
+            keeps_set_ids: capabilities.contains(Capabilities::FSETID),
+            capabilities,
+            ..before
+        }));
+        let changed = change();
+        cred::set_thread_effective(before.capabilities)?;
+        ACTING.set(Some(Acting {
+            keeps_set_ids: before.capabilities.contains(Capabilities::FSETID),
+            ..before
+        }));
+        changed
     }
 
     /// Sets whether changes to files leave their set-id bits alone.

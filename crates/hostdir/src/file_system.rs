@@ -394,7 +394,7 @@ impl FileSystem for HostDir {
     fn removexattr(&self, context: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
         let removed = self.host.nodes.get(node).and_then(|inode| {
             self.host.may_change(&inode, context)?;
-            self.host.removexattr(&inode, name)
+            self.host.removexattr(context, &inode, name)
         });
         self.host.retries.note(context, removed)
     }

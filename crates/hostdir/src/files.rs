@@ -5,11 +5,12 @@ use crate::config::CacheMode;
 use crate::datapath::{DataPath, UseGuard};
 use crate::host::{BASIC, Host};
 use crate::inode::{Descriptor, Inode};
+use crate::ownership::OfOwner;
 use crate::privileges::loses_set_ids;
 use crate::rules::Opener;
 use parking_lot::Mutex;
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom, Statx};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -517,11 +518,19 @@ impl Host {
         if changes {
             self.may_change(&inode, context)?;
         }
+        let mut send = |fd: BorrowedFd<'_>| {
+            if !changes {
+                return Ok(ioctl::file_ioctl(fd, command, data)?);
+            }
+            self.as_owner(context, &inode, fd, OfOwner::Flags, || {
+                Ok(ioctl::file_ioctl(fd, command, data)?)
+            })
+        };
         let result = if inode.is_directory() {
-            ioctl::file_ioctl(self.directory_of(node, handle)?.fd()?, command, data)?
+            send(self.directory_of(node, handle)?.fd()?.as_fd())?
         } else {
             let file = self.file_of(node, handle)?;
-            ioctl::file_ioctl(&*self.lower(&file, false)?, command, data)?
+            send(self.lower(&file, false)?.as_fd())?
         };
         if changes {
             // The kernel takes this for none of what changes attributes.

@@ -5,6 +5,7 @@ use crate::filter::Filter;
 use crate::identity::Identity;
 use crate::mounts::LowerMount;
 use crate::names::Names;
+use crate::ownership::Told;
 use crate::privileges::set_group_id_stays;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::FileType;
@@ -36,6 +37,7 @@ pub(crate) struct Inode {
     recently_used: AtomicBool,
     /// In the queue of forgotten nodes that stay known for `export`.
     pub(crate) dormant: AtomicBool,
+    told: Told,
     /// Somebody may execute it, by the mode that was seen last.
     is_executable: AtomicBool,
     /// See [`set_group_id_stays`](Inode::set_group_id_stays).
@@ -99,6 +101,7 @@ impl Inode {
             held: Mutex::default(),
             recently_used: AtomicBool::new(false),
             dormant: AtomicBool::new(false),
+            told: Told::nothing(),
             is_executable: AtomicBool::new(false),
             set_group_id_stays: AtomicBool::new(false),
             cached_version: AtomicU64::new(0),
@@ -138,6 +141,11 @@ impl Inode {
 
     pub(crate) fn file_type(&self) -> FileType {
         FileType::from_raw_mode(self.file_type)
+    }
+
+    /// What the kernel above was told of its owner and mode.
+    pub(crate) fn told(&self) -> &Told {
+        &self.told
     }
 
     /// Under which names it is known.
@@ -358,6 +366,6 @@ mod tests {
     fn it_fits_the_budget_of_300_bytes() {
         // With the two counts of Arc, a slot in the table and an entry in the map.
         let bytes = size_of::<Inode>() + 16 + 24 + 8;
-        assert!(bytes <= 216, "{bytes} bytes an inode");
+        assert!(bytes <= 232, "{bytes} bytes an inode");
     }
 }

@@ -15,6 +15,7 @@
 //! | `datapath` | by which way the data of an open file go |
 //! | `admission` | what is looked at before a file goes straight through |
 //! | `open` | opening files |
+//! | `ownership` | changes that only an owner may make |
 //! | `privileges` | what a file loses when it is changed |
 //! | `lookup`, `create`, `rename`, `attributes`, `files`, `directories`, `xattrs`, `locks` | the requests |
 //! | `labels` | security labels of what is made |
@@ -58,6 +59,7 @@ mod mounts;
 mod names;
 mod nodes;
 mod open;
+mod ownership;
 pub mod policy;
 mod privileges;
 pub mod redact;

@@ -126,7 +126,7 @@ impl Host {
     }
 
     /// Drops set-id bits and file capabilities.
-    fn drop_privileges(&self, fd: BorrowedFd<'_>, stat: &Statx) -> Result<()> {
+    pub(crate) fn drop_privileges(&self, fd: BorrowedFd<'_>, stat: &Statx) -> Result<()> {
         let mode = u32::from(stat.stx_mode);
         if has_set_ids(stat) {
             // Else chmod(2) would drop the set-group-id bit of a group that this thread is not in.

@@ -55,6 +55,7 @@ impl Host {
         };
         self.may_become(context, &inode, to)?;
         let descriptor = self.descriptor(&inode)?;
+        self.still_permitted(context, &inode, descriptor.as_fd(), false)?;
         self.link_beneath(descriptor.as_fd(), to)
             .map_err(|error| self.taken(to, error))?;
         let (linked, stat) = self.look_up_at(&parent, to.fd, name)?;
@@ -97,7 +98,9 @@ impl Host {
             self.keep_if_last_name(inode);
         }
         self.rules.changing_names(|| {
-            rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?;
+            self.as_owner_of_names(context, &[end], || {
+                Ok(rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?)
+            })?;
             if let Some(inode) = known.as_ref().or(victim.as_ref()) {
                 let noting = self.noting(inode);
                 inode.names().removed(noting, &end.known_name());
@@ -205,8 +208,13 @@ impl Host {
             // What is left behind is made by the caller.
             self.create_as_caller(context, 0)?;
         }
+        let rename = || {
+            self.as_owner_of_names(context, &[from, to], || {
+                self.rename_beneath(from, to, flags)
+            })
+        };
         if !self.rules.are_there() {
-            return self.rename_beneath(from, to, flags);
+            return rename();
         }
         self.may_rename(context, from, to, flags)?;
         let (moved, replaced) = (self.tracked(from), self.tracked(to));
@@ -224,7 +232,7 @@ impl Host {
                     .names()
                     .may_get(self.noting(inode), KnownName::clone(to));
             }
-            let renamed = self.rename_beneath(from, to, flags);
+            let renamed = rename();
             if let (Ok(()), Some(replaced)) = (&renamed, &replaced)
                 && !flags.contains(RenameFlags::EXCHANGE)
             {

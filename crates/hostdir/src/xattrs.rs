@@ -3,6 +3,7 @@
 use crate::config::IdMap;
 use crate::host::Host;
 use crate::inode::Inode;
+use crate::ownership::OfOwner;
 use crate::xattr_map::OnHost;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::borrow::Cow;
@@ -100,7 +101,12 @@ impl Host {
             self.drop_privileges_of_others(context, inode)?;
         }
         self.change_attributes(inode, fd, || {
-            xattr::set(fd, name, &value, flags)?;
+            let set = || Ok(xattr::set(fd, name, &value, flags)?);
+            if is_acl(name) {
+                self.as_owner(context, inode, fd, OfOwner::Permissions, set)?;
+            } else {
+                set()?;
+            }
             if clear_set_group_id {
                 drop_set_group_id(fd)?;
             }
@@ -159,12 +165,24 @@ impl Host {
         Ok(used)
     }
 
-    pub(crate) fn removexattr(&self, inode: &Arc<Inode>, name: &CStr) -> Result<()> {
+    pub(crate) fn removexattr(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        name: &CStr,
+    ) -> Result<()> {
         let name = &*self.on_host(name)?;
         self.writable()?;
         let descriptor = self.descriptor(inode)?;
         let fd = descriptor.as_fd();
-        self.change_attributes(inode, fd, || Ok(xattr::remove(fd, name)?))
+        self.change_attributes(inode, fd, || {
+            let remove = || Ok(xattr::remove(fd, name)?);
+            if is_acl(name) {
+                self.as_owner(context, inode, fd, OfOwner::Permissions, remove)
+            } else {
+                remove()
+            }
+        })
     }
 }
 

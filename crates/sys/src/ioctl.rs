@@ -24,31 +24,27 @@ pub const FS_IOC_FSGETXATTR: u32 = opcode::read::<[u32; 7]>(b'X', 31) as u32;
 /// Sets what [`FS_IOC_FSGETXATTR`] reads.
 pub const FS_IOC_FSSETXATTR: u32 = opcode::write::<[u32; 7]>(b'X', 32) as u32;
 
-// What a 32-bit client sends for the first three; it means the same.
-const FS_IOC32_GETFLAGS: u32 = opcode::read::<i32>(b'f', 1) as u32;
-const FS_IOC32_SETFLAGS: u32 = opcode::write::<i32>(b'f', 2) as u32;
-const FS_IOC32_GETVERSION: u32 = opcode::read::<i32>(b'v', 1) as u32;
-
 /// Room for the largest argument, `struct fsxattr` (28 bytes), aligned for a `long`.
 #[repr(C, align(8))]
 struct Argument([u8; 32]);
 
-/// The native command for `command`, and whether its argument is the 28 bytes of `struct fsxattr`
-/// and not a number.
-fn allowed(command: u32) -> Option<(u32, bool)> {
+/// The commands that are sent, and whether the argument is the 28 bytes of `struct fsxattr` and not a
+/// number.
+///
+/// Not `FS_IOC32_*`: since Linux 5.13 the kernel of a 32-bit program translates the two on flags
+/// (`compat_sys_ioctl`), and checks nothing of whoever sends them from a 64-bit one, since no file system
+/// there knows them.
+fn allowed(command: u32) -> Option<bool> {
     match command {
-        FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => Some((FS_IOC_GETFLAGS, false)),
-        FS_IOC_SETFLAGS | FS_IOC32_SETFLAGS => Some((FS_IOC_SETFLAGS, false)),
-        FS_IOC_GETVERSION | FS_IOC32_GETVERSION => Some((FS_IOC_GETVERSION, false)),
-        FS_IOC_FSGETXATTR | FS_IOC_FSSETXATTR => Some((command, true)),
+        FS_IOC_GETFLAGS | FS_IOC_SETFLAGS | FS_IOC_GETVERSION => Some(false),
+        FS_IOC_FSGETXATTR | FS_IOC_FSSETXATTR => Some(true),
         _ => None,
     }
 }
 
-/// Whether the command, in whichever of its forms, changes the file.
+/// Whether the command changes the file.
 pub fn changes(command: u32) -> bool {
-    let command = allowed(command).map(|(command, _)| command);
-    matches!(command, Some(FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR))
+    matches!(command, FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR)
 }
 
 /// Sends `command` with `argument`, which is read and written in place, to the file behind
@@ -62,7 +58,7 @@ pub fn changes(command: u32) -> bool {
 /// ENOTTY for any other command and where the file system has none, EINVAL for an argument of
 /// another size, EPERM without the rights to the flags.
 pub fn file_ioctl(descriptor: impl AsFd, command: u32, argument: &mut [u8]) -> Result<i32> {
-    let (command, is_fsxattr) = allowed(command).ok_or(Errno::NOTTY)?;
+    let is_fsxattr = allowed(command).ok_or(Errno::NOTTY)?;
     let fits = if is_fsxattr {
         argument.len() == 28
     } else {
@@ -98,9 +94,6 @@ mod tests {
         assert_eq!(FS_IOC_GETVERSION, 0x8008_7601);
         assert_eq!(FS_IOC_FSGETXATTR, 0x801c_581f);
         assert_eq!(FS_IOC_FSSETXATTR, 0x401c_5820);
-        assert_eq!(FS_IOC32_GETFLAGS, 0x8004_6601);
-        assert_eq!(FS_IOC32_SETFLAGS, 0x4004_6602);
-        assert_eq!(FS_IOC32_GETVERSION, 0x8004_7601);
     }
 
     #[test]
@@ -118,7 +111,7 @@ mod tests {
 
         let flags = u32::from_ne_bytes(four) | FS_NODUMP_FL;
         file_ioctl(&file, FS_IOC_SETFLAGS, &mut flags.to_ne_bytes()).unwrap();
-        file_ioctl(&file, FS_IOC32_GETFLAGS, &mut four).unwrap();
+        file_ioctl(&file, FS_IOC_GETFLAGS, &mut four).unwrap();
         assert_eq!(u32::from_ne_bytes(four), flags);
 
         let mut fsxattr = [0; 28];
@@ -135,8 +128,10 @@ mod tests {
     fn nothing_else_is_sent() {
         let place = directory();
         let file = open(place.path().join("file"), OFlags::CREATE | OFlags::RDWR);
-        let fionread = libc::FIONREAD as u32;
-        assert_eq!(file_ioctl(&file, fionread, &mut [0; 4]), Err(Errno::NOTTY));
+        // The last three are FS_IOC32_GETFLAGS, FS_IOC32_SETFLAGS and FS_IOC32_GETVERSION.
+        for other in [libc::FIONREAD as u32, 0x8004_6601, 0x4004_6602, 0x8004_7601] {
+            assert_eq!(file_ioctl(&file, other, &mut [0; 4]), Err(Errno::NOTTY));
+        }
         for length in [0, 3, 5, 28] {
             let mut argument = vec![0; length];
             assert_eq!(

@@ -2,6 +2,7 @@
 //!
 //! * [`clock`]: `clock_gettime`, which `rustix` has not everywhere.
 //! * [`inject`]: `ptrace`. A thread of another process makes a system call.
+//! * [`ioctl`]: `ioctl` with any command.
 //! * [`lease`]: `fcntl` with a number.
 //! * [`mapping`]: `mmap`. A map lives as long as its value; bytes are copied in and out and never
 //!   borrowed, because others change the file under the map.
@@ -15,6 +16,7 @@
 pub mod clock;
 pub mod inject;
 pub mod interrupt;
+pub mod ioctl;
 pub mod lease;
 pub mod mapping;
 pub mod record_lock;

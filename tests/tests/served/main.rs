@@ -9,6 +9,7 @@ mod locks;
 mod names;
 mod numbers;
 mod opens;
+mod owners;
 mod privileges;
 mod renames;
 mod replaced;
@@ -62,6 +63,14 @@ fn is_root() -> bool {
         thrufs_test_report::skipped("needs root");
     }
     root
+}
+
+fn one_owner(uid_map: IdMap, gid_map: IdMap) -> Config {
+    Config {
+        uid_map,
+        gid_map,
+        ..Config::default()
+    }
 }
 
 const ROOT: NodeId = NodeId::ROOT;

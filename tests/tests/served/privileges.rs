@@ -1,6 +1,6 @@
 //! Set-id bits, by who changes a file and how.
 
-use super::{Served, is_root, mode, serve};
+use super::{Served, is_root, mode, one_owner, serve};
 use rustix::fs::XattrFlags;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -192,14 +192,6 @@ fn with_capability(served: &Served, uid: u32, gid: u32, mode: u32) -> NodeId {
 
 fn has_capability(served: &Served) -> bool {
     rustix::fs::getxattr(served.path("file"), CAPABILITY, &mut [0u8; 64]).is_ok()
-}
-
-fn one_owner(uid_map: IdMap, gid_map: IdMap) -> Config {
-    Config {
-        uid_map,
-        gid_map,
-        ..Config::default()
-    }
 }
 
 /// A store through a shared map takes nothing away: who passes for the owner of what is root's would

@@ -60,6 +60,55 @@ impl Share {
     }
 }
 
+/// The command, started by a shell that has a directory open which is not to be served.
+fn started_with_a_directory_open(arguments: &[&std::ffi::OsStr]) -> Command {
+    let mut shell = Command::new("sh");
+    let script = "exec 9</etc; exec \"$0\" \"$@\"";
+    shell.args(["-c", script, THRUFS]).args(arguments);
+    shell.stdin(Stdio::null());
+    shell
+}
+
+/// Whether a process has the directory open.
+fn has_it_open(process: Pid) -> bool {
+    let place = format!("/proc/{}/fd", process.as_raw_nonzero());
+    let numbers = fs::read_dir(place)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files = numbers.filter_map(|number| fs::read_link(number).ok());
+    files.any(|file| file == Path::new("/etc"))
+}
+
+/// No walls stand before an open descriptor.
+#[test]
+fn what_the_starter_has_open_the_worker_has_not() {
+    let Some(ground) = Ground::new() else { return };
+    let mount = [
+        "mount".as_ref(),
+        ground.src.as_os_str(),
+        ground.mnt.as_os_str(),
+    ];
+    crate::ground::succeeded(&started_with_a_directory_open(&mount).output().unwrap());
+    for role in ["--worker", "--supervisor"] {
+        assert!(!has_it_open(ground.process(role)), "mount {role}");
+    }
+    unmount(&ground.mnt);
+
+    let (dir, socket) = (ground.src.as_os_str(), ground.path().join("socket"));
+    let share = [
+        "share".as_ref(),
+        "--socket".as_ref(),
+        socket.as_os_str(),
+        dir,
+    ];
+    let child = started_with_a_directory_open(&share).spawn().unwrap();
+    let _server = Foreground::of(child);
+    wait_for("the socket to appear", || socket.exists());
+    let workers = processes("--share-worker", &socket);
+    assert!(!workers.is_empty());
+    assert!(!workers.into_iter().any(has_it_open), "share");
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 #[test]
 fn workers_that_are_taken_over() {

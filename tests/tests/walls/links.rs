@@ -5,9 +5,6 @@
 //! the client's kernel would go to `../outside` of the mount point, where there is nothing: so
 //! whatever does reach the secret was led there by the server.
 
-#![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used)]
-
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

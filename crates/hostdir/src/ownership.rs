@@ -1,0 +1,293 @@
+//! Changes that only an owner may make: whether the caller still is one.
+//!
+//! The kernel above checks callers by the owner, group and mode that it was told last
+//! (`setattr_prepare`, `vfs_set_acl`, `vfs_fileattr_set`), and asks for none of them before a change
+//! through a descriptor. When the file was given to somebody else beneath, it lets the former owner
+//! through. The server has capabilities, and the lower file system would let it do anything. So:
+//!
+//! * The server remembers what it told of each inode ([`Told`]).
+//! * For a caller other than root, the serving thread acts as the owner that the kernel above knows,
+//!   without the capabilities that stand in for ownership. The lower file system then checks the owner
+//!   and makes the change in one step, and refuses when the owner is another.
+//! * Ids that are mapped have no such owner beneath, and on network file systems only the server
+//!   itself has credentials: there the owner is compared before the change, and after one that sets
+//!   set-id bits.
+//! * A refusal expires the attributes, so that the kernel above asks.
+//!
+//! A request may have been checked before the kernel above heard of the new owner, and arrive after.
+//! So an inode whose owner was told to be another than before lets its owner and root through from
+//! then on, and nobody else, whatever capabilities the kernel above has seen.
+//!
+//! Root is not held back: it could take the file over first. That is user 0 as the server sees it.
+
+use crate::credentials::OF_OWNERS;
+use crate::files::stat_open;
+use crate::host::Host;
+use crate::inode::Inode;
+use crate::rename::End;
+use rustix::fs::{AtFlags, Statx, StatxFlags};
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use thrufs::{Context, Errno, Result};
+use thrufs_sys::cred::Capabilities;
+
+/// What the kernel above was last told of an inode, in ids of the client.
+pub(crate) struct Told {
+    /// User (upper half) and group. All ones before anything was told.
+    owner: AtomicU64,
+    mode: AtomicU32,
+    /// Its owner or group was told to be another than before, without a request to change it.
+    changed_hands: AtomicBool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Owner {
+    uid: u32,
+    gid: u32,
+}
+
+impl Owner {
+    fn packed(self) -> u64 {
+        u64::from(self.uid) << 32 | u64::from(self.gid)
+    }
+
+    fn unpacked(packed: u64) -> Owner {
+        Owner {
+            uid: (packed >> 32) as u32,
+            gid: packed as u32,
+        }
+    }
+}
+
+const NOTHING: u64 = u64::MAX;
+
+impl Told {
+    pub(crate) const fn nothing() -> Told {
+        Told {
+            owner: AtomicU64::new(NOTHING),
+            mode: AtomicU32::new(0),
+            changed_hands: AtomicBool::new(false),
+        }
+    }
+
+    /// To be called with what is about to be told.
+    pub(crate) fn tell(&self, uid: u32, gid: u32, mode: u32) {
+        self.mode.store(mode, Ordering::Relaxed);
+        let now = Owner { uid, gid }.packed();
+        let before = self.owner.load(Ordering::Acquire);
+        if before == now {
+            return;
+        }
+        if before != NOTHING {
+            self.changed_hands.store(true, Ordering::Relaxed);
+        }
+        self.owner.store(now, Ordering::Release);
+    }
+
+    /// The kernel above has asked for this owner itself.
+    pub(crate) fn was_given(&self, uid: Option<u32>, gid: Option<u32>) {
+        if let Some(before) = self.owner() {
+            let uid = uid.unwrap_or(before.uid);
+            let gid = gid.unwrap_or(before.gid);
+            self.owner
+                .store(Owner { uid, gid }.packed(), Ordering::Release);
+        }
+    }
+
+    fn owner(&self) -> Option<Owner> {
+        let owner = self.owner.load(Ordering::Acquire);
+        (owner != NOTHING).then(|| Owner::unpacked(owner))
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.changed_hands.load(Ordering::Relaxed) || self.owner.load(Ordering::Relaxed) == NOTHING
+    }
+
+    fn mode(&self) -> u32 {
+        self.mode.load(Ordering::Relaxed)
+    }
+
+    fn may_be_sticky(&self) -> bool {
+        self.mode() & libc::S_ISVTX != 0 || self.owner().is_none()
+    }
+}
+
+/// A change that only an owner may make.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OfOwner {
+    /// Of the mode or an ACL.
+    Permissions,
+    /// Of user and group, in ids of the client. An owner may choose among groups that it is in; who gives
+    /// a file to another user has a capability, as the kernel above has found.
+    Owner { uid: Option<u32>, gid: Option<u32> },
+    /// Of the inode flags. Kernels before Linux 5.13 let everybody through.
+    Flags,
+}
+
+impl Host {
+    /// Makes a change of the inode behind `fd` that only its owner may make.
+    ///
+    /// # Errors
+    ///
+    /// EPERM when the owner is not the one that the kernel above knows.
+    pub(crate) fn as_owner<T>(
+        &self,
+        context: &Context<'_>,
+        inode: &Inode,
+        fd: BorrowedFd<'_>,
+        asked: OfOwner,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let Some(caller) = self.held_back(context) else {
+            return change();
+        };
+        let told = inode.told();
+        let owner = match told.owner() {
+            Some(owner) => owner,
+            // A session that another process began: nothing is known of what that has told.
+            None => self.owner_of(&stat_open(fd)?),
+        };
+        let is_strict = asked == OfOwner::Flags || told.is_in_doubt();
+        if is_strict && caller != owner.uid {
+            return Err(Errno::EPERM);
+        }
+        let gives_away = matches!(asked, OfOwner::Owner { uid: Some(uid), .. } if uid != owner.uid);
+        if gives_away || !self.acts_as_callers(inode) {
+            self.check_owner(inode, owner, &stat_open(fd)?)?;
+            let changed = change()?;
+            if asked == OfOwner::Permissions && !inode.is_directory() {
+                let stat = stat_open(fd)?;
+                if self.owner_of(&stat) != owner {
+                    self.drop_privileges(fd, &stat)?;
+                }
+            }
+            return Ok(changed);
+        }
+        let gid = match asked {
+            OfOwner::Owner { gid: Some(gid), .. } => gid,
+            // The group may have been another when the kernel above let a set-group-id bit through.
+            _ if is_strict => context.gid().unwrap_or(owner.gid),
+            _ => owner.gid,
+        };
+        let lacks = match asked {
+            OfOwner::Owner { .. } => OF_OWNERS,
+            // The lower file system leaves the set-group-id bit to whom the group is of.
+            OfOwner::Permissions | OfOwner::Flags => OF_OWNERS | Capabilities::FSETID,
+        };
+        let changed = self.credentials.as_user((owner.uid, gid), lacks, change);
+        if matches!(changed, Err(Errno::EPERM)) {
+            self.check_owner(inode, owner, &stat_open(fd)?)?;
+        }
+        changed
+    }
+
+    /// Refuses a change for a caller other than root whom the kernel above checked by an owner or, where
+    /// that decides, by a mode that is no longer there.
+    ///
+    /// # Errors
+    ///
+    /// EPERM; EACCES for the mode.
+    pub(crate) fn still_permitted(
+        &self,
+        context: &Context<'_>,
+        inode: &Inode,
+        fd: BorrowedFd<'_>,
+        by_mode: bool,
+    ) -> Result<()> {
+        let told = inode.told();
+        let (Some(caller), Some(owner)) = (self.held_back(context), told.owner()) else {
+            return Ok(());
+        };
+        let stat = stat_open(fd)?;
+        let is_as_told = if by_mode && caller != owner.uid {
+            u32::from(stat.stx_mode) == told.mode()
+        } else {
+            self.owner_of(&stat) == owner
+        };
+        if is_as_told {
+            return Ok(());
+        }
+        self.attributes_changed(inode);
+        Err(if by_mode { Errno::EACCES } else { Errno::EPERM })
+    }
+
+    /// Removes or renames what is in a directory, where only who owns one or the other may do so.
+    ///
+    /// # Errors
+    ///
+    /// ESTALE when it is not the caller's: the kernel above looks the name up again then, and checks
+    /// once more.
+    pub(crate) fn as_owner_of_names<T>(
+        &self,
+        context: &Context<'_>,
+        ends: &[End<'_>],
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let sticky = || ends.iter().filter(|end| end.parent.told().may_be_sticky());
+        let Some(caller) = self
+            .held_back(context)
+            .filter(|_| sticky().next().is_some())
+        else {
+            return change();
+        };
+        let check = || sticky().try_for_each(|end| self.check_name(caller, *end));
+        if !ends.iter().all(|end| self.acts_as_callers(end.parent)) {
+            check()?;
+            return change();
+        }
+        let gid = context.gid().unwrap_or(self.credentials.server_gid());
+        let changed = self.credentials.as_user((caller, gid), OF_OWNERS, change);
+        if matches!(changed, Err(Errno::EPERM)) {
+            check()?;
+        }
+        changed
+    }
+
+    /// Refuses a name in a sticky directory of which the caller owns neither the file nor the directory.
+    fn check_name(&self, caller: u32, end: End<'_>) -> Result<()> {
+        let wanted = StatxFlags::UID | StatxFlags::MODE;
+        let stat = |fd, name: &CStr, flags| rustix::fs::statx(fd, name, flags, wanted);
+        let directory = stat(end.fd, c"", AtFlags::EMPTY_PATH)?;
+        if u32::from(directory.stx_mode) & libc::S_ISVTX == 0 {
+            return Ok(());
+        }
+        let file = match stat(end.fd, end.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            file => file?,
+        };
+        if [directory, file]
+            .iter()
+            .any(|stat| self.owner_of(stat).uid == caller)
+        {
+            Ok(())
+        } else {
+            Err(Errno::ESTALE)
+        }
+    }
+
+    /// The caller's user, where the lower file system would hold it back and not the server.
+    fn held_back(&self, context: &Context<'_>) -> Option<u32> {
+        let caller = context.uid().filter(|&uid| uid != 0);
+        caller.filter(|_| self.credentials.overrides_owners())
+    }
+
+    fn acts_as_callers(&self, inode: &Inode) -> bool {
+        self.credentials.switches() && !self.maps_ids() && !inode.mount().is_remote()
+    }
+
+    fn owner_of(&self, stat: &Statx) -> Owner {
+        Owner {
+            uid: self.config.uid_map.to_client(stat.stx_uid),
+            gid: self.config.gid_map.to_client(stat.stx_gid),
+        }
+    }
+
+    fn check_owner(&self, inode: &Inode, owner: Owner, stat: &Statx) -> Result<()> {
+        if self.owner_of(stat) == owner {
+            return Ok(());
+        }
+        self.attributes_changed(inode);
+        Err(Errno::EPERM)
+    }
+}

@@ -1,0 +1,119 @@
+//! Changes that only an owner may make, by callers whom the kernel above let through.
+
+use super::{Served, is_root, mode, one_owner, serve};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use thrufs::{Errno, Result};
+use thrufs_abi::layout::SetattrIn;
+use thrufs_abi::{NodeId, SetattrValid};
+use thrufs_hostdir::{Config, IdMap, IdRange};
+
+const OWNER: u32 = 1001;
+const OTHER: u32 = 1002;
+/// Neither owner: somebody with CAP_FOWNER, as the kernel above has found.
+const CAPABLE: u32 = 1003;
+
+/// A file that the kernel above knows to be `uid`'s.
+fn file_of(served: &Served, uid: u32) -> NodeId {
+    let path = served.path("file");
+    let _ = fs::remove_file(&path);
+    fs::write(&path, "").unwrap();
+    give(served, uid);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    served.client.root().walk("file").unwrap()
+}
+
+fn give(served: &Served, uid: u32) {
+    chown(served.path("file"), Some(uid), Some(uid)).unwrap();
+}
+
+fn set_mode(served: &Served, node: NodeId, caller: u32, mode: u32) -> Result<()> {
+    let set = SetattrIn {
+        valid: SetattrValid::MODE.bits(),
+        mode,
+        ..SetattrIn::default()
+    };
+    served
+        .client
+        .user(caller, caller)
+        .setattr(node, &set)
+        .map(drop)
+}
+
+#[test]
+fn whom_the_kernel_above_lets_through_changes_a_mode() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    let node = file_of(&served, OWNER);
+    for (caller, bits) in [(OWNER, 0o4711), (CAPABLE, 0o2755), (0, 0o644)] {
+        assert_eq!(set_mode(&served, node, caller, bits), Ok(()), "{caller}");
+        assert_eq!(mode(&served.path("file")), bits, "{caller}");
+    }
+    // What is given away by a request is known above.
+    let give = |uid| SetattrIn {
+        valid: (SetattrValid::UID | SetattrValid::GID).bits(),
+        uid,
+        gid: uid,
+        ..SetattrIn::default()
+    };
+    served.client.root().setattr(node, &give(OWNER)).unwrap();
+    let capable = served.client.user(CAPABLE, CAPABLE);
+    let given = capable.setattr(node, &give(OTHER)).unwrap().attr;
+    assert_eq!((given.uid, given.gid), (OTHER, OTHER));
+    for (caller, bits) in [(OTHER, 0o4711), (CAPABLE, 0o755)] {
+        assert_eq!(set_mode(&served, node, caller, bits), Ok(()), "{caller}");
+        assert_eq!(mode(&served.path("file")), bits, "{caller}");
+    }
+}
+
+/// The kernel above may have checked it before it heard of the new owner.
+#[test]
+fn a_change_on_its_way_while_a_new_owner_is_told_is_refused() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    for new in [0, OTHER] {
+        let node = file_of(&served, OWNER);
+        give(&served, new);
+        assert_eq!(set_mode(&served, node, OWNER, 0o4755), Err(Errno::EPERM));
+        served.client.root().getattr(node).unwrap();
+        for caller in [OWNER, CAPABLE] {
+            let answer = set_mode(&served, node, caller, 0o4755);
+            assert_eq!(answer, Err(Errno::EPERM), "{caller}");
+        }
+        assert_eq!(mode(&served.path("file")), 0o755);
+        assert_eq!(
+            set_mode(&served, node, new, 0o4755),
+            Ok(()),
+            "the new owner"
+        );
+        assert_eq!(mode(&served.path("file")), 0o4755);
+        served.client.root().forget(node, 1);
+    }
+}
+
+#[test]
+fn mapped_owners_are_compared() {
+    if !is_root() {
+        return;
+    }
+    let range = || {
+        IdMap::Ranges(vec![IdRange {
+            client: 0,
+            host: 50_000,
+            count: 5_000,
+        }])
+    };
+    let served = serve(one_owner(range(), range()));
+    let node = file_of(&served, 50_000 + OWNER);
+    assert_eq!(set_mode(&served, node, OWNER, 0o4711), Ok(()));
+    for new in [50_000, 50_000 + OTHER, 0] {
+        give(&served, new);
+        let before = mode(&served.path("file"));
+        assert_eq!(set_mode(&served, node, OWNER, 0o4755), Err(Errno::EPERM));
+        assert_eq!(mode(&served.path("file")), before, "{new}");
+    }
+}

@@ -1,0 +1,12 @@
+//! What nobody reaches through a mount who does not reach it beneath.
+//!
+//! * [`links`]: directories and symbolic links that change places.
+//! * [`owners`]: files whose owner is another since the kernel above asked.
+//! * [`ioctls`]: commands on files that the kernel above does not know.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+mod ioctls;
+mod links;
+mod owners;

@@ -1,0 +1,282 @@
+//! The kernel above checks a caller by the owner, group and mode that it was told last. Each of them is
+//! changed beneath here, after a stranger has what he needs open, and he tries what he could do before:
+//! through the mount as beneath.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::path::Path;
+
+use rustix::fs::{Gid, IFlags, Mode, Timespec, Timestamps, UTIME_NOW, XattrFlags};
+use rustix::io::{Errno, Result};
+use thrufs_tests::caller::{ALICE, BOB, MEMBER, TEAM};
+use thrufs_tests::lower::Lower;
+use thrufs_tests::mounted::Mounted;
+use thrufs_tests::transport::over_each;
+
+/// A change through a descriptor that only the owner may make.
+type Change = (&'static str, fn(&File) -> Result<()>);
+
+const ACL: &str = "system.posix_acl_access";
+
+/// Everybody may everything: version 2, then tag, permissions and id of owner, group and others.
+fn acl_of_all() -> Vec<u8> {
+    let mut acl = 2u32.to_le_bytes().to_vec();
+    for tag in [0x01u16, 0x04, 0x20] {
+        acl.extend([tag.to_le_bytes(), 7u16.to_le_bytes()].concat());
+        acl.extend(u32::MAX.to_le_bytes());
+    }
+    acl
+}
+
+fn set_times(file: &File, nanoseconds: i64) -> Result<()> {
+    let time = Timespec {
+        tv_sec: 1_000_000,
+        tv_nsec: nanoseconds,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::futimens(file, &times)
+}
+
+const CHANGES: &[Change] = &[
+    ("mode", |file| {
+        rustix::fs::fchmod(file, Mode::from_raw_mode(0o777))
+    }),
+    ("set-user-id", |file| {
+        rustix::fs::fchmod(file, Mode::from_raw_mode(0o4777))
+    }),
+    ("set-group-id", |file| {
+        rustix::fs::fchmod(file, Mode::from_raw_mode(0o2777))
+    }),
+    ("group", |file| {
+        rustix::fs::fchown(file, None, Some(Gid::from_raw(TEAM)))
+    }),
+    ("ACL", |file| {
+        rustix::fs::fsetxattr(file, ACL, &acl_of_all(), XattrFlags::empty())
+    }),
+    ("times", |file| set_times(file, 5)),
+    ("times to now", |file| set_times(file, UTIME_NOW)),
+    ("flags", |file| {
+        let flags = rustix::fs::ioctl_getflags(file)?;
+        rustix::fs::ioctl_setflags(file, flags | IFlags::NODUMP)
+    }),
+];
+
+/// A program that `MEMBER` made, and holds open for reading.
+fn program_of_member(directory: &Path) -> File {
+    MEMBER.run(|| {
+        let path = directory.join("program");
+        let new = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o755)
+            .open(&path);
+        // Earlier than now by any clock.
+        set_times(&new.unwrap(), 1).unwrap();
+        File::open(path).unwrap()
+    })
+}
+
+/// What there is to be protected.
+fn state(path: &Path) -> (u32, u32, u32, Vec<i64>, IFlags) {
+    let found = fs::metadata(path).unwrap();
+    let times = vec![found.mtime(), found.mtime_nsec()];
+    let flags = rustix::fs::ioctl_getflags(File::open(path).unwrap()).unwrap();
+    (found.mode(), found.uid(), found.gid(), times, flags)
+}
+
+/// What became of each change after `take` beneath, tried through `directory`.
+fn tried(
+    directory: &Path,
+    beneath: &Path,
+    take: fn(&Path),
+) -> Vec<(&'static str, Result<()>, bool)> {
+    let path = beneath.join("program");
+    let tried = CHANGES.iter().map(|(name, change)| {
+        let file = program_of_member(directory);
+        take(&path);
+        let before = state(&path);
+        let answer = MEMBER.run(|| change(&file)).map_err(|error| match error {
+            // Under writeback, the time that it is looks like any other.
+            Errno::ACCESS if name.starts_with("times") => Errno::PERM,
+            error => error,
+        });
+        let changed = state(&path) != before;
+        fs::remove_file(&path).unwrap();
+        (*name, answer, changed)
+    });
+    tried.collect()
+}
+
+const OPTIONS: &[&str] = &[
+    "passthrough",
+    "cache=never",
+    "cache=always",
+    "writeback",
+    "nopassthrough",
+];
+
+#[test]
+fn who_was_the_owner_changes_what_was_taken_over_no_more() {
+    over_each("owners::who_was_the_owner", |transport| {
+        type Taking = (&'static str, fn(&Path));
+        let takings: [Taking; 4] = [
+            ("nothing", |_| ()),
+            ("owner", |path| chown(path, Some(0), Some(0)).unwrap()),
+            ("only the user", |path| {
+                chown(path, Some(BOB.uid), None).unwrap();
+            }),
+            ("mode", |path| {
+                fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
+            }),
+        ];
+        for options in OPTIONS {
+            let options = format!("acl,{options}");
+            let mounted = Mounted::start_on(Lower::Ext4, &transport.with(&options)).unwrap();
+            let everybody = Permissions::from_mode(0o777);
+            fs::set_permissions(mounted.source(), everybody.clone()).unwrap();
+            let native = mounted.outside().join("native");
+            fs::create_dir(&native).unwrap();
+            fs::set_permissions(&native, everybody).unwrap();
+            for (name, take) in takings {
+                let above = tried(mounted.mnt(), mounted.source(), take);
+                let beneath = tried(&native, &native, take);
+                assert_eq!(above, beneath, "{name} taken, {options}");
+            }
+        }
+    });
+}
+
+/// The new owner is no stranger, and root never is.
+#[test]
+fn who_became_the_owner_may_change_it() {
+    over_each("owners::who_became_the_owner", |transport| {
+        let mounted = Mounted::start_on(Lower::Ext4, &transport.with("acl")).unwrap();
+        let everybody = Permissions::from_mode(0o777);
+        fs::set_permissions(mounted.source(), everybody).unwrap();
+        let path = mounted.mnt().join("program");
+        for (name, change) in CHANGES.iter().filter(|(name, _)| *name != "group") {
+            let file = program_of_member(mounted.mnt());
+            chown(
+                mounted.source().join("program"),
+                Some(BOB.uid),
+                Some(BOB.gid),
+            )
+            .unwrap();
+            // Root asks, so that the kernel above hears of it.
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(0o711)).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().uid(), BOB.uid);
+            BOB.run(|| change(&file)).unwrap();
+            let refused = MEMBER.run(|| change(&file)).unwrap_err();
+            let expected = if *name == "times to now" {
+                Errno::ACCESS
+            } else {
+                Errno::PERM
+            };
+            assert_eq!(refused, expected, "{name}");
+            fs::remove_file(&path).unwrap();
+        }
+    });
+}
+
+/// By a name that the kernel above remembers, for as long as it does.
+#[test]
+fn what_is_anothers_stays_in_a_sticky_directory() {
+    over_each("owners::what_is_anothers_stays", |transport| {
+        for options in ["", "cache=always"] {
+            let mounted = Mounted::start_on(Lower::Ext4, &transport.with(options)).unwrap();
+            let sticky = mounted.source().join("sticky");
+            fs::create_dir(&sticky).unwrap();
+            fs::set_permissions(&sticky, Permissions::from_mode(0o1777)).unwrap();
+            let above = mounted.mnt().join("sticky");
+            type Removal = fn(&Path) -> std::io::Result<()>;
+            let removals: [Removal; 4] = [
+                |path| fs::remove_file(path),
+                |path| fs::rename(path, path.with_file_name("moved")),
+                |path| fs::rename(path.with_file_name("own"), path),
+                |path| {
+                    let own = path.with_file_name("own");
+                    let flags = rustix::fs::RenameFlags::EXCHANGE;
+                    let cwd = rustix::fs::CWD;
+                    Ok(rustix::fs::renameat_with(cwd, path, cwd, own, flags)?)
+                },
+            ];
+            for (number, remove) in removals.iter().enumerate() {
+                BOB.run(|| {
+                    fs::write(above.join("file"), "bob's").unwrap();
+                    fs::write(above.join("own"), "bob's").unwrap();
+                });
+                // Known to the kernel above, so that what is compared is what it was told of this name.
+                fs::write(sticky.join("precious"), "alice's").unwrap();
+                chown(sticky.join("precious"), Some(ALICE.uid), Some(ALICE.gid)).unwrap();
+                fs::metadata(above.join("precious")).unwrap();
+                BOB.run(|| fs::metadata(above.join("file")).unwrap());
+                fs::rename(sticky.join("precious"), sticky.join("file")).unwrap();
+
+                let refused = BOB.run(|| remove(&above.join("file"))).unwrap_err();
+                let error = refused.raw_os_error();
+                assert!(
+                    [libc::EPERM, libc::ESTALE].map(Some).contains(&error),
+                    "{number} {options}: {refused}"
+                );
+                assert_eq!(
+                    fs::read(sticky.join("file")).unwrap(),
+                    b"alice's",
+                    "{number}"
+                );
+                ALICE.run(|| fs::remove_file(above.join("file")).unwrap());
+                BOB.run(|| fs::remove_file(above.join("own")).unwrap());
+            }
+            // Root, and who owns the directory, remove everything.
+            for owner in [0, BOB.uid] {
+                chown(&sticky, Some(owner), None).unwrap();
+                fs::metadata(&above).unwrap();
+                fs::write(sticky.join("file"), "root's").unwrap();
+                let remove = || fs::remove_file(above.join("file")).unwrap();
+                if owner == 0 {
+                    remove();
+                } else {
+                    BOB.run(remove);
+                }
+            }
+        }
+    });
+}
+
+/// Who may write a file may set its times to now.
+#[test]
+fn who_may_write_no_more_sets_no_times() {
+    over_each("owners::who_may_write_no_more_sets_no_times", |transport| {
+        let mounted = Mounted::start_on(Lower::Ext4, &transport.with("")).unwrap();
+        let beneath = mounted.source().join("file");
+        fs::write(&beneath, "").unwrap();
+        let set = |mode| fs::set_permissions(&beneath, Permissions::from_mode(mode)).unwrap();
+        set(0o666);
+        let file = BOB.run(|| File::open(mounted.mnt().join("file")).unwrap());
+        let touch = || BOB.run(|| set_times(&file, UTIME_NOW));
+        assert_eq!(touch(), Ok(()));
+        set(0o644);
+        assert_eq!(touch(), Err(Errno::ACCESS));
+        file.metadata().unwrap();
+        assert_eq!(touch(), Err(Errno::ACCESS), "asked meanwhile");
+    });
+}
+
+/// Natively the kernel refuses with `protected_hardlinks`, which is on here or not.
+#[test]
+fn what_was_taken_over_gets_no_further_name() {
+    over_each(
+        "owners::what_was_taken_over_gets_no_further_name",
+        |transport| {
+            let mounted = Mounted::start_on(Lower::Ext4, &transport.with("")).unwrap();
+            fs::set_permissions(mounted.source(), Permissions::from_mode(0o777)).unwrap();
+            program_of_member(mounted.mnt());
+            chown(mounted.source().join("program"), Some(0), Some(0)).unwrap();
+            let (old, new) = (mounted.mnt().join("program"), mounted.mnt().join("link"));
+            MEMBER.run(|| fs::hard_link(&old, &new)).unwrap_err();
+            assert!(!mounted.source().join("link").exists());
+        },
+    );
+}
