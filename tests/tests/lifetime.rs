@@ -179,6 +179,49 @@ fn thread_in_state(process: u32, name: &str, state: &str) -> i32 {
     }
 }
 
+/// Stops every thread of a process.
+fn stop(process: &Process) {
+    process.signal(Signal::STOP);
+    let deadline = Instant::now() + START_TIMEOUT;
+    let runs = || {
+        let threads = fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
+        let stats = threads.flatten().map(|thread| thread.path().join("stat"));
+        stats
+            .filter_map(|stat| fs::read_to_string(stat).ok())
+            .any(|stat| !stat.contains(") T "))
+    };
+    while runs() {
+        assert!(Instant::now() < deadline, "it does not stop");
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Waits until a thread of this process that has this name waits for a name, under the directory's lock.
+fn waits_for_a_lookup(name: &str) {
+    let thread = thread_in_state(std::process::id(), name, "S");
+    let deadline = Instant::now() + START_TIMEOUT;
+    loop {
+        let stack = fs::read_to_string(format!("/proc/self/task/{thread}/stack")).unwrap();
+        if stack.contains("fuse_lookup") {
+            return;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "{name} looks nothing up:\n{stack}"
+        );
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Takes a mount away when it is dropped.
+struct Detach<'a>(&'a Path);
+
+impl Drop for Detach<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
+    }
+}
+
 /// Waits until a thread looks for a file on the file system beneath, which is stopped.
 fn waits_beneath(worker: u32) {
     let deadline = Instant::now() + START_TIMEOUT;
@@ -219,6 +262,7 @@ fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
     over_each(name, |transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source().to_str().unwrap();
+        let _unmount = Detach(ground.source());
         let beneath = Process::start_program(&programs::slow_files(), &[source]);
         assert_eq!(beneath.line(), "ok");
         let mut server = Server::start(&ground, &transport.with("cache=always"), None);
@@ -226,7 +270,7 @@ fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
         fs::metadata(ground.mnt()).unwrap();
         let worker = server.worker();
         let connection = Connection::of(ground.mnt());
-        beneath.signal(Signal::STOP);
+        stop(&beneath);
         let look = |name: &str| {
             let path = ground.mnt().join(name);
             let caller = thread::Builder::new().name(name.to_owned());
@@ -235,7 +279,7 @@ fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
                 .unwrap()
         };
         let mut callers = vec![look("file-0")];
-        thread_in_state(std::process::id(), "file-0", "S");
+        waits_for_a_lookup("file-0");
         waits_beneath(worker);
         let notifier = thread_in_state(worker, "thrufs-notify", "S");
         write_by(notifier, device_of(worker), &invalidation("file-1")).unwrap();
@@ -255,9 +299,6 @@ fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
         let status = server.ended_within(END_TIMEOUT).expect("it ends");
         assert!(!status.success());
         assert!(is_dead(ground.mnt()), "the mount stays");
-        drop(server);
-        beneath.kill();
-        rustix::mount::unmount(ground.source(), UnmountFlags::DETACH).unwrap();
     });
 }
 
