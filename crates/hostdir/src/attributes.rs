@@ -231,7 +231,7 @@ impl Host {
             if set.kill_suidgid {
                 inode.saw_mode(u32::from(stat_open(fd)?.stx_mode));
             }
-            let truncate = || self.change_size(inode, fd, set.handle, size);
+            let truncate = || self.change_size(context, inode, fd, (set.handle, size));
             self.change_content(inode, fd, set.kill_suidgid, truncate)?;
             changed = true;
         }
@@ -298,10 +298,10 @@ impl Host {
 
     fn change_size(
         &self,
+        context: &Context<'_>,
         inode: &Arc<Inode>,
         fd: BorrowedFd<'_>,
-        handle: Option<FileHandle>,
-        size: u64,
+        (handle, size): (Option<FileHandle>, u64),
     ) -> Result<()> {
         if !inode.is_regular() {
             return Err(if inode.is_directory() {
@@ -318,9 +318,11 @@ impl Host {
                 if !file.goes_through() {
                     file.mark_written();
                 }
+                self.may_write(&file)?;
                 let lower = self.lower(&file, true)?;
                 let truncate = || Ok(rustix::fs::ftruncate(&*lower, size)?);
-                file.change(handle.unwrap_or(FileHandle(0)), &lower, truncate)
+                let handle = handle.unwrap_or(FileHandle(0));
+                self.change_file(context, (handle, &file), &lower, truncate)
             }
             None => Ok(attr::truncate(fd, size)?),
         }

@@ -5,7 +5,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::Access;
-use crate::rules::{InForce, Opener, Told, permitted};
+use crate::rules::{InForce, Opener, RulesOfEntries, Told, permitted};
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -252,6 +252,7 @@ impl Host {
             context.require_blocking()?;
         }
         let fd = directory.fd()?;
+        let rules = self.rules_of_entries(&directory.inode)?;
         let mut stream = directory.stream.lock();
         let stream = &mut *stream;
         stream.seek(fd, offset)?;
@@ -268,7 +269,7 @@ impl Host {
                 stream.start = stream.end;
                 continue;
             };
-            if !self.list((&directory, fd), &entry, sink) {
+            if !self.list((&directory, fd), rules.as_ref(), &entry, sink) {
                 return Ok(());
             }
             stream.position = entry.off as u64;
@@ -280,6 +281,7 @@ impl Host {
     fn list(
         &self,
         (directory, fd): (&OpenDirectory, BorrowedFd<'_>),
+        rules: Option<&RulesOfEntries>,
         entry: &DirEntry<'_>,
         sink: &mut DirectorySink<'_>,
     ) -> bool {
@@ -289,9 +291,9 @@ impl Host {
             return false;
         }
         let parent = &directory.inode;
-        match self.entry_is_hidden(parent, fd, entry.name) {
-            Ok(false) => {}
-            Ok(true) | Err(_) => return true,
+        match rules.map(|rules| rules.hide_entry(fd, entry.name)) {
+            None | Some(Ok(false)) => {}
+            Some(Ok(true) | Err(_)) => return true,
         }
         let ino = parent.mount().client_ino(entry.ino);
         if !sink.is_plus() || name == b"." || name == b".." {

@@ -122,23 +122,6 @@ impl OpenFile {
         self.writable
     }
 
-    /// Changes what is in the file, through this handle of it, where whoever has that may.
-    ///
-    /// # Errors
-    ///
-    /// See [`Filter::write`](crate::filter::Filter::write).
-    pub(crate) fn change<T>(
-        &self,
-        handle: FileHandle,
-        lower: &LowerFile,
-        change: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        match self.guard.filter() {
-            Some(filter) => filter.write(handle, lower, change),
-            None => change(),
-        }
-    }
-
     pub(crate) fn mark_written(&self) {
         self.written.store(true, Ordering::Relaxed);
     }
@@ -233,6 +216,8 @@ impl Host {
             return Ok(kept);
         }
         let flags = match (through, for_writing) {
+            // That nobody has it open for writing who may not write is what readers rely on.
+            (false, false) if self.may_write(file).is_err() => libc::O_RDONLY,
             (false, _) => file.flags,
             (true, true) => libc::O_RDWR,
             (true, false) => libc::O_RDONLY,
@@ -301,12 +286,14 @@ impl Host {
 
     pub(crate) fn write(
         &self,
+        context: &Context<'_>,
         node: NodeId,
         args: &WriteArgs,
         data: WriteSource<'_>,
     ) -> Result<usize> {
         let file = self.file_of(node, args.handle)?;
         self.writable()?;
+        self.may_write(&file)?;
         let lower = self.lower(&file, true)?;
         if file.appends && args.offset != stat_open(&*lower)?.stx_size {
             // Elsewhere than at the end: what the file forbids, and what the lower file would not
@@ -315,7 +302,7 @@ impl Host {
         }
         file.mark_written();
         let write = || data.write_to(&lower, args.offset);
-        file.change(args.handle, &lower, || {
+        self.change_file(context, (args.handle, &file), &lower, || {
             self.change_content(file.inode(), lower.as_fd(), args.kill_suidgid, write)
         })
     }
@@ -365,6 +352,13 @@ impl Host {
         }
     }
 
+    /// Closes the lower file, where it can be had again.
+    pub(crate) fn close_lower(&self, file: &OpenFile) {
+        if let Some(pin) = self.pin_for_later(file) {
+            drop(file.take(pin));
+        }
+    }
+
     /// A descriptor from which the lower file can be opened again, if that is sure to succeed. A
     /// `flock(2)` on the lower file would not come back with it.
     fn pin_for_later(&self, file: &OpenFile) -> Option<Descriptor> {
@@ -377,6 +371,7 @@ impl Host {
         }
         let sure = self.credentials.overrides_modes() || {
             let wanted = match file.flags & libc::O_ACCMODE {
+                libc::O_RDONLY => Access::READ_OK,
                 libc::O_RDWR => Access::READ_OK | Access::WRITE_OK,
                 _ => Access::WRITE_OK,
             };
@@ -442,10 +437,11 @@ impl Host {
         }
         file.mark_written();
         let mode = FallocateFlags::from_bits_retain(mode);
+        self.may_write(&file)?;
         let lower = self.lower(&file, true)?;
         let allocate = || Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?);
         let loses = loses_set_ids(context);
-        file.change(handle, &lower, || {
+        self.change_file(context, (handle, &file), &lower, || {
             self.change_content(file.inode(), lower.as_fd(), loses, allocate)
         })
     }
@@ -489,6 +485,7 @@ impl Host {
         to.mark_written();
         let (mut offset_in, mut offset_out) = (args.offset_in, args.offset_out);
         let length = usize::try_from(args.length).unwrap_or(usize::MAX);
+        self.may_write(&to)?;
         let (source, target) = (self.lower(&from, false)?, self.lower(&to, true)?);
         let copy = || {
             let (offset_in, offset_out) = (Some(&mut offset_in), Some(&mut offset_out));
@@ -497,7 +494,7 @@ impl Host {
             Ok(copied as u64)
         };
         let loses = loses_set_ids(context);
-        to.change(args.handle_out, &target, || {
+        self.change_file(context, (args.handle_out, &to), &target, || {
             self.change_content(to.inode(), target.as_fd(), loses, copy)
         })
     }

@@ -1,46 +1,41 @@
 //! Files whose readers do not see everything that is in them.
 //!
-//! What has to be taken out is found by looking through the file ([`redact`]), and
-//! holds as long as the file stays as it is. So each read looks at the file's times and size before
-//! and after, and is done again when they changed; no byte is shown that was not looked at in that
-//! version of the file. Times go in steps, of the kernel's clock or of the file system, so a version
-//! counts as one only when it is older than such a step.
+//! What has to be taken out is found by looking through the file ([`redact`](crate::redact)); that is a view
+//! ([`view`]), which holds as long as the file stays as it is. No byte is shown that was not looked at in
+//! that version of the file, and nothing is shown while somebody may be changing it.
 //!
 //! **Writing.** One byte in the right place makes a parser take a position for part of the picture. So
 //! nobody changes what is there: only who finds the file empty, or empties it, may write, until
 //! somebody else does so ([`Filter::begin_writing`]), by this server, by another, or beneath: before
-//! each write the file has to be as the one before it has left it. What such a writer can make visible
-//! is what it has written itself.
+//! each write the file has to be as the one before it has left it. Each write holds a write lease, so that
+//! nobody else has the file open, and whoever opens it beneath waits for the end of the write. What such a
+//! writer can make visible is what it has written itself. As long as it has the file open, nobody else
+//! reads it.
 //!
 //! Everybody who has the file open shares one [`Filter`].
+
+mod view;
 
 use crate::files::{OpenFile, stat_open};
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::Notes;
-use crate::policy::{ContentType, HEAD_BYTES, Redaction};
-use crate::redact::{self, Outcome, ReadAt, RedactionPlan};
+use crate::policy::Redaction;
 use parking_lot::Mutex;
 use rustix::fs::Statx;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use thrufs::{Context, Errno, LowerFile, ReadAnswer, ReadArgs, ReadReply, Result};
+use std::time::Duration;
+use thrufs::{Context, Errno, LowerFile, Result};
 use thrufs_abi::FileHandle;
+use thrufs_sys::lease;
+pub(crate) use view::Waiting;
+use view::{Version, View};
 
-/// Most attempts to read a file that keeps changing.
+/// Most attempts to write to a file that somebody else has open, and how long to wait before the second;
+/// before the later ones longer, two seconds in all.
 const ATTEMPTS_MAX: u32 = 48;
-
-/// How long to wait before the second attempt; before the later ones longer, more than
-/// [`FILE_SYSTEM_STEP_MAX`] in all.
 const PAUSE: Duration = Duration::from_millis(2);
-
-/// Longer than a step of the clock that file systems take times from (10 ms at 100 Hz).
-const CLOCK_STEP_MAX: Duration = Duration::from_millis(20);
-
-/// The same where a file system keeps whole seconds: an ext4 with small inodes one, FAT two.
-const FILE_SYSTEM_STEP_MAX: Duration = Duration::from_millis(2_100);
 
 /// How the readers of one file see it.
 #[derive(Debug)]
@@ -61,35 +56,12 @@ struct Writer {
     left: Version,
 }
 
-/// What changes with each change of a file. Nobody can set the time of change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Version {
-    size: u64,
-    changed: Duration,
-}
-
-impl Version {
-    fn of(stat: &Statx) -> Version {
-        Version {
-            size: stat.stx_size,
-            changed: time_of_change(stat),
-        }
+impl Writer {
+    /// Whether nobody else has changed what the file `found` so is. An empty one may have another name, or
+    /// one less; who has emptied it has changed what its content was last changed at.
+    fn has_left(&self, found: Version) -> bool {
+        self.left == found || self.left.is_empty_as(found)
     }
-}
-
-/// Since 1970.
-pub(crate) fn time_of_change(stat: &Statx) -> Duration {
-    Duration::new(stat.stx_ctime.tv_sec.max(0) as u64, stat.stx_ctime.tv_nsec)
-}
-
-/// One version of a file, as its readers see it.
-#[derive(Clone, Debug)]
-enum View {
-    /// As it is.
-    Whole,
-    Redacted(Arc<RedactionPlan>),
-    /// It may not be shown, since it was not understood.
-    Withheld(Errno),
 }
 
 impl Filter {
@@ -126,7 +98,7 @@ impl Filter {
     ) -> Result<()> {
         let mut writer = self.writer.lock();
         let left = Version::of(&stat_open(file)?);
-        if left.size != 0 {
+        if !left.is_empty() {
             return Err(self.redaction.errno);
         }
         tell(writer.map(|writer| writer.handle));
@@ -152,7 +124,7 @@ impl Filter {
         let mut slot = self.writer.lock();
         if let Some(writer) = slot.as_mut().filter(|writer| writer.handle == handle) {
             match changed {
-                Some(changed) => writer.left.changed = changed,
+                Some(changed) => writer.left.set_changed(changed),
                 None => *slot = None,
             }
         }
@@ -161,7 +133,7 @@ impl Filter {
     /// While a change is under way, nothing is known.
     fn note_left(&self, handle: FileHandle, left: Option<Version>) {
         if let Some(notes) = &self.notes {
-            notes.note_left(handle, left.map(|left| left.changed));
+            notes.note_left(handle, left.map(Version::changed));
         }
     }
 
@@ -179,24 +151,53 @@ impl Filter {
         changed
     }
 
-    /// Changes the file through a handle. Nobody begins to write meanwhile.
+    /// Changes the file through a handle. Nobody begins to write meanwhile, and nobody else has the file
+    /// open, where the file system has leases. Others that have it open are asked by `close` not to.
     ///
     /// # Errors
     ///
-    /// The rule's when this handle may not write, those of `change`.
+    /// The rule's when this handle may not write, `EBUSY` when somebody else has the file open for longer
+    /// than can be waited for, those of `change`.
     pub(crate) fn write<T>(
         &self,
         handle: FileHandle,
         file: &LowerFile,
+        close: impl Fn(),
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                close();
+                std::thread::sleep(PAUSE * (attempt - 1));
+            }
+            let mut slot = self.writer.lock();
+            let exclusive = lease::exclusive(file.as_fd());
+            let found = Version::of(&stat_open(file)?);
+            let writer = slot
+                .as_mut()
+                .filter(|w| w.handle == handle && w.has_left(found));
+            let writer = writer.ok_or(self.redaction.errno)?;
+            // An error: there are no leases.
+            if !matches!(exclusive, Ok(None)) {
+                return self.carry_out(writer, file.as_fd(), change);
+            }
+        }
+        Err(Errno::EBUSY)
+    }
+
+    /// Who may write, if anybody.
+    pub(crate) fn writer(&self) -> Option<FileHandle> {
+        self.writer.lock().map(|writer| writer.handle)
+    }
+
+    /// Takes the right to write from whom has it, where somebody else has changed what the file `found` so
+    /// is. Tells whose it was.
+    fn end_writing(&self, found: &Statx) -> Option<FileHandle> {
         let mut slot = self.writer.lock();
-        let found = Version::of(&stat_open(file)?);
-        // In an empty file there is nothing that could be shown, whoever has renamed or removed it.
-        let is_left = |writer: &Writer| writer.left == found || found.size == 0;
-        let writer = slot.as_mut().filter(|w| w.handle == handle && is_left(w));
-        let writer = writer.ok_or(self.redaction.errno)?;
-        self.carry_out(writer, file.as_fd(), change)
+        let ended = slot.filter(|writer| !writer.has_left(Version::of(found)))?;
+        *slot = None;
+        self.note_left(ended.handle, None);
+        Some(ended.handle)
     }
 
     /// Changes attributes of the file, and with them its times. Who may write still may.
@@ -207,109 +208,10 @@ impl Filter {
     ) -> Result<T> {
         let mut slot = self.writer.lock();
         let found = Version::of(&stat_open(file)?);
-        match slot.as_mut().filter(|writer| writer.left == found) {
+        match slot.as_mut().filter(|writer| writer.has_left(found)) {
             Some(writer) => self.carry_out(writer, file, change),
             None => change(),
         }
-    }
-
-    /// The view of the version with these attributes, which `file` has at the moment.
-    fn view(&self, file: &LowerFile, stat: &Statx) -> Result<View> {
-        let (version, length) = (Version::of(stat), stat.stx_size);
-        let mut known = self.view.lock();
-        if let Some((of, view)) = &*known
-            && *of == version
-        {
-            return Ok(view.clone());
-        }
-        let view = match redact::plan(&Reader(file), length) {
-            Ok(Outcome::NotApplicable) if length == 0 => View::Whole,
-            Ok(_) if !self.is_as_expected(file)? => self.not_understood("it is of another type"),
-            Ok(Outcome::NotApplicable) => self.not_understood("it is of no such format"),
-            Ok(Outcome::Plan(plan)) if plan.is_empty() => View::Whole,
-            Ok(Outcome::Plan(plan)) => View::Redacted(Arc::new(plan)),
-            Err(redact::RedactError::Unparsable(why)) => self.not_understood(why),
-            Err(redact::RedactError::Read(error)) => {
-                return Err(Errno::from(error));
-            }
-        };
-        if !is_young(stat) {
-            *known = Some((version, view.clone()));
-        }
-        Ok(view)
-    }
-
-    /// Whether it is what the rule says that it is to be.
-    fn is_as_expected(&self, file: &LowerFile) -> Result<bool> {
-        if self.redaction.content.is_all() {
-            return Ok(true);
-        }
-        let mut head = [0; HEAD_BYTES];
-        let length = file.read_at(&mut head, 0, true)?;
-        let content = ContentType::of(&head[..length]);
-        Ok(self.redaction.expects(content))
-    }
-
-    fn not_understood(&self, why: &str) -> View {
-        tracing::debug!("a file is withheld, since it is not understood: {why}");
-        View::Withheld(self.redaction.errno)
-    }
-
-    /// Reads as readers may.
-    ///
-    /// # Errors
-    ///
-    /// What the rule says of files that are not understood, `EBUSY` when the file keeps changing.
-    fn read(&self, file: &LowerFile, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        for attempt in 0..ATTEMPTS_MAX {
-            if attempt > 0 {
-                // Whoever changes it may come to an end.
-                std::thread::sleep(PAUSE * attempt);
-            }
-            let before = stat_open(file)?;
-            if is_young(&before) {
-                continue;
-            }
-            let version = Version::of(&before);
-            let view = self.view(file, &before)?;
-            let length = match &view {
-                View::Withheld(errno) => return Err(*errno),
-                View::Whole | View::Redacted(_) => file.read_at(buffer, offset, true)?,
-            };
-            if let View::Redacted(plan) = &view {
-                plan.apply(offset, &mut buffer[..length]);
-            }
-            if Version::of(&stat_open(file)?) == version {
-                return Ok(length);
-            }
-        }
-        buffer.fill(0);
-        Err(Errno::EBUSY)
-    }
-}
-
-/// Whether the file could change now and have the same times. Not one that changed in what the clock
-/// takes for the future: a change now would have another time.
-fn is_young(stat: &Statx) -> bool {
-    let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else {
-        return true;
-    };
-    let changed = time_of_change(stat);
-    let step = match changed.subsec_nanos() {
-        0 => FILE_SYSTEM_STEP_MAX,
-        _ => CLOCK_STEP_MAX,
-    };
-    now.abs_diff(changed) < step
-}
-
-/// Reads that find out what there is to redact.
-struct Reader<'a>(&'a LowerFile);
-
-impl ReadAt for Reader<'_> {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0
-            .read_at(buffer, offset, true)
-            .map_err(io::Error::from)
     }
 }
 
@@ -317,41 +219,82 @@ impl Host {
     /// Changes attributes of a file that somebody may be writing to.
     pub(crate) fn change_attributes<T>(
         &self,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         file: BorrowedFd<'_>,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        match inode.filter() {
-            Some(filter) => filter.change_attributes(file, change),
-            None => change(),
-        }
+        let Some(filter) = inode.filter() else {
+            return change();
+        };
+        self.is_being_written(inode, &filter)?;
+        filter.change_attributes(file, change)
     }
 
-    /// Makes sure that a file can be shown to a reader at all.
+    /// Whether this open file is the one that may write, where others see it redacted.
+    fn is_writer(&self, file: &OpenFile, filter: &Filter) -> bool {
+        let writer = filter.writer().and_then(|handle| self.files.get(handle.0));
+        writer.is_some_and(|writer| std::ptr::eq(&*writer, file))
+    }
+
+    /// Whether the lower file of an open file may be open for writing.
     ///
     /// # Errors
     ///
-    /// What the rule says of files that are not understood.
-    pub(crate) fn check_filtered(&self, file: &LowerFile, filter: &Filter) -> Result<()> {
-        let stat = stat_open(file)?;
-        match filter.view(file, &stat)? {
-            View::Withheld(errno) => Err(errno),
-            View::Whole | View::Redacted(_) => Ok(()),
+    /// The rule's, for an open file that does not have, or no longer, the right to write.
+    pub(crate) fn may_write(&self, file: &OpenFile) -> Result<()> {
+        match file.guard().filter() {
+            Some(filter) if !self.is_writer(file, filter) => Err(filter.redaction.errno),
+            _ => Ok(()),
         }
     }
 
-    pub(crate) fn read_filtered(
+    /// Changes what is in a file through an open file, where whoever has that may.
+    ///
+    /// # Errors
+    ///
+    /// See [`Filter::write`]; `DEFER`, before anything was done.
+    pub(crate) fn change_file<T>(
         &self,
         context: &Context<'_>,
-        file: &OpenFile,
-        filter: &Filter,
-        args: &ReadArgs,
-        reply: ReadReply<'_>,
-    ) -> Result<ReadAnswer> {
-        // Looking through a file takes its time, wherever it is.
+        (handle, file): (FileHandle, &OpenFile),
+        lower: &LowerFile,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let Some(filter) = file.guard().filter() else {
+            return change();
+        };
+        // Who opens it beneath may have to wait, and so may this.
         context.require_blocking()?;
-        let lower = self.lower(file, false)?;
-        reply.fill(|buffer| filter.read(&lower, buffer, args.offset))
+        let close = || self.close_lower_files(file.inode(), handle);
+        let changed = filter.write(handle, lower, close, change);
+        if changed.is_err() {
+            self.is_being_written(file.inode(), filter)?;
+        }
+        changed
+    }
+
+    /// Closes what this server has open of a file that others see redacted, but for whoever writes. It is
+    /// opened again when it is asked for.
+    pub(crate) fn close_lower_files(&self, inode: &Inode, writer: FileHandle) {
+        for (handle, file) in self.files.iter() {
+            if handle != writer.0 && file.node() == inode.node() {
+                self.close_lower(&file);
+            }
+        }
+    }
+
+    /// Whether the one who may write to a file that others see redacted has it open. Where somebody else has
+    /// changed it since, that right ends.
+    fn is_being_written(&self, inode: &Arc<Inode>, filter: &Filter) -> Result<bool> {
+        let Some(file) = filter.writer().and_then(|handle| self.files.get(handle.0)) else {
+            return Ok(false);
+        };
+        let stat = self.descriptor(inode).and_then(stat_open)?;
+        if let Some(ended) = filter.end_writing(&stat) {
+            self.note_writing(ended, filter.redaction, false);
+            self.close_lower(&file);
+        }
+        Ok(file.has_lower())
     }
 }
 
@@ -375,24 +318,9 @@ mod tests {
             let stat = stat_open(&file).unwrap();
             filter.go_on_writing(handle, &stat);
             filter.was_left(handle, left(&stat));
-            filter.write(handle, &file, || Ok(()))
+            filter.write(handle, &file, || (), || Ok(()))
         };
-        assert_eq!(after(|stat| Some(time_of_change(stat))), Ok(()));
+        assert_eq!(after(|stat| Some(view::time_of_change(stat))), Ok(()));
         assert_eq!(after(|_| None), Err(Errno::EACCES));
-    }
-
-    #[test]
-    fn whole_seconds_are_those_of_a_file_system_that_keeps_no_others() {
-        let file = tempfile::tempfile().unwrap();
-        let is_young_with = |age: u64, nanoseconds: Option<u32>| {
-            let mut stat = stat_open(&file).unwrap();
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-            let changed = now - Duration::from_millis(age);
-            stat.stx_ctime.tv_sec = changed.as_secs() as i64;
-            stat.stx_ctime.tv_nsec = nanoseconds.unwrap_or(changed.subsec_nanos());
-            is_young(&stat)
-        };
-        assert!(is_young_with(0, None) && is_young_with(1000, Some(0)));
-        assert!(!is_young_with(1000, Some(1)) && !is_young_with(3200, Some(0)));
     }
 }

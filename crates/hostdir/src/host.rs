@@ -101,6 +101,9 @@ pub(crate) struct Host {
     pub(crate) may_skip_flush: AtomicBool,
     /// Whether the client wants to know what is mounted beneath; settled at INIT.
     pub(crate) announces_submounts: AtomicBool,
+    /// The log has a line on directories that ignore case.
+    pub(crate) said_folds_case: AtomicBool,
+    pub(crate) waiting_readers: crate::filter::Waiting,
 }
 
 impl Drop for Host {
@@ -209,8 +212,13 @@ impl HostDir {
             root,
             may_skip_flush: AtomicBool::new(false),
             announces_submounts: AtomicBool::new(false),
+            said_folds_case: AtomicBool::new(false),
+            waiting_readers: crate::filter::Waiting::default(),
             config,
         };
+        let opened = host.descriptor(&host.root);
+        let opened = opened.and_then(|root| host.rules.open_order(root.as_fd()));
+        opened.map_err(system("open the source"))?;
         Ok(HostDir {
             host: Arc::new(host),
         })

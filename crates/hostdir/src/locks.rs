@@ -206,7 +206,12 @@ impl Host {
         let file = self.file(handle)?;
         // Both kinds of lock need a file open for them; one that cannot be written is locked with
         // what can be had.
-        let fd = match self.open_again_raw(&file, libc::O_RDWR) {
+        // Where readers rely on that nobody has it open for writing, nobody locks it for that.
+        let access = match file.guard().filter() {
+            Some(_) => libc::O_RDONLY,
+            None => libc::O_RDWR,
+        };
+        let fd = match self.open_again_raw(&file, access) {
             Ok(fd) => fd,
             Err(Errno::EACCES | Errno::EROFS | Errno::EPERM | Errno::ETXTBSY) => {
                 self.open_again_raw(&file, libc::O_RDONLY)?

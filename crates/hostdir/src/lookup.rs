@@ -7,11 +7,18 @@ use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use thrufs::{Context, Entry, Errno, Result};
 use thrufs_abi::{Name, NodeId};
+use thrufs_sys::dir::{DirEntries, getdents64};
 
 /// Most levels to climb when making sure that a directory still lies in the served tree.
 const DEPTH_MAX: usize = 4096;
+
+/// How much of a directory is read, and in how many calls, to tell two hard links from one name in two
+/// cases: some 30,000 entries. The caller waits for it.
+const LISTED_BYTES_MAX: usize = 1 << 20;
+const LISTED_TIMES_MAX: usize = 16;
 
 impl Host {
     pub(crate) fn lookup(
@@ -65,22 +72,56 @@ impl Host {
     /// `EACCES`.
     pub(crate) fn tells_case(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        let number = |name: &CStr| {
-            let stat = rustix::fs::statx(parent, name, flags, StatxFlags::INO).ok()?;
-            Some((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino))
+        let find = |name: &CStr| {
+            let mask = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::NLINK;
+            rustix::fs::statx(parent, name, flags, mask).ok()
         };
-        // Two links of one file may be called so: that cannot be told from one, and is rare.
+        let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
         let is_same = |other: &CString| {
-            let others = number(other);
-            others.is_some() && number(name) == others
+            let Some((found, others)) = find(other).and_then(|others| Some((find(name)?, others)))
+            else {
+                return false;
+            };
+            let is_directory = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFDIR;
+            let may_be_links = found.stx_nlink > 1 && !is_directory;
+            number(&found) == number(&others)
+                && !(may_be_links && self.lists_both(parent, name, other))
         };
         if in_other_case(name).iter().any(is_same) {
-            tracing::warn!(
-                "names that differ in case are one name beneath: refused under a policy"
-            );
+            if !self.said_folds_case.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    "a directory of the source ignores case: its names are refused under a policy \
+                     (told once)"
+                );
+            }
             return Err(Errno::EACCES);
         }
         Ok(())
+    }
+
+    /// Whether both names are entries of a directory: hard links of one file. A directory that folds case
+    /// lists one of them. False as well where that many entries do not tell.
+    fn lists_both(&self, directory: BorrowedFd<'_>, one: &CStr, other: &CStr) -> bool {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        let Ok(fd) = self.reopen(directory, flags) else {
+            return false;
+        };
+        let mut buffer = vec![0; LISTED_BYTES_MAX / LISTED_TIMES_MAX];
+        let mut found = [false; 2];
+        for _ in 0..LISTED_TIMES_MAX {
+            let length = match getdents64(fd.as_fd(), &mut buffer) {
+                Ok(0) | Err(_) => return false,
+                Ok(length) => length,
+            };
+            for entry in DirEntries::new(&buffer[..length]) {
+                found[0] |= entry.name == one;
+                found[1] |= entry.name == other;
+            }
+            if found == [true; 2] {
+                return true;
+            }
+        }
+        false
     }
 
     /// The answer to a lookup of a name that is not there.

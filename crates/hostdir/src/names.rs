@@ -25,6 +25,10 @@ use crate::ledger::{NameNote, Notes, Rank};
 use parking_lot::Mutex;
 use thrufs_abi::NodeId;
 
+/// Most names of a file that are kept, and that it can be given under a policy: all of them are judged at
+/// each open.
+pub(crate) const NAMES_MAX: usize = 1024;
+
 /// One name of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownName {
@@ -160,7 +164,7 @@ impl Names {
         }
         let list = slot.get_or_insert_default();
         list.put_first(noting, name);
-        list.truncate(noting, links as usize);
+        list.truncate(noting, NAMES_MAX.min(links as usize));
         true
     }
 

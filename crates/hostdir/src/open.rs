@@ -156,6 +156,9 @@ impl Host {
         wanted: &FilePath,
     ) -> Result<Opened> {
         let guard = self.use_file(inode, args.flags as i32, None, wanted)?;
+        if let Some(filter) = guard.filter().filter(|_| access(flags) == Access::Read) {
+            self.must_not_be_written(inode, filter)?;
+        }
         let opened = if guard.path() == DataPath::Passthrough {
             self.try_as_the_kernel(context, inode, args.flags as i32)?;
             self.open_through(guard, flags, args.kill_suidgid)?
@@ -291,7 +294,8 @@ impl Host {
             }
             None => None,
         };
-        let inode = guard.inode();
+        let inode = Arc::clone(guard.inode());
+        let inode = &inode;
         if let Some(stat) = &stat {
             inode.saw_mode(u32::from(stat.stx_mode));
         }
@@ -329,7 +333,7 @@ impl Host {
             version: found.version,
         })?;
         if let Some(filter) = filter {
-            self.begin_writing(&filter, &lower, handle)?;
+            self.begin_writing(inode, &filter, &lower, handle)?;
         }
         Ok(Opened {
             handle,
@@ -358,7 +362,13 @@ impl Host {
     }
 
     /// Lets an open file write that others see redacted.
-    fn begin_writing(&self, filter: &Filter, lower: &LowerFile, handle: FileHandle) -> Result<()> {
+    fn begin_writing(
+        &self,
+        inode: &Inode,
+        filter: &Filter,
+        lower: &LowerFile,
+        handle: FileHandle,
+    ) -> Result<()> {
         let begun = filter.begin_writing(handle, lower, |other| {
             if let Some(other) = other {
                 self.note_writing(other, filter.redaction(), false);
@@ -367,6 +377,7 @@ impl Host {
         match begun {
             Ok(()) => {
                 self.note_writing(handle, filter.redaction(), true);
+                self.close_lower_files(inode, handle);
                 Ok(())
             }
             Err(error) => {

@@ -4,8 +4,8 @@ use crate::create::component;
 use crate::host::{Host, opened_identity};
 use crate::identity::Identity;
 use crate::inode::{Inode, Place};
-use crate::names::KnownName;
-use rustix::fs::{AtFlags, RenameFlags};
+use crate::names::{KnownName, NAMES_MAX};
+use rustix::fs::{AtFlags, RenameFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -53,13 +53,42 @@ impl Host {
             fd: parent_descriptor.as_fd(),
             name,
         };
+        let _in_order = self.names_in_order(context)?;
         self.may_become(context, &inode, to)?;
+        if self.rules.are_there() && inode.names().count() >= NAMES_MAX {
+            return Err(Errno::EMLINK);
+        }
         let descriptor = self.descriptor(&inode)?;
         self.still_permitted(context, &inode, descriptor.as_fd(), false)?;
         self.link_beneath(descriptor.as_fd(), to)
             .map_err(|error| self.taken(to, error))?;
         let (linked, stat) = self.look_up_at(&parent, to.fd, name)?;
+        if let Err(error) = self.is_still_judged_so(context, &linked, to) {
+            let _ = rustix::fs::unlinkat(to.fd, name, AtFlags::empty());
+            linked
+                .names()
+                .removed(self.noting(&linked), &to.known_name());
+            self.forget(linked.node(), 1);
+            return Err(error);
+        }
         Ok(self.entry(&linked, &stat))
+    }
+
+    /// Whether a file that was given a name may have it, now that it does: as others may have moved it, or
+    /// what is above the name, beneath.
+    fn is_still_judged_so(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        to: End<'_>,
+    ) -> Result<()> {
+        if !self.rules.rely_on_names() {
+            return Ok(());
+        }
+        if !self.is_where_it_was(to) {
+            return Err(Errno::EXDEV);
+        }
+        self.may_become(context, inode, to)
     }
 
     fn link_beneath(&self, fd: BorrowedFd<'_>, to: End<'_>) -> Result<()> {
@@ -86,6 +115,7 @@ impl Host {
             fd: descriptor.as_fd(),
             name,
         };
+        let _in_order = self.names_in_order(context)?;
         self.may_change_name(context, end)?;
         let victim = self.hold_without_handles(&parent, descriptor.as_fd(), name);
         let known = self.known(&parent, descriptor.as_fd(), name);
@@ -216,7 +246,8 @@ impl Host {
         if !self.rules.are_there() {
             return rename();
         }
-        self.may_rename(context, from, to, flags)?;
+        let _in_order = self.names_in_order(context)?;
+        let judged = self.may_rename(context, from, to, flags)?;
         let (moved, replaced) = (self.tracked(from), self.tracked(to));
         let (old, new) = (from.known_name(), to.known_name());
         let mut moves: Vec<(&Arc<Inode>, &KnownName, &KnownName)> = Vec::new();
@@ -232,7 +263,7 @@ impl Host {
                     .names()
                     .may_get(self.noting(inode), KnownName::clone(to));
             }
-            let renamed = rename();
+            let renamed = self.rename_as_judged((from, to), flags, judged, rename);
             if let (Ok(()), Some(replaced)) = (&renamed, &replaced)
                 && !flags.contains(RenameFlags::EXCHANGE)
             {
@@ -247,6 +278,44 @@ impl Host {
             }
             renamed
         })
+    }
+
+    /// Renames what was found at both ends, when that was judged. What has become another rename, by a
+    /// change beneath, is taken back; what it has replaced is gone.
+    ///
+    /// # Errors
+    ///
+    /// `EXDEV` then, and those of `rename`.
+    fn rename_as_judged(
+        &self,
+        (from, to): (End<'_>, End<'_>),
+        flags: RenameFlags,
+        [moved, exchanged]: [Option<Statx>; 2],
+        rename: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        rename()?;
+        let ends = [(to, moved), (from, exchanged)];
+        let is_as_judged = |(end, found): &(End<'_>, Option<Statx>)| {
+            self.is_where_it_was(*end)
+                && found.is_none_or(|found| self.is_still_there(*end, &found))
+        };
+        if !self.rules.rely_on_names() || ends.iter().all(is_as_judged) {
+            return Ok(());
+        }
+        let back = match flags.contains(RenameFlags::EXCHANGE) {
+            true => RenameFlags::EXCHANGE,
+            false => RenameFlags::NOREPLACE,
+        };
+        match rustix::fs::renameat_with(to.fd, to.name, from.fd, from.name, back) {
+            Ok(()) => Err(Errno::EXDEV),
+            Err(error) => {
+                tracing::error!(
+                    "a rename that was overtaken beneath is not judged, and stays: taking it back \
+                     failed: {error}"
+                );
+                Ok(())
+            }
+        }
     }
 
     fn rename_beneath(&self, from: End<'_>, to: End<'_>, flags: RenameFlags) -> Result<()> {
@@ -298,19 +367,21 @@ impl Host {
         Ok(renamed?)
     }
 
-    /// Refuses a rename that the policy does not allow.
+    /// Refuses a rename that the policy does not allow. Otherwise, what was found at `from`, and what at
+    /// `to` that is to be exchanged for it.
     fn may_rename(
         &self,
         context: &Context<'_>,
         from: End<'_>,
         to: End<'_>,
         flags: RenameFlags,
-    ) -> Result<()> {
-        self.may_move(context, from, to)?;
+    ) -> Result<[Option<Statx>; 2]> {
+        let moved = self.may_move(context, from, to)?;
         if flags.contains(RenameFlags::EXCHANGE) {
-            self.may_move(context, to, from)
+            Ok([moved, self.may_move(context, to, from)?])
         } else {
-            self.may_replace(context, to)
+            self.may_replace(context, to)?;
+            Ok([moved, None])
         }
     }
 
@@ -333,5 +404,71 @@ fn rename_flags(flags: u32) -> Result<RenameFlags> {
         Err(Errno::EINVAL)
     } else {
         Ok(flags)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Accounts, Policy};
+    use crate::{Config, HostDir};
+    use rustix::fs::{CWD, statx};
+    use std::fs;
+
+    /// Somebody beneath is quicker: between what was judged and the rename.
+    #[test]
+    fn a_rename_that_was_overtaken_beneath_is_taken_back() {
+        let rules = b"[[rule]]\npath = 'photos/**'\naction = 'redact'\nredact = 'gps'\n";
+        let overtaken: [(&str, &str, bool); 4] = [
+            // Another file in the way of the one that was judged.
+            ("photos/place", "free/file", true),
+            // The directory of an end is elsewhere.
+            ("free", "photos/free", true),
+            ("other", "photos/other", true),
+            ("photos/place", "photos/new", false),
+        ];
+        for (moved, to_there, is_taken_back) in overtaken {
+            let place = tempfile::tempdir().unwrap();
+            let at = |path: &str| place.path().join(path);
+            for directory in ["photos", "free", "other"] {
+                fs::create_dir(at(directory)).unwrap();
+            }
+            fs::write(at("photos/place"), "place").unwrap();
+            fs::write(at("free/file"), "free").unwrap();
+            let policy = Policy::parse(rules, &Accounts::default()).unwrap();
+            let config = Config {
+                policy: Some(Arc::new(policy)),
+                ..Config::default()
+            };
+            let served = HostDir::open(place.path(), config).unwrap();
+            let host = &served.host;
+            let [free, other] =
+                [c"free", c"other"].map(|name| host.look_up(&host.root, name).unwrap().0);
+            let [free_fd, other_fd] = [&free, &other].map(|it| host.descriptor(it).unwrap());
+            let from = End {
+                parent: &free,
+                fd: free_fd.as_fd(),
+                name: c"file",
+            };
+            let to = End {
+                parent: &other,
+                fd: other_fd.as_fd(),
+                name: c"new",
+            };
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            let judged = statx(CWD, at("free/file"), flags, crate::host::BASIC).unwrap();
+            let none = RenameFlags::empty();
+            let renamed = host.rename_as_judged((from, to), none, [Some(judged), None], || {
+                fs::rename(at(moved), at(to_there)).unwrap();
+                host.rename_beneath(from, to, none)
+            });
+            let expected = if is_taken_back {
+                Err(Errno::EXDEV)
+            } else {
+                Ok(())
+            };
+            assert_eq!(renamed, expected, "{moved}");
+            assert_eq!(at("other/new").exists(), !is_taken_back, "{moved}");
+        }
     }
 }

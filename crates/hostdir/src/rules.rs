@@ -13,6 +13,7 @@
 mod audit;
 mod evidence;
 mod judgement;
+mod order;
 mod permission;
 mod reload;
 
@@ -21,6 +22,7 @@ pub(crate) use audit::Told;
 pub(crate) use evidence::NewFile;
 pub(crate) use evidence::OfStat;
 use evidence::{OfInode, OfName};
+pub(crate) use permission::RulesOfEntries;
 use reload::HiddenNames;
 
 use crate::config::ConfigError;
@@ -29,7 +31,7 @@ use crate::policy::{Access, DataPath, Decision, FilePath, FileType, Policy};
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx};
 use std::ffi::CStr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use thrufs::{Context, Errno, Notifier, Result};
@@ -93,6 +95,7 @@ pub(crate) struct Rules {
     hidden: HiddenNames,
     /// To find out which programs callers run.
     programs: Option<Arc<dyn Programs>>,
+    order: order::Order,
     /// How many changes of names have begun, and how many have ended.
     names_changing: AtomicU64,
     names_changed: AtomicU64,
@@ -118,9 +121,31 @@ impl Rules {
             }),
             notifier: OnceLock::new(),
             hidden: HiddenNames::default(),
+            order: order::Order::default(),
             names_changing: AtomicU64::new(0),
             names_changed: AtomicU64::new(0),
         }
+    }
+
+    /// Opens what servers of one source wait for each other by, where there may be rules.
+    ///
+    /// # Errors
+    ///
+    /// Those of opening the root.
+    pub(crate) fn open_order(&self, root: impl AsFd) -> Result<()> {
+        if self.are_there() {
+            self.order.open(root)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the rules in force redact or hide: what they say is gone around by whoever renames in
+    /// between.
+    pub(crate) fn rely_on_names(&self) -> bool {
+        self.in_force().is_some_and(|rules| {
+            let uses = rules.policy.uses();
+            uses.redact || uses.hide
+        })
     }
 
     /// Runs what changes names beneath and in the inodes.

@@ -33,6 +33,13 @@ fn is_acl(name: &CStr) -> bool {
     matches!(name.to_bytes(), ACL_ACCESS | ACL_DEFAULT)
 }
 
+/// Whether only user 0 sets and removes an attribute, by its name on the host. The kernel above checks
+/// nothing of `system.` but POSIX ACLs: it leaves the others, ACLs of NFSv4 and of Windows among them, to
+/// their file system (`xattr_permission` in `fs/xattr.c`), which would ask this process.
+fn is_unchecked(name: &CStr) -> bool {
+    name.to_bytes().starts_with(b"system.") && !is_acl(name)
+}
+
 impl Host {
     /// What the attribute is called on the host.
     pub(crate) fn on_host<'a>(&self, name: &'a CStr) -> Result<Cow<'a, CStr>> {
@@ -90,6 +97,9 @@ impl Host {
     ) -> Result<()> {
         let name = &*self.on_host(name)?;
         self.writable()?;
+        if is_unchecked(name) && context.uid().is_some_and(|uid| uid != 0) {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let descriptor = self.descriptor(inode)?;
         let fd = descriptor.as_fd();
         self.credentials.keep_set_ids(true)?;
@@ -173,6 +183,9 @@ impl Host {
     ) -> Result<()> {
         let name = &*self.on_host(name)?;
         self.writable()?;
+        if is_unchecked(name) && context.uid().is_some_and(|uid| uid != 0) {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let descriptor = self.descriptor(inode)?;
         let fd = descriptor.as_fd();
         self.change_attributes(inode, fd, || {

@@ -1,9 +1,10 @@
-//! Whether anybody has a file open for writing, found out by trying to take a read lease on it.
+//! Who else has a file open, found out by trying to take a lease on it (fcntl(2), `F_SETLEASE`).
 //!
-//! The kernel grants such a lease only on a file that nobody has open for writing, nor mapped so that
-//! stores reach it. It is given up again at once. Whoever opens the file for writing in between waits
-//! those microseconds; only an open with `O_NONBLOCK` fails, with `EWOULDBLOCK`, and the process is
-//! sent SIGIO, which [`prepare`] has it ignore.
+//! The kernel grants a read lease only on a file that nobody has open for writing, nor mapped so that
+//! stores reach it, and a write lease only on one that is open nowhere else. Whoever opens the file
+//! meanwhile in a way that conflicts waits until the lease is given up, which takes microseconds; only an
+//! open with `O_NONBLOCK` fails, with `EWOULDBLOCK`, and the process is sent SIGIO, which [`prepare`] has
+//! it ignore.
 //!
 //! # Safety
 //!
@@ -15,10 +16,10 @@
 use crate::raw::check_int;
 use rustix::io::{Errno, Result};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Has the process ignore SIGIO, which ends it otherwise, unless somebody handles it already. To be
-/// called once before [`has_writers`].
+/// called once before the others.
 ///
 /// # Errors
 /// None that is known.
@@ -53,8 +54,36 @@ pub fn has_writers(file: impl AsFd) -> Result<bool> {
         taken => taken?,
     };
     // SAFETY: as above.
-    check_int(unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK) })?;
-    Ok(false)
+    match check_int(unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK) }) {
+        // Another thread has asked about the same open file, and given up the lease of both.
+        Ok(_) | Err(Errno::AGAIN) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A write lease: nobody else has the file open, and whoever opens it waits until this is dropped.
+#[derive(Debug)]
+pub struct Exclusive<'a>(BorrowedFd<'a>);
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        let file = self.0.as_raw_fd();
+        // SAFETY: no pointers, and the descriptor lives as long as this.
+        let _ = unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK) };
+    }
+}
+
+/// Keeps everybody else from opening the file that `file` is, which is open for writing; nothing when
+/// somebody has it open already. One at a time for one open file: leases do not count.
+///
+/// # Errors
+/// As [`has_writers`].
+pub fn exclusive(file: BorrowedFd<'_>) -> Result<Option<Exclusive<'_>>> {
+    // SAFETY: no pointers, and the descriptor lives through the call.
+    match check_int(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) }) {
+        Err(Errno::AGAIN) => Ok(None),
+        taken => taken.map(|_| Some(Exclusive(file))),
+    }
 }
 
 #[cfg(test)]
@@ -80,6 +109,17 @@ mod tests {
         // A lease that was left would keep this one waiting.
         let mut options = OpenOptions::new();
         options.write(true).custom_flags(libc::O_NONBLOCK);
-        options.open(&path).unwrap();
+        let writer = options.open(&path).unwrap();
+        assert!(exclusive(writer.as_fd()).unwrap().is_none(), "a reader");
+        drop(reader);
+        let lease = exclusive(writer.as_fd()).unwrap();
+        assert!(lease.is_some());
+        let other = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&path);
+        assert_eq!(other.unwrap_err().raw_os_error(), Some(libc::EWOULDBLOCK));
+        drop(lease);
+        File::open(&path).unwrap();
     }
 }

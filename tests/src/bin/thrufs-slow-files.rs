@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Its root has `file-0` to `file-9`, which answer at once, `slow-0` to `slow-9`, which are slow to be
-//! looked up and again for their attributes, `sync-0` to `sync-9`, whose fsync is slow, and `full-0` to
-//! `full-9`, to which everything can be written, and whose close says that there was no room.
+//! looked up and again for their attributes, `sync-0` to `sync-9`, whose fsync is slow, `full-0` to
+//! `full-9`, to which everything can be written, and whose close says that there was no room, and `page-0`
+//! to `page-9`, of one page of bytes 0xff, which are slow to be read.
 //! What is slow prints "slow", and waits until there is a file named GATE.
 //! Nothing is cached, and nothing that is written is kept.
 
@@ -24,7 +25,8 @@ use thrufs::layout::Attr;
 use thrufs::session::{Threads, Transport};
 use thrufs::{
     Attributes, Context, DirectorySink, Entry, Errno, FileHandle, FileSystem, Generation,
-    MountOptions, Name, NodeId, Result, SessionConfig, SetAttr, WriteArgs, WriteSource, mount,
+    MountOptions, Name, NodeId, ReadAnswer, ReadArgs, ReadReply, Result, SessionConfig, SetAttr,
+    WriteArgs, WriteSource, mount,
 };
 
 /// How often to look for the gate.
@@ -37,6 +39,9 @@ const FIRST_FILE: u64 = 10;
 const FIRST_SLOW: u64 = 20;
 const FIRST_SYNC: u64 = 30;
 const FIRST_FULL: u64 = 40;
+const FIRST_PAGE: u64 = 50;
+
+const PAGE_BYTES: u64 = 4096;
 
 struct SlowFiles {
     gate: Option<PathBuf>,
@@ -48,6 +53,7 @@ fn node_of(name: &[u8]) -> Option<u64> {
         (&b"slow-"[..], FIRST_SLOW),
         (&b"sync-"[..], FIRST_SYNC),
         (&b"full-"[..], FIRST_FULL),
+        (&b"page-"[..], FIRST_PAGE),
     ];
     numbered
         .iter()
@@ -78,6 +84,7 @@ impl SlowFiles {
             ino: node,
             mode,
             nlink,
+            size: if node >= FIRST_PAGE { PAGE_BYTES } else { 0 },
             ..Attr::default()
         }
     }
@@ -106,6 +113,20 @@ impl FileSystem for SlowFiles {
         Ok(Attributes {
             attr: self.attributes_of(node.0),
             timeout: Duration::ZERO,
+        })
+    }
+
+    fn read(
+        &self,
+        _: &Context<'_>,
+        _: NodeId,
+        _: &ReadArgs,
+        reply: ReadReply<'_>,
+    ) -> Result<ReadAnswer> {
+        self.wait();
+        reply.fill(|buffer| {
+            buffer.fill(0xff);
+            Ok(buffer.len())
         })
     }
 
@@ -145,7 +166,7 @@ impl FileSystem for SlowFiles {
         _: FileHandle,
         _: thrufs::LockOwner,
     ) -> Result<()> {
-        if node.0 >= FIRST_FULL {
+        if (FIRST_FULL..FIRST_PAGE).contains(&node.0) {
             return Err(Errno::ENOSPC);
         }
         Ok(())

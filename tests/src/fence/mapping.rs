@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
@@ -62,6 +62,28 @@ impl Mapping {
             unsafe { place.read_volatile() }
         };
         (offset..offset + len).map(byte).collect()
+    }
+
+    /// Writes the first byte of the map, and behind it `rest`, to the beginning of a file by one call.
+    ///
+    /// # Errors
+    ///
+    /// As `pwritev(2)`.
+    pub fn write_with(&self, rest: &[u8], file: impl AsFd) -> io::Result<usize> {
+        let pieces = [
+            libc::iovec {
+                iov_base: self.start.cast(),
+                iov_len: self.len.min(1),
+            },
+            libc::iovec {
+                iov_base: rest.as_ptr().cast_mut().cast(),
+                iov_len: rest.len(),
+            },
+        ];
+        let file = file.as_fd().as_raw_fd();
+        // SAFETY: both pieces are readable for their length as long as the call takes, which only reads.
+        let written = unsafe { libc::pwritev(file, pieces.as_ptr(), 2, 0) };
+        usize::try_from(written).map_err(|_| io::Error::last_os_error())
     }
 
     /// Copies `bytes` into the map at `offset`. The map must be writable.

@@ -6,6 +6,7 @@
 
 mod actions;
 mod audit;
+mod beneath;
 mod busy;
 mod callers;
 mod cost;

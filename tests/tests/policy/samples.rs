@@ -26,6 +26,12 @@ pub fn photograph() -> Vec<u8> {
     make::jpeg_with(&[exif, filler.clone(), filler, packet])
 }
 
+/// One of less than a page, in which the place comes behind so many bytes of a comment.
+pub fn small_photograph(before: usize) -> Vec<u8> {
+    let exif = make::exif_segment(&make::exif_block(false));
+    make::jpeg_with(&[(0xfe, vec![b'.'; before]), exif])
+}
+
 /// One without a place.
 pub fn plain_photograph() -> Vec<u8> {
     make::jpeg_with(&[make::exif_segment(&make::exif_without_gps(false))])

@@ -294,26 +294,34 @@ impl Host {
         rules.policy.file_path(&subject).redaction().is_some()
     }
 
-    /// Whether a directory is hidden, or one above it.
+    /// Whether a directory is hidden, or one above it: the topmost that is.
     pub(super) fn hidden_from(&self, rules: &InForce, directory: NodeId) -> Result<Option<RuleId>> {
+        let mut above = Vec::new();
         let mut directory = directory;
-        for _ in 0..DEPTH_MAX {
-            if directory == NodeId::ROOT {
-                return Ok(None);
+        while directory != NodeId::ROOT {
+            if above.len() >= DEPTH_MAX {
+                return Err(Errno::ELOOP);
             }
             let inode = self.nodes.get(directory)?;
             let name = inode.names().latest().ok_or(Errno::ESTALE)?;
             directory = name.directory;
-            let path = self.path_of(name)?;
+            above.push((inode, name.name));
+        }
+        let mut path = Vec::new();
+        for (inode, name) in above.iter().rev() {
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
             let subject = Subject {
                 path: &path,
                 file_type: FileType::Directory,
-                evidence: &OfInode::new(self, &inode),
+                evidence: &OfInode::new(self, inode),
             };
             if let Visibility::Hidden(rule) = rules.policy.visibility(&subject) {
                 return Ok(Some(rule));
             }
         }
-        Err(Errno::ELOOP)
+        Ok(None)
     }
 }

@@ -80,18 +80,19 @@ impl Host {
     ///
     /// `EXDEV` for a file that would come out from under a rule that redacts it, and for a directory
     /// in which there may be such files: programs then copy what they may read. Where rules redact, also
-    /// from and to a directory that was moved beneath and not looked up since.
-    pub(crate) fn may_move(&self, context: &Context<'_>, from: End<'_>, to: End<'_>) -> Result<()> {
+    /// or hide, also from and to a directory that was moved beneath and not looked up since.
+    ///
+    /// Otherwise what was found at `from`.
+    pub(crate) fn may_move(
+        &self,
+        context: &Context<'_>,
+        from: End<'_>,
+        to: End<'_>,
+    ) -> Result<Option<Statx>> {
         let Some(rules) = self.rules.in_force() else {
-            return Ok(());
+            return Ok(None);
         };
-        let is_where_it_was = |end: End<'_>| -> Result<bool> {
-            let path = self.directory_path(end.parent)?;
-            Ok(path.is_empty() || self.path_leads_to(&path, end.parent)?)
-        };
-        if rules.policy.uses().redact
-            && !(is_where_it_was(from).unwrap_or(false) && is_where_it_was(to).unwrap_or(false))
-        {
+        if self.rules.rely_on_names() && !(self.is_where_it_was(from) && self.is_where_it_was(to)) {
             return Err(Errno::EXDEV);
         }
         let stat = stat_name(from.fd, from.name)?;
@@ -110,7 +111,21 @@ impl Host {
                 return Err(Errno::EXDEV);
             }
         }
-        Ok(())
+        Ok(Some(stat))
+    }
+
+    /// Whether the path by which a directory is judged leads to it.
+    pub(crate) fn is_where_it_was(&self, end: End<'_>) -> bool {
+        let path = self.directory_path(end.parent);
+        let leads = |path: Vec<u8>| Ok(path.is_empty() || self.path_leads_to(&path, end.parent)?);
+        path.and_then(leads).unwrap_or(false)
+    }
+
+    /// Whether what was `found` so lies under a name now.
+    pub(crate) fn is_still_there(&self, end: End<'_>, found: &Statx) -> bool {
+        let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        let now = stat_name(end.fd, end.name);
+        now.is_ok_and(|now| number(&now) == number(found))
     }
 
     /// Refuses to give an inode another name, where the policy does not allow it.
@@ -260,22 +275,21 @@ impl Host {
         Ok(())
     }
 
-    /// Whether an entry of a listing is hidden.
+    /// What rules say of the entries of a directory; nothing where none is hidden. To be asked once for
+    /// many entries.
     ///
     /// # Errors
     ///
     /// When that cannot be found out.
-    pub(crate) fn entry_is_hidden(
-        &self,
-        parent: &Inode,
-        parent_fd: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> Result<bool> {
-        if self.rules.of_names().is_none() || matches!(name.to_bytes(), b"." | b"..") {
-            return Ok(false);
-        }
-        let stat = stat_name(parent_fd, name)?;
-        self.is_hidden(parent, name, &stat)
+    pub(crate) fn rules_of_entries(&self, directory: &Inode) -> Result<Option<RulesOfEntries>> {
+        let Some(rules) = self.rules.of_names() else {
+            return Ok(None);
+        };
+        Ok(Some(RulesOfEntries {
+            directory: self.directory_path(directory)?,
+            all_are_hidden: self.hidden_from(&rules, directory.node())?.is_some(),
+            rules,
+        }))
     }
 
     /// Whether a name is hidden under which this was found.
@@ -284,10 +298,8 @@ impl Host {
     ///
     /// When that cannot be found out.
     pub(crate) fn is_hidden(&self, parent: &Inode, name: &CStr, stat: &Statx) -> Result<bool> {
-        match self.rules.of_names() {
-            Some(rules) => self.hides(&rules, parent, name, stat),
-            None => Ok(false),
-        }
+        let rules = self.rules_of_entries(parent)?;
+        Ok(rules.is_some_and(|rules| rules.hide(name, stat)))
     }
 
     /// As [`is_hidden`](Self::is_hidden), for an answer that the kernel keeps.
@@ -297,25 +309,51 @@ impl Host {
         name: &CStr,
         stat: &Statx,
     ) -> Result<bool> {
-        let Some(rules) = self.rules.of_names() else {
-            return Ok(false);
-        };
-        let hidden = self.hides(&rules, parent, name, stat)?;
+        let rules = self.rules_of_entries(parent)?;
+        let hidden = rules.as_ref().is_some_and(|rules| rules.hide(name, stat));
         if hidden && !self.config.negative_timeout().is_zero() {
             // As long as these rules are held: see there.
             self.rules.hidden.note(parent.node(), name.to_bytes());
         }
+        drop(rules);
         Ok(hidden)
     }
+}
 
-    fn hides(&self, rules: &InForce, parent: &Inode, name: &CStr, stat: &Statx) -> Result<bool> {
-        let path = self.child_path(parent, name)?;
+/// See [`Host::rules_of_entries`].
+pub(crate) struct RulesOfEntries {
+    rules: Arc<InForce>,
+    /// With a `/` behind it; empty for the root.
+    directory: Vec<u8>,
+    all_are_hidden: bool,
+}
+
+impl RulesOfEntries {
+    fn hide(&self, name: &CStr, stat: &Statx) -> bool {
+        if self.all_are_hidden {
+            return true;
+        }
+        let path = [&self.directory, name.to_bytes()].concat();
         let subject = Subject {
             path: &path,
             file_type: FileType::from_raw_mode(u32::from(stat.stx_mode)),
             evidence: &OfStat(stat),
         };
-        let hidden = matches!(rules.policy.visibility(&subject), Visibility::Hidden(_));
-        Ok(hidden || self.hidden_from(rules, parent.node())?.is_some())
+        matches!(
+            self.rules.policy.visibility(&subject),
+            Visibility::Hidden(_)
+        )
+    }
+
+    /// Whether an entry is hidden.
+    ///
+    /// # Errors
+    ///
+    /// When that cannot be found out.
+    pub(crate) fn hide_entry(&self, directory: BorrowedFd<'_>, name: &CStr) -> Result<bool> {
+        if matches!(name.to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+        Ok(self.hide(name, &stat_name(directory, name)?))
     }
 }

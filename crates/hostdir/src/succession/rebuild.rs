@@ -203,9 +203,15 @@ impl<'a> Rebuild<'a> {
             Err(why) => return self.lose("open file", note.handle.0, why),
         };
         let carries_lock = given.is_some();
+        let writes = note.route.is_some_and(Route::writes);
+        // As `Host::lower` opens it.
+        let lower_flags = match guard.filter().is_some() && !writes {
+            true => libc::O_RDONLY,
+            false => flags,
+        };
         let opened = match given {
             Some(fd) => Some(Ok(fd)),
-            None => (is_open || flock.is_some()).then(|| host.open_inode(&inode, flags)),
+            None => (is_open || flock.is_some()).then(|| host.open_inode(&inode, lower_flags)),
         };
         let lower = match opened.transpose() {
             Ok(fd) => fd.map(|fd| Arc::new(LowerFile::new(fd, inode.mount().no_wait()))),
@@ -220,10 +226,7 @@ impl<'a> Rebuild<'a> {
             }
             inode.set_opened(lower);
         }
-        if let Some(filter) = guard
-            .filter()
-            .filter(|_| note.route.is_some_and(Route::writes))
-        {
+        if let Some(filter) = guard.filter().filter(|_| writes) {
             let stat = host
                 .descriptor(&inode)
                 .and_then(|descriptor| stat_open(descriptor.as_fd()));

@@ -21,6 +21,9 @@ use thrufs_abi::NodeId;
 /// Most levels of directories that are known by name.
 const DEPTH_MAX: usize = 4096;
 
+/// Less than the longest path that a call takes (`PATH_MAX`), more than a name.
+const PIECE_BYTES_MAX: usize = 4000;
+
 impl Host {
     /// See [`thrufs::FileSystem::recover`].
     pub(crate) fn recover(&self) -> io::Result<()> {
@@ -257,9 +260,21 @@ impl Host {
         path: &[u8],
         inode: &crate::inode::Inode,
     ) -> thrufs::Result<bool> {
-        let path = CString::new(path).map_err(|_| Errno::ENOENT)?;
-        let (fd, _) = self.open_component(self.descriptor(&self.root)?, &path)?;
-        Ok(self.is_of(&fd, inode))
+        let mut at = None;
+        let mut rest = path;
+        loop {
+            let (piece, behind) = piece_of(rest);
+            let piece = CString::new(piece).map_err(|_| Errno::ENOENT)?;
+            let (fd, _) = match &at {
+                None => self.open_component(self.descriptor(&self.root)?, &piece)?,
+                Some(at) => self.open_component(at, &piece)?,
+            };
+            if behind.is_empty() {
+                return Ok(self.is_of(&fd, inode));
+            }
+            at = Some(fd);
+            rest = behind;
+        }
     }
 
     fn is_of(&self, fd: &OwnedFd, inode: &crate::inode::Inode) -> bool {
@@ -334,5 +349,35 @@ impl Host {
                 rebuild.lose("locks of open file", note.handle.0, Errno::ENOLCK)
             }
         }
+    }
+}
+
+/// As much of a path as one call takes, and what is behind that.
+fn piece_of(path: &[u8]) -> (&[u8], &[u8]) {
+    let is_longer = path.get(..PIECE_BYTES_MAX);
+    match is_longer.and_then(|piece| piece.iter().rposition(|&byte| byte == b'/')) {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (path, b""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_paths_are_followed_in_pieces() {
+        let name = "n".repeat(255);
+        let path = vec![name.as_str(); 40].join("/");
+        let mut rest = path.as_bytes();
+        let mut pieces = Vec::new();
+        while !rest.is_empty() {
+            let (piece, behind) = piece_of(rest);
+            assert!(piece.len() < PIECE_BYTES_MAX);
+            pieces.push(piece);
+            rest = behind;
+        }
+        assert_eq!(pieces.join(&b'/'), path.as_bytes());
+        assert_eq!(piece_of(b"a/b"), (&b"a/b"[..], &b""[..]));
     }
 }

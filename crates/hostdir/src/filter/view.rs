@@ -1,0 +1,364 @@
+//! How the readers of a redacted file see it.
+//!
+//! A view is of one version of a file, and a version is what its times and size say, which is true only of
+//! a file that nobody is changing ([`versions`](crate::versions) says why). So a view is made, kept and read
+//! by only while nobody has the file open for writing, which a read lease tells before and after, and when
+//! the version is older than a step of the clock that times are taken from. Until then a reader waits a
+//! little, and then fails. Who may write to the file reads what it has written under a write lease.
+//!
+//! Where the file system has no leases, nobody is known to write: a call beneath that goes on for longer
+//! than a step after it has set the time, and a store through a map, are missed.
+
+use super::Filter;
+use crate::files::{OpenFile, stat_open};
+use crate::host::Host;
+use crate::inode::Inode;
+use crate::policy::{ContentType, HEAD_BYTES};
+use crate::redact::{self, Outcome, ReadAt, RedactionPlan};
+use rustix::fs::Statx;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thrufs::{Context, Errno, LowerFile, ReadAnswer, ReadArgs, ReadReply, Result};
+use thrufs_sys::lease;
+
+/// Most attempts to read a file that keeps changing.
+const ATTEMPTS_MAX: u32 = 48;
+
+/// Most attempts to read one that somebody has open for writing: an eighth of a second.
+const ATTEMPTS_MAX_WRITTEN: u32 = 12;
+
+/// How long to wait before the second attempt; before the later ones longer, more than
+/// [`FILE_SYSTEM_STEP_MAX`] in all.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Most readers that wait at a time, each with a thread; one more fails at once.
+const WAITING_MAX: usize = 16;
+
+/// Longer than a step of the clock that file systems take times from (10 ms at 100 Hz).
+const CLOCK_STEP_MAX: Duration = Duration::from_millis(20);
+
+/// The same where a file system keeps whole seconds: an ext4 with small inodes one, FAT two.
+const FILE_SYSTEM_STEP_MAX: Duration = Duration::from_millis(2_100);
+
+/// What changes with each change of a file. Nobody can set the time of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    size: u64,
+    changed: Duration,
+    /// Its content, as it says; everybody can set that.
+    modified: (i64, u32),
+}
+
+impl Version {
+    pub(super) fn of(stat: &Statx) -> Version {
+        Version {
+            size: stat.stx_size,
+            changed: time_of_change(stat),
+            modified: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+        }
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.size == 0
+    }
+
+    /// Whether there was and is nothing in it, and nobody has emptied it in between.
+    pub(super) fn is_empty_as(self, other: Version) -> bool {
+        self.is_empty() && other.is_empty() && self.modified == other.modified
+    }
+
+    pub(super) fn changed(self) -> Duration {
+        self.changed
+    }
+
+    pub(super) fn set_changed(&mut self, changed: Duration) {
+        self.changed = changed;
+    }
+}
+
+/// Since 1970.
+pub(crate) fn time_of_change(stat: &Statx) -> Duration {
+    Duration::new(stat.stx_ctime.tv_sec.max(0) as u64, stat.stx_ctime.tv_nsec)
+}
+
+/// Whether the file could change now and have the same times. Not one that changed in what the clock
+/// takes for the future: a change now would have another time.
+fn is_young(stat: &Statx) -> bool {
+    let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else {
+        return true;
+    };
+    let changed = time_of_change(stat);
+    let step = match changed.subsec_nanos() {
+        0 => FILE_SYSTEM_STEP_MAX,
+        _ => CLOCK_STEP_MAX,
+    };
+    now.abs_diff(changed) < step
+}
+
+/// One version of a file, as its readers see it.
+#[derive(Clone, Debug)]
+pub(super) enum View {
+    /// As it is.
+    Whole,
+    Redacted(Arc<RedactionPlan>),
+    /// It may not be shown, since it was not understood.
+    Withheld(Errno),
+}
+
+impl View {
+    fn read(&self, file: &LowerFile, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        if let View::Withheld(errno) = self {
+            return Err(*errno);
+        }
+        let length = file.read_at(buffer, offset, true)?;
+        if let View::Redacted(plan) = self {
+            plan.apply(offset, &mut buffer[..length]);
+        }
+        Ok(length)
+    }
+}
+
+/// Why something cannot be read yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotYet {
+    /// Its version may be that of two changes.
+    Young,
+    /// Somebody has it open for writing.
+    Written,
+}
+
+type Attempt<T> = std::result::Result<T, NotYet>;
+
+/// Reads that find out what there is to redact.
+struct Reader<'a>(&'a LowerFile);
+
+impl ReadAt for Reader<'_> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0
+            .read_at(buffer, offset, true)
+            .map_err(io::Error::from)
+    }
+}
+
+impl Filter {
+    /// The view of what is in the file now, which has this length.
+    fn make_view(&self, file: &LowerFile, length: u64) -> Result<View> {
+        Ok(match redact::plan(&Reader(file), length) {
+            Ok(Outcome::NotApplicable) if length == 0 => View::Whole,
+            Ok(_) if !self.is_as_expected(file)? => self.not_understood("it is of another type"),
+            Ok(Outcome::NotApplicable) => self.not_understood("it is of no such format"),
+            Ok(Outcome::Plan(plan)) if plan.is_empty() => View::Whole,
+            Ok(Outcome::Plan(plan)) => View::Redacted(Arc::new(plan)),
+            Err(redact::RedactError::Unparsable(why)) => self.not_understood(why),
+            Err(redact::RedactError::Read(error)) => return Err(Errno::from(error)),
+        })
+    }
+
+    /// Whether it is what the rule says that it is to be.
+    fn is_as_expected(&self, file: &LowerFile) -> Result<bool> {
+        if self.redaction.content.is_all() {
+            return Ok(true);
+        }
+        let mut head = [0; HEAD_BYTES];
+        let length = file.read_at(&mut head, 0, true)?;
+        let content = ContentType::of(&head[..length]);
+        Ok(self.redaction.expects(content))
+    }
+
+    fn not_understood(&self, why: &str) -> View {
+        tracing::debug!("a file is withheld, since it is not understood: {why}");
+        View::Withheld(self.redaction.errno)
+    }
+
+    /// Looks at the file by the view of its version, where nobody `is_written`.
+    fn look<T>(
+        &self,
+        file: &LowerFile,
+        is_settled: bool,
+        is_written: impl Fn() -> bool,
+        look: impl FnOnce(&View) -> Result<T>,
+    ) -> Result<Attempt<T>> {
+        if is_written() {
+            return Ok(Err(NotYet::Written));
+        }
+        let before = stat_open(file)?;
+        let is_young = is_young(&before);
+        if is_young && !is_settled {
+            return Ok(Err(NotYet::Young));
+        }
+        let version = Version::of(&before);
+        let known = self.view.lock().clone();
+        let known = known.filter(|(of, _)| *of == version).map(|(_, view)| view);
+        let is_known = known.is_some();
+        let view = match known {
+            Some(view) => view,
+            None => self.make_view(file, before.stx_size)?,
+        };
+        let answer = look(&view);
+        if is_written() {
+            return Ok(Err(NotYet::Written));
+        }
+        if Version::of(&stat_open(file)?) != version {
+            return Ok(Err(NotYet::Young));
+        }
+        if !is_known && !is_young {
+            *self.view.lock() = Some((version, view));
+        }
+        answer.map(Ok)
+    }
+
+    /// As others see it; `file` is not open for writing.
+    fn look_as_reader<T>(
+        &self,
+        file: &LowerFile,
+        look: impl FnOnce(&View) -> Result<T>,
+    ) -> Result<Attempt<T>> {
+        // An error: there are no leases.
+        let is_written = || lease::has_writers(file).unwrap_or(false);
+        self.look(file, false, is_written, look)
+    }
+
+    /// As the one sees it that may write, and has it open as `file`.
+    fn look_as_writer<T>(
+        &self,
+        file: &LowerFile,
+        look: impl FnOnce(&View) -> Result<T>,
+    ) -> Result<Attempt<T>> {
+        let _no_writes = self.writer.lock();
+        match lease::exclusive(file.as_fd()) {
+            Ok(None) => Ok(Err(NotYet::Written)),
+            exclusive => self.look(file, exclusive.is_ok(), || false, look),
+        }
+    }
+}
+
+/// Readers that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(AtomicUsize);
+
+impl Waiting {
+    /// Tries until it succeeds.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` when that takes too long, or too many wait; those of `attempt`.
+    fn until<T>(&self, mut attempt: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
+        let mut attempts = 0;
+        loop {
+            let not_yet = match attempt()? {
+                Ok(done) => return Ok(done),
+                Err(not_yet) => not_yet,
+            };
+            attempts += 1;
+            let most = match not_yet {
+                NotYet::Young => ATTEMPTS_MAX,
+                NotYet::Written => ATTEMPTS_MAX_WRITTEN,
+            };
+            if attempts >= most {
+                return Err(Errno::EBUSY);
+            }
+            let waiting = self.0.fetch_add(1, Ordering::Relaxed);
+            if waiting < WAITING_MAX {
+                std::thread::sleep(PAUSE * attempts);
+            }
+            self.0.fetch_sub(1, Ordering::Relaxed);
+            if waiting >= WAITING_MAX {
+                return Err(Errno::EBUSY);
+            }
+        }
+    }
+}
+
+impl Host {
+    /// Makes sure that nobody who may write has a file open that is about to be opened for reading.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` when somebody has for longer than can be waited for.
+    pub(crate) fn must_not_be_written(&self, inode: &Arc<Inode>, filter: &Filter) -> Result<()> {
+        self.waiting_readers.until(|| {
+            Ok(match self.is_being_written(inode, filter)? {
+                true => Err(NotYet::Written),
+                false => Ok(()),
+            })
+        })
+    }
+
+    /// Makes sure that a file can be shown to a reader at all.
+    ///
+    /// # Errors
+    ///
+    /// What the rule says of files that are not understood, `EBUSY` when it keeps changing.
+    pub(crate) fn check_filtered(&self, file: &LowerFile, filter: &Filter) -> Result<()> {
+        self.waiting_readers.until(|| {
+            filter.look_as_reader(file, |view| match view {
+                View::Withheld(errno) => Err(*errno),
+                View::Whole | View::Redacted(_) => Ok(()),
+            })
+        })
+    }
+
+    /// Reads as readers may.
+    ///
+    /// # Errors
+    ///
+    /// What the rule says of files that are not understood, `EBUSY` when the file keeps changing.
+    pub(crate) fn read_filtered(
+        &self,
+        context: &Context<'_>,
+        file: &OpenFile,
+        filter: &Filter,
+        args: &ReadArgs,
+        reply: ReadReply<'_>,
+    ) -> Result<ReadAnswer> {
+        // Looking through a file takes its time, wherever it is.
+        context.require_blocking()?;
+        reply.fill(|buffer| {
+            let read = self.waiting_readers.until(|| {
+                let is_writer = self.is_writer(file, filter);
+                if !is_writer && self.is_being_written(file.inode(), filter)? {
+                    return Ok(Err(NotYet::Written));
+                }
+                let lower = self.lower(file, false)?;
+                let read = |view: &View| view.read(&lower, buffer, args.offset);
+                if is_writer {
+                    let seen = filter.look_as_writer(&lower, read)?;
+                    if seen == Err(NotYet::Written) {
+                        self.close_lower_files(file.inode(), args.handle);
+                    }
+                    Ok(seen)
+                } else {
+                    filter.look_as_reader(&lower, read)
+                }
+            });
+            if read.is_err() {
+                // What was read of a version that is not shown.
+                buffer.fill(0);
+            }
+            read
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_seconds_are_those_of_a_file_system_that_keeps_no_others() {
+        let file = tempfile::tempfile().unwrap();
+        let is_young_with = |age: u64, nanoseconds: Option<u32>| {
+            let mut stat = stat_open(&file).unwrap();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            let changed = now - Duration::from_millis(age);
+            stat.stx_ctime.tv_sec = changed.as_secs() as i64;
+            stat.stx_ctime.tv_nsec = nanoseconds.unwrap_or(changed.subsec_nanos());
+            is_young(&stat)
+        };
+        assert!(is_young_with(0, None) && is_young_with(1000, Some(0)));
+        assert!(!is_young_with(1000, Some(1)) && !is_young_with(3200, Some(0)));
+    }
+}
