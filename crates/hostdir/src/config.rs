@@ -224,6 +224,12 @@ pub struct Config {
     pub file_handles: FileHandles,
     /// Most descriptors kept for inodes that are not open; half of `RLIMIT_NOFILE` unless given.
     pub descriptor_budget: Option<usize>,
+    /// Most descriptors that open directories and files of one user of clients cost at a time, beyond
+    /// which an open fails with ENFILE; owners of shared locks may cost half as many more (ENOLCK). Files
+    /// that go straight through cost none. Half of what `RLIMIT_NOFILE` leaves beside
+    /// [`descriptor_budget`](Self::descriptor_budget) unless given. Root has no limit, nor has the user who
+    /// serves.
+    pub user_descriptors_max: Option<usize>,
     /// How the session of a client leaves for another process, and how one is received.
     pub migration: Migration,
     /// Where it is noted what the client may know, for whoever goes on with its session should this
@@ -270,6 +276,7 @@ impl Default for Config {
             max_readahead: None,
             file_handles: FileHandles::default(),
             descriptor_budget: None,
+            user_descriptors_max: None,
             migration: Migration::default(),
             ledger: None,
             strongbox: None,

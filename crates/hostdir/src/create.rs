@@ -10,6 +10,7 @@ use crate::policy::FilePath;
 use crate::rename::End;
 use crate::retries::ATTEMPTS_MAX;
 use crate::rules::{Judged, NewFile, STRAIGHT, UNNAMED, permitted_new};
+use crate::shares::Share;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -185,7 +186,9 @@ impl Host {
             name,
         };
         self.create_judged(context, end, new, args, |wanted| {
-            self.create_by(end, new, args, wanted)
+            // Before anything is made.
+            let share = self.shares.take(context.uid())?;
+            self.create_by(end, new, args, wanted, share)
         })
     }
 
@@ -246,6 +249,7 @@ impl Host {
         new: &NewNode,
         args: &OpenArgs,
         wanted: &FilePath,
+        share: Option<Share>,
     ) -> Result<(Entry, Opened)> {
         let End { parent, fd, name } = end;
         // Always exclusive: the kernel has checked that the caller may create here, not that it
@@ -269,7 +273,7 @@ impl Host {
             }
             Err(error) => return Err(error),
         };
-        self.enter_created(parent, Some(name), fd, args, wanted)
+        self.enter_created((parent, Some(name)), fd, args, wanted, share)
     }
 
     /// Opens a file that nobody else has made. What was in the way and is gone again was not.
@@ -298,11 +302,11 @@ impl Host {
     /// The entry of a file just made, and a handle for it.
     fn enter_created(
         &self,
-        parent: &Arc<Inode>,
-        name: Option<&CStr>,
+        (parent, name): (&Arc<Inode>, Option<&CStr>),
         fd: OwnedFd,
         args: &OpenArgs,
         wanted: &FilePath,
+        share: Option<Share>,
     ) -> Result<(Entry, Opened)> {
         let (inode, stat) = self.look_up_opened(parent, name, fd.as_fd())?;
         match name {
@@ -314,7 +318,7 @@ impl Host {
             }
         }
         let entry = self.entry(&inode, &stat);
-        match self.open_created(&inode, fd, &stat, args, wanted) {
+        match self.open_created(&inode, (fd, share), &stat, args, wanted) {
             Ok(opened) => Ok((entry, opened)),
             Err(error) => {
                 self.forget(inode.node(), 1);
@@ -326,7 +330,7 @@ impl Host {
     fn open_created(
         &self,
         inode: &Arc<Inode>,
-        fd: OwnedFd,
+        (fd, share): (OwnedFd, Option<Share>),
         stat: &Statx,
         args: &OpenArgs,
         wanted: &FilePath,
@@ -343,6 +347,7 @@ impl Host {
             drop(fd);
             return self.enter_through(guard, flags);
         }
+        guard.hold(share);
         // It was opened for the kernel to open it again, which did not come about.
         let fd = if through {
             self.reopen(fd.as_fd(), flags)?
@@ -373,7 +378,8 @@ impl Host {
             name: UNNAMED,
         };
         self.create_judged(context, end, new, args, |wanted| {
-            self.tmpfile_by(end, new, args, wanted)
+            let share = self.shares.take(context.uid())?;
+            self.tmpfile_by(end, new, args, wanted, share)
         })
     }
 
@@ -383,6 +389,7 @@ impl Host {
         new: &NewNode,
         args: &OpenArgs,
         wanted: &FilePath,
+        share: Option<Share>,
     ) -> Result<(Entry, Opened)> {
         // O_EXCL has a meaning here: the file can never be given a name.
         let mut meant = libc::O_EXCL as u32;
@@ -395,6 +402,6 @@ impl Host {
         let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
         let fd = self.with_room(|| Ok(rustix::fs::openat(end.fd, c".", flags, mode)?))?;
-        self.enter_created(end.parent, None, fd, args, wanted)
+        self.enter_created((end.parent, None), fd, args, wanted, share)
     }
 }

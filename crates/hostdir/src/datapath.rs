@@ -28,11 +28,12 @@ use crate::inode::Inode;
 use crate::mounts::LowerMount;
 use crate::policy::{self, FilePath, Redaction, RedactionKinds};
 use crate::rules::STRAIGHT;
+use crate::shares::Share;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
 use std::fmt;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use thrufs::{Backing, BackingId, Errno, Result};
 use thrufs_abi::FileHandle;
 
@@ -216,9 +217,22 @@ pub(crate) struct UseGuard {
     backing: Option<BackingId>,
     filter: Option<Arc<Filter>>,
     writable: bool,
+    /// Of whoever opened it, where that costs a descriptor.
+    share: OnceLock<Share>,
 }
 
 impl UseGuard {
+    /// It costs a descriptor.
+    pub(crate) fn hold(&self, share: Option<Share>) {
+        if let Some(share) = share {
+            let _ = self.share.set(share);
+        }
+    }
+
+    pub(crate) fn share(&self) -> Option<&Share> {
+        self.share.get()
+    }
+
     /// What readers do not see.
     pub(crate) fn filter(&self) -> Option<&Arc<Filter>> {
         self.filter.as_ref()
@@ -473,6 +487,7 @@ fn join(
         backing: None,
         filter: None,
         writable,
+        share: OnceLock::new(),
     };
     if let Some(current) = slot.as_mut() {
         current.opens += 1;

@@ -6,6 +6,7 @@ use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::Access;
 use crate::rules::{InForce, Opener, RulesOfEntries, Told, permitted};
+use crate::shares::Share;
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,6 +27,8 @@ pub(crate) struct OpenDirectory {
     stream: Mutex<Stream>,
     /// Who opened it, as [`Opener`] says it; under a policy.
     opener: AtomicU64,
+    /// Of whoever opened it.
+    _share: Option<Share>,
 }
 
 /// Which directory it is in whose order the positions of a listing make sense.
@@ -71,6 +74,7 @@ impl OpenDirectory {
         inode: Arc<Inode>,
         fd: Option<OwnedFd>,
         was: Option<Listing>,
+        share: Option<Share>,
     ) -> OpenDirectory {
         let is_elsewhere =
             was.is_some_and(|listing| fd.as_ref().is_none_or(|fd| Listing::of(fd) != listing));
@@ -82,6 +86,7 @@ impl OpenDirectory {
                 ..Stream::default()
             }),
             opener: AtomicU64::new(0),
+            _share: share,
         }
     }
 
@@ -131,6 +136,10 @@ impl Stream {
         self.buffer.resize(BUFFER_BYTES, 0);
         self.start = 0;
         self.end = getdents64(fd, &mut self.buffer)?;
+        if self.end == 0 {
+            // It may stay open for long.
+            self.buffer = Vec::new();
+        }
         Ok(self.end > 0)
     }
 }
@@ -151,7 +160,7 @@ impl Host {
     pub(crate) fn open_directory(&self, context: &Context<'_>, node: NodeId) -> Result<Opened> {
         let inode = self.nodes.get(node)?;
         let opened = match self.rules.of_opens() {
-            None => self.enter_directory(inode),
+            None => self.enter_directory(inode, context.uid()),
             Some(rules) => self.open_directory_judged(context, rules, inode),
         }?;
         if self.rules.are_there() {
@@ -170,8 +179,8 @@ impl Host {
             context.require_blocking()?;
         }
         let judged = self.judge(rules, &inode, context)?;
-        let opened =
-            permitted(&judged.decision, Access::Read).and_then(|()| self.enter_directory(inode));
+        let opened = permitted(&judged.decision, Access::Read)
+            .and_then(|()| self.enter_directory(inode, context.uid()));
         let told = Told {
             access: "list",
             created: false,
@@ -186,8 +195,10 @@ impl Host {
         opened
     }
 
-    /// Opens a directory and gives it a handle.
-    pub(crate) fn enter_directory(&self, inode: Arc<Inode>) -> Result<Opened> {
+    /// Opens a directory for a user and gives it a handle.
+    pub(crate) fn enter_directory(&self, inode: Arc<Inode>, uid: Option<u32>) -> Result<Opened> {
+        let share = self.shares.take(uid)?;
+        let opener = Opener::counted_for(share.as_ref());
         let fd = self.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
         let flags = self.listing_flags(&inode);
         inode.mount().file_opened();
@@ -201,6 +212,7 @@ impl Host {
                     fd: Some(fd),
                     stream: Mutex::default(),
                     opener: AtomicU64::new(0),
+                    _share: share,
                 }
             })
             .map_err(|_| Errno::ENFILE)?;
@@ -210,7 +222,7 @@ impl Host {
                 node,
                 flags: 0,
                 route: None,
-                opener: Opener::default(),
+                opener,
             });
         }
         Ok(Opened {
@@ -362,5 +374,24 @@ fn record_bytes(records: &[u8]) -> usize {
             .max(1)
             .min(records.len()),
         _ => records.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_given_back_at_the_end() {
+        let place = tempfile::tempdir().unwrap();
+        let fd: OwnedFd = std::fs::File::open(place.path()).unwrap().into();
+        let mut stream = Stream::default();
+        for _ in 0..2 {
+            stream.seek(fd.as_fd(), 0).unwrap();
+            assert_eq!(stream.fill(fd.as_fd()), Ok(true));
+            stream.start = stream.end;
+            assert_eq!(stream.fill(fd.as_fd()), Ok(false));
+            assert_eq!(stream.buffer.capacity(), 0);
+        }
     }
 }

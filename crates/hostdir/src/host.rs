@@ -9,11 +9,13 @@ use crate::files::OpenFile;
 use crate::identity::Identity;
 use crate::inode::{Descriptor, Inode};
 use crate::ledger::Notes;
+use crate::locks::OWNERS_MAX;
 use crate::mounts::{LowerMount, Mounts};
 use crate::names::{KnownName, Noting};
 use crate::nodes::{NewInode, Nodes};
 use crate::policy::Policy;
 use crate::rules::Rules;
+use crate::shares::Shares;
 use crate::slots::Slots;
 use crate::statistics::Statistics;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
@@ -89,6 +91,10 @@ pub(crate) struct Host {
     pub(crate) directories: Slots<OpenDirectory>,
     pub(crate) passthrough: Passthrough,
     pub(crate) rules: Rules,
+    /// Of directories, and of files with a descriptor here.
+    pub(crate) shares: Arc<Shares>,
+    /// Of owners of locks.
+    pub(crate) lock_shares: Arc<Shares>,
     pub(crate) locks: crate::locks::LockOwners,
     pub(crate) lock_waits: crate::deadlock::Waits,
     pub(crate) retries: crate::retries::Retries,
@@ -191,6 +197,11 @@ impl HostDir {
         root.keep_descriptor(root_fd);
         let budget = config.descriptor_budget;
         let budget = budget.unwrap_or_else(|| default_budget(root.mount().has_handles()));
+        let share = config
+            .user_descriptors_max
+            .unwrap_or_else(|| default_share(budget));
+        let share_of_locks = (share / 2).min(OWNERS_MAX / 2);
+        let server_uid = credentials.server_uid();
         let host = Host {
             nodes,
             mounts,
@@ -204,6 +215,8 @@ impl HostDir {
                 config.callers_are_local,
                 config.programs.clone(),
             ),
+            shares: Shares::new(share, server_uid),
+            lock_shares: Shares::new(share_of_locks, server_uid),
             locks: crate::locks::LockOwners::default(),
             lock_waits: crate::deadlock::Waits::default(),
             retries: crate::retries::Retries::default(),
@@ -261,6 +274,7 @@ impl HostDir {
             mounts: host.mounts.len(),
             lock_owners: host.locks.len(),
             backing_files: host.passthrough.registered(),
+            refused_to_users: host.shares.refused() + host.lock_shares.refused(),
         }
     }
 }
@@ -606,13 +620,21 @@ pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
 fn default_budget(has_handles: bool) -> usize {
     const SAVING_TIME_MAX: usize = 16_384;
     const WITHOUT_HANDLES_MAX: usize = 65_536;
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(65_536);
     let most = if has_handles {
         SAVING_TIME_MAX
     } else {
         WITHOUT_HANDLES_MAX
     };
-    (usize::try_from(limit).unwrap_or(65_536) / 2)
-        .saturating_sub(32)
-        .clamp(16, most)
+    (descriptor_limit() / 2).saturating_sub(32).clamp(16, most)
+}
+
+/// Half of what is left to clients' open files, so that the other half is left to others.
+fn default_share(budget: usize) -> usize {
+    let limit = descriptor_limit();
+    (limit - budget.min(limit / 2)) / 2
+}
+
+fn descriptor_limit() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.map_or(65_536, |limit| usize::try_from(limit).unwrap_or(65_536))
 }

@@ -9,7 +9,7 @@
 //! | `file_system` | the doors: one method per request |
 //! | `host` | reaching an inode: lookup, descriptors, opening |
 //! | `nodes`, `slots`, `inode`, `identity` | the inodes that the kernel knows |
-//! | `descriptors` | the budget of descriptors |
+//! | `descriptors`, `shares` | the budget of descriptors, and what one user may hold |
 //! | `mounts` | the mounts that the tree is made of |
 //! | `credentials` | as whom a thread acts |
 //! | `datapath` | by which way the data of an open file go |
@@ -66,6 +66,7 @@ pub mod redact;
 mod rename;
 mod retries;
 mod rules;
+mod shares;
 mod slots;
 mod statistics;
 mod strongbox;

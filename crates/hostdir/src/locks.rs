@@ -11,6 +11,7 @@
 use crate::deadlock::{Wait, Waiting, keeps_from};
 use crate::host::Host;
 use crate::ledger::OwnerNote;
+use crate::shares::Share;
 use crate::strongbox::Key;
 use crate::succession::give_up_ranges;
 use parking_lot::Mutex;
@@ -22,7 +23,7 @@ use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::lock::{self, LockKind, RangeLock};
 
 /// Most owners with shared locks at once: each costs a descriptor.
-const OWNERS_MAX: usize = 8192;
+pub(crate) const OWNERS_MAX: usize = 8192;
 
 pub(crate) struct OwnerFile {
     pub(crate) fd: OwnedFd,
@@ -31,6 +32,8 @@ pub(crate) struct OwnerFile {
     pub(crate) pid: u32,
     /// Its place in the ledger, if it has one.
     pub(crate) place: Option<u32>,
+    /// Of whoever locks.
+    pub(crate) _share: Option<Share>,
 }
 
 type OwnerFiles = HashMap<(NodeId, LockOwner), Arc<OwnerFile>>;
@@ -147,12 +150,19 @@ fn range(args: &LockArgs) -> Result<RangeLock> {
 }
 
 impl Host {
-    fn owner_file(&self, node: NodeId, args: &LockArgs) -> Result<Arc<OwnerFile>> {
+    fn owner_file(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &LockArgs,
+    ) -> Result<Arc<OwnerFile>> {
         if let Some(known) = self.locks.get(node, args.owner) {
             return Ok(known);
         }
         self.file_of(node, args.handle)?;
-        let file = self.open_for_owner(args.handle, args.pid)?;
+        let share = self.lock_shares.take(context.uid());
+        let share = share.map_err(|_| Errno::ENOLCK)?;
+        let file = self.open_for_owner(args.handle, args.pid, share)?;
         self.enter_owner(node, args.owner, file)
     }
 
@@ -202,7 +212,12 @@ impl Host {
         self.discard(Key::Owner(place));
     }
 
-    pub(crate) fn open_for_owner(&self, handle: FileHandle, pid: u32) -> Result<OwnerFile> {
+    pub(crate) fn open_for_owner(
+        &self,
+        handle: FileHandle,
+        pid: u32,
+        share: Option<Share>,
+    ) -> Result<OwnerFile> {
         let file = self.file(handle)?;
         // Both kinds of lock need a file open for them; one that cannot be written is locked with
         // what can be had.
@@ -223,6 +238,7 @@ impl Host {
             handle,
             pid,
             place: None,
+            _share: share,
         })
     }
 
@@ -232,7 +248,7 @@ impl Host {
         self.file_of(node, args.handle)?;
         let file = match self.locks.get(node, args.owner) {
             Some(known) => known,
-            None => Arc::new(self.open_for_owner(args.handle, args.pid)?),
+            None => Arc::new(self.open_for_owner(args.handle, args.pid, None)?),
         };
         let Some(found) = lock::ofd_get(&file.fd, &wanted)? else {
             return Ok(None);
@@ -274,7 +290,7 @@ impl Host {
                 None => Ok(()),
             };
         }
-        let file = self.owner_file(node, args)?;
+        let file = self.owner_file(context, node, args)?;
         lock_or_wait(
             context,
             wait,
@@ -307,6 +323,10 @@ impl Host {
         let file = self.file_of(node, args.handle)?;
         let kind = kind(args)?;
         let is_first = !file.was_locked();
+        if is_first && file.goes_through() {
+            let share = self.shares.take(context.uid());
+            file.guard().hold(share.map_err(|_| Errno::ENOLCK)?);
+        }
         let lower = self.lower_to_lock(&file)?;
         if is_first {
             self.keep_to_lock(args.handle, &lower);

@@ -163,6 +163,7 @@ impl Host {
             self.try_as_the_kernel(context, inode, args.flags as i32)?;
             self.open_through(guard, flags, args.kill_suidgid)?
         } else {
+            guard.hold(self.shares.take(context.uid())?);
             self.open_lower(guard, flags, args, wanted.redaction().is_none())?
         };
         if access(flags) == Access::Change
@@ -356,7 +357,7 @@ impl Host {
             node: file.node(),
             flags: file.flags(),
             route: self.route_of(file.guard(), handle),
-            opener: Opener::default(),
+            opener: Opener::counted_for(file.guard().share()),
         });
         Ok(handle)
     }

@@ -28,6 +28,7 @@ use reload::HiddenNames;
 use crate::config::ConfigError;
 use crate::host::BASIC;
 use crate::policy::{Access, DataPath, Decision, FilePath, FileType, Policy};
+use crate::shares::Share;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx};
 use std::ffi::CStr;
@@ -250,6 +251,14 @@ impl Opener {
     /// As one word, in which it is kept.
     pub(crate) fn word(self) -> u64 {
         u64::from(self.uid) << 32 | u64::from(self.gid)
+    }
+
+    /// As far as it matters where no rule asks: as whose share it counts.
+    pub(crate) fn counted_for(share: Option<&Share>) -> Opener {
+        Opener {
+            uid: share.map_or(0, Share::uid),
+            gid: 0,
+        }
     }
 
     pub(crate) fn from_word(word: u64) -> Opener {

@@ -24,6 +24,9 @@ pub struct Statistics {
     pub lock_owners: usize,
     /// Lower files registered for passthrough.
     pub backing_files: usize,
+    /// Opens and locks refused because a user held its share of descriptors
+    /// ([`user_descriptors_max`](crate::Config::user_descriptors_max)).
+    pub refused_to_users: u64,
 }
 
 impl fmt::Display for Statistics {
@@ -31,7 +34,7 @@ impl fmt::Display for Statistics {
         write!(
             f,
             "inodes={} exported_nodes={} descriptors={} evicted={} open_files={} open_directories={} mounts={} \
-             lock_owners={} backing_files={}",
+             lock_owners={} backing_files={} refused_to_users={}",
             self.inodes,
             self.exported_nodes,
             self.descriptors,
@@ -40,7 +43,8 @@ impl fmt::Display for Statistics {
             self.open_directories,
             self.mounts,
             self.lock_owners,
-            self.backing_files
+            self.backing_files,
+            self.refused_to_users
         )
     }
 }

@@ -14,4 +14,5 @@ mod random;
 #[allow(dead_code)]
 #[path = "../policy/samples.rs"]
 mod samples;
+mod shares;
 mod walked;

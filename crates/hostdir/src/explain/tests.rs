@@ -105,7 +105,7 @@ fn opens_are_counted_and_lookups_stay() {
 fn open_directories_are_counted() {
     let (_place, served) = served(Config::default());
     let (inode, _) = served.host.look_up(&served.host.root, c"dir").unwrap();
-    served.host.enter_directory(inode).unwrap();
+    served.host.enter_directory(inode, None).unwrap();
     let told = explain(&served, "dir").unwrap();
     assert_eq!(
         told.opens,

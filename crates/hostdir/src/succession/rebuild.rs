@@ -16,6 +16,7 @@ use crate::nodes::NewInode;
 use crate::open::access;
 use crate::policy::{Access, FilePath};
 use crate::rules::permitted;
+use crate::shares::Share;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -202,6 +203,7 @@ impl<'a> Rebuild<'a> {
             Ok(guard) => guard,
             Err(why) => return self.lose("open file", note.handle.0, why),
         };
+        guard.hold(host.shares.take_again(note.opener.uid));
         let carries_lock = given.is_some();
         let writes = note.route.is_some_and(Route::writes);
         // As `Host::lower` opens it.
@@ -285,7 +287,8 @@ impl<'a> Rebuild<'a> {
             }
         };
         inode.mount().file_opened();
-        let directory = OpenDirectory::again(inode, fd, was);
+        let share = host.shares.take_again(note.opener.uid);
+        let directory = OpenDirectory::again(inode, fd, was, share);
         directory.set_opener(note.opener);
         if host
             .directories
@@ -321,7 +324,7 @@ impl<'a> Rebuild<'a> {
             ));
         }
         let taken = host
-            .open_for_owner(note.handle, note.pid)
+            .open_for_owner(note.handle, note.pid, self.share_of_owner(&note))
             .and_then(|owner| host.enter_owner(note.node, note.owner, owner))
             .and_then(|owner| host.take_ranges(&owner, ranges));
         if let Err(why) = taken {
@@ -331,6 +334,12 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
+    /// Of whoever opened the file: the ledger does not tell who locked it.
+    fn share_of_owner(&self, note: &OwnerNote) -> Option<Share> {
+        let file = self.host.files.get(note.handle.0)?;
+        self.host.lock_shares.take_again(file.opener().uid)
+    }
+
     /// An owner whose open file was kept, and its locks with it.
     pub(super) fn kept_owner(&mut self, note: OwnerNote, fd: OwnedFd, place: u32) {
         let owner = OwnerFile {
@@ -338,6 +347,7 @@ impl<'a> Rebuild<'a> {
             handle: note.handle,
             pid: note.pid,
             place: Some(place),
+            _share: self.share_of_owner(&note),
         };
         self.host.locks.put(note.node, note.owner, owner);
     }

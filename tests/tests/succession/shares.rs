@@ -1,0 +1,56 @@
+//! What a user holds counts in the next server too.
+
+use crate::ground::{Server, Way, config_for, mounted};
+use std::fs;
+use thrufs::{Errno, NodeId};
+use thrufs_abi::layout::{FileLock, LkIn};
+use thrufs_hostdir::Config;
+use thrufs_tests::lower::{Ground, Lower};
+
+#[test]
+fn what_a_user_holds_counts_after_a_death() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    fs::write(source.join("file"), "content").unwrap();
+    let config = Config {
+        user_descriptors_max: Some(4),
+        ..config_for(Way::Death)
+    };
+    let server = Server::new(source, config);
+    let client = mounted(&server);
+    let node = client.root().walk("file").unwrap();
+    let alice = client.user(4001, 4001);
+    let open = || alice.open(node, libc::O_RDWR).map(|opened| opened.fh);
+    let lock = |fh, owner: u64| {
+        let lk = FileLock {
+            start: owner,
+            end: owner,
+            kind: libc::F_WRLCK as u32,
+            pid: 1,
+        };
+        let arg = LkIn {
+            fh,
+            owner,
+            lk,
+            ..LkIn::default()
+        };
+        alice.setlk(node, &arg, false)
+    };
+    let files = [open().unwrap(), open().unwrap()];
+    let directory = alice.opendir(NodeId::ROOT).unwrap().fh;
+    assert_eq!((lock(files[0], 1), lock(files[1], 2)), (Ok(()), Ok(())));
+    for refusals in [1, 1] {
+        assert_eq!(lock(files[0], 3), Err(Errno::ENOLCK));
+        let fourth = open().unwrap();
+        assert_eq!(open(), Err(Errno::ENFILE));
+        assert_eq!(server.statistics().refused_to_users, 2 * refusals);
+        assert!(client.root().open(node, libc::O_RDWR).is_ok());
+        alice.release(node, fourth).unwrap();
+        server.died(source);
+    }
+    alice.releasedir(NodeId::ROOT, directory).unwrap();
+    alice.release(node, files[0]).unwrap();
+    assert!(open().is_ok() && open().is_ok() && open().is_ok());
+    assert_eq!(open(), Err(Errno::ENFILE));
+    assert_eq!(lock(files[1], 4), Ok(()));
+}
