@@ -52,7 +52,7 @@ pub(crate) fn content_version(stat: &Statx) -> u64 {
 }
 
 impl Host {
-    pub(crate) fn attr(&self, inode: &Inode, stat: &Statx) -> Attr {
+    pub(crate) fn attr(&self, inode: &Arc<Inode>, stat: &Statx) -> Attr {
         inode.saw_mode(u32::from(stat.stx_mode));
         let attr = Attr {
             ino: inode.mount().client_ino(stat.stx_ino),
@@ -64,7 +64,7 @@ impl Host {
             atimensec: stat.stx_atime.tv_nsec,
             mtimensec: stat.stx_mtime.tv_nsec,
             ctimensec: stat.stx_ctime.tv_nsec,
-            mode: u32::from(stat.stx_mode),
+            mode: self.told_mode(inode, u32::from(stat.stx_mode)),
             nlink: stat.stx_nlink,
             uid: self.config.uid_map.to_client(stat.stx_uid),
             gid: self.config.gid_map.to_client(stat.stx_gid),
@@ -89,7 +89,7 @@ impl Host {
         }
     }
 
-    pub(crate) fn entry(&self, inode: &Inode, stat: &Statx) -> Entry {
+    pub(crate) fn entry(&self, inode: &Arc<Inode>, stat: &Statx) -> Entry {
         Entry {
             node: inode.node(),
             // Node ids are never used twice, so that the generation has nothing to add.
@@ -100,7 +100,7 @@ impl Host {
         }
     }
 
-    fn attributes(&self, inode: &Inode, stat: &Statx) -> Attributes {
+    fn attributes(&self, inode: &Arc<Inode>, stat: &Statx) -> Attributes {
         Attributes {
             attr: self.attr(inode, stat),
             timeout: self.config.attr_timeout(),
@@ -129,8 +129,9 @@ impl Host {
         })
     }
 
-    fn wire_statx(&self, inode: &Inode, stat: &Statx) -> WireStatx {
+    fn wire_statx(&self, inode: &Arc<Inode>, stat: &Statx) -> WireStatx {
         inode.saw_mode(u32::from(stat.stx_mode));
+        let mode = self.told_mode(inode, u32::from(stat.stx_mode));
         let time = |time: &StatxTimestamp| SxTime {
             tv_sec: time.tv_sec,
             tv_nsec: time.tv_nsec,
@@ -144,7 +145,7 @@ impl Host {
             nlink: stat.stx_nlink,
             uid: self.config.uid_map.to_client(stat.stx_uid),
             gid: self.config.gid_map.to_client(stat.stx_gid),
-            mode: stat.stx_mode,
+            mode: mode as u16,
             ino: inode.mount().client_ino(stat.stx_ino),
             size: stat.stx_size,
             blocks: stat.stx_blocks,
@@ -158,7 +159,6 @@ impl Host {
             dev_minor: stat.stx_dev_minor,
             ..WireStatx::default()
         };
-        let mode = u32::from(statx.mode);
         inode.told().tell(statx.uid, statx.gid, mode);
         statx
     }
@@ -262,6 +262,7 @@ impl Host {
         fd: BorrowedFd<'_>,
         mode: u32,
     ) -> Result<()> {
+        let mode = self.mode_beneath(inode, fd, mode)?;
         if !inode.is_directory() {
             self.check_mode(context, inode, fd, mode)?;
         }

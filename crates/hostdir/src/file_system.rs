@@ -109,6 +109,11 @@ impl FileSystem for HostDir {
         self.host
             .may_skip_flush
             .store(nothing_to_settle, Ordering::Relaxed);
+        let goes_by_modes =
+            self.host.config.default_permissions && !flags.contains(InitFlags::POSIX_ACL);
+        self.host
+            .goes_by_modes
+            .store(goes_by_modes, Ordering::Relaxed);
         let announces = flags.contains(InitFlags::SUBMOUNTS);
         self.host
             .announces_submounts

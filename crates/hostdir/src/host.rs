@@ -105,6 +105,8 @@ pub(crate) struct Host {
     pub(crate) root: Arc<Inode>,
     /// Whether close(2) may go without a FLUSH; settled at INIT.
     pub(crate) may_skip_flush: AtomicBool,
+    /// Whether the kernel above checks modes and knows no ACLs; settled at INIT.
+    pub(crate) goes_by_modes: AtomicBool,
     /// Whether the client wants to know what is mounted beneath; settled at INIT.
     pub(crate) announces_submounts: AtomicBool,
     /// The log has a line on directories that ignore case.
@@ -224,6 +226,7 @@ impl HostDir {
             notes,
             root,
             may_skip_flush: AtomicBool::new(false),
+            goes_by_modes: AtomicBool::new(false),
             announces_submounts: AtomicBool::new(false),
             said_folds_case: AtomicBool::new(false),
             waiting_readers: crate::filter::Waiting::default(),

@@ -15,6 +15,7 @@
 //! | `datapath` | by which way the data of an open file go |
 //! | `admission` | what is looked at before a file goes straight through |
 //! | `open` | opening files |
+//! | `acl` | modes where the kernel above knows no ACLs |
 //! | `ownership` | changes that only an owner may make |
 //! | `privileges` | what a file loses when it is changed |
 //! | `lookup`, `create`, `rename`, `attributes`, `files`, `directories`, `xattrs`, `locks` | the requests |
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod acl;
 mod admission;
 mod attributes;
 mod config;

@@ -76,6 +76,8 @@ pub(crate) struct LowerMount {
     is_layered: bool,
     /// Found to be stacked too deep for passthrough.
     is_stacked: AtomicBool,
+    /// Found to have no POSIX ACLs.
+    is_without_acls: AtomicBool,
     /// When it was looked at last, in milliseconds doubled, plus 1 if it was read-only; 0 for never.
     read_only_seen: AtomicU64,
     /// Said why its files do not go straight through.
@@ -128,6 +130,15 @@ impl LowerMount {
 
     pub(crate) fn set_stacked(&self) {
         self.is_stacked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its files may have POSIX ACLs.
+    pub(crate) fn may_have_acls(&self) -> bool {
+        !self.is_without_acls.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_without_acls(&self) {
+        self.is_without_acls.store(true, Ordering::Relaxed);
     }
 
     /// Says what keeps its files from going straight through, the first time.
@@ -452,6 +463,7 @@ fn probe(
         is_remote: REMOTE_MAGICS.contains(&magic),
         is_layered: matches!(magic, OVERLAYFS_MAGIC | ECRYPTFS_MAGIC),
         is_stacked: AtomicBool::new(false),
+        is_without_acls: AtomicBool::new(false),
         read_only_seen: AtomicU64::new(0),
         told: AtomicBool::new(false),
         mounted_on,

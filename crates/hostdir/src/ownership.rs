@@ -28,6 +28,7 @@ use crate::rename::End;
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use thrufs::{Context, Errno, Result};
 use thrufs_sys::cred::Capabilities;
@@ -191,7 +192,7 @@ impl Host {
     pub(crate) fn still_permitted(
         &self,
         context: &Context<'_>,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         fd: BorrowedFd<'_>,
         by_mode: bool,
     ) -> Result<()> {
@@ -201,7 +202,7 @@ impl Host {
         };
         let stat = stat_open(fd)?;
         let is_as_told = if by_mode && caller != owner.uid {
-            u32::from(stat.stx_mode) == told.mode()
+            self.told_mode(inode, u32::from(stat.stx_mode)) == told.mode()
         } else {
             self.owner_of(&stat) == owner
         };

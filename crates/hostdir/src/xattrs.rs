@@ -1,5 +1,6 @@
 //! Extended attributes and POSIX ACLs.
 
+use crate::acl;
 use crate::config::IdMap;
 use crate::host::Host;
 use crate::inode::Inode;
@@ -22,12 +23,6 @@ const OF_USERS: &[u8] = b"user.";
 
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
-/// `struct posix_acl_xattr_header`: a version in 4 bytes.
-const ACL_HEADER_BYTES: usize = 4;
-/// `struct posix_acl_xattr_entry`: tag and permissions in 2 bytes each, an id in 4.
-const ACL_ENTRY_BYTES: usize = 8;
-const ACL_USER: u16 = 0x02;
-const ACL_GROUP: u16 = 0x08;
 
 fn is_acl(name: &CStr) -> bool {
     matches!(name.to_bytes(), ACL_ACCESS | ACL_DEFAULT)
@@ -71,19 +66,28 @@ impl Host {
         if name.to_bytes().starts_with(OF_USERS) && self.is_redacted(&inode)? {
             return Err(Errno::ENODATA);
         }
-        // Before the first write to a file the kernel asks for its capabilities. A file that is
-        // open has a descriptor that takes the call directly, at a third of the cost.
-        let length = match inode.opened() {
-            // rustix does not take an empty buffer for a question.
-            Some(file) if buffer.is_empty() => rustix::fs::fgetxattr_query(&*file, name)?,
-            Some(file) => rustix::fs::fgetxattr(&*file, name, &mut *buffer)?,
-            None => xattr::get(self.descriptor(&inode)?.as_fd(), name, buffer)?,
-        };
+        let length = self.read_xattr(&inode, name, buffer)?;
         if is_acl(name) && self.maps_ids() {
             let filled = buffer.len().min(length);
             translate_acl(&mut buffer[..filled], |map, id| Ok(map.to_client(id)), self)?;
         }
         Ok(length)
+    }
+
+    /// Before the first write to a file the kernel asks for its capabilities. A file that is open has a
+    /// descriptor that takes the call directly, at a third of the cost.
+    pub(crate) fn read_xattr(
+        &self,
+        inode: &Arc<Inode>,
+        name: &CStr,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        Ok(match inode.opened() {
+            // rustix does not take an empty buffer for a question.
+            Some(file) if buffer.is_empty() => rustix::fs::fgetxattr_query(&*file, name)?,
+            Some(file) => rustix::fs::fgetxattr(&*file, name, &mut *buffer)?,
+            None => xattr::get(self.descriptor(inode)?.as_fd(), name, buffer)?,
+        })
     }
 
     pub(crate) fn setxattr(
@@ -214,13 +218,13 @@ fn translate_acl(
     translate: impl Fn(&IdMap, u32) -> Result<u32>,
     host: &Host,
 ) -> Result<()> {
-    let Some(entries) = acl.get_mut(ACL_HEADER_BYTES..) else {
+    let Some(entries) = acl.get_mut(acl::HEADER_BYTES..) else {
         return Ok(());
     };
-    for entry in entries.chunks_exact_mut(ACL_ENTRY_BYTES) {
+    for entry in entries.chunks_exact_mut(acl::ENTRY_BYTES) {
         let map = match u16::from_le_bytes([entry[0], entry[1]]) {
-            ACL_USER => &host.config.uid_map,
-            ACL_GROUP => &host.config.gid_map,
+            acl::USER => &host.config.uid_map,
+            acl::GROUP => &host.config.gid_map,
             _ => continue,
         };
         let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);

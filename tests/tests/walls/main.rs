@@ -1,5 +1,6 @@
 //! What nobody reaches through a mount who does not reach it beneath.
 //!
+//! * [`acls`]: files with ACLs, where none are served.
 //! * [`links`]: directories and symbolic links that change places.
 //! * [`owners`]: files whose owner is another since the kernel above asked.
 //! * [`ioctls`]: commands on files that the kernel above does not know.
@@ -8,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
+mod acls;
 mod ioctls;
 mod links;
 mod owners;

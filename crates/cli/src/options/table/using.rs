@@ -423,7 +423,10 @@ pub(super) const ROWS: &[MountOption] = &[
             Value::None,
             Group::Content,
             "serve no POSIX ACLs",
-            "",
+            "Permissions are checked by modes alone. A file that has an ACL is shown with a mode that lets \
+             nobody do what the ACL refuses: the group may do what its entry, the mask and each user that is \
+             named may; others may do what their entry, the mask and each user and group that is named may. \
+             chmod changes the mask, or what others may, where it asks for something else than was shown.",
         )
     },
     MountOption {

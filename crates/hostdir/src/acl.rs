@@ -1,0 +1,154 @@
+//! Modes where the kernel above knows no ACLs, and goes by modes alone.
+//!
+//! The group's bits of a mode are the *mask* of the file's ACL, where it has one (acl(5)), and not what the
+//! owning group may do; and a mode does not tell of users and groups that are named. So each class is told
+//! with what everybody who can be in it may do, and no more:
+//!
+//! * the group: what its own entry and the mask both give, and every user that is named, who may be in it;
+//! * others: what their own entry gives, and the mask and every user and group that is named.
+//!
+//! A mode that the kernel above sets was made from what it was told. Classes that it leaves as they were
+//! told stay what they are beneath, so that `chmod u+x` takes nothing from anybody.
+
+use crate::files::stat_open;
+use crate::host::Host;
+use crate::inode::Inode;
+use std::borrow::Cow;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use thrufs::{Errno, Result};
+
+/// `struct posix_acl_xattr_header`: a version in 4 bytes.
+pub(crate) const HEADER_BYTES: usize = 4;
+/// `struct posix_acl_xattr_entry`: tag and permissions in 2 bytes each, an id in 4.
+pub(crate) const ENTRY_BYTES: usize = 8;
+pub(crate) const USER: u16 = 0x02;
+const GROUP_OBJ: u16 = 0x04;
+pub(crate) const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+
+const OF_GROUP: u32 = 0o070;
+const OF_OTHERS: u32 = 0o007;
+
+/// Of an ACL with some hundred entries.
+const USUAL_BYTES: usize = 1024;
+/// Largest value of an attribute (`XATTR_SIZE_MAX`).
+const MOST_BYTES: usize = 65_536;
+
+/// What of a file's mode everybody may be given by it alone, if this is its ACL
+/// (`linux/posix_acl_xattr.h`; little-endian).
+fn without_acl(mode: u32, acl: &[u8]) -> u32 {
+    let (mut group, mut mask, mut users, mut named) = (7, 7, 7, None);
+    let entries = acl.get(HEADER_BYTES..).unwrap_or_default();
+    for entry in entries.chunks_exact(ENTRY_BYTES) {
+        let permissions = u32::from(u16::from_le_bytes([entry[2], entry[3]]));
+        match u16::from_le_bytes([entry[0], entry[1]]) {
+            GROUP_OBJ => group = permissions,
+            MASK => mask = permissions,
+            tag @ (USER | GROUP) => {
+                named = Some(named.unwrap_or(7) & permissions);
+                users &= if tag == USER { permissions } else { 7 };
+            }
+            _ => {}
+        }
+    }
+    let others = named.map_or(7, |named| named & mask);
+    let most = (group & mask & users) << 3 | others;
+    mode & (most | !(OF_GROUP | OF_OTHERS))
+}
+
+impl Host {
+    /// The mode that the kernel above is told for one beneath. What is not known of the ACL counts as
+    /// nothing for all but the owner.
+    pub(crate) fn told_mode(&self, inode: &Arc<Inode>, mode: u32) -> u32 {
+        let may_have_acl = mode & (OF_GROUP | OF_OTHERS) != 0 && !inode.is_symbolic_link();
+        let goes_by_modes = self.goes_by_modes.load(Ordering::Relaxed);
+        if !(goes_by_modes && may_have_acl && inode.mount().may_have_acls()) {
+            return mode;
+        }
+        let mut usual = [0; USUAL_BYTES];
+        match self.acl_of(inode, &mut usual) {
+            Ok(acl) => without_acl(mode, &acl),
+            Err(Errno::ENODATA) => mode,
+            Err(Errno::EOPNOTSUPP) => {
+                // Of others it may be said as they have no attributes at all.
+                if inode.is_regular() || inode.is_directory() {
+                    inode.mount().set_without_acls();
+                }
+                mode
+            }
+            Err(_) => mode & !(OF_GROUP | OF_OTHERS),
+        }
+    }
+
+    fn acl_of<'a>(&self, inode: &Arc<Inode>, usual: &'a mut [u8]) -> Result<Cow<'a, [u8]>> {
+        let name = c"system.posix_acl_access";
+        match self.read_xattr(inode, name, usual) {
+            Err(Errno::ERANGE) => {
+                let mut all = vec![0; MOST_BYTES];
+                let length = self.read_xattr(inode, name, &mut all)?;
+                all.truncate(length);
+                Ok(Cow::Owned(all))
+            }
+            length => Ok(Cow::Borrowed(&usual[..length?])),
+        }
+    }
+
+    /// The mode to set beneath where the kernel above asks for this one.
+    pub(crate) fn mode_beneath(
+        &self,
+        inode: &Arc<Inode>,
+        fd: BorrowedFd<'_>,
+        asked: u32,
+    ) -> Result<u32> {
+        if !self.goes_by_modes.load(Ordering::Relaxed) {
+            return Ok(asked);
+        }
+        let beneath = u32::from(stat_open(fd)?.stx_mode);
+        let told = self.told_mode(inode, beneath);
+        let class = |bits| {
+            let is_as_told = (asked ^ told) & bits == 0;
+            bits & if is_as_told { beneath } else { asked }
+        };
+        Ok(asked & !(OF_GROUP | OF_OTHERS) | class(OF_GROUP) | class(OF_OTHERS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acl(entries: &[(u16, u16)]) -> Vec<u8> {
+        let mut acl = vec![2, 0, 0, 0];
+        for (tag, permissions) in entries {
+            acl.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
+            acl.extend([0xff; 4]);
+        }
+        acl
+    }
+
+    #[test]
+    fn nobody_is_given_more_than_the_acl_gives() {
+        let cases: &[(&[(u16, u16)], u32, u32)] = &[
+            (&[(GROUP_OBJ, 4)], 0o4745, 0o4745),
+            (&[(GROUP_OBJ, 4), (MASK, 6)], 0o664, 0o644),
+            // A user with more than the group.
+            (&[(USER, 7), (GROUP_OBJ, 4), (MASK, 7)], 0o674, 0o644),
+            (&[(USER, 0), (GROUP_OBJ, 4), (MASK, 4)], 0o644, 0o600),
+            (
+                &[(USER, 6), (USER, 5), (GROUP_OBJ, 7), (MASK, 7)],
+                0o777,
+                0o744,
+            ),
+            // A group's entry takes nothing from who is in the owning one.
+            (&[(GROUP_OBJ, 6), (GROUP, 0), (MASK, 6)], 0o664, 0o660),
+            (&[(USER, 7), (GROUP_OBJ, 7), (MASK, 1)], 0o717, 0o711),
+            (&[], 0o755, 0o755),
+        ];
+        for (entries, mode, told) in cases {
+            let found = without_acl(libc::S_IFREG | mode, &acl(entries));
+            assert_eq!(found, libc::S_IFREG | told, "{entries:?}: {found:o}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Where ACLs are not served, nobody may do through the mount what an ACL beneath refuses.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+use rustix::fs::{Access, CWD, XattrFlags, accessat};
+use thrufs_tests::caller::{ALICE, BOB, Caller, MEMBER, TEAM};
+use thrufs_tests::lower::Lower;
+use thrufs_tests::mounted::Mounted;
+use thrufs_tests::transport::over_each;
+
+const ACL: &str = "system.posix_acl_access";
+
+/// A group that `MEMBER` is in as well.
+const OTHER_TEAM: u32 = 4099;
+
+/// Permissions of the owning group, of others, of the mask, of a user and of a group that are named.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    group: u16,
+    others: u16,
+    mask: u16,
+    user: Option<(u32, u16)>,
+    other_group: Option<(u32, u16)>,
+}
+
+impl List {
+    /// The form of `acl(5)`: version 2, then tag, permissions and id.
+    fn bytes(self) -> Vec<u8> {
+        let user = self.user.map(|(id, permissions)| (0x02, permissions, id));
+        let group = self
+            .other_group
+            .map(|(id, permissions)| (0x08, permissions, id));
+        let entries = [
+            Some((0x01, 7, u32::MAX)),
+            user,
+            Some((0x04, self.group, u32::MAX)),
+            group,
+            Some((0x10, self.mask, u32::MAX)),
+            Some((0x20, self.others, u32::MAX)),
+        ];
+        let mut bytes = 2u32.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries.into_iter().flatten() {
+            bytes.extend([u16::to_le_bytes(tag), permissions.to_le_bytes()].concat());
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn set(self, path: &Path) {
+        rustix::fs::setxattr(path, ACL, &self.bytes(), XattrFlags::empty()).unwrap();
+    }
+
+    fn all() -> impl Iterator<Item = List> {
+        let named = |id| [None, Some((id, 0)), Some((id, 4)), Some((id, 7))];
+        let users = named(BOB.uid).into_iter().chain(named(MEMBER.uid));
+        users.flat_map(move |user| {
+            named(OTHER_TEAM).into_iter().flat_map(move |other_group| {
+                [0, 4, 5].into_iter().flat_map(move |mask| {
+                    [0, 6, 7].into_iter().flat_map(move |group| {
+                        [0, 5].into_iter().map(move |others| List {
+                            group,
+                            others,
+                            mask,
+                            user,
+                            other_group,
+                        })
+                    })
+                })
+            })
+        })
+    }
+}
+
+/// What callers may do: nobody special, who is named, who is in both groups.
+fn permitted(path: &Path) -> Vec<(Caller, Access)> {
+    let kinds = [Access::READ_OK, Access::WRITE_OK, Access::EXEC_OK];
+    let callers = [ALICE, BOB, MEMBER];
+    let tried = callers.map(|caller| {
+        let may = |kind: &Access| accessat(CWD, path, *kind, rustix::fs::AtFlags::empty()).is_ok();
+        let kinds = caller.run(|| kinds.into_iter().filter(may).collect::<Vec<_>>());
+        kinds.into_iter().map(move |kind| (caller, kind))
+    });
+    tried.into_iter().flatten().collect()
+}
+
+#[test]
+fn what_an_acl_refuses_is_refused_where_none_is_served() {
+    over_each("acls::what_an_acl_refuses", |transport| {
+        let mounted = Mounted::start_on(Lower::Ext4, &transport.with("noacl")).unwrap();
+        let (source, mnt) = (mounted.source(), mounted.mnt());
+        let mut refused_above = 0;
+        for (number, list) in List::all().enumerate() {
+            let name = format!("file-{number}");
+            fs::write(source.join(&name), "").unwrap();
+            chown(source.join(&name), Some(0), Some(TEAM)).unwrap();
+            list.set(&source.join(&name));
+            let (above, beneath) = (permitted(&mnt.join(&name)), permitted(&source.join(&name)));
+            let is_there = |(caller, kind): &&(Caller, Access)| {
+                let same = |(other, is): &(Caller, Access)| other.uid == caller.uid && is == kind;
+                beneath.iter().any(|it| same(it))
+            };
+            let more: Vec<_> = above.iter().filter(|it| !is_there(it)).collect();
+            assert!(more.is_empty(), "{list:?} gives no {more:?}");
+            let is_told_whole = list.user.is_none() && list.other_group.is_none();
+            assert!(!is_told_whole || above.len() == beneath.len(), "{list:?}");
+            refused_above += beneath.len() - above.len();
+        }
+        // Otherwise nothing was there to be compared.
+        assert!(refused_above > 0);
+    });
+}
+
+#[test]
+fn a_mode_that_is_set_leaves_what_it_does_not_change() {
+    over_each("acls::a_mode_that_is_set", |transport| {
+        let mounted = Mounted::start_on(Lower::Ext4, &transport.with("noacl")).unwrap();
+        let (above, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
+        let list = List {
+            group: 4,
+            others: 4,
+            mask: 6,
+            user: Some((BOB.uid, 6)),
+            other_group: Some((OTHER_TEAM, 0)),
+        };
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        // As it is told, what is asked for, and what it is beneath then.
+        for (asked, expected) in [
+            (0o740, 0o764),
+            (0o540, 0o564),
+            // The mask, and what others may, as they were asked for.
+            (0o760, 0o764),
+            (0o700, 0o704),
+            (0o744, 0o764),
+            (0o600, 0o604),
+            (0o646, 0o666),
+        ] {
+            fs::write(&beneath, "").unwrap();
+            list.set(&beneath);
+            assert_eq!((mode(&above), mode(&beneath)), (0o740, 0o764));
+            fs::set_permissions(&above, PermissionsExt::from_mode(asked)).unwrap();
+            assert_eq!(mode(&beneath), expected, "{asked:o}");
+            fs::remove_file(&above).unwrap();
+        }
+    });
+}
