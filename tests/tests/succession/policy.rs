@@ -519,6 +519,9 @@ fn the_writer_of_a_redacted_file_stays_the_only_one() {
         );
         let beneath = fs::read(source.join("photos/new.jpg")).unwrap();
         assert!(beneath == photograph);
+        let busy = open(&root, node, libc::O_RDONLY);
+        assert_eq!(busy, Err(Errno::EBUSY), "while it is written");
+        root.release(node, camera).unwrap();
         let handle = open(&root, node, libc::O_RDONLY).unwrap();
         assert!(samples::is_clean(&content(&root, node, handle)));
     });
