@@ -280,12 +280,12 @@ impl FileSystem for HostDir {
 
     fn write(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         args: &WriteArgs,
         data: WriteSource<'_>,
     ) -> Result<usize> {
-        self.host.write(node, args, data)
+        self.host.write(context, node, args, data)
     }
 
     fn flush(

@@ -3,6 +3,7 @@
 //! * [`links`]: directories and symbolic links that change places.
 //! * [`owners`]: files whose owner is another since the kernel above asked.
 //! * [`ioctls`]: commands on files that the kernel above does not know.
+//! * [`strangers`]: what else the kernel above passes on.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -10,3 +11,4 @@
 mod ioctls;
 mod links;
 mod owners;
+mod strangers;
