@@ -4,6 +4,7 @@
 //! * [`owners`]: files whose owner is another since the kernel above asked.
 //! * [`ioctls`]: commands on files that the kernel above does not know.
 //! * [`strangers`]: what else the kernel above passes on.
+//! * [`tables`]: what is written down of all of it.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -12,3 +13,4 @@ mod ioctls;
 mod links;
 mod owners;
 mod strangers;
+mod tables;
