@@ -12,8 +12,9 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result};
 use thrufs_tests::caller::{ALICE, BOB, Caller, MEMBER, TEAM};
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::relayed::{Queues, Relayed};
 use thrufs_tests::transport::{Transport, over_each};
 
 /// A change through a descriptor that only the owner may make.
@@ -120,40 +121,55 @@ fn options_over(transport: Transport) -> &'static [&'static str] {
     }
 }
 
+type Taking = (&'static str, fn(&Path));
+
+const TAKINGS: [Taking; 4] = [
+    ("nothing", |_| ()),
+    ("owner", |path| chown(path, Some(0), Some(0)).unwrap()),
+    ("only the user", |path| {
+        chown(path, Some(BOB.uid), None).unwrap();
+    }),
+    ("mode", |path| {
+        fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
+    }),
+];
+
+/// After each of [`TAKINGS`], as beneath, where it is tried the first time.
+fn changes_no_more(ground: &Ground, beneath: &mut Vec<Outcomes>, about: &str) {
+    let everybody = Permissions::from_mode(0o777);
+    fs::set_permissions(ground.source(), everybody.clone()).unwrap();
+    if beneath.is_empty() {
+        let native = ground.outside().join("native");
+        fs::create_dir(&native).unwrap();
+        fs::set_permissions(&native, everybody).unwrap();
+        *beneath = TAKINGS
+            .map(|(_, take)| tried(&native, &native, take))
+            .into();
+    }
+    for ((name, take), beneath) in TAKINGS.iter().zip(beneath) {
+        let above = tried(ground.mnt(), ground.source(), *take);
+        assert_eq!(above, *beneath, "{name} taken, {about}");
+    }
+}
+
 #[test]
 fn who_was_the_owner_changes_what_was_taken_over_no_more() {
     over_each("owners::who_was_the_owner", |transport| {
-        type Taking = (&'static str, fn(&Path));
-        let takings: [Taking; 4] = [
-            ("nothing", |_| ()),
-            ("owner", |path| chown(path, Some(0), Some(0)).unwrap()),
-            ("only the user", |path| {
-                chown(path, Some(BOB.uid), None).unwrap();
-            }),
-            ("mode", |path| {
-                fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
-            }),
-        ];
-        let mut beneath: Vec<Outcomes> = Vec::new();
+        let mut beneath = Vec::new();
         for options in options_over(transport) {
-            let options = format!("acl,{options}");
-            let mounted = Mounted::start_on(Lower::Ext4, &transport.with(&options)).unwrap();
-            let everybody = Permissions::from_mode(0o777);
-            fs::set_permissions(mounted.source(), everybody.clone()).unwrap();
-            let native = mounted.outside().join("native");
-            fs::create_dir(&native).unwrap();
-            fs::set_permissions(&native, everybody).unwrap();
-            if beneath.is_empty() {
-                beneath = takings
-                    .map(|(_, take)| tried(&native, &native, take))
-                    .into();
-            }
-            for ((name, take), beneath) in takings.iter().zip(&beneath) {
-                let above = tried(mounted.mnt(), mounted.source(), *take);
-                assert_eq!(above, *beneath, "{name} taken, {options}");
-            }
+            let mounted = Mounted::start_on(Lower::Ext4, &transport.with(options)).unwrap();
+            changes_no_more(mounted.ground(), &mut beneath, options);
         }
     });
+}
+
+#[test]
+fn who_was_the_owner_in_a_guest_changes_it_no_more() {
+    if must_skip("owners::who_was_the_owner_in_a_guest") {
+        return;
+    }
+    let relayed = Relayed::start_on(Lower::Ext4, "", Queues::USUAL).unwrap();
+    changes_no_more(relayed.ground(), &mut Vec::new(), "share");
 }
 
 /// The new owner is no stranger, and root never is.
@@ -303,57 +319,69 @@ fn what_was_taken_over_gets_no_further_name() {
 /// Of a program that runs in its own group.
 const IN_ITS_GROUP: u32 = 0o2755;
 
-/// In a directory whose group is another since the kernel above asked.
+type Making = (&'static str, fn(&Path) -> Result<()>);
+
+const MAKINGS: [Making; 3] = [
+    ("create", |at| {
+        let mode = Mode::from_raw_mode(IN_ITS_GROUP);
+        rustix::fs::open(at.join("made"), OFlags::CREATE | OFlags::WRONLY, mode).map(drop)
+    }),
+    ("mknod", |at| {
+        let mode = Mode::from_raw_mode(IN_ITS_GROUP);
+        rustix::fs::mknodat(CWD, at.join("made"), FileType::RegularFile, mode, 0)
+    }),
+    ("tmpfile", |at| {
+        let mode = Mode::from_raw_mode(IN_ITS_GROUP);
+        let file = rustix::fs::open(at, OFlags::TMPFILE | OFlags::RDWR, mode)?;
+        let file = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(CWD, file, CWD, at.join("made"), AtFlags::SYMLINK_FOLLOW)
+    }),
+];
+
+/// In a directory whose group is another since the kernel above asked, which it does not soon again.
+fn makes_no_program(ground: &Ground) {
+    for (name, make) in MAKINGS {
+        for (before, mode) in [(None, 0o777), (Some(MEMBER.gid), 0o2777)] {
+            let group = ground.source().join(format!("{name} {mode:o}"));
+            let above = ground.mnt().join(group.file_name().unwrap());
+            fs::create_dir(&group).unwrap();
+            let set = |gid, mode| {
+                chown(&group, None, gid).unwrap();
+                fs::set_permissions(&group, Permissions::from_mode(mode)).unwrap();
+            };
+            let mode_of_made = || {
+                MEMBER.run(|| make(&above)).unwrap();
+                let mode = fs::metadata(group.join("made")).unwrap().mode();
+                fs::remove_file(above.join("made")).unwrap();
+                mode & 0o7777
+            };
+            set(before, mode);
+            assert_eq!(mode_of_made(), IN_ITS_GROUP, "{name} in the own group");
+            fs::metadata(&above).unwrap();
+            set(Some(BOB.gid), 0o2777);
+            assert_eq!(mode_of_made(), 0o755, "{name}, before {mode:o}");
+        }
+    }
+}
+
 #[test]
 fn who_is_in_no_group_makes_no_program_of_it() {
     over_each(
         "owners::who_is_in_no_group_makes_no_program_of_it",
         |transport| {
             let mounted = Mounted::start(&transport.with("cache=always"));
-            type Making = (&'static str, fn(&Path) -> Result<()>);
-            let makings: [Making; 3] = [
-                ("create", |at| {
-                    let mode = Mode::from_raw_mode(IN_ITS_GROUP);
-                    rustix::fs::open(at.join("made"), OFlags::CREATE | OFlags::WRONLY, mode)
-                        .map(drop)
-                }),
-                ("mknod", |at| {
-                    let mode = Mode::from_raw_mode(IN_ITS_GROUP);
-                    let kind = FileType::RegularFile;
-                    rustix::fs::mknodat(CWD, at.join("made"), kind, mode, 0)
-                }),
-                ("tmpfile", |at| {
-                    let mode = Mode::from_raw_mode(IN_ITS_GROUP);
-                    let file = rustix::fs::open(at, OFlags::TMPFILE | OFlags::RDWR, mode)?;
-                    let file = format!("/proc/self/fd/{}", file.as_raw_fd());
-                    let flags = AtFlags::SYMLINK_FOLLOW;
-                    rustix::fs::linkat(CWD, file, CWD, at.join("made"), flags)
-                }),
-            ];
-            for (name, make) in makings {
-                for (before, mode) in [(None, 0o777), (Some(MEMBER.gid), 0o2777)] {
-                    let group = mounted.source().join(format!("{name} {mode:o}"));
-                    let above = mounted.mnt().join(group.file_name().unwrap());
-                    fs::create_dir(&group).unwrap();
-                    let set = |gid, mode| {
-                        chown(&group, None, gid).unwrap();
-                        fs::set_permissions(&group, Permissions::from_mode(mode)).unwrap();
-                    };
-                    let mode_of_made = || {
-                        MEMBER.run(|| make(&above)).unwrap();
-                        let mode = fs::metadata(group.join("made")).unwrap().mode();
-                        fs::remove_file(above.join("made")).unwrap();
-                        mode & 0o7777
-                    };
-                    set(before, mode);
-                    assert_eq!(mode_of_made(), IN_ITS_GROUP, "{name} in the own group");
-                    fs::metadata(&above).unwrap();
-                    set(Some(BOB.gid), 0o2777);
-                    assert_eq!(mode_of_made(), 0o755, "{name}, before {mode:o}");
-                }
-            }
+            makes_no_program(mounted.ground());
         },
     );
+}
+
+#[test]
+fn who_is_in_no_group_in_a_guest_makes_no_program_of_it() {
+    if must_skip("owners::who_is_in_no_group_in_a_guest_makes_no_program_of_it") {
+        return;
+    }
+    let relayed = Relayed::start_on(Lower::Default, "cache=always", Queues::USUAL).unwrap();
+    makes_no_program(relayed.ground());
 }
 
 /// [`MEMBER`] without further groups.

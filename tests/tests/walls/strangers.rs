@@ -10,8 +10,9 @@ use rustix::fs::{
 };
 use rustix::io::Result;
 use thrufs_tests::caller::BOB;
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::relayed::{Queues, Relayed};
 use thrufs_tests::transport::over_each;
 
 type Act = fn(&Path) -> Result<u64>;
@@ -225,24 +226,28 @@ const ACTS: &[(&str, Act)] = &[
     }),
 ];
 
+fn gets_the_same_answers(ground: &Ground) {
+    let compare = |name: &str, act: &(dyn Fn(&Path) -> String + Sync)| {
+        let (beneath, native) = (ground.source().join(name), ground.outside().join(name));
+        prepare(&beneath);
+        prepare(&native);
+        let above = ground.mnt().join(name);
+        let through = BOB.run(|| act(&above));
+        let natively = BOB.run(|| act(&native));
+        assert_eq!(through, natively, "{name}");
+        assert_eq!(left(&beneath), left(&native), "{name}");
+    };
+    for (name, act) in ACTS {
+        compare(name, &|at| format!("{:?}", act(at)));
+    }
+    compare("attributes", &|at| format!("{:?}", attributes(at)));
+}
+
 #[test]
 fn a_stranger_gets_the_same_answers() {
     over_each("strangers::a_stranger_gets_the_same_answers", |transport| {
         let mounted = Mounted::start_on(Lower::Ext4, &transport.with("")).unwrap();
-        let compare = |name: &str, act: &(dyn Fn(&Path) -> String + Sync)| {
-            let (beneath, native) = (mounted.source().join(name), mounted.outside().join(name));
-            prepare(&beneath);
-            prepare(&native);
-            let above = mounted.mnt().join(name);
-            let through = BOB.run(|| act(&above));
-            let natively = BOB.run(|| act(&native));
-            assert_eq!(through, natively, "{name}");
-            assert_eq!(left(&beneath), left(&native), "{name}");
-        };
-        for (name, act) in ACTS {
-            compare(name, &|at| format!("{:?}", act(at)));
-        }
-        compare("attributes", &|at| format!("{:?}", attributes(at)));
+        gets_the_same_answers(mounted.ground());
     });
 }
 
@@ -250,6 +255,33 @@ fn a_stranger_gets_the_same_answers() {
 const METADATA: u64 = 64;
 
 /// Blocks that a file system keeps for root.
+fn leaves_root_its_blocks(ground: &Ground, about: &str) {
+    fs::set_permissions(ground.source(), Permissions::from_mode(0o777)).unwrap();
+    let free = || rustix::fs::statvfs(ground.source()).unwrap();
+    let block = free().f_frsize;
+    let most = File::create(ground.outside().join("most")).unwrap();
+    let bytes = (free().f_bavail - 1024) * block;
+    rustix::fs::fallocate(&most, FallocateFlags::empty(), 0, bytes).unwrap();
+    let kept = free().f_bfree - free().f_bavail;
+
+    let new = |name: &str| {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o644);
+        options.open(ground.mnt().join(name)).unwrap()
+    };
+    BOB.run(|| {
+        let piece = [1; 1 << 20];
+        let files = [new("written"), new("allocated")];
+        let written = (0..32)
+            .try_for_each(|turn| rustix::io::pwrite(&files[0], &piece, turn << 20).map(drop));
+        assert_eq!(written, Err(rustix::io::Errno::NOSPC), "{about}");
+        let flags = FallocateFlags::empty();
+        let allocated = rustix::fs::fallocate(&files[1], flags, 0, 4 << 20);
+        assert_eq!(allocated, Err(rustix::io::Errno::NOSPC), "{about}");
+    });
+    assert!(free().f_bfree + METADATA >= kept, "{about}");
+}
+
 #[test]
 fn a_stranger_leaves_root_its_blocks() {
     over_each(
@@ -257,32 +289,18 @@ fn a_stranger_leaves_root_its_blocks() {
         |transport| {
             for options in ["passthrough", "nopassthrough"] {
                 let mounted = Mounted::start_on(Lower::Ext4, &transport.with(options)).unwrap();
-                fs::set_permissions(mounted.source(), Permissions::from_mode(0o777)).unwrap();
-                let free = || rustix::fs::statvfs(mounted.source()).unwrap();
-                let block = free().f_frsize;
-                let most = File::create(mounted.outside().join("most")).unwrap();
-                let bytes = (free().f_bavail - 1024) * block;
-                rustix::fs::fallocate(&most, FallocateFlags::empty(), 0, bytes).unwrap();
-                let kept = free().f_bfree - free().f_bavail;
-
-                let new = |name: &str| {
-                    let mut options = OpenOptions::new();
-                    let options = options.write(true).create_new(true).mode(0o644);
-                    options.open(mounted.mnt().join(name)).unwrap()
-                };
-                BOB.run(|| {
-                    let piece = [1; 1 << 20];
-                    let files = [new("written"), new("allocated")];
-                    let written = (0..32).try_for_each(|turn| {
-                        rustix::io::pwrite(&files[0], &piece, turn << 20).map(drop)
-                    });
-                    assert_eq!(written, Err(rustix::io::Errno::NOSPC), "{options}");
-                    let flags = FallocateFlags::empty();
-                    let allocated = rustix::fs::fallocate(&files[1], flags, 0, 4 << 20);
-                    assert_eq!(allocated, Err(rustix::io::Errno::NOSPC), "{options}");
-                });
-                assert!(free().f_bfree + METADATA >= kept, "{options}");
+                leaves_root_its_blocks(mounted.ground(), options);
             }
         },
     );
+}
+
+#[test]
+fn a_guest_s_stranger_gets_the_same_and_leaves_root_its_blocks() {
+    if must_skip("strangers::a_guest_s_stranger_gets_the_same_and_leaves_root_its_blocks") {
+        return;
+    }
+    let relayed = Relayed::start_on(Lower::Ext4, "modcaps=+sys_admin", Queues::USUAL).unwrap();
+    gets_the_same_answers(relayed.ground());
+    leaves_root_its_blocks(relayed.ground(), "share");
 }
