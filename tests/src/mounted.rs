@@ -118,6 +118,11 @@ impl Mounted {
         Ok(mounted)
     }
 
+    /// The directories.
+    pub fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
     /// The directory that is served.
     pub fn source(&self) -> &Path {
         self.ground.source()

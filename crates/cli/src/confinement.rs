@@ -86,6 +86,8 @@ pub(crate) fn drop_privileges(pairing: bool, file_handles: FileHandles) -> io::R
     }
     // The bit that says so can be set with a capability that goes, and the file system relies on it.
     cred::keep_capabilities_on_setuid()?;
+    // The lower file system would leave the set-group-ID bit of these groups to everybody.
+    let _ = cred::set_groups(&[]);
     // Setting the bounding set needs one of those that go: it goes in the same call, last.
     cred::drop_from_all_sets(CapabilitySet::all().difference(kept))?;
     cred::no_new_privs()?;

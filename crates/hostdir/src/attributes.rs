@@ -4,7 +4,7 @@ use crate::config::IdMap;
 use crate::files::{OpenFile, stat_open};
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
-use crate::ownership::OfOwner;
+use crate::ownership::{Checked, OfOwner};
 use rustix::fs::{
     AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
 };
@@ -241,7 +241,12 @@ impl Host {
                 let is_now = |time| matches!(time, None | Some(SetTime::Now));
                 // A kernel that keeps times itself says which, when it is asked for the time that it is.
                 let by_mode = set.ctime.is_some() || is_now(set.atime) && is_now(set.mtime);
-                self.still_permitted(context, inode, fd, by_mode)?;
+                let by = if by_mode {
+                    Checked::Mode
+                } else {
+                    Checked::Owner
+                };
+                self.still_permitted(context, inode, fd, by)?;
             }
             self.change_attributes(inode, fd, || change_times(fd, set))?;
             changed = true;

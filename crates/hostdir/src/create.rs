@@ -27,16 +27,27 @@ pub(crate) fn component<'a>(name: Name<'a>) -> Result<&'a CStr> {
     }
 }
 
+/// Whether a program with this mode runs in its own group, whoever executes it.
+fn runs_in_its_group(mode: u32) -> bool {
+    const BITS: u32 = libc::S_ISGID | libc::S_IXGRP;
+    mode & BITS == BITS && mode & libc::S_IFMT != libc::S_IFDIR
+}
+
 impl Host {
     fn creation_parent(
         &self,
         context: &Context<'_>,
         parent: NodeId,
+        mode: u32,
         umask: u32,
     ) -> Result<Arc<Inode>> {
         self.writable()?;
         let parent = self.nodes.get(parent)?;
         self.create_as_caller(context, umask)?;
+        if runs_in_its_group(mode) && !self.gives_group_as_told(context, &parent)? {
+            // The lower file system decides, by the one group of the caller that is known.
+            self.credentials.keep_set_ids(false)?;
+        }
         Ok(parent)
     }
 
@@ -49,7 +60,7 @@ impl Host {
         make: impl FnOnce(BorrowedFd<'_>, &CStr) -> rustix::io::Result<()>,
     ) -> Result<Entry> {
         let name = component(name)?;
-        let parent = self.creation_parent(context, parent, umask)?;
+        let parent = self.creation_parent(context, parent, mode, umask)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End {
             parent: &parent,
@@ -178,7 +189,7 @@ impl Host {
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
         let name = component(name)?;
-        let parent = self.creation_parent(context, parent, new.umask)?;
+        let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End {
             parent: &parent,
@@ -370,7 +381,7 @@ impl Host {
         new: &NewNode,
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
-        let parent = self.creation_parent(context, parent, new.umask)?;
+        let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End {
             parent: &parent,

@@ -176,6 +176,14 @@ impl Credentials {
         self.become_owner(self.server_uid, self.server_gid)
     }
 
+    /// Acts as whom nothing belongs to, if it acts as the server.
+    pub(crate) fn leave_server(&self) -> Result<()> {
+        if self.acting()?.uid == self.server_uid {
+            self.become_owner(REGISTRAR_ID, REGISTRAR_ID)?;
+        }
+        Ok(())
+    }
+
     /// Acts as whom lower files are registered for passthrough: the kernel keeps these credentials
     /// and opens and writes the files with them, whoever the caller is.
     ///

@@ -284,6 +284,14 @@ impl Host {
         Ok(reply.file(self.lower(&file, false)?, args.offset))
     }
 
+    /// Leaves the blocks alone that a file system keeps for root, unless the caller is root.
+    pub(crate) fn spare_reserve(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
+        if context.uid().is_none_or(|uid| uid == 0) || inode.mount().is_remote() {
+            return Ok(());
+        }
+        self.credentials.leave_server()
+    }
+
     pub(crate) fn write(
         &self,
         context: &Context<'_>,
@@ -301,6 +309,7 @@ impl Host {
             return Err(Errno::EPERM);
         }
         file.mark_written();
+        self.spare_reserve(context, file.inode())?;
         let write = || data.write_to(&lower, args.offset);
         self.change_file(context, (args.handle, &file), &lower, || {
             self.change_content(file.inode(), lower.as_fd(), args.kill_suidgid, write)
@@ -439,6 +448,7 @@ impl Host {
         let mode = FallocateFlags::from_bits_retain(mode);
         self.may_write(&file)?;
         let lower = self.lower(&file, true)?;
+        self.spare_reserve(context, file.inode())?;
         let allocate = || Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?);
         let loses = loses_set_ids(context);
         self.change_file(context, (handle, &file), &lower, || {
@@ -487,6 +497,7 @@ impl Host {
         let length = usize::try_from(args.length).unwrap_or(usize::MAX);
         self.may_write(&to)?;
         let (source, target) = (self.lower(&from, false)?, self.lower(&to, true)?);
+        self.spare_reserve(context, to.inode())?;
         let copy = || {
             let (offset_in, offset_out) = (Some(&mut offset_in), Some(&mut offset_out));
             let copied =

@@ -1,7 +1,9 @@
 //! A directory of the host, served to FUSE clients.
 //!
-//! [`HostDir`] implements [`thrufs::FileSystem`] on a directory: everything that Linux can ask of a
-//! file system, answered by the file system beneath, with its own error numbers.
+//! [`HostDir`] implements [`thrufs::FileSystem`] on a directory: what Linux asks by FUSE is answered by
+//! the file system beneath, with its own error numbers. Not answered are POLL, BMAP and DAX mappings, and
+//! ioctls but those on inode flags. It relies on the kernel above to check permissions; what that does not
+//! check, or checks by what it was told last, stands in `docs/security/requests.md`.
 //!
 //! | room | what it does |
 //! |---|---|

@@ -126,6 +126,16 @@ pub(crate) enum OfOwner {
     Flags,
 }
 
+/// By what the kernel above has checked a caller.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Checked {
+    Owner,
+    /// Others than the owner, by the mode.
+    Mode,
+    /// Others than the owner by both (`fs.protected_hardlinks`).
+    Both,
+}
+
 impl Host {
     /// Makes a change of the inode behind `fd` that only its owner may make.
     ///
@@ -188,29 +198,53 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// EPERM; EACCES for the mode.
+    /// EPERM; for the mode EACCES, or ESTALE, by which the kernel above checks once more.
     pub(crate) fn still_permitted(
         &self,
         context: &Context<'_>,
         inode: &Arc<Inode>,
         fd: BorrowedFd<'_>,
-        by_mode: bool,
+        by: Checked,
     ) -> Result<()> {
         let told = inode.told();
         let (Some(caller), Some(owner)) = (self.held_back(context), told.owner()) else {
             return Ok(());
         };
         let stat = stat_open(fd)?;
-        let is_as_told = if by_mode && caller != owner.uid {
-            self.told_mode(inode, u32::from(stat.stx_mode)) == told.mode()
-        } else {
-            self.owner_of(&stat) == owner
+        let is_owner = caller == owner.uid;
+        let has_owner = self.owner_of(&stat) == owner;
+        let has_mode = is_owner || self.told_mode(inode, u32::from(stat.stx_mode)) == told.mode();
+        let error = match by {
+            Checked::Mode if !is_owner => (!has_mode).then_some(Errno::EACCES),
+            Checked::Mode => (!has_owner).then_some(Errno::EACCES),
+            _ if !has_owner => Some(Errno::EPERM),
+            Checked::Both if !has_mode => Some(Errno::ESTALE),
+            _ => None,
         };
-        if is_as_told {
+        let Some(error) = error else {
             return Ok(());
-        }
+        };
         self.attributes_changed(inode);
-        Err(if by_mode { Errno::EACCES } else { Errno::EPERM })
+        Err(error)
+    }
+
+    /// Whether a directory gives its group to what is made in it as the kernel above knows. By that it
+    /// has decided whether the caller may set the set-group-ID bit (`mode_strip_sgid`).
+    pub(crate) fn gives_group_as_told(
+        &self,
+        context: &Context<'_>,
+        directory: &Arc<Inode>,
+    ) -> Result<bool> {
+        if self.held_back(context).is_none() {
+            return Ok(true);
+        }
+        let told = directory.told();
+        let Some(owner) = told.owner() else {
+            return Ok(false);
+        };
+        let stat = stat_open(self.descriptor(directory)?)?;
+        let changed = (u32::from(stat.stx_mode) ^ told.mode()) & libc::S_ISGID;
+        Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
     }
 
     /// Removes or renames what is in a directory, where only who owns one or the other may do so.

@@ -5,6 +5,7 @@ use crate::host::{Host, opened_identity};
 use crate::identity::Identity;
 use crate::inode::{Inode, Place};
 use crate::names::{KnownName, NAMES_MAX};
+use crate::ownership::Checked;
 use rustix::fs::{AtFlags, RenameFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -59,7 +60,7 @@ impl Host {
             return Err(Errno::EMLINK);
         }
         let descriptor = self.descriptor(&inode)?;
-        self.still_permitted(context, &inode, descriptor.as_fd(), false)?;
+        self.still_permitted(context, &inode, descriptor.as_fd(), Checked::Both)?;
         self.link_beneath(descriptor.as_fd(), to)
             .map_err(|error| self.taken(to, error))?;
         let (linked, stat) = self.look_up_at(&parent, to.fd, name)?;

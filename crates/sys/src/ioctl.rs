@@ -28,18 +28,24 @@ pub const FS_IOC_FSSETXATTR: u32 = opcode::write::<[u32; 7]>(b'X', 32) as u32;
 #[repr(C, align(8))]
 struct Argument([u8; 32]);
 
-/// The commands that are sent, and whether the argument is the 28 bytes of `struct fsxattr` and not a
-/// number.
+/// The commands that are sent, with their names.
 ///
 /// Not `FS_IOC32_*`: since Linux 5.13 the kernel of a 32-bit program translates the two on flags
 /// (`compat_sys_ioctl`), and checks nothing of whoever sends them from a 64-bit one, since no file system
 /// there knows them.
+pub const COMMANDS: [(u32, &str); 5] = [
+    (FS_IOC_GETFLAGS, "FS_IOC_GETFLAGS"),
+    (FS_IOC_SETFLAGS, "FS_IOC_SETFLAGS"),
+    (FS_IOC_GETVERSION, "FS_IOC_GETVERSION"),
+    (FS_IOC_FSGETXATTR, "FS_IOC_FSGETXATTR"),
+    (FS_IOC_FSSETXATTR, "FS_IOC_FSSETXATTR"),
+];
+
+/// Whether a command is sent, and if so, whether its argument is the 28 bytes of `struct fsxattr` and not a
+/// number.
 fn allowed(command: u32) -> Option<bool> {
-    match command {
-        FS_IOC_GETFLAGS | FS_IOC_SETFLAGS | FS_IOC_GETVERSION => Some(false),
-        FS_IOC_FSGETXATTR | FS_IOC_FSSETXATTR => Some(true),
-        _ => None,
-    }
+    let is_sent = COMMANDS.iter().any(|(sent, _)| *sent == command);
+    is_sent.then_some(matches!(command, FS_IOC_FSGETXATTR | FS_IOC_FSSETXATTR))
 }
 
 /// Whether the command changes the file.

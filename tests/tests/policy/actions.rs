@@ -402,12 +402,10 @@ fn flags_of_what_is_read_only_stay() {
         let served = Served::start_on(lower, transport, "", policy, fill);
         let set = |path: &str| {
             let file = File::open(served.at(path)).unwrap();
-            // Those that it has stay: ext4 would have to turn extents into something else, and cannot always.
+            // With those that it has: without extents, ext4 would have to convert it.
             let flags = rustix::fs::ioctl_getflags(&file).unwrap();
-            raw(rustix::fs::ioctl_setflags(
-                &file,
-                flags | rustix::fs::IFlags::NODUMP,
-            ))
+            let flags = flags | rustix::fs::IFlags::NODUMP;
+            raw(rustix::fs::ioctl_setflags(&file, flags))
         };
         assert_eq!(set("held/file"), libc::EROFS);
         assert_eq!(set("held/sub"), libc::EROFS);

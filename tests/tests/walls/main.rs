@@ -5,6 +5,8 @@
 //! * [`owners`]: files whose owner is another since the kernel above asked.
 //! * [`ioctls`]: commands on files that the kernel above does not know.
 //! * [`shares`]: descriptors that one user takes from others.
+//! * [`strangers`]: what else the kernel above passes on.
+//! * [`tables`]: what is written down of all of it.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -14,3 +16,5 @@ mod ioctls;
 mod links;
 mod owners;
 mod shares;
+mod strangers;
+mod tables;

@@ -3,14 +3,18 @@
 //! through the mount as beneath.
 
 use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
 
-use rustix::fs::{CWD, Gid, IFlags, Mode, Timespec, Timestamps, UTIME_NOW, XattrFlags};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, XattrFlags,
+};
 use rustix::io::{Errno, Result};
-use thrufs_tests::caller::{ALICE, BOB, MEMBER, TEAM};
-use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::Mounted;
+use thrufs_tests::caller::{ALICE, BOB, Caller, MEMBER, TEAM};
+use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::relayed::{Queues, Relayed};
 use thrufs_tests::transport::{Transport, over_each};
 
 /// A change through a descriptor that only the owner may make.
@@ -117,40 +121,55 @@ fn options_over(transport: Transport) -> &'static [&'static str] {
     }
 }
 
+type Taking = (&'static str, fn(&Path));
+
+const TAKINGS: [Taking; 4] = [
+    ("nothing", |_| ()),
+    ("owner", |path| chown(path, Some(0), Some(0)).unwrap()),
+    ("only the user", |path| {
+        chown(path, Some(BOB.uid), None).unwrap();
+    }),
+    ("mode", |path| {
+        fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
+    }),
+];
+
+/// After each of [`TAKINGS`], as beneath, where it is tried the first time.
+fn changes_no_more(ground: &Ground, beneath: &mut Vec<Outcomes>, about: &str) {
+    let everybody = Permissions::from_mode(0o777);
+    fs::set_permissions(ground.source(), everybody.clone()).unwrap();
+    if beneath.is_empty() {
+        let native = ground.outside().join("native");
+        fs::create_dir(&native).unwrap();
+        fs::set_permissions(&native, everybody).unwrap();
+        *beneath = TAKINGS
+            .map(|(_, take)| tried(&native, &native, take))
+            .into();
+    }
+    for ((name, take), beneath) in TAKINGS.iter().zip(beneath) {
+        let above = tried(ground.mnt(), ground.source(), *take);
+        assert_eq!(above, *beneath, "{name} taken, {about}");
+    }
+}
+
 #[test]
 fn who_was_the_owner_changes_what_was_taken_over_no_more() {
     over_each("owners::who_was_the_owner", |transport| {
-        type Taking = (&'static str, fn(&Path));
-        let takings: [Taking; 4] = [
-            ("nothing", |_| ()),
-            ("owner", |path| chown(path, Some(0), Some(0)).unwrap()),
-            ("only the user", |path| {
-                chown(path, Some(BOB.uid), None).unwrap();
-            }),
-            ("mode", |path| {
-                fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
-            }),
-        ];
-        let mut beneath: Vec<Outcomes> = Vec::new();
+        let mut beneath = Vec::new();
         for options in options_over(transport) {
-            let options = format!("acl,{options}");
-            let mounted = Mounted::start_on(Lower::Ext4, &transport.with(&options)).unwrap();
-            let everybody = Permissions::from_mode(0o777);
-            fs::set_permissions(mounted.source(), everybody.clone()).unwrap();
-            let native = mounted.outside().join("native");
-            fs::create_dir(&native).unwrap();
-            fs::set_permissions(&native, everybody).unwrap();
-            if beneath.is_empty() {
-                beneath = takings
-                    .map(|(_, take)| tried(&native, &native, take))
-                    .into();
-            }
-            for ((name, take), beneath) in takings.iter().zip(&beneath) {
-                let above = tried(mounted.mnt(), mounted.source(), *take);
-                assert_eq!(above, *beneath, "{name} taken, {options}");
-            }
+            let mounted = Mounted::start_on(Lower::Ext4, &transport.with(options)).unwrap();
+            changes_no_more(mounted.ground(), &mut beneath, options);
         }
     });
+}
+
+#[test]
+fn who_was_the_owner_in_a_guest_changes_it_no_more() {
+    if must_skip("owners::who_was_the_owner_in_a_guest") {
+        return;
+    }
+    let relayed = Relayed::start_on(Lower::Ext4, "", Queues::USUAL).unwrap();
+    changes_no_more(relayed.ground(), &mut Vec::new(), "share");
 }
 
 /// The new owner is no stranger, and root never is.
@@ -233,6 +252,18 @@ fn what_is_anothers_stays_in_a_sticky_directory() {
                 ALICE.run(|| fs::remove_file(above.join("file")).unwrap());
                 BOB.run(|| fs::remove_file(above.join("own")).unwrap());
             }
+            BOB.run(|| fs::create_dir(above.join("own")).unwrap());
+            fs::create_dir(sticky.join("precious")).unwrap();
+            chown(sticky.join("precious"), Some(ALICE.uid), None).unwrap();
+            fs::metadata(above.join("precious")).unwrap();
+            fs::rename(sticky.join("precious"), sticky.join("own")).unwrap();
+            let refused = BOB.run(|| fs::remove_dir(above.join("own"))).unwrap_err();
+            let error = refused.raw_os_error();
+            assert!(
+                [libc::EPERM, libc::ESTALE].map(Some).contains(&error),
+                "directory {options}: {refused}"
+            );
+            fs::remove_dir(sticky.join("own")).unwrap();
             // Root, and who owns the directory, remove everything.
             for owner in [0, BOB.uid] {
                 chown(&sticky, Some(owner), None).unwrap();
@@ -281,6 +312,134 @@ fn what_was_taken_over_gets_no_further_name() {
             let (old, new) = (mounted.mnt().join("program"), mounted.mnt().join("link"));
             MEMBER.run(|| fs::hard_link(&old, &new)).unwrap_err();
             assert!(!mounted.source().join("link").exists());
+        },
+    );
+}
+
+/// Of a program that runs in its own group.
+const IN_ITS_GROUP: u32 = 0o2755;
+
+type Making = (&'static str, fn(&Path) -> Result<()>);
+
+const MAKINGS: [Making; 3] = [
+    ("create", |at| {
+        let mode = Mode::from_raw_mode(IN_ITS_GROUP);
+        rustix::fs::open(at.join("made"), OFlags::CREATE | OFlags::WRONLY, mode).map(drop)
+    }),
+    ("mknod", |at| {
+        let mode = Mode::from_raw_mode(IN_ITS_GROUP);
+        rustix::fs::mknodat(CWD, at.join("made"), FileType::RegularFile, mode, 0)
+    }),
+    ("tmpfile", |at| {
+        let mode = Mode::from_raw_mode(IN_ITS_GROUP);
+        let file = rustix::fs::open(at, OFlags::TMPFILE | OFlags::RDWR, mode)?;
+        let file = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(CWD, file, CWD, at.join("made"), AtFlags::SYMLINK_FOLLOW)
+    }),
+];
+
+/// In a directory whose group is another since the kernel above asked, which it does not soon again.
+fn makes_no_program(ground: &Ground) {
+    for (name, make) in MAKINGS {
+        for (before, mode) in [(None, 0o777), (Some(MEMBER.gid), 0o2777)] {
+            let group = ground.source().join(format!("{name} {mode:o}"));
+            let above = ground.mnt().join(group.file_name().unwrap());
+            fs::create_dir(&group).unwrap();
+            let set = |gid, mode| {
+                chown(&group, None, gid).unwrap();
+                fs::set_permissions(&group, Permissions::from_mode(mode)).unwrap();
+            };
+            let mode_of_made = || {
+                MEMBER.run(|| make(&above)).unwrap();
+                let mode = fs::metadata(group.join("made")).unwrap().mode();
+                fs::remove_file(above.join("made")).unwrap();
+                mode & 0o7777
+            };
+            set(before, mode);
+            assert_eq!(mode_of_made(), IN_ITS_GROUP, "{name} in the own group");
+            fs::metadata(&above).unwrap();
+            set(Some(BOB.gid), 0o2777);
+            assert_eq!(mode_of_made(), 0o755, "{name}, before {mode:o}");
+        }
+    }
+}
+
+#[test]
+fn who_is_in_no_group_makes_no_program_of_it() {
+    over_each(
+        "owners::who_is_in_no_group_makes_no_program_of_it",
+        |transport| {
+            let mounted = Mounted::start(&transport.with("cache=always"));
+            makes_no_program(mounted.ground());
+        },
+    );
+}
+
+#[test]
+fn who_is_in_no_group_in_a_guest_makes_no_program_of_it() {
+    if must_skip("owners::who_is_in_no_group_in_a_guest_makes_no_program_of_it") {
+        return;
+    }
+    let relayed = Relayed::start_on(Lower::Default, "cache=always", Queues::USUAL).unwrap();
+    makes_no_program(relayed.ground());
+}
+
+/// [`MEMBER`] without further groups.
+const MEMBER_ALONE: Caller = Caller {
+    groups: &[],
+    ..MEMBER
+};
+
+/// A worker has none of its starter's groups, which would let everybody set that bit.
+#[test]
+fn groups_of_the_starter_give_nothing() {
+    over_each("owners::groups_of_the_starter_give_nothing", |transport| {
+        let in_thread = || {
+            rustix::thread::set_thread_groups(&[Gid::from_raw(TEAM)]).unwrap();
+            let mounted = Mounted::start(&transport.with(""));
+            let everybody = Permissions::from_mode(0o777);
+            fs::set_permissions(mounted.source(), everybody).unwrap();
+            let beneath = mounted.source().join("program");
+            let file = program_of_member(mounted.mnt());
+            chown(&beneath, None, Some(TEAM)).unwrap();
+            let set =
+                || MEMBER_ALONE.run(|| rustix::fs::fchmod(&file, Mode::from_raw_mode(0o2755)));
+            set().unwrap();
+            assert_eq!(fs::metadata(&beneath).unwrap().mode() & 0o7777, 0o755);
+        };
+        std::thread::scope(|scope| scope.spawn(in_thread).join().unwrap());
+    });
+}
+
+/// Natively the kernel looks at the mode, with `protected_hardlinks`.
+#[test]
+fn what_became_set_user_id_gets_no_further_name() {
+    over_each(
+        "owners::what_became_set_user_id_gets_no_further_name",
+        |transport| {
+            let mounted = Mounted::start(&transport.with("cache=always"));
+            let native = mounted.outside().join("native");
+            fs::create_dir(&native).unwrap();
+            let linked = |directory: &Path, beneath: &Path| {
+                fs::set_permissions(beneath, Permissions::from_mode(0o777)).unwrap();
+                fs::write(beneath.join("file"), "").unwrap();
+                let set = |mode| {
+                    let mode = Permissions::from_mode(mode);
+                    fs::set_permissions(beneath.join("file"), mode).unwrap();
+                };
+                let link = |name| {
+                    let link = || fs::hard_link(directory.join("file"), directory.join(name));
+                    BOB.run(link).map_err(|error| error.raw_os_error())
+                };
+                set(0o666);
+                let before = link("before");
+                set(0o667);
+                let other = link("other");
+                set(0o4666);
+                (before, other, link("set-id"))
+            };
+            let above = linked(mounted.mnt(), mounted.source());
+            assert_eq!(above, linked(&native, &native));
         },
     );
 }

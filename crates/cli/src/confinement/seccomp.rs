@@ -297,6 +297,13 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
         | libc::CLONE_NEWUSER
         | libc::CLONE_NEWUTS;
     const EXECUTABLE: u32 = libc::PROT_EXEC.cast_unsigned();
+    let of_device = [
+        fuse_dev::CLONE,
+        fuse_dev::BACKING_OPEN,
+        fuse_dev::BACKING_CLOSE,
+    ];
+    let of_files = ioctl::COMMANDS.map(|(command, _)| command);
+    let commands = [&of_device[..], &of_files].concat();
     let own = getpid().as_raw_nonzero().get().cast_unsigned();
     Ok(vec![
         // Threads, but neither processes nor namespaces.
@@ -336,22 +343,7 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
         (libc::SYS_prlimit64, null(2)?),
         // Interrupting a sleeping thread, and abort(3).
         (libc::SYS_tgkill, one_of(0, &[own])?),
-        (
-            libc::SYS_ioctl,
-            one_of(
-                1,
-                &[
-                    fuse_dev::CLONE,
-                    fuse_dev::BACKING_OPEN,
-                    fuse_dev::BACKING_CLOSE,
-                    ioctl::FS_IOC_GETFLAGS,
-                    ioctl::FS_IOC_SETFLAGS,
-                    ioctl::FS_IOC_GETVERSION,
-                    ioctl::FS_IOC_FSGETXATTR,
-                    ioctl::FS_IOC_FSSETXATTR,
-                ],
-            )?,
-        ),
+        (libc::SYS_ioctl, one_of(1, &commands)?),
     ])
 }
 
