@@ -68,7 +68,7 @@ impl Host {
             name,
         };
         let new = || self.new_file(context, end, file_type, mode & !umask);
-        self.may_begin_set_id(mode, file_type, new)?;
+        self.may_begin_set_id(context, mode, file_type, new)?;
         if self.rules.are_there() {
             self.may_make(context, end, &new())?;
         }
@@ -80,12 +80,18 @@ impl Host {
     /// Refuses a file that would be made with set-id bits of somebody else.
     fn may_begin_set_id(
         &self,
+        context: &Context<'_>,
         mode: u32,
         file_type: FileType,
         new: impl FnOnce() -> NewFile,
     ) -> Result<()> {
         if mode & SET_IDS == 0 || file_type == FileType::Directory {
             return Ok(());
+        }
+        // What a server makes that cannot act as others is its user's.
+        let is_own = |uid| uid == 0 || uid == self.credentials.server_uid();
+        if !self.credentials.switches() && !context.uid().is_none_or(is_own) {
+            return Err(Errno::EPERM);
         }
         let new = new();
         self.may_set_ids(mode, new.uid, new.gid)
@@ -214,7 +220,7 @@ impl Host {
     ) -> Result<(Entry, Opened)> {
         let file_type = FileType::RegularFile;
         let file = |mode| self.new_file(context, end, file_type, mode);
-        self.may_begin_set_id(new.mode, file_type, || file(new.mode))?;
+        self.may_begin_set_id(context, new.mode, file_type, || file(new.mode))?;
         let Some(rules) = self.rules.in_force() else {
             return create(&STRAIGHT);
         };

@@ -14,6 +14,9 @@
 //!   set-id bits.
 //! * A refusal expires the attributes, so that the kernel above asks.
 //!
+//! Where nothing but an empty file or a time is at stake, owner, mode or the group that a directory gives on
+//! are compared before: for times, hard links and what is made with the set-group-ID bit.
+//!
 //! A request may have been checked before the kernel above heard of the new owner, and arrive after.
 //! So an inode whose owner was told to be another than before lets its owner and root through from
 //! then on, and nobody else, whatever capabilities the kernel above has seen.
@@ -239,7 +242,7 @@ impl Host {
             return Ok(true);
         }
         let told = directory.told();
-        let Some(owner) = told.owner() else {
+        let Some(owner) = told.owner().filter(|_| !told.is_in_doubt()) else {
             return Ok(false);
         };
         let stat = stat_open(self.descriptor(directory)?)?;

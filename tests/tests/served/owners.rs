@@ -3,10 +3,14 @@
 use super::{Served, is_root, mode, one_owner, serve};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::sync::Arc;
+use tempfile::TempDir;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::{Config, IdMap, IdRange};
+use thrufs_client::Client;
+use thrufs_hostdir::{Config, HostDir, IdMap, IdRange};
+use thrufs_tests::caller::{ALICE, BOB};
 
 const OWNER: u32 = 1001;
 const OTHER: u32 = 1002;
@@ -116,4 +120,28 @@ fn mapped_owners_are_compared() {
         assert_eq!(set_mode(&served, node, OWNER, 0o4755), Err(Errno::EPERM));
         assert_eq!(mode(&served.path("file")), before, "{new}");
     }
+}
+
+/// What such a server makes is its user's, whoever asks.
+#[test]
+fn a_server_without_privilege_makes_no_set_id_file_for_others() {
+    if !is_root() {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    chown(directory.path(), Some(ALICE.uid), Some(ALICE.gid)).unwrap();
+    ALICE.run(|| {
+        let host = HostDir::open(directory.path(), Config::default()).unwrap();
+        let client = Client::connect(Arc::new(host)).unwrap();
+        for (caller, allowed) in [(ALICE, Ok(())), (BOB, Err(Errno::EPERM))] {
+            let user = client.user(caller.uid, caller.gid);
+            let name = |kind: &str| format!("{kind} {}", caller.uid).into_bytes();
+            let created = user.create(NodeId::ROOT, &name("create"), libc::O_RDWR, 0o4755);
+            assert_eq!(created.map(drop), allowed);
+            let mode = libc::S_IFREG | 0o2755;
+            let made = user.mknod(NodeId::ROOT, &name("mknod"), mode, 0);
+            assert_eq!(made.map(drop), allowed);
+            user.mkdir(NodeId::ROOT, &name("mkdir"), 0o2755).unwrap();
+        }
+    });
 }
