@@ -16,7 +16,7 @@
 use crate::config::IdMap;
 use std::cell::Cell;
 use thrufs::{Context, Errno, Result};
-use thrufs_sys::cred::{self, Capabilities};
+use thrufs_sys::cred::{self, Capabilities, CapabilitySets};
 
 /// The user and group by whose credentials lower files are registered: those that own nothing.
 const REGISTRAR_ID: u32 = 65_534;
@@ -34,6 +34,8 @@ struct Acting {
     keeps_set_ids: bool,
     /// What the thread may do while it keeps set-id bits.
     capabilities: Capabilities,
+    /// Those of the thread, but for what is effective.
+    sets: CapabilitySets,
 }
 
 thread_local! {
@@ -112,14 +114,16 @@ impl Credentials {
             cred::keep_capabilities_on_setuid()?;
         }
         // The process may have given up more since this value was made.
-        let capabilities = self.effective & cred::thread_permitted()?;
-        cred::set_thread_effective(capabilities)?;
+        let sets = cred::thread_sets()?;
+        let capabilities = self.effective & sets.permitted;
+        cred::set_effective(sets, capabilities)?;
         let acting = Acting {
             uid: cred::current_fsuid(),
             gid: cred::current_fsgid(),
             umask: 0,
             keeps_set_ids: capabilities.contains(Capabilities::FSETID),
             capabilities,
+            sets,
         };
         ACTING.set(Some(acting));
         Ok(acting)
@@ -206,14 +210,14 @@ impl Credentials {
         self.become_owner(uid, gid)?;
         let before = self.acting()?;
         let capabilities = before.capabilities - lacks;
-        cred::set_thread_effective(capabilities)?;
+        cred::set_effective(before.sets, capabilities)?;
         ACTING.set(Some(Acting {
             keeps_set_ids: capabilities.contains(Capabilities::FSETID),
             capabilities,
             ..before
         }));
         let changed = change();
-        cred::set_thread_effective(before.capabilities)?;
+        cred::set_effective(before.sets, before.capabilities)?;
         ACTING.set(Some(Acting {
             keeps_set_ids: before.capabilities.contains(Capabilities::FSETID),
             ..before
@@ -229,7 +233,7 @@ impl Credentials {
             return Ok(());
         }
         wanted.set(Capabilities::FSETID, keep);
-        cred::set_thread_effective(wanted)?;
+        cred::set_effective(acting.sets, wanted)?;
         acting.keeps_set_ids = keep;
         ACTING.set(Some(acting));
         Ok(())

@@ -21,6 +21,7 @@ use rustix::thread::{CapabilitiesSecureBits, UnshareFlags};
 
 /// A set of capabilities, 64 bits with a named constant for each (`Capabilities::FSETID`, ...).
 pub use rustix::thread::CapabilitySet as Capabilities;
+pub use rustix::thread::CapabilitySets;
 
 /// "Nobody": what −1 is as an id. The kernel's calls take it for "no change" and never for an id.
 const NO_ID: u32 = u32::MAX;
@@ -144,15 +145,22 @@ pub fn thread_permitted() -> Result<Capabilities> {
     Ok(rustix::thread::capabilities(None)?.permitted)
 }
 
-/// Makes exactly `wanted` effective for the calling thread; its permitted and inheritable sets stay,
-/// so what is put down can be taken up again. Two system calls.
+/// All sets of the calling thread, by which [`set_effective`] leaves the others as they are.
+///
+/// # Errors
+/// None that a running kernel is known to give.
+pub fn thread_sets() -> Result<CapabilitySets> {
+    rustix::thread::capabilities(None)
+}
+
+/// Makes exactly `wanted` effective for the calling thread, whose sets these are; its permitted and
+/// inheritable sets stay, so what is put down can be taken up again.
 ///
 /// # Errors
 /// EPERM when `wanted` is not within the permitted set.
-pub fn set_thread_effective(wanted: Capabilities) -> Result<()> {
-    let mut sets = rustix::thread::capabilities(None)?;
-    sets.effective = wanted;
-    rustix::thread::set_capabilities(None, sets)
+pub fn set_effective(sets: CapabilitySets, wanted: Capabilities) -> Result<()> {
+    let effective = wanted;
+    rustix::thread::set_capabilities(None, CapabilitySets { effective, ..sets })
 }
 
 /// Drops `unwanted` from every set of the calling thread (bounding, ambient, effective, permitted,
@@ -326,7 +334,11 @@ mod tests {
             set_fsuid_checked(CALLER).unwrap();
             set_fsuid_checked(0).unwrap();
             let unwanted = Capabilities::SETUID | Capabilities::SETGID;
-            set_thread_effective(thread_effective().unwrap() - unwanted).unwrap();
+            set_effective(
+                thread_sets().unwrap(),
+                thread_effective().unwrap() - unwanted,
+            )
+            .unwrap();
             assert_eq!(set_fsuid(CALLER), Ok(()));
             assert_eq!(set_fsuid_checked(CALLER), Err(Errno::PERM));
             assert_eq!(set_fsgid_checked(CALLER), Err(Errno::PERM));
@@ -383,7 +395,7 @@ mod tests {
             std::fs::write(&file, "1").unwrap();
             assert_eq!(mode(&file), 0o6777, "with FSETID they stay");
             let all = thread_effective().unwrap();
-            set_thread_effective(all - Capabilities::FSETID).unwrap();
+            set_effective(thread_sets().unwrap(), all - Capabilities::FSETID).unwrap();
             assert_eq!(thread_effective(), Ok(all - Capabilities::FSETID));
             assert_eq!(
                 thread_permitted().map(|set| set.contains(Capabilities::FSETID)),
@@ -391,7 +403,7 @@ mod tests {
             );
             std::fs::write(&file, "2").unwrap();
             assert_eq!(mode(&file), 0o777);
-            set_thread_effective(all).unwrap();
+            set_effective(thread_sets().unwrap(), all).unwrap();
             set_mode(&file, 0o6777);
             std::fs::write(&file, "3").unwrap();
             assert_eq!(mode(&file), 0o6777, "taken up again");
@@ -412,7 +424,10 @@ mod tests {
                 assert_eq!(bits & unwanted.bits(), 0, "{set}");
             }
             assert_eq!(thread_effective(), Ok(before - unwanted));
-            assert_eq!(set_thread_effective(before), Err(Errno::PERM));
+            assert_eq!(
+                set_effective(thread_sets().unwrap(), before),
+                Err(Errno::PERM)
+            );
             // SETPCAP is gone: the bounding set cannot change any more, the others can.
             assert_eq!(drop_from_all_sets(Capabilities::MKNOD), Err(Errno::PERM));
             assert_eq!(

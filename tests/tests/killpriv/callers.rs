@@ -55,7 +55,11 @@ impl Who {
             Who::Root => body(),
             Who::RootWithoutFsetid => in_a_thread(|| {
                 let effective = cred::thread_effective().unwrap();
-                cred::set_thread_effective(effective - Capabilities::FSETID).unwrap();
+                cred::set_effective(
+                    cred::thread_sets().unwrap(),
+                    effective - Capabilities::FSETID,
+                )
+                .unwrap();
                 body()
             }),
             Who::Owner => ALICE.run(body),
@@ -63,7 +67,8 @@ impl Who {
                 cred::keep_capabilities_on_setuid().unwrap();
                 // The thread that it starts inherits that.
                 ALICE.run(|| {
-                    cred::set_thread_effective(Capabilities::FSETID).unwrap();
+                    cred::set_effective(cred::thread_sets().unwrap(), Capabilities::FSETID)
+                        .unwrap();
                     body()
                 })
             }),

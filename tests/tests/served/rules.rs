@@ -3,6 +3,7 @@
 
 use super::{ROOT, Served, beneath, connect, serve};
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use thrufs::{Errno, Outcome, Result};
 use thrufs_abi::layout::{OpenIn, SetattrIn};
@@ -232,21 +233,40 @@ fn what_is_hidden_is_neither_found_nor_listed() {
     });
 }
 
+/// A file that is found by its name in another case too, as in a directory that ignores case: one name is
+/// mounted on the other.
+struct Folded(PathBuf);
+
+impl Folded {
+    fn new(served: &Served) -> Folded {
+        for name in ["folded", "Folded"] {
+            served.write(name, b"1");
+        }
+        let at = served.path("Folded");
+        rustix::mount::mount_bind(served.path("folded"), &at).unwrap();
+        Folded(at)
+    }
+}
+
+impl Drop for Folded {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
 /// A lookup that fails gives the kernel no node id, so no FORGET will come for the inode.
 #[test]
 fn lookups_of_what_is_hidden_or_refused_leave_no_inode_behind() {
     under(RULES, |served| {
         let root = served.client.root();
-        for name in ["links", "Links"] {
-            fs::hard_link(served.path("a"), served.path(name)).unwrap();
-        }
+        let _bound = Folded::new(served);
         let inodes = || served.client.file_system().statistics().inodes;
         let before = inodes();
         for (name, error) in [
             ("hidden", Errno::ENOENT),
             (".dot", Errno::ENOENT),
             ("hollow", Errno::ENOENT),
-            ("links", Errno::EACCES),
+            ("folded", Errno::EACCES),
         ] {
             assert_eq!(root.walk(name), Err(error), "{name}");
             assert_eq!(inodes(), before, "{name}");
@@ -291,21 +311,20 @@ fn what_comes_to_be_hidden_is_gone_but_for_who_has_it_open() {
 fn names_that_look_the_same_in_both_cases_are_refused() {
     under(RULES, |served| {
         let root = served.client.root();
-        for (name, other) in [("links", "Links"), ("files", "Files")] {
+        let _folded = Folded::new(served);
+        served.write("links", b"1");
+        fs::hard_link(served.path("links"), served.path("Links")).unwrap();
+        for name in ["files", "Files"] {
             served.write(name, b"1");
-            match name {
-                "links" => fs::hard_link(served.path(name), served.path(other)).unwrap(),
-                _ => served.write(other, b"1"),
-            }
         }
         for name in ["symlinks", "Symlinks"] {
             std::os::unix::fs::symlink("a", served.path(name)).unwrap();
         }
-        for name in ["links", "Links"] {
+        for name in ["folded", "Folded"] {
             assert_eq!(root.walk(name), Err(Errno::EACCES), "{name}");
             assert_eq!(root.unlink(ROOT, name.as_bytes()), Err(Errno::EACCES));
         }
-        for name in ["files", "Files", "symlinks", "Symlinks"] {
+        for name in ["links", "Links", "files", "Files", "symlinks", "Symlinks"] {
             assert!(root.walk(name).is_ok(), "{name}");
             assert_eq!(root.unlink(ROOT, name.as_bytes()), Ok(()));
         }
