@@ -99,7 +99,7 @@ fn what_an_acl_refuses_is_refused_where_none_is_served() {
             let (above, beneath) = (permitted(&mnt.join(&name)), permitted(&source.join(&name)));
             let is_there = |(caller, kind): &&(Caller, Access)| {
                 let same = |(other, is): &(Caller, Access)| other.uid == caller.uid && is == kind;
-                beneath.iter().any(|it| same(it))
+                beneath.iter().any(same)
             };
             let more: Vec<_> = above.iter().filter(|it| !is_there(it)).collect();
             assert!(more.is_empty(), "{list:?} gives no {more:?}");
