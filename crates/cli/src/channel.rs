@@ -25,7 +25,7 @@ use thrufs_virtio::CALLERS_MAX;
 const PACKET_BYTES_MAX: usize = 128 * 1024;
 
 /// Most descriptors that one packet brings: the device, the source, the tree the source is in; a policy
-/// and a file for what it audits; two files of each thread of a front end; a connection and what is kept
+/// and who writes its audit log; two files of each thread of a front end; a connection and what is kept
 /// of it.
 const DESCRIPTORS_MAX: usize = 2 * CALLERS_MAX;
 
@@ -56,9 +56,9 @@ pub(crate) enum Message {
     Questions(OwnedFd),
     /// What such a worker has to say of itself at its end: a reply, as it would be asked for.
     Figures(String),
-    /// The policy to serve by, opened, and the file for what it audits: a packet that comes before
-    /// [`Share`](Self::Share), where there is a policy, and again when it was read again; to the worker of
-    /// a mount, which reads the first one itself, only then.
+    /// The policy to serve by, opened, and who writes its audit log ([`audit_log`](crate::audit_log)): a
+    /// packet that comes before [`Serve`](Self::Serve) and [`Share`](Self::Share), where there is a policy,
+    /// and again when it was read again.
     Policy(OwnedFd, Option<OwnedFd>),
     /// The worker is in a user namespace and wants its ids mapped; the answer is [`Ready`](Self::Ready)
     /// or [`Failed`](Self::Failed).

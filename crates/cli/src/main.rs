@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod audit_log;
 mod auto_unmount;
 mod bench_command;
 mod callers;

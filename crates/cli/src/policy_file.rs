@@ -1,5 +1,7 @@
 //! The policy of a mount: read when it begins, and again when it is told to.
 
+use crate::audit_log;
+use crate::channel::Message;
 use crate::error::{CommandError, system};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use std::fs::File;
@@ -61,17 +63,15 @@ impl PolicyFiles {
         Ok((files, loaded.policy))
     }
 
-    /// The same for one worker more.
+    /// What one worker is told: it holds the policy, and who writes its audit log for it.
     ///
     /// # Errors
     ///
-    /// No descriptors.
-    pub(crate) fn try_clone(&self) -> io::Result<PolicyFiles> {
-        let audit = self.audit.as_ref().map(OwnedFd::try_clone);
-        Ok(PolicyFiles {
-            text: self.text.try_clone()?,
-            audit: audit.transpose()?,
-        })
+    /// No descriptors, no threads.
+    pub(crate) fn for_worker(&self) -> io::Result<Message> {
+        let begin = |file: &OwnedFd| audit_log::begin(file.try_clone()?);
+        let audit = self.audit.as_ref().map(begin).transpose()?;
+        Ok(Message::Policy(self.text.try_clone()?, audit))
     }
 }
 

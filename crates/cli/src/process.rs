@@ -5,6 +5,7 @@
 //! [`Channel`].
 
 use crate::channel::Channel;
+use crate::log;
 use crate::waiting;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
@@ -12,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a process may take beyond its time whose threads are all on their way out. The kernel waits for
@@ -76,6 +78,8 @@ pub(crate) struct Process {
     /// Since when it is ending, and until when it may.
     ending: Option<(Instant, Instant)>,
     pub(crate) channel: Channel,
+    /// Passes on what a worker logs.
+    log: Option<JoinHandle<()>>,
 }
 
 /// Starts it as the first process of a process namespace of its own, where that can be had: there it can
@@ -123,10 +127,19 @@ impl Process {
             .arg(role.argument())
             .args(paths)
             .stdin(Stdio::from(theirs));
+        let mut log = None;
+        if matches!(role, Role::Worker | Role::ShareWorker) {
+            let (pipe, relay) = log::relay()?;
+            command.stdout(pipe.try_clone()?).stderr(pipe);
+            log = Some(relay);
+        }
         let mut child = if role.is_alone() {
             spawn_alone(command)?
         } else {
-            command.spawn()?
+            let child = command.spawn();
+            // It has the pipe for the log.
+            drop(command);
+            child?
         };
         let descriptor = match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(descriptor) => descriptor,
@@ -142,6 +155,7 @@ impl Process {
             watched: None,
             ending: None,
             channel,
+            log,
         })
     }
 
@@ -209,9 +223,13 @@ impl Process {
         let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
     }
 
-    /// Waits until it has ended, which may be never.
+    /// Waits until it has ended, which may be never, and what it logged has been passed on.
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait()
+        let status = self.child.wait();
+        if let Some(log) = self.log.take() {
+            let _ = log.join();
+        }
+        status
     }
 }
 

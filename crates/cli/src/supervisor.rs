@@ -26,6 +26,7 @@ use crate::systemd;
 use crate::task::Task;
 use events::Event;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use thrufs::MountError;
@@ -321,7 +322,6 @@ impl Supervisor {
             systemd::notify_ready();
             return;
         };
-        let _ = self.worker.channel.send(&Message::Background);
         if let Some(process) = &self.auto_unmount {
             process.tell(&Message::Background);
         }
@@ -368,13 +368,17 @@ impl Supervisor {
         let Some(path) = &self.config.server.policy else {
             return;
         };
-        match PolicyFiles::of_mount(path, &self.config.serving) {
-            Ok((PolicyFiles { text, audit }, _)) => {
-                let _ = self.worker.channel.send(&Message::Policy(text, audit));
-            }
+        match policy_for(path, &self.config) {
+            Ok(policy) => drop(self.worker.channel.send(&policy)),
             Err(error) => tracing::error!("the policy in force stays: {error}"),
         }
     }
+}
+
+/// The policy in `path`, as the worker is told it.
+fn policy_for(path: &Path, config: &MountConfig) -> Result<Message, CommandError> {
+    let (files, _) = PolicyFiles::of_mount(path, &config.serving)?;
+    files.for_worker().map_err(system("begin an audit log"))
 }
 
 fn start_worker(
@@ -383,8 +387,16 @@ fn start_worker(
     descriptors: Vec<OwnedFd>,
     listener: Option<OwnedFd>,
 ) -> Result<Process, CommandError> {
+    let policy = config.server.policy.as_ref();
+    let policy = policy.map(|path| policy_for(path, config)).transpose()?;
     let worker =
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
+    if let Some(policy) = policy {
+        worker
+            .channel
+            .send(&policy)
+            .map_err(system("speak to the worker"))?;
+    }
     if let Some(listener) = listener {
         worker
             .channel

@@ -11,12 +11,13 @@ use crate::config::MountConfig;
 use crate::confinement::{self, Duty};
 use crate::control::answer::{Served, Subject};
 use crate::control::server::Server;
-use crate::log::Log;
+use crate::log;
 use crate::mounting;
 use crate::policy_file::{Loaded, PolicyFiles};
 use crate::process;
 use crate::waiting;
 use std::error::Error;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -32,17 +33,19 @@ pub(crate) fn main() -> ExitCode {
     let Ok(supervisor) = Channel::of_this_process() else {
         return ExitCode::FAILURE;
     };
-    let (mut control, mut callers) = (None, None);
+    let (mut control, mut callers, mut policy) = (None, None, None);
     let (config, descriptors) = loop {
         match supervisor.receive() {
             Ok(Some(Message::Control(listener))) => control = Some(listener),
             Ok(Some(Message::AboutCallers(socket))) => callers = Some(Callers::new(socket)),
+            Ok(Some(Message::Policy(text, audit))) => policy = Some(PolicyFiles { text, audit }),
             Ok(Some(Message::Serve(config, descriptors))) => break (config, descriptors),
             _ => return ExitCode::FAILURE,
         }
     };
     let supervisor = Arc::new(supervisor);
-    match serve(*config, descriptors, (control, callers), &supervisor) {
+    let given = (control, callers, policy);
+    match serve(*config, descriptors, given, &supervisor) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");
@@ -60,10 +63,10 @@ pub(crate) fn main() -> ExitCode {
 fn serve(
     mut config: MountConfig,
     descriptors: Vec<OwnedFd>,
-    (control, callers): (Option<OwnedFd>, Option<Callers>),
+    (control, callers, files): (Option<OwnedFd>, Option<Callers>, Option<PolicyFiles>),
     supervisor: &Arc<Channel>,
 ) -> Result<(), Box<dyn Error>> {
-    let log = Log::begin(&config.server)?;
+    log::begin_in_worker(&config.server)?;
     let _ = rustix::thread::set_name(c"thrufs-worker");
     std::env::set_current_dir("/")?;
     let mut descriptors = descriptors.into_iter();
@@ -84,10 +87,11 @@ fn serve(
     // Asked once, by a prctl or in /proc; later there is neither, and rustix panics without an answer.
     let _ = rustix::param::page_size();
     let mut policy = None;
-    if let Some(path) = &config.server.policy {
+    if let (Some(path), Some(files)) = (&config.server.policy, files) {
         // Whom a later policy may name: those files are out of view then.
-        policy = Some((path.clone(), Accounts::read()?));
-        Loaded::from(path)?.serve_by(&mut config.serving);
+        let accounts = Accounts::read()?;
+        Loaded::read(files, path, &accounts)?.serve_by(&mut config.serving);
+        policy = Some((path.clone(), accounts));
     }
     let (source, tree) = match privileged && apart.is_none() {
         true => confinement::take_source(source),
@@ -121,7 +125,6 @@ fn serve(
         file_system,
         abort: None,
         mountpoint: config.mountpoint.clone(),
-        log,
         policy,
     };
     if privileged {
@@ -174,7 +177,6 @@ struct Watcher {
     /// Aborts the connection, once it is mounted.
     abort: Option<OwnedFd>,
     mountpoint: PathBuf,
-    log: Log,
     /// What it is called, and whom it may name.
     policy: Option<(PathBuf, Accounts)>,
 }
@@ -210,11 +212,6 @@ impl Watcher {
             Message::Mounted(abort) => self.abort = abort,
             Message::Statistics => self.print_statistics(),
             Message::Policy(text, audit) => self.replace_policy(PolicyFiles { text, audit }),
-            Message::Background => {
-                if let Err(error) = self.log.leave_the_terminal() {
-                    tracing::warn!("{error}");
-                }
-            }
             other => tracing::debug!(?other, "not for a worker"),
         }
     }
@@ -246,7 +243,7 @@ impl Watcher {
 
     /// Asked for in so many words, so it is no matter of log levels.
     fn print_statistics(&self) {
-        // In one piece: others may write to the same file.
-        eprintln!("{}", self.subject.statistics_text());
+        // In one piece: others may write to the same file. Perhaps nobody hears it any more.
+        let _ = writeln!(io::stderr(), "{}", self.subject.statistics_text());
     }
 }

@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn nobody_is_given_more_than_the_acl_gives() {
-        type Entries<'a> = &'a [(u16, u16)];
-        let cases: &[(Entries<'_>, u32, u32)] = &[
+        type Entries = &'static [(u16, u16)];
+        let cases: &[(Entries, u32, u32)] = &[
             (&[(GROUP_OBJ, 4)], 0o4745, 0o4745),
             (&[(GROUP_OBJ, 4), (MASK, 6)], 0o664, 0o644),
             // A user with more than the group.

@@ -22,8 +22,8 @@ const BUFFER_BYTES: usize = 32 * 1024;
 /// A directory that a client has open.
 pub(crate) struct OpenDirectory {
     inode: Arc<Inode>,
-    /// None when the directory could not be found again.
-    fd: Option<OwnedFd>,
+    /// It could not be found again by this process.
+    is_lost: bool,
     stream: Mutex<Stream>,
     /// Who opened it, as [`Opener`] says it; under a policy.
     opener: AtomicU64,
@@ -41,6 +41,10 @@ pub(crate) struct Listing {
 /// What was read from the directory and not yet handed on.
 #[derive(Default)]
 struct Stream {
+    /// None while it is given back.
+    fd: Option<Arc<OwnedFd>>,
+    /// It is among the [`Listings`](crate::listings::Listings).
+    is_entered: bool,
     buffer: Vec<u8>,
     /// The unread part of the buffer.
     start: usize,
@@ -64,8 +68,16 @@ impl OpenDirectory {
         self.opener.store(opener.word(), Ordering::Relaxed);
     }
 
-    pub(crate) fn fd(&self) -> Result<BorrowedFd<'_>> {
-        self.fd.as_ref().map(AsFd::as_fd).ok_or(Errno::ESTALE)
+    /// Gives back what it holds and can have again: nothing of one that is in use. A position means the same
+    /// to another descriptor on some file systems only.
+    pub(crate) fn give_back(&self) -> Option<(Vec<u8>, Option<Arc<OwnedFd>>)> {
+        let mut stream = self.stream.try_lock()?;
+        stream.is_entered = false;
+        (stream.start, stream.end) = (0, 0);
+        let buffer = std::mem::take(&mut stream.buffer);
+        let mount = self.inode.mount();
+        let fd = mount.keeps_positions().then(|| stream.fd.take());
+        Some((buffer, fd.flatten()))
     }
 
     /// One that was open in another process, and which directory it was there. Positions in a copy of the
@@ -80,8 +92,10 @@ impl OpenDirectory {
             was.is_some_and(|listing| fd.as_ref().is_none_or(|fd| Listing::of(fd) != listing));
         OpenDirectory {
             inode,
-            fd,
+            is_lost: fd.is_none(),
             stream: Mutex::new(Stream {
+                fd: fd.map(Arc::new),
+                is_entered: true,
                 is_elsewhere,
                 ..Stream::default()
             }),
@@ -89,15 +103,11 @@ impl OpenDirectory {
             _share: share,
         }
     }
-
-    /// Where the positions of its listing mean something.
-    pub(crate) fn listing(&self) -> Listing {
-        self.fd.as_ref().map(Listing::of).unwrap_or_default()
-    }
 }
 
 impl Listing {
-    fn of(fd: &OwnedFd) -> Listing {
+    fn of(fd: impl AsFd) -> Listing {
+        let fd = fd.as_fd();
         Listing {
             file_system: rustix::fs::fstatvfs(fd).map_or(0, |it| it.f_fsid),
             ino: rustix::fs::fstat(fd).map_or(0, |it| it.st_ino),
@@ -145,6 +155,35 @@ impl Stream {
 }
 
 impl Host {
+    /// Where the positions of a listing mean something.
+    pub(crate) fn listing(&self, directory: &OpenDirectory) -> Listing {
+        let descriptor = self.descriptor(&directory.inode);
+        descriptor
+            .ok()
+            .filter(|_| !directory.is_lost)
+            .map(|descriptor| Listing::of(descriptor.as_fd()))
+            .unwrap_or_default()
+    }
+
+    /// The descriptor of an open directory, opened again if it was given back.
+    fn held(&self, directory: &Arc<OpenDirectory>, stream: &mut Stream) -> Result<Arc<OwnedFd>> {
+        if directory.is_lost {
+            return Err(Errno::ESTALE);
+        }
+        if !std::mem::replace(&mut stream.is_entered, true) {
+            self.listings.enter(directory);
+        }
+        if let Some(fd) = &stream.fd {
+            return Ok(Arc::clone(fd));
+        }
+        let fd = self.open_inode(&directory.inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        Ok(Arc::clone(stream.fd.insert(Arc::new(fd))))
+    }
+
+    pub(crate) fn directory_fd(&self, directory: &Arc<OpenDirectory>) -> Result<Arc<OwnedFd>> {
+        self.held(directory, &mut directory.stream.lock())
+    }
+
     /// As [`file_of`](Self::file_of), of directories.
     pub(crate) fn directory_of(
         &self,
@@ -204,18 +243,24 @@ impl Host {
         inode.mount().file_opened();
         let node = inode.node();
         let mut handle = FileHandle(0);
-        self.directories
+        let directory = self
+            .directories
             .insert_with(|id| {
                 handle = FileHandle(id);
                 OpenDirectory {
                     inode,
-                    fd: Some(fd),
-                    stream: Mutex::default(),
+                    is_lost: false,
+                    stream: Mutex::new(Stream {
+                        fd: Some(Arc::new(fd)),
+                        is_entered: true,
+                        ..Stream::default()
+                    }),
                     opener: AtomicU64::new(0),
                     _share: share,
                 }
             })
             .map_err(|_| Errno::ENFILE)?;
+        self.listings.enter(&directory);
         if let Some(notes) = &self.notes {
             notes.note_directory(FileNote {
                 handle,
@@ -263,10 +308,16 @@ impl Host {
         if directory.inode.mount().is_remote() {
             context.require_blocking()?;
         }
-        let fd = directory.fd()?;
         let rules = self.rules_of_entries(&directory.inode)?;
         let mut stream = directory.stream.lock();
         let stream = &mut *stream;
+        let was_given_back = stream.fd.is_none();
+        let fd = self.held(&directory, stream).map_err(|error| match error {
+            // It was removed, as a descriptor of it would tell.
+            Errno::ESTALE if was_given_back && !directory.is_lost => Errno::ENOENT,
+            error => error,
+        })?;
+        let fd = fd.as_fd();
         stream.seek(fd, offset)?;
         loop {
             match stream.fill(fd) {
@@ -343,7 +394,7 @@ impl Host {
         if !directory.inode.mount().is_memory() {
             context.require_blocking()?;
         }
-        crate::files::sync(directory.fd()?, data_only)
+        crate::files::sync(self.directory_fd(&directory)?, data_only)
     }
 }
 

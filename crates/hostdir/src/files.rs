@@ -535,7 +535,8 @@ impl Host {
             })
         };
         let result = if inode.is_directory() {
-            send(self.directory_of(node, handle)?.fd()?.as_fd())?
+            let directory = self.directory_of(node, handle)?;
+            send(self.directory_fd(&directory)?.as_fd())?
         } else {
             let file = self.file_of(node, handle)?;
             send(self.lower(&file, false)?.as_fd())?

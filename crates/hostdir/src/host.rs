@@ -9,6 +9,7 @@ use crate::files::OpenFile;
 use crate::identity::Identity;
 use crate::inode::{Descriptor, Inode};
 use crate::ledger::Notes;
+use crate::listings::Listings;
 use crate::locks::OWNERS_MAX;
 use crate::mounts::{LowerMount, Mounts};
 use crate::names::{KnownName, Noting};
@@ -89,6 +90,7 @@ pub(crate) struct Host {
     pub(crate) credentials: Credentials,
     pub(crate) files: Slots<OpenFile>,
     pub(crate) directories: Slots<OpenDirectory>,
+    pub(crate) listings: Listings,
     pub(crate) passthrough: Passthrough,
     pub(crate) rules: Rules,
     /// Of directories, and of files with a descriptor here.
@@ -211,6 +213,7 @@ impl HostDir {
             credentials,
             files: Slots::starting_at(1),
             directories: Slots::starting_at(1),
+            listings: Listings::beside(budget),
             passthrough: Passthrough::default(),
             rules: Rules::new(
                 config.policy.clone(),

@@ -11,7 +11,7 @@
 //! | `file_system` | the doors: one method per request |
 //! | `host` | reaching an inode: lookup, descriptors, opening |
 //! | `nodes`, `slots`, `inode`, `identity` | the inodes that the kernel knows |
-//! | `descriptors`, `shares` | the budget of descriptors, and what one user may hold |
+//! | `descriptors`, `listings`, `shares` | the budgets of descriptors, and what one user may hold |
 //! | `mounts` | the mounts that the tree is made of |
 //! | `credentials` | as whom a thread acts |
 //! | `datapath` | by which way the data of an open file go |
@@ -57,6 +57,7 @@ mod inode;
 mod keeping;
 mod labels;
 mod ledger;
+mod listings;
 mod locks;
 mod lookup;
 mod mounts;

@@ -108,6 +108,11 @@ impl LowerMount {
         self.has_handles
     }
 
+    /// Whether a directory can be opened again and listed from where it was left.
+    pub(crate) fn keeps_positions(&self) -> bool {
+        self.has_handles && matches!(self.magic, EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC)
+    }
+
     /// How reads of its files may be tried.
     pub(crate) fn no_wait(&self) -> NoWait {
         self.no_wait

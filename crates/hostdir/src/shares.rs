@@ -1,6 +1,6 @@
 //! How many descriptors one user of clients may hold.
 //!
-//! A directory that a client has open costs a descriptor of this process, and so do an open file whose data
+//! A directory that a client has open may cost a descriptor of this process, and so do an open file whose data
 //! come through it, a `flock(2)` on any other, and an owner of shared locks. So that one user cannot use up
 //! all that the process may open, each has a share of them. Root has no limit, nor has the user who serves.
 

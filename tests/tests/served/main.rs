@@ -5,6 +5,7 @@
 mod beneath;
 mod dots;
 mod handles;
+mod listings;
 mod locks;
 mod names;
 mod numbers;

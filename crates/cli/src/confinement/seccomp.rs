@@ -263,17 +263,7 @@ const SHARING: &[(&str, &[c_long])] = &[
 ];
 
 /// What the watcher may call besides.
-const WATCHING: &[(&str, &[c_long])] = &[
-    ("the channel to the supervisor", &[libc::SYS_recvmsg]),
-    (
-        "leaving the terminal",
-        &[
-            libc::SYS_dup3,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_dup2,
-        ],
-    ),
-];
+const WATCHING: &[(&str, &[c_long])] = &[("the channel to the supervisor", &[libc::SYS_recvmsg])];
 
 /// `asm-generic/ioctls.h`
 const FIONBIO: u32 = 0x5421;

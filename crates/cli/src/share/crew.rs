@@ -7,7 +7,7 @@ use crate::config::ShareConfig;
 use crate::error::{CommandError, system};
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -43,9 +43,7 @@ impl Worker {
             Questions::pair().map_err(system("make a socket for the worker"))?;
         say(Message::Questions(theirs))?;
         if let Some(policy) = policy {
-            let copy = policy.try_clone();
-            let PolicyFiles { text, audit } = copy.map_err(system("duplicate a descriptor"))?;
-            say(Message::Policy(text, audit))?;
+            say(policy.for_worker().map_err(system("begin an audit log"))?)?;
         }
         let source = source.try_clone();
         let source = source.map_err(system("duplicate a descriptor"))?;
@@ -158,6 +156,17 @@ impl Crew {
             // One that has died is seen soon.
             let _ = worker.process.channel.send(message);
         }
+    }
+
+    /// Has all serve by another policy.
+    pub(super) fn tell_policy(&self, policy: &PolicyFiles) -> io::Result<()> {
+        let workers: Vec<_> = self.serving.iter().chain(&self.waiting).collect();
+        // None, if not all can be told.
+        let messages: io::Result<Vec<_>> = workers.iter().map(|_| policy.for_worker()).collect();
+        for (worker, message) in workers.iter().zip(messages?) {
+            let _ = worker.process.channel.send(&message);
+        }
+        Ok(())
     }
 
     /// Ends all by force.

@@ -469,12 +469,11 @@ impl Supervisor {
             return;
         };
         let read = PolicyFiles::open(path, &self.config.serving).and_then(|policy| {
-            let copy = policy.try_clone();
-            Ok((policy, copy.map_err(system("duplicate a descriptor"))?))
+            let told = self.crew.tell_policy(&policy);
+            told.map_err(system("begin an audit log")).map(|()| policy)
         });
         match read {
-            Ok((policy, PolicyFiles { text, audit })) => {
-                self.crew.tell(&Message::Policy(text, audit));
+            Ok(policy) => {
                 // Of a predecessor's files, a successor knows what was granted; of all else it asks this.
                 self.policy = Some(policy);
             }

@@ -12,13 +12,13 @@ use crate::confinement::{self, Duty, shut_in};
 use crate::control::answer::{Served, Subject};
 use crate::control::protocol::Command;
 use crate::control::server::answer_one;
-use crate::log::Log;
+use crate::log;
 use crate::policy_file::{Loaded, PolicyFiles};
 use crate::process;
 use crate::waiting;
 use std::error::Error;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ fn serve(orders: Orders, supervisor: &Arc<Channel>) -> Result<(), Box<dyn Error>
         policy,
         questions,
     } = orders;
-    let _log = Log::begin(&config.server)?;
+    log::begin_in_worker(&config.server)?;
     let _ = rustix::thread::set_name(c"thrufs-worker");
     let accounts = match &policy {
         Some(_) => Accounts::read()?,
@@ -263,7 +263,7 @@ impl Listener {
 
     /// Asked for in so many words, so it is no matter of log levels.
     fn print_statistics(&self) {
-        // In one piece: others may write to the same file.
-        eprintln!("{}", self.subject.statistics_text());
+        // In one piece: others may write to the same file. Perhaps nobody hears it any more.
+        let _ = writeln!(io::stderr(), "{}", self.subject.statistics_text());
     }
 }

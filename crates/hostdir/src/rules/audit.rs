@@ -2,13 +2,17 @@
 //!
 //! A line is one JSON object, written by one write(2) to a file opened for appending, so that lines of
 //! several servers do not mix. An open that cannot be told of does not take place.
+//!
+//! Whoever is not to hold the file gives each line to another process by a socket, as one packet, and waits
+//! for its answer: an error number, or 0 when the line is written.
 
 use super::Judged;
 use crate::datapath::DataPath;
 use crate::host::Host;
 use crate::ledger::{Before, Telling};
 use crate::policy::RuleInfo;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::FileType;
 use serde::Serialize;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -22,16 +26,20 @@ use thrufs::{Context, Errno};
 #[derive(Clone, Debug, Default)]
 pub struct AuditLog {
     file: Arc<RwLock<Option<OwnedFd>>>,
+    /// Held from a packet to its answer.
+    asking: Arc<Mutex<()>>,
     /// The last line was written in part: the disk was full.
     torn: Arc<AtomicBool>,
 }
 
 impl AuditLog {
-    /// Lines go to `file`, which should be open for appending; without one, to the server's log.
+    /// Lines go to `file`, which should be open for appending, or be a socket of packets whose other end
+    /// answers each with an error number (four bytes, native order; 0 for none); without one, to the
+    /// server's log.
     pub fn new(file: Option<OwnedFd>) -> AuditLog {
         AuditLog {
             file: Arc::new(RwLock::new(file)),
-            torn: Arc::default(),
+            ..AuditLog::default()
         }
     }
 
@@ -52,12 +60,21 @@ impl AuditLog {
         })
     }
 
-    fn append(&self, line: &str) -> io::Result<()> {
+    /// Writes a line.
+    ///
+    /// # Errors
+    ///
+    /// When it was not written as a whole.
+    pub fn append(&self, line: &str) -> io::Result<()> {
         let file = self.file.read();
         let Some(file) = &*file else {
             tracing::info!(target: "thrufs::audit", "{line}");
             return Ok(());
         };
+        if FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode) == FileType::Socket {
+            let _answered = self.asking.lock();
+            return ask(file, line);
+        }
         // What was cut off there stands on a line of its own.
         let was_torn = self.torn.swap(false, Ordering::Relaxed);
         let text = format!("{}{line}\n", if was_torn { "\n" } else { "" });
@@ -67,6 +84,23 @@ impl AuditLog {
             self.torn.store(true, Ordering::Relaxed);
         }
         result
+    }
+}
+
+/// Has another process write a line.
+fn ask(writer: &OwnedFd, line: &str) -> io::Result<()> {
+    write_all(writer, line.as_bytes()).1?;
+    let mut answer = [0; 4];
+    let length = loop {
+        match rustix::io::read(writer, &mut answer) {
+            Err(rustix::io::Errno::INTR) => {}
+            length => break length?,
+        }
+    };
+    match i32::from_ne_bytes(answer) {
+        0 if length == answer.len() => Ok(()),
+        errno if length == answer.len() => Err(io::Error::from_raw_os_error(errno)),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 

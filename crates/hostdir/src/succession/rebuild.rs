@@ -290,16 +290,12 @@ impl<'a> Rebuild<'a> {
         let share = host.shares.take_again(note.opener.uid);
         let directory = OpenDirectory::again(inode, fd, was, share);
         directory.set_opener(note.opener);
-        if host
+        let entered = host
             .directories
-            .insert_at(note.handle.0, OPENS_MAX, directory)
-            .is_none()
-        {
-            return Err(invalid(format!(
-                "there can be no directory {:#x}",
-                note.handle.0
-            )));
-        }
+            .insert_at(note.handle.0, OPENS_MAX, directory);
+        let directory = entered
+            .ok_or_else(|| invalid(format!("there can be no directory {:#x}", note.handle.0)))?;
+        host.listings.enter(&directory);
         if self.notes
             && let Some(notes) = &host.notes
         {

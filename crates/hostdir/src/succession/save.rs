@@ -256,7 +256,7 @@ impl Host {
         for (handle, directory) in self.directories.iter() {
             writer.u64(handle)?;
             writer.u64(directory.node().0)?;
-            let whole = directory.listing();
+            let whole = self.listing(&directory);
             writer.u64(whole.file_system)?;
             writer.u64(whole.ino)?;
             if self.rules.are_there() {

@@ -35,10 +35,16 @@ struct Share {
 impl Share {
     /// With these options, in which POLICY stands for a policy.
     fn new(options: &str) -> Share {
+        Share::prepared(options, |_| ())
+    }
+
+    /// The same of a directory with which something was done before.
+    fn prepared(options: &str, prepare: fn(&Path)) -> Share {
         let place = TempDir::with_prefix("thrufs-walls-").unwrap();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let (dir, socket) = (place.path().join("dir"), place.path().join("socket"));
         fs::create_dir(&dir).unwrap();
+        prepare(&dir);
         let options = with_policy(options, place.path());
         let mut command = Command::new(THRUFS);
         command.args(["share", "-o", &options, "--socket"]);

@@ -87,7 +87,7 @@ impl Beyond {
             self.no_setting_of_the_kernel(worker, *directory);
         }
         for directory in descriptors {
-            let opened = self.open_by_handle(worker, directory);
+            let opened = self.open_by_handle(worker, directory, &self.secret);
             // Said in the manual of the option.
             assert!(opened < 0 || opens_by_handle, "by handle from {directory}");
             if opened >= 0 {
@@ -142,9 +142,9 @@ impl Beyond {
     }
 
     /// As who guesses it would. The handle is that of the file beneath.
-    fn open_by_handle(&self, worker: &Injected, mount: i32) -> i64 {
+    fn open_by_handle(&self, worker: &Injected, mount: i32, path: &Path) -> i64 {
         let mut handle = thrufs_sys::handle::FileHandleBuf::new();
-        let path = std::ffi::CString::new(self.secret.as_os_str().as_bytes()).unwrap();
+        let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
         thrufs_sys::handle::name_to_handle(rustix::fs::CWD, &path, 0, &mut handle).unwrap();
         let length = u32::try_from(handle.bytes().len()).unwrap();
         let kind = handle.kind().cast_unsigned();
@@ -294,6 +294,78 @@ fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
         unmount(&ground.mnt);
         ground.wait_gone();
     }
+}
+
+/// What a worker that opens files by handle holds of other file systems than that of its source, a log
+/// among it, leads to nothing there. The source has one of its own, with `inner`.
+fn stays_in_its_file_system(worker: &Injected, beyond: &Beyond, inner: &Path) {
+    let descriptors = worker.descriptors();
+    let opens = |path: &Path| {
+        let opened = descriptors
+            .iter()
+            .map(|it| beyond.open_by_handle(worker, *it, path));
+        opened
+            .filter(|opened| *opened >= 0)
+            .inspect(|it| worker.close(*it))
+            .count()
+    };
+    assert!(opens(inner) > 0, "what is served");
+    assert_eq!(opens(&beyond.secret), 0, "of another file system");
+}
+
+/// With a log and an audit log in `place`.
+fn logged_options(place: &Path) -> String {
+    let log = place.join("log");
+    with_policy(&format!("policy=POLICY,log_file={}", log.display()), place)
+}
+
+fn mount_a_file_system_on(directory: &Path) {
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("none", directory, "tmpfs", flags, c"").unwrap();
+}
+
+#[test]
+fn no_log_leads_a_worker_to_other_file_systems() {
+    let Some(ground) = Ground::new() else { return };
+    mount_a_file_system_on(&ground.src);
+    let beyond = Beyond::new(ground.path(), &ground.src);
+    let options = logged_options(ground.path());
+    crate::ground::succeeded(&ground.mount(&["-o", &options]));
+    let file = fs::File::open(ground.mnt.join("sub/inner")).unwrap();
+    let worker = Injected::into(
+        ground.process("--worker").as_raw_nonzero().get(),
+        "thrufs-worker",
+    );
+    stays_in_its_file_system(&worker, &beyond, &ground.src.join("sub/inner"));
+    drop((worker, file));
+    for log in ["log", "audit"] {
+        let written = fs::read_to_string(ground.path().join(log)).unwrap();
+        assert!(
+            written.contains(if log == "log" { "mounted" } else { "sub/inner" }),
+            "{log}"
+        );
+    }
+    unmount(&ground.mnt);
+    ground.wait_gone();
+    unmount(&ground.src);
+
+    let place = tempfile::tempdir().unwrap();
+    let options = format!(
+        "{},inode_file_handles=mandatory",
+        logged_options(place.path())
+    );
+    let share = Share::prepared(&options, mount_a_file_system_on);
+    let beyond = Beyond::new(share.place.path(), &share.dir);
+    let client = share.connect();
+    let inner = client.root().walk("sub/inner").unwrap();
+    client.root().open(inner, libc::O_RDWR).unwrap();
+    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-listener");
+    stays_in_its_file_system(&worker, &beyond, &share.dir.join("sub/inner"));
+    drop(worker);
+    let audited = fs::read_to_string(place.path().join("audit")).unwrap();
+    assert!(audited.contains("sub/inner"), "{audited}");
+    drop(client);
+    rustix::mount::unmount(&share.dir, rustix::mount::UnmountFlags::DETACH).unwrap();
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! Who writes the audit log: the supervisor, for workers.
+//!
+//! A worker that opens files by handle could open, from any file that it holds, all others of that file
+//! system. So it holds a socket in the place of the log, and each line is answered when it is written
+//! ([`AuditLog::new`]).
+
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use std::io;
+use std::os::fd::OwnedFd;
+use thrufs_hostdir::AuditLog;
+
+/// More than a line is long: a path, once more in hexadecimal.
+const LINE_BYTES_MAX: usize = 128 << 10;
+
+/// Begins to write to `file`, by a thread of its own. Returns the worker's end; it ends when that is closed.
+///
+/// # Errors
+///
+/// No descriptors, no threads.
+pub(crate) fn begin(file: OwnedFd) -> io::Result<OwnedFd> {
+    let kind = SocketType::SEQPACKET;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    let log = AuditLog::new(Some(file));
+    std::thread::Builder::new()
+        .name("thrufs-audit".to_owned())
+        .spawn(move || while write_one(&ours, &log).is_ok() {})?;
+    Ok(theirs)
+}
+
+fn write_one(worker: &OwnedFd, log: &AuditLog) -> io::Result<()> {
+    let mut line = vec![0; LINE_BYTES_MAX];
+    let length = match rustix::io::read(worker, &mut line) {
+        Err(rustix::io::Errno::INTR) => return Ok(()),
+        Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+        length => length?,
+    };
+    let written = log.append(&String::from_utf8_lossy(&line[..length]));
+    let errno = written.map_or_else(|error| error.raw_os_error().unwrap_or(libc::EIO), |()| 0);
+    send(worker, &errno.to_ne_bytes(), SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    #[test]
+    fn a_line_is_written_when_it_is_answered_and_errors_come_back() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let log = AuditLog::new(Some(begin(File::create(&path).unwrap().into()).unwrap()));
+        let long = "x".repeat(64 << 10);
+        for line in ["one", &long] {
+            log.append(line).unwrap();
+            assert!(
+                fs::read_to_string(&path)
+                    .unwrap()
+                    .ends_with(&format!("{line}\n"))
+            );
+        }
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let log = AuditLog::new(Some(begin(full.into()).unwrap()));
+        for _ in 0..2 {
+            let error = log.append("lost").unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+        }
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        drop(ours);
+        AuditLog::new(Some(theirs)).append("to nobody").unwrap_err();
+    }
+}
