@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Instant;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use thrufs_test_report::skipped_in;
@@ -12,7 +14,7 @@ use thrufs_tests::caller::Process;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::{Mounted, must_skip};
 use thrufs_tests::programs;
-use thrufs_tests::server::Server;
+use thrufs_tests::server::{START_TIMEOUT, Server};
 use thrufs_tests::transport::over_each;
 
 fn use_files(dir: &Path) {
@@ -25,8 +27,14 @@ fn use_files(dir: &Path) {
     }
 }
 
+/// What the worker says comes into the log by way of the supervisor, soon.
 #[track_caller]
-fn said_once(log: &str, reason: &str) {
+fn said_once(log: impl Fn() -> String, reason: &str) {
+    let deadline = Instant::now() + START_TIMEOUT;
+    while !log().contains(reason) && Instant::now() < deadline {
+        thread::yield_now();
+    }
+    let log = log();
     assert_eq!(log.matches(reason).count(), 1, "\"{reason}\" in:\n{log}");
 }
 
@@ -37,9 +45,8 @@ fn with_writeback() {
     over_each("with_writeback", |transport| {
         let mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("writeback")).unwrap();
         use_files(mounted.mnt());
-        let log = mounted.log_text();
-        said_once(&log, ALL);
-        said_once(&log, "together with writeback");
+        said_once(|| mounted.log_text(), ALL);
+        said_once(|| mounted.log_text(), "together with writeback");
     });
 }
 
@@ -82,9 +89,9 @@ fn without_privilege() {
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains("content\ncontent\n"), "{text}{log}");
-        let all = format!("{text}{log}");
-        said_once(&all, ALL);
-        said_once(&all, "CAP_SYS_ADMIN in the initial user namespace");
+        let all = || format!("{text}{log}");
+        said_once(all, ALL);
+        said_once(all, "CAP_SYS_ADMIN in the initial user namespace");
         assert_eq!(fs::read(ground.source().join("two")).unwrap(), b"content\n");
     }
 }
@@ -115,9 +122,9 @@ fn on_a_submount_that_is_stacked_deeper() {
         let _submount = Submount(&sub);
         use_files(&mounted.mnt().join("sub"));
         use_files(mounted.mnt());
-        let log = mounted.log_text();
-        said_once(&log, "files on a mount beneath do not go straight through");
-        said_once(&log, "stacked on others too deep");
+        let log = || mounted.log_text();
+        said_once(log, "files on a mount beneath do not go straight through");
+        said_once(log, "stacked on others too deep");
         assert_eq!(fs::read(sub.join("file-0")).unwrap(), b"content");
     });
 }
@@ -135,7 +142,7 @@ fn on_a_file_system_that_another_serves() {
         for name in ["file-0", "file-1"] {
             drop(File::open(ground.mnt().join(name)).unwrap());
         }
-        said_once(&server.log_text(), "part of its work at close(2)");
+        said_once(|| server.log_text(), "part of its work at close(2)");
         server.stop();
         other.finish();
         drop(beneath);
