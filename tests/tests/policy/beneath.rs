@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
+use rustix::mount::UnmountFlags;
 use thrufs_tests::caller::Process;
 use thrufs_tests::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::programs;
@@ -87,6 +88,7 @@ fn no_view_is_made_of_a_file_that_a_write_beneath_is_changing() {
             }
             assert!(fs::read(served.beneath("photos/a.jpg")).unwrap() == new);
             drop(reader);
+            rustix::mount::unmount(&slow, UnmountFlags::DETACH).unwrap();
             served.stop();
         }
     });
