@@ -101,7 +101,19 @@ pub fn execute(
             .status()
             .map(drop)
     };
-    rounds(count, || usage.on(through, &program), run)
+    let use_it = || {
+        let begun = Instant::now();
+        loop {
+            match usage.on(through, &program) {
+                // The process has ended, but who looks at it in /proc keeps its memory, and the program.
+                Err(error)
+                    if error.kind() == io::ErrorKind::ExecutableFileBusy
+                        && begun.elapsed() < PATIENCE => {}
+                used => return used,
+            }
+        }
+    };
+    rounds(count, use_it, run)
 }
 
 /// Takes a lease beneath, which nobody gets who is not the only one to have the file open.

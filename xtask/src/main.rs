@@ -68,7 +68,15 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let in_run = |tier, chore: &dyn Fn() -> _| run::inside(&arguments, tier, chore);
+    let asks_for_help = |it: &String| it == "--help" || it == "-h";
     let outcome = match (chore.as_str(), rest) {
+        ("help" | "--help" | "-h", _) => help(),
+        // These pass theirs on.
+        (chore, rest)
+            if !matches!(chore, "mutants" | "bench") && rest.iter().any(asks_for_help) =>
+        {
+            help()
+        }
         ("setup", []) => tools::set_up_all(),
         ("tools", []) => {
             tools::list();
@@ -86,10 +94,6 @@ fn main() -> ExitCode {
         ("vm-bench", rest) => tools::set_up(Tier::Full).and_then(|()| vm_test::bench(rest)),
         ("mutants", rest) => mutants::run(rest),
         ("bench", rest) => bench::run(rest),
-        ("help" | "--help" | "-h", _) => {
-            println!("{USAGE}");
-            Ok(())
-        }
         _ => Err(Failure::new(format!(
             "no such chore: {}\n\n{USAGE}",
             arguments.join(" ")
@@ -102,4 +106,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn help() -> Result<(), Failure> {
+    println!("{USAGE}");
+    Ok(())
 }

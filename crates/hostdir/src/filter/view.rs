@@ -348,6 +348,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn one_reader_more_than_may_wait_fails_at_once() {
+        for (waiting, expected) in [(WAITING_MAX - 1, ATTEMPTS_MAX_WRITTEN), (WAITING_MAX, 1)] {
+            let readers = Waiting(AtomicUsize::new(waiting));
+            let mut attempts = 0;
+            let answer: Result<()> = readers.until(|| {
+                attempts += 1;
+                Ok(Err(NotYet::Written))
+            });
+            assert_eq!((answer, attempts), (Err(Errno::EBUSY), expected));
+            assert_eq!(readers.0.into_inner(), waiting);
+        }
+    }
+
+    #[test]
     fn whole_seconds_are_those_of_a_file_system_that_keeps_no_others() {
         let file = tempfile::tempfile().unwrap();
         let is_young_with = |age: u64, nanoseconds: Option<u32>| {
