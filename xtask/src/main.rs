@@ -68,14 +68,13 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let in_run = |tier, chore: &dyn Fn() -> _| run::inside(&arguments, tier, chore);
-    let asks_for_help = |it: &String| it == "--help" || it == "-h";
+    let is_help = |it: &str| matches!(it, "help" | "--help" | "-h");
+    // These pass theirs on.
+    let passes_on = matches!(chore.as_str(), "mutants" | "bench");
     let outcome = match (chore.as_str(), rest) {
-        ("help" | "--help" | "-h", _) => help(),
-        // These pass theirs on.
-        (chore, rest)
-            if !matches!(chore, "mutants" | "bench") && rest.iter().any(asks_for_help) =>
-        {
-            help()
+        (chore, rest) if is_help(chore) || !passes_on && rest.iter().any(|it| is_help(it)) => {
+            println!("{USAGE}");
+            Ok(())
         }
         ("setup", []) => tools::set_up_all(),
         ("tools", []) => {
@@ -106,9 +105,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn help() -> Result<(), Failure> {
-    println!("{USAGE}");
-    Ok(())
 }
