@@ -35,6 +35,14 @@ pub(crate) struct Mount {
     pub(crate) user: Option<u32>,
 }
 
+impl Mount {
+    /// Whether it is a mount of the FUSE file system that has, or had, this number. The kernel gives the
+    /// number of one that has ended to the next file system, of any kind.
+    pub(crate) fn is_fuse_on(&self, device: DeviceNumber) -> bool {
+        self.device == device && self.kind.starts_with("fuse")
+    }
+}
+
 /// All mounts that the calling thread sees, in the order in which they were made.
 ///
 /// # Errors
@@ -167,6 +175,21 @@ mod tests {
         assert!(!bound.is_shared);
         assert_eq!(parse_line(b""), None);
         assert_eq!(parse_line(b"1 2 3 4 5"), None);
+    }
+
+    #[test]
+    fn a_number_that_another_file_system_has_got_is_not_that_of_a_fuse_mount() {
+        let device = DeviceNumber {
+            major: 0,
+            minor: 53,
+        };
+        for (line, is_it) in [
+            (&b"36 35 0:53 / /m rw - fuse.thrufs /s rw"[..], true),
+            (b"36 35 0:53 / /m rw - tmpfs other rw", false),
+            (b"36 35 0:54 / /m rw - fuse.thrufs /s rw", false),
+        ] {
+            assert_eq!(parse_line(line).unwrap().is_fuse_on(device), is_it);
+        }
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Target {
             (Some(device), Ok(mounts)) => mounts
                 .into_iter()
                 .rev()
-                .filter(|mount| mount.device == device)
+                .filter(|mount| mount.is_fuse_on(device))
                 .map(|mount| mount.path)
                 .collect(),
             _ => vec![self.mountpoint.clone()],
@@ -192,7 +192,7 @@ impl Target {
         let device = self.device.ok_or(io::ErrorKind::NotFound)?;
         let mounts = mount_table::all()?;
         let on_top = |mount: &&Mount| {
-            mount_table::on_top_at(&mounts, &mount.path).is_some_and(|top| top.device == device)
+            mount_table::on_top_at(&mounts, &mount.path).is_some_and(|top| top.is_fuse_on(device))
         };
         let mount = mounts.iter().find(on_top);
         mount::abort_mounted(&mount.ok_or(io::ErrorKind::NotFound)?.path)
@@ -216,7 +216,7 @@ impl Target {
             return take_away(&self.mountpoint);
         };
         let mut outcome = Ok(());
-        for mount in mounts.iter().rev().filter(|mount| mount.device == device) {
+        for mount in mounts.iter().rev().filter(|it| it.is_fuse_on(device)) {
             let covered = mount_table::on_top_at(&mounts, &mount.path)
                 .is_none_or(|top: &Mount| top.device != device);
             let result = if covered {
@@ -236,7 +236,7 @@ impl Target {
     /// Whether it is mounted anywhere that this process sees.
     pub(crate) fn is_mounted(&self) -> bool {
         match (self.device, mount_table::all()) {
-            (Some(device), Ok(mounts)) => mounts.iter().any(|mount| mount.device == device),
+            (Some(device), Ok(mounts)) => mounts.iter().any(|mount| mount.is_fuse_on(device)),
             _ => false,
         }
     }

@@ -200,6 +200,11 @@ impl Use {
         self.obstacle
     }
 
+    /// Whether there is more than one open.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.opens > 1
+    }
+
     /// Whether one of the opens is for writing.
     pub(crate) fn has_writers(&self) -> bool {
         self.writable_opens > 0

@@ -276,6 +276,10 @@ impl Host {
     /// Closes what this server has open of a file that others see redacted, but for whoever writes. It is
     /// opened again when it is asked for.
     pub(crate) fn close_lower_files(&self, inode: &Inode, writer: FileHandle) {
+        // All open files are looked through.
+        if !inode.uses().as_ref().is_some_and(|uses| uses.is_shared()) {
+            return;
+        }
         for (handle, file) in self.files.iter() {
             if handle != writer.0 && file.node() == inode.node() {
                 self.close_lower(&file);

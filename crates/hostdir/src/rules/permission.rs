@@ -79,7 +79,7 @@ impl Host {
     /// # Errors
     ///
     /// `EXDEV` for a file that would come out from under a rule that redacts it, and for a directory
-    /// in which there may be such files: programs then copy what they may read. Where rules redact, also
+    /// in which there may be such files: programs then copy what they may read. Where rules redact
     /// or hide, also from and to a directory that was moved beneath and not looked up since.
     ///
     /// Otherwise what was found at `from`.
