@@ -293,6 +293,10 @@ fn what_comes_to_be_hidden_is_gone_but_for_who_has_it_open() {
             (p, Err(Errno::ENOENT)),
         ] {
             assert_eq!(root.getattr(node).map(drop), expected);
+            assert_eq!(
+                root.statx(node, libc::STATX_BASIC_STATS).map(drop),
+                expected
+            );
         }
         for name in ["b", "dir", "photos/p"] {
             assert_eq!(root.walk(name), Err(Errno::ENOENT), "{name}");
@@ -303,6 +307,10 @@ fn what_comes_to_be_hidden_is_gone_but_for_who_has_it_open() {
         assert_eq!(root.unlink(ROOT, b"a"), Ok(()));
         root.release(b, opened).unwrap();
         assert_eq!(root.getattr(b).map(drop), Err(Errno::ENOENT));
+        assert_eq!(
+            root.statx(b, libc::STATX_BASIC_STATS).map(drop),
+            Err(Errno::ENOENT)
+        );
     });
 }
 

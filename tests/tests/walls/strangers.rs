@@ -183,6 +183,12 @@ const ACTS: &[(&str, Act)] = &[
     ("without times", |at| {
         open(&at.join("all"), OFlags::NOATIME).map(|_| 0)
     }),
+    ("without times, of its own", |at| {
+        open(&at.join("own"), OFlags::NOATIME).map(|_| 0)
+    }),
+    ("sync everything", |at| {
+        rustix::fs::syncfs(open(&at.join("all"), OFlags::RDONLY)?).map(|()| 0)
+    }),
     ("allocate", |at| {
         allocated(at, "all", OFlags::RDWR, FallocateFlags::empty())
     }),
@@ -271,13 +277,23 @@ fn leaves_root_its_blocks(ground: &Ground, about: &str) {
     };
     BOB.run(|| {
         let piece = [1; 1 << 20];
-        let files = [new("written"), new("allocated")];
+        let files = [new("written"), new("allocated"), new("copied")];
         let written = (0..32)
             .try_for_each(|turn| rustix::io::pwrite(&files[0], &piece, turn << 20).map(drop));
         assert_eq!(written, Err(rustix::io::Errno::NOSPC), "{about}");
         let flags = FallocateFlags::empty();
         let allocated = rustix::fs::fallocate(&files[1], flags, 0, 4 << 20);
         assert_eq!(allocated, Err(rustix::io::Errno::NOSPC), "{about}");
+        let from = File::open(ground.mnt().join("written")).unwrap();
+        let mut offset = 0;
+        let copied =
+            rustix::fs::copy_file_range(&from, Some(&mut 0), &files[2], Some(&mut offset), 1 << 20);
+        assert_eq!(copied, Err(rustix::io::Errno::NOSPC), "{about}");
+        let attributed = (0..64).try_for_each(|number| {
+            let file = new(&format!("attributed-{number}"));
+            rustix::fs::fsetxattr(&file, "user.x", &piece[..3000], XattrFlags::empty())
+        });
+        assert_eq!(attributed, Err(rustix::io::Errno::NOSPC), "{about}");
     });
     assert!(free().f_bfree + METADATA >= kept, "{about}");
 }
