@@ -12,10 +12,9 @@ use rustix::mount::UnmountFlags;
 use thrufs_tests::caller::Process;
 use thrufs_tests::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::programs;
-use thrufs_tests::transport::over_each;
 
 use crate::samples;
-use crate::served::{REDACT, Served, errno, open, put, with_policy};
+use crate::served::{REDACT, errno, open, put, with_policy, with_policy_and_shared};
 
 /// Longer than a version of a file has to be old.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -45,9 +44,8 @@ fn no_view_is_made_of_a_file_that_a_write_beneath_is_changing() {
     let test = "no_view_is_made_of_a_file_that_a_write_beneath_is_changing";
     let (old, new) = two_versions();
     let fill = |source: &Path| put(source, "photos/a.jpg", &old);
-    over_each(test, |transport| {
-        for options in ["cache=never", "cache=auto"] {
-            let served = Served::start(transport, options, REDACT, fill);
+    for options in ["cache=never", "cache=auto"] {
+        with_policy_and_shared(test, options, REDACT, fill, |served| {
             let base = served.ground().base();
             let (slow, gate) = (base.join("slow"), base.join("gate"));
             fs::create_dir(&slow).unwrap();
@@ -89,15 +87,14 @@ fn no_view_is_made_of_a_file_that_a_write_beneath_is_changing() {
             assert!(fs::read(served.beneath("photos/a.jpg")).unwrap() == new);
             drop(reader);
             rustix::mount::unmount(&slow, UnmountFlags::DETACH).unwrap();
-            served.stop();
-        }
-    });
+        });
+    }
 }
 
 #[test]
 fn the_right_to_write_ends_when_another_empties_the_file() {
     let test = "the_right_to_write_ends_when_another_empties_the_file";
-    with_policy(
+    with_policy_and_shared(
         test,
         "",
         REDACT,
@@ -127,7 +124,7 @@ fn the_right_to_write_ends_when_another_empties_the_file() {
 #[test]
 fn nobody_writes_while_somebody_else_has_the_file_open_beneath() {
     let test = "nobody_writes_while_somebody_else_has_the_file_open_beneath";
-    with_policy(
+    with_policy_and_shared(
         test,
         "",
         REDACT,
@@ -150,7 +147,7 @@ fn nobody_writes_while_somebody_else_has_the_file_open_beneath() {
 #[test]
 fn a_file_that_is_being_written_is_busy_for_its_readers() {
     let test = "a_file_that_is_being_written_is_busy_for_its_readers";
-    with_policy(
+    with_policy_and_shared(
         test,
         "",
         REDACT,
@@ -205,7 +202,7 @@ fn names_change_in_one_server_of_a_tree_at_a_time() {
         put(source, "b/file", b"");
     };
     for policy in [REDACT, HIDE] {
-        with_policy(test, "", policy, fill, |served| {
+        with_policy_and_shared(test, "", policy, fill, |served| {
             // As another server does.
             let root = File::open(served.ground().source()).unwrap();
             rustix::fs::flock(&root, FlockOperation::LockExclusive).unwrap();
@@ -249,6 +246,6 @@ fn links_whose_names_differ_in_case_are_two_names() {
         for name in ["report", "Report"] {
             fs::remove_file(served.at(name)).unwrap();
         }
-        assert!(!served.server().log_text().contains("ignores case"));
+        assert!(!served.log_text().contains("ignores case"));
     });
 }

@@ -408,7 +408,7 @@ fn the_log_says_nothing_of_what_is_in_files() {
                 drop(sequential(&served.at(format!("photos/{kind}"))));
             }
             drop(File::open(served.at("photos/broken")));
-            let log = served.server().log_text();
+            let log = served.log_text();
             let later = log.lines().skip_while(|line| !line.contains(" mounted "));
             let said: Vec<&str> = later.skip(1).collect();
             let about_files = |line: &&&str| {

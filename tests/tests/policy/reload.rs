@@ -13,7 +13,7 @@ use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::{answers_within, is_mounted};
 use thrufs_tests::programs;
 use thrufs_tests::server::{START_TIMEOUT, is_unmounted_within, kill_process};
-use thrufs_tests::transport::over_each;
+use thrufs_tests::transport::{over_each, worker_of};
 
 use crate::served::{NOTHING, errno, names, put, with_policy};
 
@@ -59,7 +59,7 @@ fn a_bad_policy_leaves_the_old_one_in_force() {
             }
             // One that cannot be read is no better.
             fs::remove_file(&path).unwrap();
-            served.server().signal(Signal::HUP);
+            kill_process(served.pid(), Signal::HUP);
             thread::sleep(Duration::from_millis(200));
             assert_eq!(errno(File::open(served.at("file"))), libc::EACCES);
             served.reload(NOTHING);
@@ -111,7 +111,7 @@ fn many_reloads_under_load() {
                     });
                 }
                 let _end = StopAll(&over);
-                let worker = served.server().worker();
+                let worker = worker_of(served.pid()).unwrap();
                 let mut before = (0, 0);
                 for turn in 0..reloads {
                     if turn == reloads / 10 {

@@ -1,4 +1,4 @@
-//! A mount with a policy.
+//! A mount or a share with a policy.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::shrink_dcache;
+use thrufs_tests::mounted::{must_skip, shrink_dcache};
 use thrufs_tests::programs;
-use thrufs_tests::server::Server;
+use thrufs_tests::relayed::{Queues, Relay, Share};
+use thrufs_tests::server::{Server, kill_process};
 use thrufs_tests::transport::{Transport, over_each};
 
 /// What the server logs of a reload.
@@ -26,8 +27,14 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// A ground, served under a policy.
 pub struct Served {
     // First: it has to stop before the ground goes.
-    server: Option<Server>,
+    serving: Option<Serving>,
     ground: Ground,
+}
+
+enum Serving {
+    Mount(Server),
+    // In the order in which they must go.
+    Share(Relay, Share),
 }
 
 /// `text` with the path of the audit log put in the place of `LOG`.
@@ -39,6 +46,16 @@ fn write_policy(ground: &Ground, text: &str) {
     let new = ground.base().join("policy.new");
     fs::write(&new, text).unwrap();
     fs::rename(new, path).unwrap();
+}
+
+/// A file system with files and a policy; the options with the policy's.
+fn prepare(lower: Lower, options: &str, policy: &str, fill: impl Fn(&Path)) -> (Ground, String) {
+    let ground = Ground::prepare(lower).unwrap();
+    fill(ground.source());
+    write_policy(&ground, policy);
+    let path = ground.base().join("policy.toml");
+    let options = format!("policy={},{options}", path.display());
+    (ground, options.trim_end_matches(',').to_owned())
 }
 
 impl Served {
@@ -56,24 +73,39 @@ impl Served {
         policy: &str,
         fill: impl Fn(&Path),
     ) -> Self {
-        let ground = Ground::prepare(lower).unwrap();
-        fill(ground.source());
-        write_policy(&ground, policy);
-        let path = ground.base().join("policy.toml");
-        let options = if options.is_empty() {
-            format!("policy={}", path.display())
-        } else {
-            format!("policy={},{options}", path.display())
-        };
+        let (ground, options) = prepare(lower, options, policy, fill);
         let server = Server::start(&ground, &transport.with(&options), None);
         Self {
-            server: Some(server),
+            serving: Some(Serving::Mount(server)),
             ground,
         }
     }
 
-    pub fn server(&self) -> &Server {
-        self.server.as_ref().unwrap()
+    /// Shares a tmpfs in which `fill` made files, and mounts it through the queues of a virtio-fs device.
+    #[track_caller]
+    pub fn share(options: &str, policy: &str, fill: impl Fn(&Path)) -> Self {
+        let (ground, options) = prepare(Lower::Tmpfs, options, policy, fill);
+        let share = Share::start(ground.source(), ground.base(), &options).unwrap();
+        let relay = Relay::start(share.socket(), ground.mnt(), Queues::USUAL).unwrap();
+        Self {
+            serving: Some(Serving::Share(relay, share)),
+            ground,
+        }
+    }
+
+    /// The process that was started to serve.
+    pub fn pid(&self) -> u32 {
+        match self.serving.as_ref().unwrap() {
+            Serving::Mount(server) => server.pid(),
+            Serving::Share(_, share) => share.pid(),
+        }
+    }
+
+    pub fn log_text(&self) -> String {
+        match self.serving.as_ref().unwrap() {
+            Serving::Mount(server) => server.log_text(),
+            Serving::Share(_, share) => share.log_text(),
+        }
     }
 
     pub fn ground(&self) -> &Ground {
@@ -91,13 +123,13 @@ impl Served {
     }
 
     fn log_count(&self, what: &str) -> usize {
-        self.server().log_text().matches(what).count()
+        self.log_text().matches(what).count()
     }
 
     fn hang_up(&self, policy: &str, expected: &str) {
         let before = self.log_count(expected);
         write_policy(&self.ground, policy);
-        self.server().signal(Signal::HUP);
+        kill_process(self.pid(), Signal::HUP);
         let deadline = Instant::now() + RELOAD_TIMEOUT;
         while self.log_count(expected) == before {
             assert!(Instant::now() < deadline, "no `{expected}`");
@@ -115,7 +147,7 @@ impl Served {
     #[track_caller]
     pub fn reload_refused(&self, policy: &str) -> String {
         self.hang_up(policy, REFUSED);
-        let log = self.server().log_text();
+        let log = self.log_text();
         let line = log.lines().rfind(|line| line.contains(REFUSED));
         line.unwrap().to_owned()
     }
@@ -145,9 +177,20 @@ impl Served {
         self.explain(path)["data_path"].as_str().unwrap().to_owned()
     }
 
-    /// Sees that all tables are empty once the kernel was made to forget what it knows, and stops.
+    /// Sees that all tables of a mount are empty once the kernel was made to forget what it knows, and stops.
     #[track_caller]
     pub fn stop(mut self) {
+        match self.serving.take().unwrap() {
+            Serving::Mount(server) => {
+                self.forgets_all();
+                server.stop();
+            }
+            Serving::Share(relay, _share) => relay.stop().unwrap(),
+        }
+    }
+
+    #[track_caller]
+    fn forgets_all(&self) {
         let deadline = Instant::now() + RELOAD_TIMEOUT;
         loop {
             shrink_dcache(self.ground.mnt()).unwrap();
@@ -162,7 +205,6 @@ impl Served {
             );
             thread::sleep(Duration::from_millis(20));
         }
-        self.server.take().unwrap().stop();
     }
 
     /// What the server says of the nodes of all files beneath, for the report of a test that failed.
@@ -230,6 +272,24 @@ pub fn with_policy(
         run(&served);
         served.stop();
     });
+}
+
+/// The same, and on a share.
+pub fn with_policy_and_shared(
+    test: &str,
+    options: &str,
+    policy: &str,
+    fill: impl Fn(&Path),
+    run: impl Fn(&Served),
+) {
+    with_policy(test, options, policy, &fill, &run);
+    if must_skip(test) {
+        return;
+    }
+    eprintln!("{test}: virtqueues");
+    let served = Served::share(options, policy, &fill);
+    run(&served);
+    served.stop();
 }
 
 /// The error number that comes of it, 0 for none.
