@@ -13,6 +13,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod acknowledged;
+pub mod acl;
 pub mod caller;
 pub mod close;
 pub mod compare;

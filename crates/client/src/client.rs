@@ -6,7 +6,7 @@ use crate::front_end::FrontEnd;
 use crate::shape::Shape;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use thrufs::{Dispatcher, FileSystem};
+use thrufs::{Dispatcher, FileSystem, Services};
 use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::version::{KERNEL_MINOR, KERNEL_VERSION};
 use thrufs_abi::{InitFlags, NodeId, Opcode, Reply, RequestBuilder, Unique};
@@ -19,6 +19,7 @@ pub const OFFERED_ON_DEV_FUSE: InitFlags = InitFlags::all().difference(
         .union(InitFlags::SUBMOUNTS)
         .union(InitFlags::HAS_INODE_DAX)
         .union(InitFlags::OVER_IO_URING)
+        .union(InitFlags::PASSTHROUGH)
         .union(InitFlags::RESERVED),
 );
 
@@ -68,7 +69,13 @@ impl<F: FileSystem> Client<InProcess<F>> {
         minor: u32,
         offered: InitFlags,
     ) -> Result<Client<InProcess<F>>, ClientError> {
-        Client::over_offering(InProcess::new(fs), minor, offered)
+        let client = Client::over_offering(InProcess::new(fs), minor, offered)?;
+        if let Some(features) = client.dispatcher().features() {
+            client
+                .file_system()
+                .started(features, Services::unavailable());
+        }
+        Ok(client)
     }
 
     /// The file system behind the connection.

@@ -4,73 +4,34 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-use rustix::fs::{Access, CWD, XattrFlags, accessat};
+use rustix::fs::{Access, CWD, accessat};
+use thrufs_tests::acl::List;
 use thrufs_tests::caller::{ALICE, BOB, Caller, MEMBER, TEAM};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::over_each;
 
-const ACL: &str = "system.posix_acl_access";
-
 /// A group that `MEMBER` is in as well.
 const OTHER_TEAM: u32 = 4099;
 
-/// Permissions of the owning group, of others, of the mask, of a user and of a group that are named.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    group: u16,
-    others: u16,
-    mask: u16,
-    user: Option<(u32, u16)>,
-    other_group: Option<(u32, u16)>,
-}
-
-impl List {
-    /// The form of `acl(5)`: version 2, then tag, permissions and id.
-    fn bytes(self) -> Vec<u8> {
-        let user = self.user.map(|(id, permissions)| (0x02, permissions, id));
-        let group = self
-            .other_group
-            .map(|(id, permissions)| (0x08, permissions, id));
-        let entries = [
-            Some((0x01, 7, u32::MAX)),
-            user,
-            Some((0x04, self.group, u32::MAX)),
-            group,
-            Some((0x10, self.mask, u32::MAX)),
-            Some((0x20, self.others, u32::MAX)),
-        ];
-        let mut bytes = 2u32.to_le_bytes().to_vec();
-        for (tag, permissions, id) in entries.into_iter().flatten() {
-            bytes.extend([u16::to_le_bytes(tag), permissions.to_le_bytes()].concat());
-            bytes.extend(id.to_le_bytes());
-        }
-        bytes
-    }
-
-    fn set(self, path: &Path) {
-        rustix::fs::setxattr(path, ACL, &self.bytes(), XattrFlags::empty()).unwrap();
-    }
-
-    fn all() -> impl Iterator<Item = List> {
-        let named = |id| [None, Some((id, 0)), Some((id, 4)), Some((id, 7))];
-        let users = named(BOB.uid).into_iter().chain(named(MEMBER.uid));
-        users.flat_map(move |user| {
-            named(OTHER_TEAM).into_iter().flat_map(move |other_group| {
-                [0, 4, 5].into_iter().flat_map(move |mask| {
-                    [0, 6, 7].into_iter().flat_map(move |group| {
-                        [0, 5].into_iter().map(move |others| List {
-                            group,
-                            others,
-                            mask,
-                            user,
-                            other_group,
-                        })
+fn all_lists() -> impl Iterator<Item = List> {
+    let named = |id| [None, Some((id, 0)), Some((id, 4)), Some((id, 7))];
+    let users = named(BOB.uid).into_iter().chain(named(MEMBER.uid));
+    users.flat_map(move |user| {
+        named(OTHER_TEAM).into_iter().flat_map(move |other_group| {
+            [0, 4, 5].into_iter().flat_map(move |mask| {
+                [0, 6, 7].into_iter().flat_map(move |group| {
+                    [0, 5].into_iter().map(move |others| List {
+                        group,
+                        others,
+                        mask,
+                        user,
+                        other_group,
                     })
                 })
             })
         })
-    }
+    })
 }
 
 /// What callers may do: nobody special, who is named, who is in both groups.
@@ -91,7 +52,7 @@ fn what_an_acl_refuses_is_refused_where_none_is_served() {
         let mounted = Mounted::start_on(Lower::Ext4, &transport.with("noacl")).unwrap();
         let (source, mnt) = (mounted.source(), mounted.mnt());
         let mut refused_above = 0;
-        for (number, list) in List::all().enumerate() {
+        for (number, list) in all_lists().enumerate() {
             let name = format!("file-{number}");
             fs::write(source.join(&name), "").unwrap();
             chown(source.join(&name), Some(0), Some(TEAM)).unwrap();

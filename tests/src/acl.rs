@@ -1,0 +1,55 @@
+//! POSIX ACLs as the kernel takes them.
+
+use std::path::Path;
+
+use rustix::fs::XattrFlags;
+
+const NAME: &str = "system.posix_acl_access";
+
+/// Permissions of the owning group, of others, of the mask, of a user and of a group that are named. The
+/// owner has all.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct List {
+    pub group: u16,
+    pub others: u16,
+    pub mask: u16,
+    pub user: Option<(u32, u16)>,
+    pub other_group: Option<(u32, u16)>,
+}
+
+impl List {
+    /// Makes it a file's ACL.
+    ///
+    /// # Panics
+    ///
+    /// When the file system refuses it.
+    pub fn set(self, path: &Path) {
+        self.set_with(path, &[]);
+    }
+
+    /// The same with more users, who are behind the first in number.
+    ///
+    /// # Panics
+    ///
+    /// When the file system refuses it.
+    pub fn set_with(self, path: &Path, users: &[(u32, u16)]) {
+        let user = |(id, permissions)| (0x02, permissions, id);
+        let group = |(id, permissions)| (0x08, permissions, id);
+        let nobody = u32::MAX;
+        let entries = [(0x01, 7, nobody)]
+            .into_iter()
+            .chain(self.user.map(user))
+            .chain(users.iter().copied().map(user))
+            .chain([(0x04, self.group, nobody)])
+            .chain(self.other_group.map(group))
+            .chain([(0x10, self.mask, nobody), (0x20, self.others, nobody)]);
+        // The form of `linux/posix_acl_xattr.h`: version 2, then tag, permissions and id.
+        let mut bytes = 2u32.to_le_bytes().to_vec();
+        for (tag, permissions, id) in entries {
+            bytes.extend([u16::to_le_bytes(tag), permissions.to_le_bytes()].concat());
+            bytes.extend(id.to_le_bytes());
+        }
+        rustix::fs::setxattr(path, NAME, &bytes, XattrFlags::empty()).unwrap();
+    }
+}

@@ -1,0 +1,123 @@
+//! Files with ACLs beneath, where the kernel above knows none.
+
+use super::{ROOT, Served, mode, serve};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use thrufs_abi::layout::SetattrIn;
+use thrufs_abi::{NodeId, SetattrValid};
+use thrufs_hostdir::Config;
+use thrufs_tests::acl::List;
+
+const USER: u32 = 1001;
+
+/// Shown as 0740, and 0764 beneath.
+const LIST: List = List {
+    group: 4,
+    others: 4,
+    mask: 6,
+    user: Some((USER, 6)),
+    other_group: Some((1002, 0)),
+};
+
+/// Where the kernel above checks, by ACLs or without.
+fn checked(acl: bool) -> Config {
+    Config {
+        acl,
+        default_permissions: true,
+        ..Config::default()
+    }
+}
+
+/// Serves a file and a directory with [`LIST`].
+fn serve_lists(config: Config) -> (Served, [(PathBuf, NodeId); 2]) {
+    let served = serve(config);
+    served.write("file", b"");
+    fs::create_dir(served.path("dir")).unwrap();
+    let known = ["file", "dir"].map(|name| {
+        let node = served.client.root().walk(name).unwrap();
+        LIST.set(&served.path(name));
+        (served.path(name), node)
+    });
+    (served, known)
+}
+
+fn told(served: &Served, node: NodeId) -> u32 {
+    served.client.root().getattr(node).unwrap().attr.mode & 0o7777
+}
+
+#[test]
+fn a_mode_gives_nobody_more_than_the_acl() {
+    let (served, known) = serve_lists(checked(false));
+    for (path, node) in &known {
+        assert_eq!((told(&served, *node), mode(path)), (0o740, 0o764));
+        // More entries than are read at once; what the last of them refuses counts.
+        let mut more: Vec<_> = (1..200).map(|number| (USER + number, 6)).collect();
+        let all = List {
+            other_group: None,
+            ..LIST
+        };
+        all.set_with(path, &more);
+        assert_eq!(told(&served, *node), 0o744);
+        more.push((USER + 200, 0));
+        all.set_with(path, &more);
+        assert_eq!(told(&served, *node), 0o700);
+    }
+    std::os::unix::fs::symlink("file", served.path("link")).unwrap();
+    let link = served.client.root().lookup(ROOT, b"link").unwrap();
+    assert_eq!(link.attr.mode & 0o7777, 0o777);
+    let unchecked = Config {
+        default_permissions: false,
+        ..checked(false)
+    };
+    for config in [checked(true), unchecked] {
+        let (served, known) = serve_lists(config);
+        assert_eq!(told(&served, known[0].1), 0o764);
+    }
+}
+
+#[test]
+fn a_mode_leaves_the_classes_that_it_does_not_change() {
+    for (acl, cases) in [
+        (
+            false,
+            // What is asked for, and what it is beneath then.
+            &[
+                (0o740, 0o764),
+                (0o540, 0o564),
+                (0o4740, 0o4764),
+                (0o760, 0o764),
+                (0o700, 0o704),
+                (0o744, 0o764),
+                (0o741, 0o761),
+                (0o646, 0o666),
+            ][..],
+        ),
+        (true, &[(0o740, 0o740)][..]),
+    ] {
+        for (asked, expected) in cases {
+            let (served, known) = serve_lists(checked(acl));
+            for (path, node) in known {
+                let set = SetattrIn {
+                    valid: SetattrValid::MODE.bits(),
+                    mode: *asked,
+                    ..SetattrIn::default()
+                };
+                told(&served, node);
+                served.client.root().setattr(node, &set).unwrap();
+                assert_eq!(mode(&path), *expected, "{asked:o}, acl: {acl}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_without_an_acl_has_its_mode() {
+    let served = serve(checked(false));
+    served.write("file", b"");
+    let node = served.client.root().walk("file").unwrap();
+    for mode in [0o764, 0o604, 0o640, 0o600] {
+        fs::set_permissions(served.path("file"), PermissionsExt::from_mode(mode)).unwrap();
+        assert_eq!(told(&served, node), mode);
+    }
+}
