@@ -16,6 +16,10 @@ mod privileges;
 mod renames;
 mod replaced;
 mod rules;
+#[allow(dead_code)]
+#[path = "../policy/samples.rs"]
+mod samples;
+mod views;
 mod waits;
 
 use std::fs;

@@ -1,0 +1,272 @@
+//! Files of which readers do not see everything, in one process: when they are shown, and who may write.
+
+use super::{ROOT, Served, serve};
+use crate::samples;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use thrufs::{Errno, Result};
+use thrufs_abi::layout::SetattrIn;
+use thrufs_abi::{NodeId, SetattrValid};
+use thrufs_hostdir::Config;
+use thrufs_hostdir::policy::{Accounts, Policy};
+
+/// Files of this age are shown.
+const SETTLED: Duration = Duration::from_millis(20);
+
+const NAME: &str = "photos/a.jpg";
+
+fn redacting(rest: &str) -> Served {
+    let rule = format!(
+        "[[rule]]\npath = 'photos/**'\naction = 'redact'\nredact = 'gps'\nerrno = 'EPERM'\n{rest}"
+    );
+    let served = serve(Config {
+        policy: Some(Arc::new(
+            Policy::parse(rule.as_bytes(), &Accounts::default()).unwrap(),
+        )),
+        ..Config::default()
+    });
+    fs::create_dir(served.path("photos")).unwrap();
+    served
+}
+
+/// The file that has this in it, and a handle.
+fn opened(served: &Served, content: &[u8], flags: i32) -> (NodeId, u64) {
+    served.write(NAME, content);
+    thread::sleep(SETTLED);
+    let node = served.client.root().walk(NAME).unwrap();
+    (node, served.client.root().open(node, flags).unwrap().fh)
+}
+
+fn read(served: &Served, (node, handle): (NodeId, u64)) -> Result<Vec<u8>> {
+    served.client.root().read(node, handle, 0, 1 << 20)
+}
+
+fn read_anew(served: &Served, node: NodeId) -> Result<Vec<u8>> {
+    let root = served.client.root();
+    let handle = root.open(node, libc::O_RDONLY)?.fh;
+    let seen = root.read(node, handle, 0, 1 << 20);
+    root.release(node, handle).unwrap();
+    seen
+}
+
+fn write(served: &Served, (node, handle): (NodeId, u64), at: u64, data: &[u8]) -> Result<()> {
+    let root = served.client.root();
+    root.write(node, handle, at, data, 0).map(drop)
+}
+
+fn beneath(served: &Served) -> File {
+    let mut options = OpenOptions::new();
+    options.write(true).open(served.path(NAME)).unwrap()
+}
+
+/// Whether it is this photograph, without its place.
+#[track_caller]
+fn is_view_of(seen: Result<Vec<u8>>, content: &[u8]) {
+    let seen = seen.unwrap();
+    assert_eq!(seen.len(), content.len());
+    assert!(seen != content && samples::is_clean(&seen));
+    let same = seen.iter().zip(content).filter(|(a, b)| a == b).count();
+    assert!(same > content.len() * 3 / 4, "{same}");
+}
+
+#[test]
+fn a_reader_sees_each_version_redacted_once_it_is_old_enough() {
+    let served = redacting("");
+    let old = samples::small_photograph(0);
+    let file @ (node, _) = opened(&served, &old, libc::O_RDONLY);
+    for number in 0..8 {
+        let new = samples::small_photograph(500 * number);
+        beneath(&served).write_all_at(&new, 0).unwrap();
+        beneath(&served).set_len(new.len() as u64).unwrap();
+        let seen = match number % 2 {
+            0 => read(&served, file),
+            _ => read_anew(&served, node),
+        };
+        let changed = fs::metadata(served.path(NAME)).unwrap();
+        let age = changed.modified().unwrap().elapsed().unwrap();
+        assert!(age >= SETTLED, "{age:?}");
+        is_view_of(seen, &new);
+        // Once more, from what is known of it.
+        is_view_of(read(&served, file), &new);
+    }
+}
+
+#[test]
+fn what_has_no_place_is_shown_whole_and_what_is_not_understood_not_at_all() {
+    for rest in ["", "content = ['image/*', 'video/*']\n"] {
+        let served = redacting(rest);
+        let plain = samples::plain_photograph();
+        let file @ (node, _) = opened(&served, &plain, libc::O_RDONLY);
+        assert_eq!(read(&served, file), Ok(plain));
+        for withheld in [&b"text"[..], &samples::broken_photograph()] {
+            fs::write(served.path(NAME), withheld).unwrap();
+            assert_eq!(read(&served, file), Err(Errno::EPERM), "{rest}");
+        }
+        assert_eq!(read_anew(&served, node), Err(Errno::EPERM), "{rest}");
+        beneath(&served).set_len(0).unwrap();
+        assert_eq!(read(&served, file), Ok(vec![]), "{rest}");
+        let text = opened(&served, b"", libc::O_RDONLY);
+        assert_eq!(read(&served, text), Ok(vec![]));
+    }
+}
+
+#[test]
+fn nothing_is_shown_while_somebody_has_it_open_for_writing_beneath() {
+    let served = redacting("");
+    let photograph = samples::photograph();
+    let file @ (node, _) = opened(&served, &photograph, libc::O_RDONLY);
+    let writer = beneath(&served);
+    assert_eq!(read(&served, file), Err(Errno::EBUSY));
+    assert_eq!(read_anew(&served, node), Err(Errno::EBUSY));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| read(&served, file));
+        thread::sleep(SETTLED);
+        drop(writer);
+        is_view_of(waits.join().unwrap(), &photograph);
+    });
+    is_view_of(read_anew(&served, node), &photograph);
+}
+
+#[test]
+fn who_found_it_empty_writes_alone_and_reads_what_it_wrote_redacted() {
+    let served = redacting("");
+    let photograph = samples::photograph();
+    let reader @ (node, _) = opened(&served, b"", libc::O_RDONLY);
+    let root = served.client.root();
+    let writer = (node, root.open(node, libc::O_RDWR).unwrap().fh);
+    let other = (node, root.open(node, libc::O_RDWR).unwrap().fh);
+    write(&served, other, 0, &photograph[..100]).unwrap();
+    // There is something in it, and another has put it there.
+    assert_eq!(write(&served, writer, 0, b"x"), Err(Errno::EPERM));
+    assert_eq!(root.open(node, libc::O_WRONLY).err(), Some(Errno::EPERM));
+    for (at, piece) in photograph.chunks(1000).enumerate() {
+        write(&served, other, at as u64 * 1000, piece).unwrap();
+    }
+    is_view_of(read(&served, other), &photograph);
+    assert_eq!(read(&served, reader), Err(Errno::EBUSY));
+    assert_eq!(read_anew(&served, node), Err(Errno::EBUSY));
+    root.release(node, other.1).unwrap();
+    is_view_of(read(&served, reader), &photograph);
+    is_view_of(read_anew(&served, node), &photograph);
+    assert_eq!(write(&served, writer, 0, b"x"), Err(Errno::EPERM));
+}
+
+#[test]
+fn a_writer_waits_for_who_has_it_open_beneath() {
+    let served = redacting("");
+    let writer = opened(&served, b"", libc::O_RDWR);
+    let holder = File::open(served.path(NAME)).unwrap();
+    assert_eq!(write(&served, writer, 0, b"x"), Err(Errno::EBUSY));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| write(&served, writer, 0, b"x"));
+        thread::sleep(SETTLED);
+        drop(holder);
+        waits.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn the_right_to_write_ends_when_another_changes_the_file() {
+    type Change = fn(&Served);
+    let changes: [(&str, Change, Result<()>); 5] = [
+        (
+            "written",
+            |at| beneath(at).write_all_at(b"y", 0).unwrap(),
+            Err(Errno::EPERM),
+        ),
+        (
+            "emptied",
+            |at| beneath(at).set_len(0).unwrap(),
+            Err(Errno::EPERM),
+        ),
+        (
+            "mode beneath",
+            |at| fs::set_permissions(at.path(NAME), PermissionsExt::from_mode(0o600)).unwrap(),
+            Err(Errno::EPERM),
+        ),
+        (
+            "mode",
+            |at| {
+                let set = SetattrIn {
+                    valid: SetattrValid::MODE.bits(),
+                    mode: 0o600,
+                    ..SetattrIn::default()
+                };
+                let root = at.client.root();
+                root.setattr(root.walk(NAME).unwrap(), &set).unwrap();
+            },
+            Ok(()),
+        ),
+        (
+            "name",
+            |at| {
+                let root = at.client.root();
+                let photos = root.walk("photos").unwrap();
+                root.link(root.walk(NAME).unwrap(), photos, b"b.jpg")
+                    .unwrap();
+            },
+            Err(Errno::EPERM),
+        ),
+    ];
+    for (what, change, expected) in changes {
+        let served = redacting("");
+        let writer = opened(&served, b"", libc::O_RDWR);
+        write(&served, writer, 0, b"x").unwrap();
+        // A change has another time.
+        thread::sleep(SETTLED);
+        change(&served);
+        assert_eq!(write(&served, writer, 0, b"z"), expected, "{what}");
+        let root = served.client.root();
+        let cut = root.setattr(
+            writer.0,
+            &SetattrIn {
+                valid: (SetattrValid::SIZE | SetattrValid::FH).bits(),
+                fh: writer.1,
+                ..SetattrIn::default()
+            },
+        );
+        assert_eq!(cut.map(drop), expected, "{what}");
+    }
+}
+
+/// An empty file may get other names and attributes while nobody has written to it yet.
+#[test]
+fn an_empty_file_is_written_to_whatever_became_of_its_names() {
+    let served = redacting("");
+    let writer = opened(&served, b"", libc::O_RDWR);
+    fs::hard_link(served.path(NAME), served.path("photos/b.jpg")).unwrap();
+    write(&served, writer, 0, b"x").unwrap();
+}
+
+/// As another server of the same tree does it.
+#[test]
+fn names_change_one_after_the_other() {
+    use rustix::fs::FlockOperation as Lock;
+    let served = redacting("");
+    served.write(NAME, b"");
+    served.write("other", b"");
+    let root = served.client.root();
+    let photos = root.walk("photos").unwrap();
+    let source = File::open(served.directory.path()).unwrap();
+    rustix::fs::flock(&source, Lock::LockExclusive).unwrap();
+    let begun = Instant::now();
+    let rename = |to: &[u8]| root.rename((photos, b"a.jpg"), (photos, to), 0);
+    assert_eq!(rename(b"b.jpg"), Err(Errno::EBUSY));
+    assert!(begun.elapsed() >= Duration::from_secs(2));
+    thread::scope(|scope| {
+        let waits = [
+            scope.spawn(|| rename(b"b.jpg")),
+            scope.spawn(|| root.unlink(ROOT, b"other")),
+        ];
+        thread::sleep(SETTLED);
+        assert!(served.path(NAME).exists() && served.path("other").exists());
+        rustix::fs::flock(&source, Lock::Unlock).unwrap();
+        for change in waits {
+            assert_eq!(change.join().unwrap(), Ok(()));
+        }
+    });
+    rustix::fs::flock(&source, Lock::NonBlockingLockExclusive).expect("nothing is left locked");
+}
