@@ -55,16 +55,25 @@ fn without_acl(mode: u32, acl: &[u8]) -> u32 {
     }
     let others = named.map_or(7, |named| named & mask);
     let most = (group & mask & users) << 3 | others;
-    mode & (most | !(OF_GROUP | OF_OTHERS))
+    of_owner(mode) | mode & most
+}
+
+/// The part of a mode that is not for the group or for others.
+fn of_owner(mode: u32) -> u32 {
+    mode & !(OF_GROUP | OF_OTHERS)
+}
+
+/// Whether an ACL could change what the kernel above is told.
+fn can_differ(inode: &Inode, mode: u32) -> bool {
+    mode != of_owner(mode) && !inode.is_symbolic_link()
 }
 
 impl Host {
     /// The mode that the kernel above is told for one beneath. What is not known of the ACL counts as
     /// nothing for all but the owner.
     pub(crate) fn told_mode(&self, inode: &Arc<Inode>, mode: u32) -> u32 {
-        let may_have_acl = mode & (OF_GROUP | OF_OTHERS) != 0 && !inode.is_symbolic_link();
         let goes_by_modes = self.goes_by_modes.load(Ordering::Relaxed);
-        if !(goes_by_modes && may_have_acl && inode.mount().may_have_acls()) {
+        if !(goes_by_modes && can_differ(inode, mode) && inode.mount().may_have_acls()) {
             return mode;
         }
         let mut usual = [0; USUAL_BYTES];
@@ -72,13 +81,10 @@ impl Host {
             Ok(acl) => without_acl(mode, &acl),
             Err(Errno::ENODATA) => mode,
             Err(Errno::EOPNOTSUPP) => {
-                // Of others it may be said as they have no attributes at all.
-                if inode.is_regular() || inode.is_directory() {
-                    inode.mount().set_without_acls();
-                }
+                inode.mount().has_no_acls(inode);
                 mode
             }
-            Err(_) => mode & !(OF_GROUP | OF_OTHERS),
+            Err(_) => of_owner(mode),
         }
     }
 
@@ -111,7 +117,7 @@ impl Host {
             let is_as_told = (asked ^ told) & bits == 0;
             bits & if is_as_told { beneath } else { asked }
         };
-        Ok(asked & !(OF_GROUP | OF_OTHERS) | class(OF_GROUP) | class(OF_OTHERS))
+        Ok(of_owner(asked) | class(OF_GROUP) | class(OF_OTHERS))
     }
 }
 

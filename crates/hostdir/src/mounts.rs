@@ -142,8 +142,11 @@ impl LowerMount {
         !self.is_without_acls.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_without_acls(&self) {
-        self.is_without_acls.store(true, Ordering::Relaxed);
+    /// One of its inodes was found to have none. Others than files and directories have no attributes at all.
+    pub(crate) fn has_no_acls(&self, inode: &Inode) {
+        if inode.is_regular() || inode.is_directory() {
+            self.is_without_acls.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Says what keeps its files from going straight through, the first time.

@@ -201,7 +201,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// EPERM; for the mode EACCES, or ESTALE, by which the kernel above checks once more.
+    /// EPERM; for the mode EACCES, or ESTALE, by which the kernel above asks and checks once more.
     pub(crate) fn still_permitted(
         &self,
         context: &Context<'_>,
@@ -209,20 +209,29 @@ impl Host {
         fd: BorrowedFd<'_>,
         by: Checked,
     ) -> Result<()> {
-        let told = inode.told();
-        let (Some(caller), Some(owner)) = (self.held_back(context), told.owner()) else {
+        let Some(caller) = self.held_back(context) else {
             return Ok(());
         };
+        let told = inode.told();
         let stat = stat_open(fd)?;
-        let is_owner = caller == owner.uid;
-        let has_owner = self.owner_of(&stat) == owner;
-        let has_mode = is_owner || self.told_mode(inode, u32::from(stat.stx_mode)) == told.mode();
-        let error = match by {
-            Checked::Mode if !is_owner => (!has_mode).then_some(Errno::EACCES),
-            Checked::Mode => (!has_owner).then_some(Errno::EACCES),
-            _ if !has_owner => Some(Errno::EPERM),
-            Checked::Both if !has_mode => Some(Errno::ESTALE),
-            _ => None,
+        let owner = self.owner_of(&stat);
+        let error = match told.owner() {
+            // A session that another process began: nothing is known of what that has told.
+            None if caller == owner.uid => None,
+            None if by == Checked::Owner => Some(Errno::EPERM),
+            None => Some(Errno::ESTALE),
+            Some(known) => {
+                let is_owner = caller == known.uid;
+                let mode = || self.told_mode(inode, u32::from(stat.stx_mode));
+                let has_mode = is_owner || mode() == told.mode();
+                match by {
+                    Checked::Mode if !is_owner => (!has_mode).then_some(Errno::EACCES),
+                    Checked::Mode => (owner != known).then_some(Errno::EACCES),
+                    _ if owner != known => Some(Errno::EPERM),
+                    Checked::Both if !has_mode => Some(Errno::ESTALE),
+                    _ => None,
+                }
+            }
         };
         let Some(error) = error else {
             return Ok(());

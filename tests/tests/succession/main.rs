@@ -9,6 +9,7 @@ mod cost;
 mod ground;
 mod hostile;
 mod locks;
+mod owners;
 mod policy;
 mod random;
 #[allow(dead_code)]

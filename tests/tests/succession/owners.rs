@@ -1,0 +1,57 @@
+//! Changes that the kernel above has checked by what the server before has told.
+
+use crate::ground::{Server, Way, config_for, mounted};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use thrufs::{Errno, NodeId};
+use thrufs_abi::SetattrValid;
+use thrufs_abi::layout::SetattrIn;
+use thrufs_tests::caller::{ALICE, BOB};
+use thrufs_tests::lower::{Ground, Lower};
+
+fn make(source: &Path, name: &str, owner: u32) {
+    fs::write(source.join(name), "content").unwrap();
+    fs::set_permissions(source.join(name), PermissionsExt::from_mode(0o666)).unwrap();
+    chown(source.join(name), Some(owner), Some(owner)).unwrap();
+}
+
+#[test]
+fn who_lost_a_file_before_a_death_changes_it_no_more() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    make(source, "lost", ALICE.uid);
+    make(source, "own", ALICE.uid);
+    let server = Server::new(source, config_for(Way::Death));
+    let client = mounted(&server);
+    let [lost, own] = ["lost", "own"].map(|name| client.root().walk(name).unwrap());
+    server.died_while(source, || {
+        chown(source.join("lost"), Some(BOB.uid), None).unwrap()
+    });
+    let alice = client.user(ALICE.uid, ALICE.gid);
+    let set = |node: NodeId, valid: SetattrValid| {
+        let set = SetattrIn {
+            valid: valid.bits(),
+            mode: 0o4755,
+            ..SetattrIn::default()
+        };
+        alice.setattr(node, &set).map(drop)
+    };
+    let to_now = SetattrValid::MTIME | SetattrValid::MTIME_NOW;
+    let linked = |node, name: &[u8]| alice.link(node, NodeId::ROOT, name).map(drop);
+    for valid in [SetattrValid::MODE, SetattrValid::MTIME] {
+        assert_eq!(set(lost, valid), Err(Errno::EPERM));
+    }
+    assert_eq!(set(lost, to_now), Err(Errno::ESTALE));
+    assert_eq!(linked(lost, b"link"), Err(Errno::ESTALE));
+    // Once the kernel above has asked, it checks these by the new owner.
+    alice.getattr(lost).unwrap();
+    assert_eq!(set(lost, to_now), Ok(()));
+    assert_eq!(linked(lost, b"link"), Ok(()));
+    // What is its own stays its own, and root is not held back.
+    assert_eq!(set(own, to_now), Ok(()));
+    assert_eq!(linked(own, b"own-link"), Ok(()));
+    for valid in [SetattrValid::MTIME, SetattrValid::MODE] {
+        assert_eq!(set(own, valid), Ok(()));
+    }
+}
