@@ -220,7 +220,9 @@ impl Credentials {
         cred::set_effective(before.sets, before.capabilities)?;
         ACTING.set(Some(Acting {
             keeps_set_ids: before.capabilities.contains(Capabilities::FSETID),
-            ..before
+            capabilities: before.capabilities,
+            // The change may have made it another's.
+            ..self.acting()?
         }));
         changed
     }
@@ -245,5 +247,41 @@ fn owner(caller: Option<u32>, map: &IdMap, server: u32) -> Result<u32> {
         (None, _) | (_, IdMap::Squash(_)) => Ok(server),
         // As the kernel answers for an id that the file system cannot hold.
         (Some(id), map) => map.to_host(id).ok_or(Errno::EOVERFLOW),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_has_what_it_is_said_to_have_during_and_after_an_owner_s_change() {
+        if !rustix::process::geteuid().is_root() {
+            thrufs_test_report::skipped("needs root");
+            return;
+        }
+        let credentials = Credentials::of_this_process().unwrap();
+        let lacks = OF_OWNERS | Capabilities::FSETID;
+        let has = |wanted| cred::thread_effective().unwrap().intersects(wanted);
+        for keeps in [false, true] {
+            credentials.keep_set_ids(keeps).unwrap();
+            let changed = credentials.as_user((1001, 1002), lacks, || {
+                assert!(!has(lacks));
+                // Nothing gives it back in the midst.
+                credentials.keep_set_ids(false).unwrap();
+                credentials.keep_set_ids(true).unwrap();
+                assert!(!has(lacks));
+                credentials.as_registrar()
+            });
+            assert_eq!(changed, Ok(()));
+            assert!(has(Capabilities::FOWNER));
+            credentials.keep_set_ids(false).unwrap();
+            assert!(!has(Capabilities::FSETID) && has(Capabilities::FOWNER));
+            credentials.keep_set_ids(true).unwrap();
+            assert!(has(Capabilities::FSETID));
+            // It knows as whom it acts, and does not take that for the user.
+            credentials.become_owner(1001, 1002).unwrap();
+            assert_eq!((cred::current_fsuid(), cred::current_fsgid()), (1001, 1002));
+        }
     }
 }

@@ -42,8 +42,14 @@ fn serve_lists(config: Config) -> (Served, [(PathBuf, NodeId); 2]) {
     (served, known)
 }
 
+/// The mode that is told, by GETATTR and by STATX.
 fn told(served: &Served, node: NodeId) -> u32 {
-    served.client.root().getattr(node).unwrap().attr.mode & 0o7777
+    let root = served.client.root();
+    let attr = root.getattr(node).unwrap().attr;
+    let statx = root.statx(node, libc::STATX_BASIC_STATS).unwrap().stat;
+    let of_statx = (u32::from(statx.mode), statx.uid, statx.gid, statx.size);
+    assert_eq!((attr.mode, attr.uid, attr.gid, attr.size), of_statx);
+    attr.mode & 0o7777
 }
 
 #[test]
@@ -114,7 +120,8 @@ fn a_mode_leaves_the_classes_that_it_does_not_change() {
 #[test]
 fn a_file_without_an_acl_has_its_mode() {
     let served = serve(checked(false));
-    served.write("file", b"");
+    served.write("file", b"content");
+    let _ = std::os::unix::fs::chown(served.path("file"), Some(USER), Some(1002));
     let node = served.client.root().walk("file").unwrap();
     for mode in [0o764, 0o604, 0o640, 0o600] {
         fs::set_permissions(served.path("file"), PermissionsExt::from_mode(mode)).unwrap();

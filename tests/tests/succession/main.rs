@@ -10,8 +10,8 @@ mod ground;
 mod hostile;
 mod locks;
 mod owners;
-mod policy;
 mod random;
+mod rules;
 #[allow(dead_code)]
 #[path = "../policy/samples.rs"]
 mod samples;
