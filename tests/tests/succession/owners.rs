@@ -26,7 +26,7 @@ fn who_lost_a_file_before_a_death_changes_it_no_more() {
     let client = mounted(&server);
     let [lost, own] = ["lost", "own"].map(|name| client.root().walk(name).unwrap());
     server.died_while(source, || {
-        chown(source.join("lost"), Some(BOB.uid), None).unwrap()
+        chown(source.join("lost"), Some(BOB.uid), None).unwrap();
     });
     let alice = client.user(ALICE.uid, ALICE.gid);
     let set = |node: NodeId, valid: SetattrValid| {
