@@ -1,17 +1,26 @@
-//! What a guest finds in a share, by `thrufs client`: through the socket, the supervisor and a worker
+//! What a guest finds in a share, by the test client: through the socket, the supervisor and a worker
 //! that is shut in.
 
-use crate::ground::{Foreground, THRUFS, copied_program, run, skipped, stderr, wait_for};
+use crate::ground::{Foreground, THRUFS, copied_program, skipped, wait_for};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
+use thrufs::layout::SetattrIn;
+use thrufs::{Errno, LockOwner, NodeId};
+use thrufs_abi::SetattrValid;
+use thrufs_client::tool::{self, Cat, Conform, Connection, Outcome};
+use thrufs_client::{Client, FrontEnd, FrontEndConfig};
 
 /// Longer than any one request.
 const BIG_BYTES: usize = 5_000_001;
+const REQUEST_BYTES: usize = 1 << 20;
+
+const WRITE_ONLY: i32 = 1;
+const CREATE: i32 = 0o100;
 
 struct Share {
     place: TempDir,
@@ -58,25 +67,53 @@ impl Share {
         child
     }
 
-    fn client(&self, arguments: &[&str]) -> Output {
-        run(Command::new(THRUFS)
-            .args(["client", "--socket"])
-            .arg(&self.socket)
-            .args(arguments))
+    /// What a command of the client prints, and whether it succeeds.
+    fn ask(&self, command: &tool::Command) -> Result<(Outcome, Vec<u8>), String> {
+        let mut out = Vec::new();
+        let outcome = tool::run(&Connection::to(&self.socket), command, &mut out);
+        let outcome = outcome.map_err(|error| error.to_string())?;
+        Ok((outcome, out))
     }
 
     fn cat(&self, path: &str) -> Result<Vec<u8>, String> {
-        let output = self.client(&["cat", path]);
-        if output.status.success() {
-            Ok(output.stdout)
-        } else {
-            Err(stderr(&output))
-        }
+        let paths = vec![path.to_owned()];
+        Ok(self.ask(&tool::Command::Cat(Cat { paths }))?.1)
     }
-}
 
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
+    /// Writes a file, as cp(1) in a guest does: an old one is emptied first.
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<(), Errno> {
+        let front_end = FrontEnd::connect(&self.socket, &FrontEndConfig::default()).unwrap();
+        let client = Client::mount(front_end).unwrap();
+        let root = client.root();
+        let (node, fh) = match root.walk(name) {
+            Ok(node) => {
+                let fh = root.open(node, WRITE_ONLY)?.fh;
+                let empty = SetattrIn {
+                    valid: (SetattrValid::SIZE | SetattrValid::FH).bits(),
+                    fh,
+                    ..SetattrIn::default()
+                };
+                root.setattr(node, &empty)?;
+                (node, fh)
+            }
+            Err(Errno::ENOENT) => {
+                let flags = WRITE_ONLY | CREATE;
+                let (entry, open) = root.create(NodeId::ROOT, name.as_bytes(), flags, 0o644)?;
+                (NodeId(entry.nodeid), open.fh)
+            }
+            Err(errno) => return Err(errno),
+        };
+        for (number, part) in bytes.chunks(REQUEST_BYTES).enumerate() {
+            let offset = (number * REQUEST_BYTES) as u64;
+            let written = root.write(node, fh, offset, part, 0)?;
+            assert_eq!(written as usize, part.len());
+        }
+        root.flush(node, fh, LockOwner(1))?;
+        root.release(node, fh)?;
+        root.forget(node, 1);
+        client.unmount();
+        Ok(())
+    }
 }
 
 /// Everything but a period of its own.
@@ -94,17 +131,12 @@ fn files_come_and_go_whole() {
     ] {
         let server = share.serve(options);
         assert_eq!(share.cat("/file").unwrap(), b"content", "{options}");
-        let (out, back) = (share.path("out"), share.path("back"));
-        fs::write(&out, big()).unwrap();
-        let copied = share.client(&["cp", text(&out), ":/big"]);
-        assert!(copied.status.success(), "{options}: {}", stderr(&copied));
+        assert_eq!(share.put("big", &big()), Ok(()), "{options}");
         assert!(
             fs::read(share.dir.join("big")).unwrap() == big(),
             "{options}"
         );
-        let copied = share.client(&["cp", ":/big", text(&back)]);
-        assert!(copied.status.success(), "{options}: {}", stderr(&copied));
-        assert!(fs::read(&back).unwrap() == big(), "{options}");
+        assert!(share.cat("/big").unwrap() == big(), "{options}");
         server.signal(Signal::TERM);
         let (code, said) = server.wait();
         assert_eq!(code, Some(0), "{options}: {said}");
@@ -116,9 +148,10 @@ fn files_come_and_go_whole() {
 fn it_keeps_to_the_protocol_whatever_a_front_end_does() {
     let share = Share::new();
     let server = share.serve("seccomp=kill,queues=2");
-    let output = share.client(&["conform"]);
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{told}{}", stderr(&output));
+    let conform = tool::Command::Conform(Conform::default());
+    let (outcome, told) = share.ask(&conform).unwrap();
+    let told = String::from_utf8_lossy(&told);
+    assert!(outcome.is_success(), "{told}");
     assert_eq!(share.cat("/file").unwrap(), b"content", "afterwards");
     server.signal(Signal::TERM);
     let (code, said) = server.wait();
@@ -130,9 +163,7 @@ fn it_keeps_to_the_protocol_whatever_a_front_end_does() {
 fn what_is_read_only_stays() {
     let share = Share::new();
     let _server = share.serve("ro");
-    let copied = share.client(&["cp", text(&share.dir.join("file")), ":/new"]);
-    assert_eq!(copied.status.code(), Some(1));
-    assert!(stderr(&copied).contains("Read-only"), "{}", stderr(&copied));
+    assert_eq!(share.put("new", b"content"), Err(Errno::EROFS));
     assert!(!share.dir.join("new").exists());
     assert_eq!(share.cat("/file").unwrap(), b"content");
 }
@@ -165,8 +196,7 @@ fn an_ordinary_user_serves_a_guest() {
     let mut command = share.command_of(&program, "locks=shared");
     let _server = share.begin(command.uid(USER).gid(USER));
     assert_eq!(share.cat("/file").unwrap(), b"content");
-    let copied = share.client(&["cp", ":/file", ":/new"]);
-    assert!(copied.status.success(), "{}", stderr(&copied));
+    assert_eq!(share.put("new", b"content"), Ok(()));
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(share.dir.join("new")).unwrap());
     assert_eq!(owner, USER);
 }

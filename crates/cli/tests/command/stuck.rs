@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -17,8 +17,9 @@ use std::time::Duration;
 use thrufs::layout::Attr;
 use thrufs::{
     Attributes, Context, Entry, Errno, FileHandle, FileSystem, Generation, MountOptions,
-    MountedSession, Name, NodeId, Result, SessionConfig,
+    MountedSession, Name, NodeId, Opcode, Result, SessionConfig,
 };
+use thrufs_client::{Client, FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig};
 
 /// Holds requests until it is opened, and counts them.
 #[derive(Default)]
@@ -305,17 +306,19 @@ fn a_share_with_a_worker_that_cannot_end_goes_on() {
     wait_for("the socket", || socket.exists());
     let says = |words: &str| fs::read_to_string(&said).unwrap().contains(words);
     // In the root, the next worker could not be shut in: nothing is mounted where a lookup waits.
-    let mut guest = Command::new(THRUFS)
-        .args(["client", "--socket"])
-        .args([&socket, Path::new("cat"), Path::new("/directory/silent")])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let front_end = FrontEnd::connect(&socket, &FrontEndConfig::default()).unwrap();
+    let guest = Client::mount(front_end).unwrap();
+    let directory = guest.root().walk("directory").unwrap();
+    let request = guest.root().request(Opcode::Lookup, directory);
+    let request = request.name(b"silent").finish();
+    let mut queue = guest.carrier().queue(FIRST_REQUEST_QUEUE).unwrap();
+    queue.submit_request(&request).unwrap();
+    queue.notify().unwrap();
+    drop(queue);
     wait_for("the request to reach the source", || {
         source.gate.state.lock().unwrap().0 > 0
     });
-    guest.kill().unwrap();
-    guest.wait().unwrap();
+    drop(guest);
     wait_for("the worker to be stuck", || says("the worker is stuck"));
     let mut next = UnixStream::connect(&socket).unwrap();
     let get_features: [u32; 3] = [1, 1, 0];
