@@ -8,9 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use thrufs_client::tool::{
-    self, Bench, Cat, Conform, Connection, Contestant, Cp, Ls, Mount, Place, Stat,
-};
+use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Contestant, Ls, Mount};
 
 /// `thrufs client`, as it was given.
 #[derive(Debug)]
@@ -95,21 +93,12 @@ pub(crate) fn command() -> Command {
                 .arg(Arg::new("PATH").default_value("/").help("Of the share")),
         )
         .subcommand(
-            Command::new("cat")
-                .about("Print files")
-                .arg(paths("Of the share")),
-        )
-        .subcommand(
-            Command::new("cp")
-                .about("Copy a file to or from the share, or within")
-                .arg(place("FROM"))
-                .arg(place("TO"))
-                .after_help("A path of the share begins with a colon, as in :/etc/hostname."),
-        )
-        .subcommand(
-            Command::new("stat")
-                .about("Print what the server says of files")
-                .arg(paths("Of the share")),
+            Command::new("cat").about("Print files").arg(
+                Arg::new("PATH")
+                    .num_args(1..)
+                    .required(true)
+                    .help("Of the share"),
+            ),
         )
         .subcommand(
             Command::new("mount")
@@ -210,18 +199,6 @@ fn number(
         .value_parser(value_parser!(u64).range(range))
 }
 
-fn paths(help: &'static str) -> Arg {
-    Arg::new("PATH").num_args(1..).required(true).help(help)
-}
-
-fn place(name: &'static str) -> Arg {
-    Arg::new(name)
-        .required(true)
-        .value_parser(parse::<Place>)
-        .value_hint(clap::ValueHint::AnyPath)
-        .help("A path, with a colon before it if it is in the share")
-}
-
 fn parse<T: FromStr>(text: &str) -> Result<T, String>
 where
     T::Err: std::fmt::Display,
@@ -263,13 +240,6 @@ impl ClientArguments {
                 path: taken(&mut own, "PATH"),
             }),
             "cat" => tool::Command::Cat(Cat {
-                paths: all(&mut own, "PATH"),
-            }),
-            "cp" => tool::Command::Cp(Cp {
-                from: taken(&mut own, "FROM"),
-                to: taken(&mut own, "TO"),
-            }),
-            "stat" => tool::Command::Stat(Stat {
                 paths: all(&mut own, "PATH"),
             }),
             "mount" => tool::Command::Mount(Mount {
@@ -349,11 +319,6 @@ mod tests {
             panic!("not ls");
         };
         assert_eq!((ls.path.as_str(), ls.long, ls.all), ("dir", true, true));
-        let tool::Command::Cp(cp) = command("cp :/a b").unwrap() else {
-            panic!("not cp");
-        };
-        assert!(matches!(cp.from, Place::Share(path) if path == "/a"));
-        assert!(matches!(cp.to, Place::Local(path) if path.as_os_str() == "b"));
         let tool::Command::Mount(mount) = command("mount /mnt").unwrap() else {
             panic!("not mount");
         };
@@ -380,7 +345,6 @@ mod tests {
             "bench --against nowhere",
             "cat",
             "mount",
-            "cp :/a",
             "mv a b",
         ] {
             assert!(command(wrong).is_err(), "{wrong}");

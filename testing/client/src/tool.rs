@@ -1,11 +1,11 @@
-//! The library of the command `thrufs client`: looks into a share, copies in and out, measures
+//! The library of the command `thrufs client`: looks into a share, mounts it, measures
 //! servers and checks them, over any vhost-user-fs socket, without a virtual machine.
 //!
 //! The command line is parsed elsewhere; here are its [commands](Command) as values, and [`run`].
 
 mod bench;
+mod cat;
 mod conform;
-mod copy;
 mod list;
 mod mount;
 mod share;
@@ -19,7 +19,6 @@ use crate::front_end::{ConnectError, FrontEnd, FrontEndConfig};
 use share::Share;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 use thrufs::Errno;
 
@@ -84,10 +83,6 @@ pub enum Command {
     Ls(Ls),
     /// Prints files.
     Cat(Cat),
-    /// Copies a file.
-    Cp(Cp),
-    /// Prints the attributes of files.
-    Stat(Stat),
     /// Measures servers side by side.
     Bench(Bench),
     /// Checks that a server keeps to the protocol.
@@ -129,42 +124,6 @@ impl Default for Ls {
 pub struct Cat {
     /// Files of the share.
     pub paths: Vec<String>,
-}
-
-/// Arguments of `cp`.
-#[derive(Clone, Debug)]
-pub struct Cp {
-    /// The file to be read.
-    pub from: Place,
-    /// The file to be written, or the directory to write it into.
-    pub to: Place,
-}
-
-/// Arguments of `stat`.
-#[derive(Clone, Debug)]
-pub struct Stat {
-    /// Files of the share.
-    pub paths: Vec<String>,
-}
-
-/// Where a file is: written `:PATH` in the share, `PATH` on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A path from the root of the share.
-    Share(String),
-    /// A path on this machine.
-    Local(PathBuf),
-}
-
-impl FromStr for Place {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Place, Self::Err> {
-        Ok(match text.strip_prefix(':') {
-            Some(path) => Place::Share(path.to_owned()),
-            None => Place::Local(text.into()),
-        })
-    }
 }
 
 /// How it went, when nothing kept it from going.
@@ -271,9 +230,7 @@ fn carry_out(
 ) -> Result<Outcome, ToolError> {
     match command {
         Command::Ls(ls) => list::ls(&Share::mount(connection)?, ls, out)?,
-        Command::Cat(cat) => copy::cat(&Share::mount(connection)?, cat, out)?,
-        Command::Cp(cp) => copy::cp(connection, cp)?,
-        Command::Stat(stat) => show::stat(&Share::mount(connection)?, stat, out)?,
+        Command::Cat(cat) => cat::cat(&Share::mount(connection)?, cat, out)?,
         Command::Bench(bench) => bench::run(connection, bench, out)?,
         Command::Mount(mount) => mount::mount(connection, mount, out)?,
         Command::Conform(conform) => return conform::run(connection, conform, out),
@@ -306,11 +263,5 @@ mod tests {
         });
         let outcome = run(&Connection::to("/nowhere"), &list, &mut Gone);
         assert!(outcome.unwrap().is_success());
-    }
-
-    #[test]
-    fn a_colon_means_the_share() {
-        assert_eq!(":a/b".parse(), Ok(Place::Share("a/b".to_owned())));
-        assert_eq!("a:b".parse(), Ok(Place::Local("a:b".into())));
     }
 }

@@ -175,8 +175,6 @@ pub(super) fn client() -> String {
     page.section("SYNOPSIS");
     page.synopsis("thrufs client", "--socket PATH [OPTIONS] ls [-la] [PATH]");
     page.synopsis("thrufs client", "--socket PATH [OPTIONS] cat PATH...");
-    page.synopsis("thrufs client", "--socket PATH [OPTIONS] cp FROM TO");
-    page.synopsis("thrufs client", "--socket PATH [OPTIONS] stat PATH...");
     page.synopsis("thrufs client", "--socket PATH [OPTIONS] mount DIR");
     page.synopsis(
         "thrufs client",
@@ -198,11 +196,6 @@ pub(super) fn client() -> String {
         "List a directory of the share; -l with modes, owners, sizes and times, -a with names that begin with a dot.",
     );
     page.item("cat", "Print files of the share.");
-    page.item(
-        "cp",
-        "Copy a file. A path of the share begins with a colon: cp :/etc/hostname here.",
-    );
-    page.item("stat", "Print what the server says of files.");
     page.item(
         "mount",
         "Mount the share on DIR of this machine: its kernel asks, and the requests go over the queues as \

@@ -102,16 +102,6 @@ impl Share {
         Ok(found)
     }
 
-    /// The directory that a path's last component is in, and that component.
-    pub(crate) fn parent<'a>(&self, path: &'a str) -> Result<(NodeId, &'a str), ToolError> {
-        let trimmed = path.trim_end_matches('/');
-        let (parent, name) = trimmed.rsplit_once('/').unwrap_or(("", trimmed));
-        if name.is_empty() {
-            return Err(failed(path, Errno::EISDIR));
-        }
-        Ok((self.find(parent)?.node, name))
-    }
-
     /// Forgets everything that was counted so far.
     pub(crate) fn forget_all(&self) {
         let mut counted = self.lookups.lock().unwrap_or_else(PoisonError::into_inner);

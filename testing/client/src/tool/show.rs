@@ -1,48 +1,7 @@
-//! `stat`, and how attributes are written.
+//! How attributes are written.
 
-use super::share::Share;
-use super::{Stat, ToolError};
 use rustix::fs::FileType;
-use std::io::Write;
 use thrufs_abi::layout::Attr;
-
-/// Prints the attributes of files.
-pub(crate) fn stat(share: &Share, stat: &Stat, out: &mut dyn Write) -> Result<(), ToolError> {
-    for path in &stat.paths {
-        let found = share.find(path)?;
-        let attr = &found.attr;
-        writeln!(out, "  File: {path}")?;
-        writeln!(
-            out,
-            "  Size: {:<15} Blocks: {:<10} IO Block: {:<6} {}",
-            attr.size,
-            attr.blocks,
-            attr.blksize,
-            kind_name(attr.mode)
-        )?;
-        writeln!(
-            out,
-            " Inode: {:<15} Links: {:<11} Node id: {}",
-            attr.ino, attr.nlink, found.node
-        )?;
-        writeln!(
-            out,
-            "Access: ({:04o}/{})  Uid: {}  Gid: {}",
-            attr.mode & 0o7777,
-            mode_text(attr.mode),
-            attr.uid,
-            attr.gid
-        )?;
-        for (name, seconds, nanoseconds) in [
-            ("Access", attr.atime, attr.atimensec),
-            ("Modify", attr.mtime, attr.mtimensec),
-            ("Change", attr.ctime, attr.ctimensec),
-        ] {
-            writeln!(out, "{name}: {}.{nanoseconds:09} UTC", time_text(seconds))?;
-        }
-    }
-    Ok(())
-}
 
 /// A line of `ls -l`, without the name.
 pub(crate) fn long_line(attr: &Attr) -> String {
@@ -59,19 +18,6 @@ pub(crate) fn long_line(attr: &Attr) -> String {
 
 pub(crate) fn file_type(mode: u32) -> FileType {
     FileType::from_raw_mode(mode)
-}
-
-fn kind_name(mode: u32) -> &'static str {
-    match file_type(mode) {
-        FileType::RegularFile => "regular file",
-        FileType::Directory => "directory",
-        FileType::Symlink => "symbolic link",
-        FileType::Fifo => "fifo",
-        FileType::Socket => "socket",
-        FileType::CharacterDevice => "character special file",
-        FileType::BlockDevice => "block special file",
-        FileType::Unknown => "unknown",
-    }
 }
 
 /// As `ls -l` writes a mode.
