@@ -1,13 +1,14 @@
 #!/bin/bash
-# Measures `thrufs share` beside virtiofsd, both driven by `thrufs client bench` as a guest would, in
+# Measures `thrufs share` beside virtiofsd, both driven by `thrufs-client bench` as a guest would, in
 # interleaved rounds. Called by `cargo xtask bench --shares`, which says where the programs are.
 #
-#   shares.sh [--lower tmpfs|ext4] [--queues N] [--name NAME] [ARGUMENT of thrufs client bench...]
+#   shares.sh [--lower tmpfs|ext4] [--queues N] [--name NAME] [ARGUMENT of thrufs-client bench...]
 #
 # --queues N: ours has so many; virtiofsd has one, so with more, ours with one is measured beside it.
 # --name NAME: write the table and every sample to bench/results/NAME-shares-LOWER-qN.{md,json}.
 set -euo pipefail
 : "${THRUFS:?the command}" "${VIRTIOFSD:?the peer}" "${PROJECT:?the repository}"
+THRUFS_CLIENT=${THRUFS_CLIENT:-$(dirname "$THRUFS")/thrufs-client}
 
 lower=tmpfs queues=1 name=
 while [ $# -gt 0 ]; do
@@ -80,7 +81,7 @@ table() {
     echo "$("$THRUFS" --version | head -1), $("$VIRTIOFSD" --version | head -1), $lower below," \
         "queues of ours: $queues"
     echo
-    "$THRUFS" client --socket "$work/thrufs.socket" --queues "$queues" bench "${others[@]}" \
+    "$THRUFS_CLIENT" --socket "$work/thrufs.socket" --queues "$queues" bench "${others[@]}" \
         --json "$work/samples.json" "$@"
 }
 

@@ -2,13 +2,14 @@
 # Sourced by every script here: a place to work in, lower file systems, the server, cleaning up.
 #
 #   THRUFS   the command to test
+#   THRUFS_CLIENT  the test client (default: beside THRUFS)
 #   TOOLS    where fsx and pjdfstest are (default: found through PATH)
 #   SERVE    `thrufs` (default); `native`: a bind mount instead, to try the script itself; or `guest`:
 #            inside a guest, where the shares $SHARED and $BENEATH stand for a mount and what is
 #            beneath it
 #   OPTIONS  more mount options for every `serve`, comma separated
 #   TRANSPORT  `dev` (default) or `uring`: how requests come where options do not say it; or `relay`: by
-#            the queues of a virtio-fs device, from `thrufs client mount` to `thrufs share`
+#            the queues of a virtio-fs device, from `thrufs-client mount` to `thrufs share`
 #   LOWER    `ext4` (default), `xfs`, `btrfs` or `tmpfs`: what `lower` makes
 #
 # A script that has something of its own to take down defines `tear_down`; it sets no trap.
@@ -24,6 +25,7 @@ LOWER=${LOWER:-ext4}
 PROJECT=${PROJECT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
 if [[ $SERVE == thrufs ]]; then
     THRUFS=${THRUFS:-$PROJECT/target/release/thrufs}
+    THRUFS_CLIENT=${THRUFS_CLIENT:-$(dirname "$THRUFS")/thrufs-client}
     [[ -x $THRUFS ]] || { echo "$NAME: no such command: $THRUFS (set THRUFS)" >&2; exit 2; }
 fi
 [[ -z ${TOOLS:-} ]] || PATH=$TOOLS:$PATH
@@ -201,7 +203,7 @@ relay() {
         kill -0 "${SERVER_PID[$socket]}" 2>/dev/null || fail "the share ended before it had a socket"
         sleep 0.05
     done
-    "$THRUFS" client --socket "$socket" mount "$point" >>"$log" 2>&1 </dev/null &
+    "$THRUFS_CLIENT" --socket "$socket" mount "$point" >>"$log" 2>&1 </dev/null &
     SERVER_PID[$point]=$!
 }
 

@@ -76,8 +76,8 @@ for ((turn = 0; turn < 300; turn++)); do
     kill -0 "${SERVER_PID[virtiofsd]}" 2>/dev/null || fail "virtiofsd has ended"
     sleep 0.1
 done
-"$THRUFS" client --socket "$WORK/socket" bench --name virtiofsd --rounds 1 --sample 20 --file-bytes 4194304 getattr \
-    >"$WORK/said" || fail "thrufs client bench at virtiofsd"
+"$THRUFS_CLIENT" --socket "$WORK/socket" bench --name virtiofsd --rounds 1 --sample 20 --file-bytes 4194304 getattr \
+    >"$WORK/said" || fail "thrufs-client bench at virtiofsd"
 grep -q getattr "$WORK/said" || fail "nothing was measured of virtiofsd: $(cat "$WORK/said")"
 stopped "${SERVER_PID[virtiofsd]}"
 unset "SERVER_PID[virtiofsd]"

@@ -27,6 +27,18 @@ pub fn thrufs() -> Result<PathBuf, String> {
     })
 }
 
+/// The test client, from the build directory of this test.
+///
+/// # Errors
+///
+/// A text that says how to build it.
+pub fn thrufs_client() -> Result<PathBuf, String> {
+    built("thrufs-client").ok_or_else(|| {
+        "no `thrufs-client` binary beside this test: build it with `cargo build -p thrufs-client`"
+            .to_owned()
+    })
+}
+
 /// The helper program of this crate, which cargo builds before the integration tests.
 pub fn test_helper() -> PathBuf {
     built("thrufs-test-helper").expect("cargo builds thrufs-test-helper with the tests")

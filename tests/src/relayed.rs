@@ -1,5 +1,5 @@
 //! A share that is mounted on this machine through the queues of a virtio-fs device: a server of its own
-//! process, `thrufs share`, and a relay, `thrufs client mount`, for as long as the value lives.
+//! process, `thrufs share`, and a relay, `thrufs-client mount`, for as long as the value lives.
 //!
 //! Whatever happens to the test, dropping the value ends both and detaches what is still mounted. Every
 //! wait is bounded.
@@ -186,7 +186,7 @@ impl Share {
     }
 }
 
-/// A running `thrufs client mount`.
+/// A running `thrufs-client mount`.
 pub struct Relay {
     relay: Ended,
     mnt: PathBuf,
@@ -201,9 +201,9 @@ impl Relay {
     /// As text.
     pub fn start(socket: &Path, mnt: &Path, queues: Queues) -> Result<Self, String> {
         let log = mnt.with_extension("log");
-        let mut command = Command::new(programs::thrufs()?);
+        let mut command = Command::new(programs::thrufs_client()?);
         command
-            .args(["client", "--queues", &queues.count.to_string()])
+            .args(["--queues", &queues.count.to_string()])
             .args(["--queue-size", &queues.size.to_string()]);
         if !queues.indirect {
             command.arg("--no-indirect");
@@ -218,7 +218,7 @@ impl Relay {
             is_mounted(mnt) && relay.log_text().contains(MOUNTED)
         })
         .and_then(|()| answers_within(mnt, PATIENCE))
-        .map_err(|error| format!("`thrufs client mount`: {error}\n{}", relay.log_text()))?;
+        .map_err(|error| format!("`thrufs-client mount`: {error}\n{}", relay.log_text()))?;
         Ok(relay)
     }
 

@@ -1,5 +1,5 @@
 //! The POSIX case list through the queues of a virtio-fs device: `thrufs share`, mounted by
-//! `thrufs client mount`, in every cache mode and over several shapes of queues.
+//! `thrufs-client mount`, in every cache mode and over several shapes of queues.
 
 use std::process::ExitCode;
 

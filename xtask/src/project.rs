@@ -42,13 +42,15 @@ pub(crate) fn peers() -> PathBuf {
     }
 }
 
-/// The command as users get it, built. Whoever has built one elsewhere says so, by `THRUFS`.
+/// The command as users get it, built, with the test client beside it. Whoever has built them elsewhere
+/// says so, by `THRUFS`.
 pub(crate) fn release() -> Result<PathBuf, Failure> {
     if let Some(elsewhere) = std::env::var_os("THRUFS") {
         return Ok(PathBuf::from(elsewhere));
     }
-    let build = ["build", "--release", "--locked", "--bin", "thrufs"];
-    Step::cargo().args(build).run()?;
+    let build = ["build", "--release", "--locked"];
+    let programs = ["--bin", "thrufs", "--bin", "thrufs-client"];
+    Step::cargo().args(build).args(programs).run()?;
     Ok(target().join("release/thrufs"))
 }
 

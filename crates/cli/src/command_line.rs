@@ -1,7 +1,6 @@
 //! The command line: what clap is told about it, and the requests that come out.
 
 use crate::bench_command::{self, BenchArguments};
-use crate::client_command::{self, ClientArguments};
 use crate::explain::{CtlArguments, ExplainArguments};
 use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Use, Value};
 use crate::policy::{CheckArguments, Identity};
@@ -29,7 +28,6 @@ pub(crate) enum Request {
     Explain(ExplainArguments),
     Ctl(CtlArguments),
     Share(ShareArguments),
-    Client(ClientArguments),
     Bench(BenchArguments),
     Completions(clap_complete::Shell),
     Man(PathBuf),
@@ -89,7 +87,6 @@ pub(crate) fn command(purpose: Purpose) -> Command {
         )
         .subcommand(share_command(purpose))
         .subcommand(virtiofsd::command(virtiofsd::NAME))
-        .subcommand(client_command::command())
         .subcommand(bench_command::command())
         .subcommand(doctor_command())
         .subcommand(policy_command())
@@ -397,7 +394,6 @@ pub(crate) fn parse(
             mountpoint: required(&mut matches, "MOUNTPOINT"),
         }),
         "share" => Request::Share(share_arguments(&mut matches)?),
-        "client" => Request::Client(ClientArguments::of(matches)?),
         "bench" => Request::Bench(BenchArguments::of(matches, &arguments)),
         "unmount" => Request::Unmount {
             lazy: matches.get_flag("lazy"),

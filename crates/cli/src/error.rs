@@ -139,8 +139,6 @@ pub(crate) enum CommandError {
     NamespaceOfRoot,
     #[error(transparent)]
     Virtiofsd(#[from] VirtiofsdError),
-    #[error(transparent)]
-    Client(#[from] thrufs_client::tool::ToolError),
     #[error("no share with a control socket listens at {path}: it was started with control=none, or \
              with control=PATH (say --control PATH), or it has ended", path = .0.display())]
     NoControlOfShare(PathBuf),

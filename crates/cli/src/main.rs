@@ -6,7 +6,7 @@
 //! | `command_line`, `mount_helper` | reading arguments, of people and of mount(8) |
 //! | `manual` | the manual pages |
 //! | `launch`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
-//! | `virtiofsd`, `client_command` | the command by the name of another; driving servers by hand |
+//! | `virtiofsd` | the command by the name of another |
 //! | `bench_command` | the benchmark's command line |
 //! | `policy_file` | the policy of a mount |
 //! | `supervisor`, `worker` | the two processes of a server |
@@ -34,7 +34,6 @@ mod auto_unmount;
 mod bench_command;
 mod callers;
 mod channel;
-mod client_command;
 mod command_line;
 mod config;
 mod confinement;
@@ -142,7 +141,6 @@ fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
         Request::Mount(arguments) => launch::plan(arguments)?.carry_out()?,
         Request::Share(arguments) => share::launch::run(arguments)?,
         Request::Bench(arguments) => return bench_command::run(&arguments),
-        Request::Client(arguments) => return client_command::run(&arguments),
         Request::Unmount { mountpoints, lazy } => unmount_all(&mountpoints, lazy)?,
         Request::Doctor { directory, json } => return doctor::run(directory.as_deref(), json),
         Request::CheckPolicy(arguments) => return policy::check(&arguments),

@@ -17,7 +17,6 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("thrufs-mount.1", mount()),
         ("thrufs-share.1", sharing::share()),
         ("thrufs-virtiofsd.1", sharing::virtiofsd()),
-        ("thrufs-client.1", sharing::client()),
         ("thrufs-unmount.1", unmount()),
         ("thrufs-bench.1", bench::bench()),
         ("thrufs-doctor.1", doctor()),
@@ -52,7 +51,6 @@ fn overview() -> String {
         "thrufs virtiofsd",
         "--socket-path PATH --shared-dir DIR [OPTIONS]",
     );
-    page.synopsis("thrufs client", "--socket PATH COMMAND");
     page.synopsis("thrufs bench", "[OPTIONS] [DIR]");
     page.synopsis("thrufs doctor", "[--json] [DIR]");
     page.synopsis("thrufs policy check", "[--OPT...] FILE [PATH...]");
@@ -78,10 +76,6 @@ fn overview() -> String {
     page.item(
         "virtiofsd",
         "The same with the arguments of virtiofsd; see thrufs-virtiofsd(1).",
-    );
-    page.item(
-        "client",
-        "Drive a virtio-fs server by hand; see thrufs-client(1).",
     );
     page.item(
         "bench",
@@ -114,7 +108,6 @@ fn overview() -> String {
         "thrufs-mount(1)",
         "thrufs-unmount(1)",
         "thrufs-share(1)",
-        "thrufs-client(1)",
         "thrufs-bench(1)",
         "thrufs-doctor(1)",
         "thrufs-policy(1)",

@@ -10,7 +10,8 @@
 //!   and keeps as many requests in flight on as many queues as one likes.
 //!
 //! Tests, benchmarks and fuzzers drive servers with it; [`misbehave`] does what no guest should, and
-//! [`relay`] mounts a server on this machine, for programs that know only paths; [`tool`] is the library of the command `thrufs client`.
+//! [`relay`] mounts a server on this machine, for programs that know only paths; [`tool`] is the library
+//! of the program `thrufs-client`.
 //!
 //! ```no_run
 //! use thrufs_abi::NodeId;

@@ -1,7 +1,7 @@
-//! The library of the command `thrufs client`: looks into a share, mounts it, measures
+//! The library of the program `thrufs-client`: looks into a share, mounts it, measures
 //! servers and checks them, over any vhost-user-fs socket, without a virtual machine.
 //!
-//! The command line is parsed elsewhere; here are its [commands](Command) as values, and [`run`].
+//! The command line is parsed in `main.rs`; here are its [commands](Command) as values, and [`run`].
 
 mod bench;
 mod cat;
@@ -228,15 +228,16 @@ fn carry_out(
     command: &Command,
     out: &mut dyn Write,
 ) -> Result<Outcome, ToolError> {
+    let mut outcome = Outcome::Done;
     match command {
         Command::Ls(ls) => list::ls(&Share::mount(connection)?, ls, out)?,
         Command::Cat(cat) => cat::cat(&Share::mount(connection)?, cat, out)?,
         Command::Bench(bench) => bench::run(connection, bench, out)?,
         Command::Mount(mount) => mount::mount(connection, mount, out)?,
-        Command::Conform(conform) => return conform::run(connection, conform, out),
+        Command::Conform(conform) => outcome = conform::run(connection, conform, out)?,
     }
     out.flush()?;
-    Ok(Outcome::Done)
+    Ok(outcome)
 }
 
 #[cfg(test)]

@@ -103,12 +103,7 @@ pub(super) fn share() -> String {
         "thrufs share --socket /run/tools.sock -o ro,cache=always /srv/tools",
         "What nobody changes, as fast as it goes.",
     );
-    page.see_also(&[
-        "thrufs-virtiofsd(1)",
-        "thrufs-client(1)",
-        "thrufs-ctl(1)",
-        "thrufs-policy(1)",
-    ]);
+    page.see_also(&["thrufs-virtiofsd(1)", "thrufs-ctl(1)", "thrufs-policy(1)"]);
     page.finish()
 }
 
@@ -164,71 +159,6 @@ pub(super) fn virtiofsd() -> String {
         "PATH.pid",
         "The process that was started, where PATH is the socket: locked as long as it lives.",
     );
-    page.section("EXIT STATUS");
-    exit_status(&mut page);
-    page.see_also(&["thrufs-share(1)"]);
-    page.finish()
-}
-
-pub(super) fn client() -> String {
-    let mut page = Page::new("thrufs-client", 1, "drive a virtio-fs server by hand");
-    page.section("SYNOPSIS");
-    page.synopsis("thrufs client", "--socket PATH [OPTIONS] ls [-la] [PATH]");
-    page.synopsis("thrufs client", "--socket PATH [OPTIONS] cat PATH...");
-    page.synopsis("thrufs client", "--socket PATH [OPTIONS] mount DIR");
-    page.synopsis(
-        "thrufs client",
-        "--socket PATH [OPTIONS] bench [--OPT...] [ROW...]",
-    );
-    page.synopsis(
-        "thrufs client",
-        "--socket PATH [OPTIONS] conform [--list] [CHECK...]",
-    );
-    page.section("DESCRIPTION");
-    page.text(
-        "Connects to a vhost-user socket as a machine monitor does, and asks for files as the kernel \
-         of a guest does, with memory of its own and without a guest. The server may be thrufs share \
-         or any other.",
-    );
-    page.section("COMMANDS");
-    page.item(
-        "ls",
-        "List a directory of the share; -l with modes, owners, sizes and times, -a with names that begin with a dot.",
-    );
-    page.item("cat", "Print files of the share.");
-    page.item(
-        "mount",
-        "Mount the share on DIR of this machine: its kernel asks, and the requests go over the queues as \
-         a guest's would. Root mounts for everybody, another user through fusermount3 for itself. Says \
-         when it is mounted, and ends when it is unmounted or at SIGTERM or SIGINT. When the server goes \
-         away, so does the mount, and the command fails. A name that leads out of the share leads out \
-         of DIR: the link is followed by this machine.",
-    );
-    page.item(
-        "bench",
-        "Measure the server. With --against NAME=SOCKET, others beside it, in interleaved rounds, so \
-         that the ratios hold on a busy machine too.",
-    );
-    page.item(
-        "conform",
-        "Check what the server does against what Linux promises. Fails if a check does.",
-    );
-    page.section("OPTIONS");
-    page.item(
-        "--socket=PATH, --socket-path=PATH",
-        "The socket of the server.",
-    );
-    page.item("--queues=N", "Request queues to use; 1 unless given.");
-    page.item(
-        "--queue-size=N",
-        "Descriptors of a queue, a power of two; 1024 unless given.",
-    );
-    page.item("--no-indirect", "Use no indirect descriptors.");
-    page.item(
-        "--time-limit=SECONDS",
-        "How long an answer may take; 30 unless given.",
-    );
-    page.text("Those of bench are listed by thrufs client bench --help.");
     page.section("EXIT STATUS");
     exit_status(&mut page);
     page.see_also(&["thrufs-share(1)"]);

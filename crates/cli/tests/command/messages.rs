@@ -78,6 +78,7 @@ fn bad_options_name_the_fix_and_exit_with_2() {
         &["mount", "/a"],
         &["mount", "/a", "/b", "/c"],
         &["frob"],
+        &["client", "--socket", "/s", "ls"],
         &[],
     ] {
         assert_eq!(thrufs(arguments).status.code(), Some(2), "{arguments:?}");
@@ -127,7 +128,6 @@ fn manual_pages_have_no_fault() {
         [
             "mount.thrufs.8",
             "thrufs-bench.1",
-            "thrufs-client.1",
             "thrufs-ctl.1",
             "thrufs-doctor.1",
             "thrufs-explain.1",

@@ -1,7 +1,9 @@
-//! The commands of `thrufs client` against real servers.
+//! The commands of `thrufs-client` against real servers.
 
 use crate::ground::{Ground, grounds};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{self, Output};
 use std::time::Duration;
 use thrufs_client::tool::{
     self, Bench, Cat, Command, Conform, Connection, Contestant, Ls, Outcome, ToolError,
@@ -186,4 +188,31 @@ fn checks_are_chosen_by_name() {
     });
     let error = tool::run(&Connection::to("/nowhere"), &unknown, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, ToolError::Usage(_)));
+}
+
+fn program(arguments: &[&str], socket: &Path) -> Output {
+    let mut program = process::Command::new(env!("CARGO_BIN_EXE_thrufs-client"));
+    program.arg("--socket").arg(socket).args(arguments);
+    program.output().unwrap()
+}
+
+#[test]
+fn the_program_says_in_one_line_what_failed() {
+    let said = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
+    for ground in grounds() {
+        std::fs::write(ground.shared().join("file"), b"content").unwrap();
+        let printed = program(&["cat", "file"], ground.socket());
+        assert!(printed.status.success(), "{}", said(&printed));
+        assert_eq!(printed.stdout, b"content");
+    }
+    let nowhere = program(&["ls"], Path::new("/nowhere"));
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(
+        said(&nowhere).starts_with("thrufs-client: /nowhere: "),
+        "{}",
+        said(&nowhere)
+    );
+    assert_eq!(said(&nowhere).lines().count(), 1, "{}", said(&nowhere));
+    let wrong = program(&["cp", "a", "b"], Path::new("/nowhere"));
+    assert_eq!(wrong.status.code(), Some(2), "{}", said(&wrong));
 }

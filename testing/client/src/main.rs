@@ -1,52 +1,55 @@
-//! `thrufs client`: drives a virtio-fs server as a guest would, without one.
+//! `thrufs-client`: drives a virtio-fs server as a guest would, without one.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
-use crate::error::CommandError;
 use clap::error::ErrorKind as ClapErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Contestant, Ls, Mount};
 
-/// `thrufs client`, as it was given.
+/// The command line, as it was given.
 #[derive(Debug)]
-pub(crate) struct ClientArguments {
+struct Arguments {
     connection: Connection,
     command: tool::Command,
 }
 
-/// Does it.
-///
-/// # Errors
-///
-/// What the server, or the way to it, says.
-pub(crate) fn run(arguments: &ClientArguments) -> Result<ExitCode, CommandError> {
+fn main() -> ExitCode {
+    let arguments = Arguments::of(command().get_matches()).unwrap_or_else(|error| error.exit());
     let mut out = io::stdout().lock();
-    let outcome = tool::run(&arguments.connection, &arguments.command, &mut out)?;
-    match out.flush() {
-        // A reader that has enough (`| head`) is no failure.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            return Err(CommandError::Write {
-                path: "standard output".into(),
-                source: error,
-            });
+    match tool::run(&arguments.connection, &arguments.command, &mut out) {
+        Ok(outcome) if outcome.is_success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("thrufs-client: {error}");
+            ExitCode::FAILURE
         }
-        _ => {}
     }
-    Ok(if outcome.is_success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
 }
 
 /// What clap is told about it.
-pub(crate) fn command() -> Command {
+fn command() -> Command {
     let connection = Connection::to("");
-    Command::new("client")
+    Command::new("thrufs-client")
         .about("Drive a virtio-fs server by hand, as a guest would")
+        .long_about(
+            "Drives a virtio-fs server, thrufs share or any other: connects to its vhost-user socket \
+             as a machine monitor does, and makes requests as the kernel of a guest does, without a \
+             guest.",
+        )
+        .version(env!("CARGO_PKG_VERSION"))
+        // As usages begin, also those of the commands.
+        .bin_name("thrufs-client --socket PATH")
+        .after_help(
+            "Examples:\n  \
+             thrufs-client --socket /run/vm1-home.sock ls -l /\n  \
+             thrufs-client --socket /run/vm1-home.sock mount /mnt\n  \
+             thrufs-client --socket /run/vm1-home.sock bench --against virtiofsd=/run/other.sock",
+        )
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
@@ -103,6 +106,14 @@ pub(crate) fn command() -> Command {
         .subcommand(
             Command::new("mount")
                 .about("Mount the share on this machine, until it is unmounted or a signal comes")
+                .long_about(
+                    "Mounts the share on this machine: its kernel makes the requests, and they go over \
+                     the queues as a guest's would. Root mounts for everybody, another user through \
+                     fusermount3 for itself. Prints a line when it is mounted, and ends when it is \
+                     unmounted, or at SIGTERM or SIGINT. When the server goes away, so does the mount, \
+                     and the command fails. Symbolic links are followed by this machine, also those \
+                     that lead out of the share.",
+                )
                 .arg(
                     Arg::new("DIR")
                         .required(true)
@@ -173,7 +184,7 @@ fn bench_command() -> Command {
 
 fn conform_command() -> Command {
     Command::new("conform")
-        .about("Check what the server does against what Linux promises")
+        .about("Check what the server does against what Linux promises; fail if a check does")
         .arg(switch("list").help("Print the names of the checks, and connect nowhere"))
         .arg(
             Arg::new("CHECK")
@@ -210,13 +221,13 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl ClientArguments {
+impl Arguments {
     /// Those that clap has found.
     ///
     /// # Errors
     ///
     /// No socket, where one is needed.
-    pub(crate) fn of(mut matches: ArgMatches) -> Result<ClientArguments, clap::Error> {
+    fn of(mut matches: ArgMatches) -> Result<Arguments, clap::Error> {
         let (name, mut own) = matches
             .remove_subcommand()
             .expect("clap requires a subcommand");
@@ -262,7 +273,7 @@ impl ClientArguments {
             }),
             other => unreachable!("clap knows no subcommand {other}"),
         };
-        Ok(ClientArguments {
+        Ok(Arguments {
             connection,
             command,
         })
@@ -289,10 +300,10 @@ fn narrow<T: TryFrom<u64>>(number: u64) -> T {
 mod tests {
     use super::*;
 
-    fn parsed(arguments: &str) -> Result<ClientArguments, clap::Error> {
+    fn parsed(arguments: &str) -> Result<Arguments, clap::Error> {
         let words = arguments.split_whitespace();
         let matches = command().no_binary_name(true).try_get_matches_from(words)?;
-        ClientArguments::of(matches)
+        Arguments::of(matches)
     }
 
     #[test]
