@@ -152,6 +152,9 @@ fn who_found_it_empty_writes_alone_and_reads_what_it_wrote_redacted() {
     is_view_of(read(&served, reader), &photograph);
     is_view_of(read_anew(&served, node), &photograph);
     assert_eq!(write(&served, writer, 0, b"x"), Err(Errno::EPERM));
+    // It reads as others do, and what it has open keeps nobody from that.
+    is_view_of(read(&served, writer), &photograph);
+    is_view_of(read_anew(&served, node), &photograph);
 }
 
 #[test]
