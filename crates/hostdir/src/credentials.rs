@@ -261,14 +261,15 @@ mod tests {
             return;
         }
         let credentials = Credentials::of_this_process().unwrap();
-        let lacks = OF_OWNERS | Capabilities::FSETID;
         let has = |wanted| cred::thread_effective().unwrap().intersects(wanted);
-        for keeps in [false, true] {
+        let of_group = OF_OWNERS | Capabilities::FSETID;
+        for (keeps, lacks) in [(false, of_group), (true, of_group), (false, OF_OWNERS)] {
             credentials.keep_set_ids(keeps).unwrap();
             let changed = credentials.as_user((1001, 1002), lacks, || {
                 assert!(!has(lacks));
-                // Nothing gives it back in the midst.
                 credentials.keep_set_ids(false).unwrap();
+                assert!(!has(of_group));
+                // Nothing gives it back in the midst.
                 credentials.keep_set_ids(true).unwrap();
                 assert!(!has(lacks));
                 credentials.as_registrar()
