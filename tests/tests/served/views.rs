@@ -174,7 +174,7 @@ fn a_writer_waits_for_who_has_it_open_beneath() {
 #[test]
 fn the_right_to_write_ends_when_another_changes_the_file() {
     type Change = fn(&Served);
-    let changes: [(&str, Change, Result<()>); 5] = [
+    let changes: [(&str, Change, Result<()>); 6] = [
         (
             "written",
             |at| beneath(at).write_all_at(b"y", 0).unwrap(),
@@ -183,6 +183,16 @@ fn the_right_to_write_ends_when_another_changes_the_file() {
         (
             "emptied",
             |at| beneath(at).set_len(0).unwrap(),
+            Err(Errno::EPERM),
+        ),
+        (
+            "emptied, and its time set back",
+            |at| {
+                let file = beneath(at);
+                let modified = file.metadata().unwrap().modified().unwrap();
+                file.set_len(0).unwrap();
+                file.set_modified(modified).unwrap();
+            },
             Err(Errno::EPERM),
         ),
         (
