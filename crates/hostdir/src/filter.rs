@@ -310,7 +310,10 @@ mod tests {
 
     #[test]
     fn who_died_in_the_midst_of_a_change_leaves_the_right_to_nobody() {
-        let file = LowerFile::new(tempfile::tempfile().unwrap().into(), NoWait::Unsupported);
+        let file = tempfile::tempfile().unwrap();
+        // Of an empty one its names' times do not count.
+        file.set_len(1).unwrap();
+        let file = LowerFile::new(file.into(), NoWait::Unsupported);
         let redaction = Redaction {
             kinds: RedactionKinds::from_bits(1).unwrap(),
             errno: Errno::EACCES,
@@ -326,5 +329,8 @@ mod tests {
         };
         assert_eq!(after(|stat| Some(view::time_of_change(stat))), Ok(()));
         assert_eq!(after(|_| None), Err(Errno::EACCES));
+        // Somebody has changed it since it was noted.
+        let earlier = |stat: &Statx| Some(view::time_of_change(stat) - Duration::from_nanos(1));
+        assert_eq!(after(earlier), Err(Errno::EACCES));
     }
 }
