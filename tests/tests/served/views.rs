@@ -111,6 +111,12 @@ fn what_has_no_place_is_shown_whole_and_what_is_not_understood_not_at_all() {
         let text = opened(&served, b"", libc::O_RDONLY);
         assert_eq!(read(&served, text), Ok(vec![]));
     }
+    // Nor what could be understood, and is of another type than the rule says.
+    let served = redacting("content = ['image/png']\n");
+    let root = served.client.root();
+    served.write(NAME, &samples::photograph());
+    let node = root.walk(NAME).unwrap();
+    assert_eq!(root.open(node, libc::O_RDONLY).err(), Some(Errno::EPERM));
 }
 
 #[test]
