@@ -4,7 +4,8 @@ use std::path::Path;
 
 use rustix::fs::XattrFlags;
 
-const NAME: &str = "system.posix_acl_access";
+/// The attribute of a file's ACL.
+pub const NAME: &str = "system.posix_acl_access";
 
 /// Permissions of the owning group, of others, of the mask, of a user and of a group that are named. The
 /// owner has all.
@@ -34,6 +35,12 @@ impl List {
     ///
     /// When the file system refuses it.
     pub fn set_with(self, path: &Path, users: &[(u32, u16)]) {
+        let value = self.value_with(users);
+        rustix::fs::setxattr(path, NAME, &value, XattrFlags::empty()).unwrap();
+    }
+
+    /// The attribute's value, with these users too.
+    pub fn value_with(self, users: &[(u32, u16)]) -> Vec<u8> {
         let user = |(id, permissions)| (0x02, permissions, id);
         let group = |(id, permissions)| (0x08, permissions, id);
         let nobody = u32::MAX;
@@ -50,6 +57,6 @@ impl List {
             bytes.extend([u16::to_le_bytes(tag), permissions.to_le_bytes()].concat());
             bytes.extend(id.to_le_bytes());
         }
-        rustix::fs::setxattr(path, NAME, &bytes, XattrFlags::empty()).unwrap();
+        bytes
     }
 }

@@ -122,6 +122,8 @@ impl Told {
 pub(crate) enum OfOwner {
     /// Of the mode or an ACL.
     Permissions,
+    /// Of an ACL, by who is not in the file's group: the set-group-ID bit falls in the same step.
+    PermissionsOutsideGroup,
     /// Of user and group, in ids of the client. An owner may choose among groups that it is in; who gives
     /// a file to another user has a capability, as the kernel above has found.
     Owner { uid: Option<u32>, gid: Option<u32> },
@@ -170,7 +172,11 @@ impl Host {
         if gives_away || !self.acts_as_callers(inode) {
             self.check_owner(inode, owner, &stat_open(fd)?)?;
             let changed = change()?;
-            if asked == OfOwner::Permissions && !inode.is_directory() {
+            let is_of_mode = matches!(
+                asked,
+                OfOwner::Permissions | OfOwner::PermissionsOutsideGroup
+            );
+            if is_of_mode && !inode.is_directory() {
                 let stat = stat_open(fd)?;
                 if self.owner_of(&stat) != owner {
                     self.drop_privileges(fd, &stat)?;
@@ -182,12 +188,13 @@ impl Host {
             OfOwner::Owner { gid: Some(gid), .. } => gid,
             // The group may have been another when the kernel above let a set-group-id bit through.
             _ if is_strict => context.gid().unwrap_or(owner.gid),
+            OfOwner::PermissionsOutsideGroup => context.gid().unwrap_or(owner.gid),
             _ => owner.gid,
         };
         let lacks = match asked {
             OfOwner::Owner { .. } => OF_OWNERS,
             // The lower file system leaves the set-group-id bit to whom the group is of.
-            OfOwner::Permissions | OfOwner::Flags => OF_OWNERS | Capabilities::FSETID,
+            _ => OF_OWNERS | Capabilities::FSETID,
         };
         let changed = self.credentials.as_user((owner.uid, gid), lacks, change);
         if matches!(changed, Err(Errno::EPERM)) {
@@ -317,6 +324,11 @@ impl Host {
     fn held_back(&self, context: &Context<'_>) -> Option<u32> {
         let caller = context.uid().filter(|&uid| uid != 0);
         caller.filter(|_| self.credentials.overrides_owners())
+    }
+
+    /// Whether the lower file system checks what this caller changes as an owner, and takes bits away.
+    pub(crate) fn acts_as_owner(&self, context: &Context<'_>, inode: &Inode) -> bool {
+        self.held_back(context).is_some() && self.acts_as_callers(inode)
     }
 
     fn acts_as_callers(&self, inode: &Inode) -> bool {

@@ -116,16 +116,20 @@ impl Host {
             self.drop_privileges_of_others(context, inode)?;
         }
         self.change_attributes(inode, fd, || {
-            let set = || Ok(xattr::set(fd, name, &value, flags)?);
-            if is_acl(name) {
-                self.as_owner(context, inode, fd, OfOwner::Permissions, set)?;
-            } else {
-                set()?;
+            if !is_acl(name) {
+                return Ok(xattr::set(fd, name, &value, flags)?);
             }
-            if clear_set_group_id {
-                drop_set_group_id(fd)?;
-            }
-            Ok(())
+            let asked = match clear_set_group_id {
+                true => OfOwner::PermissionsOutsideGroup,
+                false => OfOwner::Permissions,
+            };
+            self.as_owner(context, inode, fd, asked, || {
+                // With the ACL the group may execute it.
+                if clear_set_group_id && !self.acts_as_owner(context, inode) {
+                    drop_set_group_id(fd)?;
+                }
+                Ok(xattr::set(fd, name, &value, flags)?)
+            })
         })
     }
 

@@ -1,15 +1,16 @@
 //! Files with ACLs beneath, where the kernel above knows none.
 
-use super::{ROOT, Served, mode, serve};
+use super::{ROOT, Served, is_root, mode, one_owner, serve};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
-use thrufs_abi::layout::SetattrIn;
-use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::Config;
-use thrufs_tests::acl::List;
+use thrufs_abi::layout::{SetattrIn, SetxattrIn};
+use thrufs_abi::{NodeId, Opcode, SetattrValid, SetxattrFlags};
+use thrufs_hostdir::{Config, IdMap, IdRange};
+use thrufs_tests::acl::{List, NAME};
 
 const USER: u32 = 1001;
+const TEAM: u32 = 2000;
 
 /// Shown as 0740, and 0764 beneath.
 const LIST: List = List {
@@ -121,10 +122,60 @@ fn a_mode_leaves_the_classes_that_it_does_not_change() {
 fn a_file_without_an_acl_has_its_mode() {
     let served = serve(checked(false));
     served.write("file", b"content");
-    let _ = std::os::unix::fs::chown(served.path("file"), Some(USER), Some(1002));
+    let _ = chown(served.path("file"), Some(USER), Some(1002));
     let node = served.client.root().walk("file").unwrap();
     for mode in [0o764, 0o604, 0o640, 0o600] {
         fs::set_permissions(served.path("file"), PermissionsExt::from_mode(mode)).unwrap();
         assert_eq!(told(&served, node), mode);
+    }
+}
+
+/// Who is not in the group gives it no program: the file is never executable by the group while it has the
+/// bit, so one step takes that and sets the ACL.
+#[test]
+fn an_acl_of_who_is_not_in_the_group_takes_the_set_group_id_bit() {
+    if !is_root() {
+        return;
+    }
+    let mapped = one_owner(
+        IdMap::Ranges(vec![IdRange {
+            client: USER,
+            host: USER,
+            count: 1,
+        }]),
+        IdMap::Identity,
+    );
+    for config in [checked(true), mapped] {
+        for (caller, kills, expected) in [
+            ((USER, USER), true, 0o754),
+            ((USER, TEAM), false, 0o2754),
+            ((0, 0), true, 0o754),
+            ((0, 0), false, 0o2754),
+        ] {
+            let served = serve(config.clone());
+            served.write("file", b"");
+            chown(served.path("file"), Some(USER), Some(TEAM)).unwrap();
+            fs::set_permissions(served.path("file"), PermissionsExt::from_mode(0o2744)).unwrap();
+            let node = served.client.root().walk("file").unwrap();
+            let value = List {
+                mask: 5,
+                other_group: None,
+                ..LIST
+            }
+            .value_with(&[]);
+            let arg = SetxattrIn {
+                size: value.len() as u32,
+                setxattr_flags: match kills {
+                    true => SetxattrFlags::ACL_KILL_SGID.bits(),
+                    false => 0,
+                },
+                ..SetxattrIn::default()
+            };
+            let caller = served.client.user(caller.0, caller.1);
+            let request = caller.request(Opcode::Setxattr, node).arg(&arg);
+            let set = caller.call(request.name(NAME.as_bytes()).bytes(&value));
+            assert_eq!(set.map(drop), Ok(()));
+            assert_eq!(mode(&served.path("file")), expected, "{kills}");
+        }
     }
 }

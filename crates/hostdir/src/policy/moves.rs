@@ -38,7 +38,7 @@ impl Shape {
         Shape {
             then_everything: components[plain..] == ["**"],
             depth: is_countable.then_some(components.len()),
-            anywhere: components.len() == 2 && components[0] == "**",
+            anywhere: matches!(components[..], ["**", name] if !may_take_slash(name)),
             plain: components[..plain]
                 .iter()
                 .map(|component| component.as_bytes().to_vec())
@@ -66,6 +66,14 @@ impl Shape {
     fn leaves(&self, old: &[&[u8]], new: &[&[u8]]) -> bool {
         !self.anywhere && self.reach(old) != Reach::Nothing && self.reach(new) != Reach::Everything
     }
+}
+
+/// Whether a class in this component may stand for a `/`, as one that is negated may, or a range.
+fn may_take_slash(component: &str) -> bool {
+    component.split('[').skip(1).any(|class| {
+        let range = |it: &[u8]| it[1] == b'-' && (it[0]..=it[2]).contains(&b'/');
+        class.starts_with(['!', '^']) || class.as_bytes().windows(3).any(range)
+    })
 }
 
 /// A rule that ends, as far as it says where files lie.
@@ -154,6 +162,12 @@ mod tests {
             ("'*/*.jpg'", "a", "b", false),
             ("'*/*.jpg'", "a/b", "b/b", true),
             ("'**/*.jpg'", "a", "b", true),
+            ("'**/*.[jJ]pg'", "a", "b", true),
+            // A class may stand for a slash.
+            ("'**/IMG[!a]*.jpg'", "IMG", "b", false),
+            ("'**/IMG[^a]*.jpg'", "IMG", "b", false),
+            ("'**/IMG[ -9]*.jpg'", "IMG", "b", false),
+            ("'**/IMG[0-9]*.jpg'", "IMG", "b", true),
             ("'**/photos/**'", "a/photos", "b", false),
             ("'**'", "a", "b", true),
             ("'{a,c/d}/*'", "c/d", "e", false),
