@@ -364,6 +364,8 @@ impl Host {
             drop(fd);
             return self.enter_through(guard, flags);
         }
+        // Who has no share does not count among those who wait either.
+        let uid = share.as_ref().map(Share::uid);
         guard.hold(share);
         // It was opened for the kernel to open it again, which did not come about.
         let fd = if through {
@@ -376,6 +378,7 @@ impl Host {
             flags,
             appends: false,
             may_keep_cache: wanted.redaction().is_none(),
+            uid,
         };
         self.enter_lower(guard, opening, Some(stat))
     }

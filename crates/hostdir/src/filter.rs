@@ -157,9 +157,10 @@ impl Filter {
     /// # Errors
     ///
     /// The rule's when this handle may not write, `EBUSY` when somebody else has the file open for longer
-    /// than can be waited for, those of `change`.
+    /// than can be waited for or too many wait, those of `change`.
     pub(crate) fn write<T>(
         &self,
+        (waiting, uid): (&Waiting, Option<u32>),
         handle: FileHandle,
         file: &LowerFile,
         close: impl Fn(),
@@ -168,7 +169,9 @@ impl Filter {
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0 {
                 close();
-                std::thread::sleep(PAUSE * (attempt - 1));
+            }
+            if attempt > 1 {
+                waiting.pause(uid, PAUSE * (attempt - 1))?;
             }
             let mut slot = self.writer.lock();
             let exclusive = lease::exclusive(file.as_fd());
@@ -266,7 +269,8 @@ impl Host {
         // Who opens it beneath may have to wait, and so may this.
         context.require_blocking()?;
         let close = || self.close_lower_files(file.inode(), handle);
-        let changed = filter.write(handle, lower, close, change);
+        let waiting = (&self.waiting, context.uid());
+        let changed = filter.write(waiting, handle, lower, close, change);
         if changed.is_err() {
             self.is_being_written(file.inode(), filter)?;
         }
@@ -325,7 +329,8 @@ mod tests {
             let stat = stat_open(&file).unwrap();
             filter.go_on_writing(handle, &stat);
             filter.was_left(handle, left(&stat));
-            filter.write(handle, &file, || (), || Ok(()))
+            let waiting = Waiting::new(0);
+            filter.write((&waiting, None), handle, &file, || (), || Ok(()))
         };
         assert_eq!(after(|stat| Some(view::time_of_change(stat))), Ok(()));
         assert_eq!(after(|_| None), Err(Errno::EACCES));

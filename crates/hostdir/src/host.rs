@@ -113,7 +113,7 @@ pub(crate) struct Host {
     pub(crate) announces_submounts: AtomicBool,
     /// The log has a line on directories that ignore case.
     pub(crate) said_folds_case: AtomicBool,
-    pub(crate) waiting_readers: crate::filter::Waiting,
+    pub(crate) waiting: crate::filter::Waiting,
 }
 
 impl Drop for Host {
@@ -232,7 +232,7 @@ impl HostDir {
             goes_by_modes: AtomicBool::new(false),
             announces_submounts: AtomicBool::new(false),
             said_folds_case: AtomicBool::new(false),
-            waiting_readers: crate::filter::Waiting::default(),
+            waiting: crate::filter::Waiting::new(server_uid),
             config,
         };
         let opened = host.descriptor(&host.root);

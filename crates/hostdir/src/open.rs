@@ -52,6 +52,8 @@ pub(crate) struct Opening {
     pub(crate) appends: bool,
     /// Whether the kernel may keep what it has cached of an unchanged file.
     pub(crate) may_keep_cache: bool,
+    /// Who asks, in ids of the client.
+    pub(crate) uid: Option<u32>,
 }
 
 /// What an open with these flags is to the rules of a policy.
@@ -157,14 +159,15 @@ impl Host {
     ) -> Result<Opened> {
         let guard = self.use_file(inode, args.flags as i32, None, wanted)?;
         if let Some(filter) = guard.filter().filter(|_| access(flags) == Access::Read) {
-            self.must_not_be_written(inode, filter)?;
+            self.must_not_be_written(context.uid(), inode, filter)?;
         }
         let opened = if guard.path() == DataPath::Passthrough {
             self.try_as_the_kernel(context, inode, args.flags as i32)?;
             self.open_through(guard, flags, args.kill_suidgid)?
         } else {
             guard.hold(self.shares.take(context.uid())?);
-            self.open_lower(guard, flags, args, wanted.redaction().is_none())?
+            let may_keep_cache = wanted.redaction().is_none();
+            self.open_lower(context.uid(), guard, flags, args, may_keep_cache)?
         };
         if access(flags) == Access::Change
             && let Err(error) = self.drop_privileges_of_others(context, inode)
@@ -212,6 +215,7 @@ impl Host {
 
     pub(crate) fn open_lower(
         &self,
+        uid: Option<u32>,
         guard: UseGuard,
         flags: i32,
         args: &OpenArgs,
@@ -219,7 +223,7 @@ impl Host {
     ) -> Result<Opened> {
         if flags & libc::O_TRUNC != 0 {
             if args.kill_suidgid {
-                return self.open_truncating(guard, flags, may_keep_cache);
+                return self.open_truncating(uid, guard, flags, may_keep_cache);
             }
             self.credentials.keep_set_ids(true)?;
         }
@@ -240,6 +244,7 @@ impl Host {
                 flags,
                 appends,
                 may_keep_cache,
+                uid,
             },
             None,
         )
@@ -247,7 +252,13 @@ impl Host {
 
     /// Opens for a caller whose truncation must drop set-id bits: by a call of its own, since what
     /// falls depends on the mode.
-    fn open_truncating(&self, guard: UseGuard, flags: i32, may_keep_cache: bool) -> Result<Opened> {
+    fn open_truncating(
+        &self,
+        uid: Option<u32>,
+        guard: UseGuard,
+        flags: i32,
+        may_keep_cache: bool,
+    ) -> Result<Opened> {
         // An open that truncates needs write access, whatever else it asks for.
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let access = if writes { 0 } else { libc::O_RDWR };
@@ -270,6 +281,7 @@ impl Host {
                 flags,
                 appends: false,
                 may_keep_cache,
+                uid,
             },
             Some(&stat),
         )
@@ -305,7 +317,7 @@ impl Host {
         let reply = match guard.filter() {
             Some(filter) => {
                 if flags & libc::O_ACCMODE == libc::O_RDONLY {
-                    self.check_filtered(&lower, filter)?;
+                    self.check_filtered(opening.uid, &lower, filter)?;
                 }
                 self.filtered_reply_flags(inode, writable)
             }

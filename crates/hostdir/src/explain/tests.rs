@@ -37,7 +37,7 @@ fn open(served: &HostDir, node: NodeId, flags: i32) -> FileHandle {
         .host
         .use_file(&inode, flags, None, &STRAIGHT)
         .unwrap();
-    let opened = served.host.open_lower(guard, flags, &args, true);
+    let opened = served.host.open_lower(None, guard, flags, &args, true);
     opened.unwrap().handle
 }
 

@@ -15,6 +15,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::policy::{ContentType, HEAD_BYTES};
 use crate::redact::{self, Outcome, ReadAt, RedactionPlan};
+use crate::shares::Shares;
 use rustix::fs::Statx;
 use std::io;
 use std::os::fd::AsFd;
@@ -34,8 +35,11 @@ const ATTEMPTS_MAX_WRITTEN: u32 = 12;
 /// [`FILE_SYSTEM_STEP_MAX`] in all.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Most readers that wait at a time, each with a thread; one more fails at once.
+/// Most readers and writers that wait at a time, each with a thread; one more fails at once.
 const WAITING_MAX: usize = 16;
+
+/// Most of one user.
+const WAITING_MAX_OF_USER: usize = WAITING_MAX / 2;
 
 /// Longer than a step of the clock that file systems take times from (10 ms at 100 Hz).
 const CLOCK_STEP_MAX: Duration = Duration::from_millis(20);
@@ -235,17 +239,49 @@ impl Filter {
     }
 }
 
-/// Readers that wait.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting(AtomicUsize);
+/// Readers and writers that wait.
+pub(crate) struct Waiting {
+    all: AtomicUsize,
+    of_users: Arc<Shares>,
+}
 
 impl Waiting {
+    pub(crate) fn new(server_uid: u32) -> Waiting {
+        Waiting {
+            all: AtomicUsize::new(0),
+            of_users: Shares::new(WAITING_MAX_OF_USER, server_uid),
+        }
+    }
+
+    /// Waits for a while.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`, at once, when too many wait, of all or of this user.
+    pub(super) fn pause(&self, uid: Option<u32>, pause: Duration) -> Result<()> {
+        let _share = self.of_users.take(uid).map_err(|_| Errno::EBUSY)?;
+        let waiting = self.all.fetch_add(1, Ordering::Relaxed);
+        if waiting < WAITING_MAX {
+            std::thread::sleep(pause);
+        }
+        self.all.fetch_sub(1, Ordering::Relaxed);
+        if waiting < WAITING_MAX {
+            Ok(())
+        } else {
+            Err(Errno::EBUSY)
+        }
+    }
+
     /// Tries until it succeeds.
     ///
     /// # Errors
     ///
     /// `EBUSY` when that takes too long, or too many wait; those of `attempt`.
-    fn until<T>(&self, mut attempt: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
+    fn until<T>(
+        &self,
+        uid: Option<u32>,
+        mut attempt: impl FnMut() -> Result<Attempt<T>>,
+    ) -> Result<T> {
         let mut attempts = 0;
         loop {
             let not_yet = match attempt()? {
@@ -260,14 +296,7 @@ impl Waiting {
             if attempts >= most {
                 return Err(Errno::EBUSY);
             }
-            let waiting = self.0.fetch_add(1, Ordering::Relaxed);
-            if waiting < WAITING_MAX {
-                std::thread::sleep(PAUSE * attempts);
-            }
-            self.0.fetch_sub(1, Ordering::Relaxed);
-            if waiting >= WAITING_MAX {
-                return Err(Errno::EBUSY);
-            }
+            self.pause(uid, PAUSE * attempts)?;
         }
     }
 }
@@ -278,8 +307,13 @@ impl Host {
     /// # Errors
     ///
     /// `EBUSY` when somebody has for longer than can be waited for.
-    pub(crate) fn must_not_be_written(&self, inode: &Arc<Inode>, filter: &Filter) -> Result<()> {
-        self.waiting_readers.until(|| {
+    pub(crate) fn must_not_be_written(
+        &self,
+        uid: Option<u32>,
+        inode: &Arc<Inode>,
+        filter: &Filter,
+    ) -> Result<()> {
+        self.waiting.until(uid, || {
             Ok(match self.is_being_written(inode, filter)? {
                 true => Err(NotYet::Written),
                 false => Ok(()),
@@ -292,8 +326,13 @@ impl Host {
     /// # Errors
     ///
     /// What the rule says of files that are not understood, `EBUSY` when it keeps changing.
-    pub(crate) fn check_filtered(&self, file: &LowerFile, filter: &Filter) -> Result<()> {
-        self.waiting_readers.until(|| {
+    pub(crate) fn check_filtered(
+        &self,
+        uid: Option<u32>,
+        file: &LowerFile,
+        filter: &Filter,
+    ) -> Result<()> {
+        self.waiting.until(uid, || {
             filter.look_as_reader(file, |view| match view {
                 View::Withheld(errno) => Err(*errno),
                 View::Whole | View::Redacted(_) => Ok(()),
@@ -317,7 +356,7 @@ impl Host {
         // Looking through a file takes its time, wherever it is.
         context.require_blocking()?;
         reply.fill(|buffer| {
-            let read = self.waiting_readers.until(|| {
+            let read = self.waiting.until(context.uid(), || {
                 let is_writer = self.is_writer(file, filter);
                 if !is_writer && self.is_being_written(file.inode(), filter)? {
                     return Ok(Err(NotYet::Written));
@@ -348,16 +387,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_reader_more_than_may_wait_fails_at_once() {
-        for (waiting, expected) in [(WAITING_MAX - 1, ATTEMPTS_MAX_WRITTEN), (WAITING_MAX, 1)] {
-            let readers = Waiting(AtomicUsize::new(waiting));
+    fn one_more_than_may_wait_fails_at_once() {
+        let most = WAITING_MAX_OF_USER;
+        for (all, of_user, uid, expected) in [
+            (WAITING_MAX - 1, most - 1, Some(7), ATTEMPTS_MAX_WRITTEN),
+            (WAITING_MAX, 0, Some(7), 1),
+            (WAITING_MAX, 0, None, 1),
+            (most, most, Some(7), 1),
+            (most, most, Some(8), ATTEMPTS_MAX_WRITTEN),
+            (most, most, Some(0), ATTEMPTS_MAX_WRITTEN),
+        ] {
+            let waiting = Waiting::new(0);
+            waiting.all.store(all, Ordering::Relaxed);
+            let held: Vec<_> = (0..of_user)
+                .map(|_| waiting.of_users.take(Some(7)).unwrap())
+                .collect();
             let mut attempts = 0;
-            let answer: Result<()> = readers.until(|| {
+            let answer: Result<()> = waiting.until(uid, || {
                 attempts += 1;
                 Ok(Err(NotYet::Written))
             });
             assert_eq!((answer, attempts), (Err(Errno::EBUSY), expected));
-            assert_eq!(readers.0.into_inner(), waiting);
+            drop(held);
+            assert_eq!(waiting.all.into_inner(), all);
         }
     }
 
