@@ -81,7 +81,7 @@ impl Host {
             Ok(acl) => without_acl(mode, &acl),
             Err(Errno::ENODATA) => mode,
             Err(Errno::EOPNOTSUPP) => {
-                inode.mount().has_no_acls(inode);
+                inode.mount().found_without_acls(inode);
                 mode
             }
             Err(_) => of_owner(mode),

@@ -143,7 +143,7 @@ impl LowerMount {
     }
 
     /// One of its inodes was found to have none. Others than files and directories have no attributes at all.
-    pub(crate) fn has_no_acls(&self, inode: &Inode) {
+    pub(crate) fn found_without_acls(&self, inode: &Inode) {
         if inode.is_regular() || inode.is_directory() {
             self.is_without_acls.store(true, Ordering::Relaxed);
         }

@@ -187,8 +187,9 @@ impl Host {
         let gid = match asked {
             OfOwner::Owner { gid: Some(gid), .. } => gid,
             // The group may have been another when the kernel above let a set-group-id bit through.
-            _ if is_strict => context.gid().unwrap_or(owner.gid),
-            OfOwner::PermissionsOutsideGroup => context.gid().unwrap_or(owner.gid),
+            _ if is_strict || asked == OfOwner::PermissionsOutsideGroup => {
+                context.gid().unwrap_or(owner.gid)
+            }
             _ => owner.gid,
         };
         let lacks = match asked {

@@ -301,3 +301,69 @@ fn who_passes_for_the_owner_lets_nobody_write_what_has_privileges() {
     set.unwrap();
     assert_eq!(mode(&directory), 0o2777);
 }
+
+#[test]
+fn set_id_bits_fall_when_the_writer_may_not_keep_them() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    let root = served.client.root();
+    let path = served.path("suid");
+    let renew = || {
+        fs::write(&path, b"0123456789").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o6775)).unwrap();
+    };
+    renew();
+    let node = root.walk("suid").unwrap();
+    let fh = root.open(node, libc::O_RDWR).unwrap().fh;
+    root.write(node, fh, 0, b"x", 0).unwrap();
+    assert_eq!(mode(&path), 0o6775, "root's own write keeps them");
+    root.write(node, fh, 0, b"x", WriteFlags::KILL_SUIDGID.bits())
+        .unwrap();
+    assert_eq!(mode(&path), 0o775);
+    renew();
+    let mut set = SetattrIn {
+        valid: SetattrValid::SIZE.bits(),
+        size: 3,
+        ..Default::default()
+    };
+    root.setattr(node, &set).unwrap();
+    assert_eq!(mode(&path), 0o6775);
+    set.valid |= SetattrValid::KILL_SUIDGID.bits();
+    root.setattr(node, &set).unwrap();
+    assert_eq!(mode(&path), 0o775);
+    renew();
+    let nothing = root.setattr(node, &SetattrIn::default()).unwrap();
+    assert_eq!(
+        mode(&path),
+        0o775,
+        "an empty SETATTR is the order to drop them"
+    );
+    assert_eq!(nothing.attr.mode & 0o7777, 0o775);
+    // Without execution by the group, S_ISGID means something else and stays, whatever the group is
+    // and whatever the thread did before: the last write leaves it (and this test, which runs in it)
+    // without CAP_FSETID.
+    served.write("other", b"0123456789");
+    let other = root.walk("other").unwrap();
+    let other_fh = root.open(other, libc::O_RDWR).unwrap().fh;
+    root.write(other, other_fh, 0, b"x", 0).unwrap();
+    chown(&path, None, Some(4321)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o6764)).unwrap();
+    assert_eq!(mode(&path), 0o6764);
+    let kill = WriteFlags::KILL_SUIDGID.bits();
+    root.write(other, other_fh, 0, b"x", kill).unwrap();
+    root.setattr(node, &SetattrIn::default()).unwrap();
+    assert_eq!(mode(&path), 0o2764);
+    root.write(other, other_fh, 0, b"x", kill).unwrap();
+    let owned_by = |uid| SetattrIn {
+        valid: (SetattrValid::UID | SetattrValid::KILL_SUIDGID).bits(),
+        uid,
+        ..Default::default()
+    };
+    root.setattr(node, &owned_by(1002)).unwrap();
+    assert_eq!(mode(&path), 0o2764);
+    renew();
+    root.setattr(node, &owned_by(1001)).unwrap();
+    assert_eq!(mode(&path), 0o775);
+}

@@ -70,9 +70,13 @@ impl Shape {
 
 /// Whether a class in this component may stand for a `/`, as one that is negated may, or a range.
 fn may_take_slash(component: &str) -> bool {
+    let range = |it: &[u8]| it[1] == b'-' && (it[0]..=it[2]).contains(&b'/');
     component.split('[').skip(1).any(|class| {
-        let range = |it: &[u8]| it[1] == b'-' && (it[0]..=it[2]).contains(&b'/');
-        class.starts_with(['!', '^']) || class.as_bytes().windows(3).any(range)
+        let class = class.as_bytes();
+        // A `]` that comes first is one of its characters.
+        let end = class.iter().skip(1).position(|&byte| byte == b']');
+        let class = &class[..end.map_or(class.len(), |end| end + 1)];
+        matches!(class, [b'!' | b'^', ..]) || class.windows(3).any(range)
     })
 }
 
@@ -167,7 +171,8 @@ mod tests {
             ("'**/IMG[!a]*.jpg'", "IMG", "b", false),
             ("'**/IMG[^a]*.jpg'", "IMG", "b", false),
             ("'**/IMG[ -9]*.jpg'", "IMG", "b", false),
-            ("'**/IMG[0-9]*.jpg'", "IMG", "b", true),
+            ("'**/IMG[0-9]*-edit.jpg'", "IMG", "b", true),
+            ("'**/IMG[]!a]*.jpg'", "IMG", "b", true),
             ("'**/photos/**'", "a/photos", "b", false),
             ("'**'", "a", "b", true),
             ("'{a,c/d}/*'", "c/d", "e", false),
