@@ -131,6 +131,18 @@ pub enum MountError {
     },
 }
 
+impl MountError {
+    /// Whether an unmount failed because somebody uses the mount. `fusermount3` says so in words alone,
+    /// which it does not translate.
+    pub(crate) fn is_busy(&self) -> bool {
+        match self {
+            Self::Unmount { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
+            Self::Helper(words) => words.contains("Device or resource busy"),
+            _ => false,
+        }
+    }
+}
+
 /// Opens `/dev/fuse` for one mount, and says whether the mount call will wait for INIT to be
 /// answered (`FUSE_DEV_IOC_SYNC_INIT`, Linux 6.18).
 ///

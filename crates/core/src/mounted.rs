@@ -6,6 +6,11 @@ use crate::session::{End, Session, SessionConfig, SessionError, SessionHandle};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long an unmount waits for who uses the mount, and how often it looks.
+const IN_USE_WAIT: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Why [`mount`] failed.
 #[derive(Debug, thiserror::Error)]
@@ -207,14 +212,21 @@ impl MountedSession {
         }
     }
 
-    /// Unmounts and waits for the end.
+    /// Unmounts and waits for the end. Whoever uses it has half a second to stop: any program that looks
+    /// at all mounts is a user for a moment.
     ///
     /// # Errors
     ///
     /// [`MountFailure::Mount`] when it is in use; it is then unmounted lazily and its users get
     /// `ENOTCONN`, as when it is dropped.
     pub fn unmount(mut self) -> Result<End, MountFailure> {
-        unmount(&self.target, self.unprivileged, false)?;
+        let deadline = Instant::now() + IN_USE_WAIT;
+        while let Err(error) = unmount(&self.target, self.unprivileged, false) {
+            if !error.is_busy() || Instant::now() >= deadline {
+                return Err(error.into());
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
         Ok(self.wait()?)
     }
 }

@@ -1,10 +1,11 @@
-//! File systems mounted beneath a served directory, for as long as a test takes.
+//! File systems mounted beneath a served directory, for as long as a test takes. No program is started
+//! for that: until it is executed, it holds every descriptor of this process, and with them removed files
+//! whose end other tests wait for.
 
 use super::{Served, is_root, serve_in};
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use thrufs_hostdir::Config;
 
 /// Something mounted, detached when dropped.
@@ -20,18 +21,6 @@ impl Drop for Beneath {
 pub fn tmpfs(at: &Path) -> Beneath {
     let mounted = rustix::mount::mount("thrufs-test", at, "tmpfs", MountFlags::empty(), None);
     mounted.unwrap();
-    Beneath(at.to_owned())
-}
-
-/// A directory once more, elsewhere.
-pub fn bind(what: &Path, at: &Path) -> Beneath {
-    rustix::mount::mount_bind(what, at).unwrap();
-    Beneath(at.to_owned())
-}
-
-/// The file system in an image file.
-pub fn image(image: &Path, at: &Path) -> Beneath {
-    run(Command::new("mount").args(["-o", "loop"]).args([image, at]));
     Beneath(at.to_owned())
 }
 
@@ -65,10 +54,4 @@ pub fn on_overlay(config: Config, test: impl FnOnce(&Served)) {
     let served = serve_in(directory, config);
     test(&served);
     drop((served.client, overlay, layers));
-}
-
-pub fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {errors}");
 }

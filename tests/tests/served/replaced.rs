@@ -5,7 +5,6 @@ use super::{ROOT, Served, beneath, is_root, serve, serve_in};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fs, io};
@@ -88,56 +87,6 @@ fn a_handle_that_does_not_show_the_number_and_attributes_are_of_one_file() {
     let served = serve_in(directory, Config::default());
     look_while_they_change_places(&served);
     drop((served.client, overlay, layers));
-}
-
-/// Two images of one origin have the same handles. What is mounted on a name that somebody tries to
-/// replace was taken for a file of the mount around it.
-#[test]
-fn what_is_mounted_is_not_taken_for_what_has_its_handle() {
-    if !is_root() {
-        return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let at = |name: &str| place.path().join(name);
-    fs::File::create(at("one"))
-        .unwrap()
-        .set_len(8 << 20)
-        .unwrap();
-    beneath::run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(at("one")));
-    for name in ["origin", "copy"] {
-        fs::create_dir(at(name)).unwrap();
-    }
-    let filled = beneath::image(&at("one"), &at("origin"));
-    for name in ["origin/twin", "origin/on", "origin/victim"] {
-        fs::create_dir(at(name)).unwrap();
-    }
-    // The image without the mount, as it will be read once more.
-    rustix::fs::sync();
-    drop(filled);
-    fs::copy(at("one"), at("two")).unwrap();
-    let one = beneath::image(&at("one"), &at("origin"));
-    let two = beneath::image(&at("two"), &at("copy"));
-    fs::write(at("copy/twin/theirs"), b"of the copy").unwrap();
-    let bound = beneath::bind(&at("copy/twin"), &at("origin/on"));
-    let client = super::connect(
-        &at("origin"),
-        Config {
-            descriptor_budget: Some(0),
-            ..Config::default()
-        },
-    );
-    let root = client.root();
-    let twin = root.walk("twin").unwrap();
-    assert_eq!(
-        root.rename((ROOT, b"victim"), (ROOT, b"on"), 0),
-        Err(Errno::EBUSY)
-    );
-    let theirs = root.lookup(twin, b"theirs").map(|entry| entry.nodeid);
-    assert_eq!(theirs, Ok(0), "it is in the copy");
-    root.mkdir(twin, b"ours", 0o755).unwrap();
-    assert!(at("origin/twin/ours").exists());
-    drop(client);
-    drop((bound, two, one));
 }
 
 /// Whose OPEN came too late looks again, and what it then finds it can open, whatever becomes of the name:

@@ -75,6 +75,24 @@ fn unmounting_from_outside_ends_the_session_and_the_place_can_be_used_again() {
     assert!(!is_mounted(mount.root()));
 }
 
+/// A program that looks at every mount was enough for an unmount to fail.
+#[test]
+fn an_unmount_waits_for_who_uses_it_for_a_moment_only() {
+    let Some(mut mount) = Mount::new(&Stage::with(b"used"), plain()) else {
+        return;
+    };
+    let session = mount.session.take().unwrap();
+    let used = File::open(mount.path("plain")).unwrap();
+    let busy = rustix::mount::unmount(mount.root(), UnmountFlags::empty());
+    assert_eq!(busy, Err(rustix::io::Errno::BUSY));
+    let user = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        drop(used);
+    });
+    assert_eq!(session.unmount().unwrap(), End::Unmounted);
+    user.join().unwrap();
+}
+
 #[test]
 fn a_refusal_at_init_leaves_nothing_mounted() {
     if !can_mount() {

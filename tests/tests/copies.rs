@@ -1,0 +1,87 @@
+//! Two file systems that are copies of each other: their files have the same handles.
+//!
+//! It starts programs, so it is a program of its own (see `served/beneath.rs`).
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use rustix::mount::UnmountFlags;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use thrufs::Errno;
+use thrufs_abi::NodeId;
+use thrufs_client::Client;
+use thrufs_hostdir::{Config, HostDir};
+
+/// Something mounted, detached when dropped.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+}
+
+/// Mounts the file system in an image file.
+fn mount_image(image: &Path, at: &Path) -> Mounted {
+    run(Command::new("mount").args(["-o", "loop"]).args([image, at]));
+    Mounted(at.to_owned())
+}
+
+/// What is mounted on a name that somebody tries to replace was taken for a file of the mount around it.
+#[test]
+fn what_is_mounted_is_not_taken_for_what_has_its_handle() {
+    if !rustix::process::geteuid().is_root() {
+        thrufs_test_report::skipped("needs root");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    fs::File::create(at("one"))
+        .unwrap()
+        .set_len(8 << 20)
+        .unwrap();
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(at("one")));
+    for name in ["origin", "copy"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    let filled = mount_image(&at("one"), &at("origin"));
+    for name in ["origin/twin", "origin/on", "origin/victim"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    // The image without the mount, as it will be read once more.
+    rustix::fs::sync();
+    drop(filled);
+    fs::copy(at("one"), at("two")).unwrap();
+    let one = mount_image(&at("one"), &at("origin"));
+    let two = mount_image(&at("two"), &at("copy"));
+    fs::write(at("copy/twin/theirs"), b"of the copy").unwrap();
+    rustix::mount::mount_bind(at("copy/twin"), at("origin/on")).unwrap();
+    let bound = Mounted(at("origin/on"));
+    let config = Config {
+        descriptor_budget: Some(0),
+        ..Config::default()
+    };
+    let host = HostDir::open(&at("origin"), config).unwrap();
+    let client = Client::connect(Arc::new(host)).unwrap();
+    let root = client.root();
+    let twin = root.walk("twin").unwrap();
+    assert_eq!(
+        root.rename((NodeId::ROOT, b"victim"), (NodeId::ROOT, b"on"), 0),
+        Err(Errno::EBUSY)
+    );
+    let theirs = root.lookup(twin, b"theirs").map(|entry| entry.nodeid);
+    assert_eq!(theirs, Ok(0), "it is in the copy");
+    root.mkdir(twin, b"ours", 0o755).unwrap();
+    assert!(at("origin/twin/ours").exists());
+    drop(client);
+    drop((bound, two, one));
+}
