@@ -120,7 +120,7 @@ fn measure_guests(server: &Path, report: &Path, rounds: &str) -> Result<(), Fail
         .filter(|path| path.exists())
         .collect();
     if !found.is_empty() {
-        Step::new(server)
+        Step::new(server.with_file_name("thrufs-bench"))
             .args(["--bench", "guests"])
             .args([report])
             .args(found)
@@ -133,9 +133,9 @@ fn measure_guests(server: &Path, report: &Path, rounds: &str) -> Result<(), Fail
 /// Makes the tables of the document anew from the committed results.
 fn document() -> Result<(), Failure> {
     Step::cargo()
-        .args(["build", "--locked", "--bin", "thrufs"])
+        .args(["build", "--locked", "--bin", "thrufs-bench"])
         .run()?;
-    Step::new(project::target().join("debug/thrufs"))
+    Step::new(project::target().join("debug/thrufs-bench"))
         .args([
             "--bench",
             "document",

@@ -281,7 +281,9 @@ fn command(entrant: &Entrant, job: usize) -> Outcome<Command> {
     let mut own = Command::new("/proc/self/exe");
     match entrant {
         Entrant::Ours { options, .. } => {
-            own.args(["mount", "-f", "-o", options]);
+            let mut command = Command::new(thrufs()?);
+            command.args(["mount", "-f", "-o", options]);
+            return Ok(command);
         }
         Entrant::Library { name, .. } => {
             own.args([crate::ROLE, "serve", name]);
@@ -301,6 +303,21 @@ fn command(entrant: &Entrant, job: usize) -> Outcome<Command> {
         }
     }
     Ok(own)
+}
+
+/// The command that is measured: `thrufs`, beside this program.
+///
+/// # Errors
+///
+/// Where it is not.
+pub(crate) fn thrufs() -> Outcome<PathBuf> {
+    let own = std::env::current_exe();
+    let own = own.map_err(|error| format!("cannot find thrufs: {error}"))?;
+    let thrufs = own.with_file_name("thrufs");
+    if thrufs.is_file() {
+        return Ok(thrufs);
+    }
+    Err(format!("{} is not there", thrufs.display()))
 }
 
 /// By which way its data have to go, where that was asked for.

@@ -1,5 +1,5 @@
 //! How fast a directory is: Thrufs against the file system beneath it and against other servers, in
-//! interleaved rounds. `thrufs bench` is this.
+//! interleaved rounds. `thrufs bench` starts the program `thrufs-bench`, which is this.
 //!
 //! | room | what it does |
 //! |---|---|

@@ -1,335 +1,81 @@
-//! `thrufs bench`: the command line of it. Everything else is the library's (`thrufs_bench`).
+//! `thrufs bench`: starts the benchmark, `thrufs-bench`, which is a program of its own beside this one. What
+//! shells are told of its options is the manual's; a test compares that with its help.
 
-use crate::command_line;
 use crate::error::CommandError;
+use crate::manual::bench::{OPTIONS, SUITES};
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, Command, ValueHint};
 use std::ffi::OsString;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use thrufs_bench::Request;
-use thrufs_bench::results::Results;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process;
 
-/// What was asked for.
-#[derive(Debug)]
-pub(crate) enum BenchArguments {
-    /// The rows and suites that there are; of these rows, if some are named.
-    List(Option<String>),
-    Run(Box<Request>),
+const NAME: &str = "bench";
+
+/// Values that an option has, where they are known.
+fn values(option: &str) -> Vec<&'static str> {
+    match option {
+        "modes" => vec!["dev", "ring", "dev+pt", "ring+pt", "none"],
+        "cache" => vec!["never", "auto", "always"],
+        "lower" => vec!["tmpfs", "ext4"],
+        "suite" => SUITES.map(|(name, _)| name).to_vec(),
+        _ => Vec::new(),
+    }
 }
 
-const MODES: [&str; 5] = ["dev", "ring", "dev+pt", "ring+pt", "none"];
-const CACHES: [&str; 3] = ["never", "auto", "always"];
-
-/// What a run that is repeated brings along.
-const OF_A_RUN: [&str; 12] = [
-    "against", "peers", "modes", "cache", "lower", "suite", "rows", "list", "jobs", "percent",
-    "rounds", "time",
-];
-
-/// What clap is told.
+/// What `thrufs --help` and shells are told: the program itself reads its arguments.
 pub(crate) fn command() -> Command {
-    let suites = thrufs_bench::suites();
-    let told: String = suites
-        .iter()
-        .map(|(name, about)| format!("\n  {name:18} {about}"))
-        .collect();
-    let names: Vec<&'static str> = suites.into_iter().map(|(name, _)| name).collect();
-    Command::new("bench")
-        .about("Tell how fast a directory is through thrufs, against itself and against other mounts")
-        .long_about(
-            "Tell how fast a directory is through thrufs, against itself and against other mounts.\n\n\
-             Makes files in a folder of its own in DIR, serves them in every mode that this machine \
-             offers, and measures them all in turns, round after round. Prints a table, and writes a \
-             report with everything that was measured. Ctrl-C ends it with what it has by then; however \
-             it ends, nothing is left but the report.",
+    let directory = Arg::new("DIR")
+        .value_hint(ValueHint::DirPath)
+        .help("The directory in question [default: the working directory]");
+    Command::new(NAME)
+        .about(
+            "Tell how fast a directory is through thrufs, against itself and against other mounts",
         )
-        .args(whom())
-        .args(what())
-        .args(how_long())
-        .after_long_help(format!("Suites:{told}"))
-        .mut_arg("suite", |suite| {
-            suite.value_parser(PossibleValuesParser::new(names))
-        })
+        .arg(directory)
+        .args(OPTIONS.map(|(option, about)| argument(option, about)))
 }
 
-/// Who takes part.
-fn whom() -> [Arg; 6] {
-    [
-        Arg::new("DIR")
-            .value_parser(value_parser!(PathBuf))
-            .value_hint(clap::ValueHint::DirPath)
-            .help("The directory in question [default: the working directory]"),
-        Arg::new("against")
-            .long("against")
-            .value_name("NAME=MOUNTPOINT")
-            .action(ArgAction::Append)
-            .value_parser(against)
-            .help("A mounted file system to compare with, and what to call it")
-            .long_help(
-                "A mounted file system to compare with, and what to call it. Where it shows the same tree \
-                 as DIR, files are prepared beneath it; otherwise in it.",
-            ),
-        Arg::new("peers")
-            .long("peers")
-            .value_name("LIST")
-            .hide(true)
-            .help("Servers of others that the project's sources start, or all"),
-        list("modes", "LIST", "How thrufs is to serve: dev, ring, dev+pt, ring+pt, or none [default: all]")
-            .value_parser(PossibleValuesParser::new(MODES))
-            .long_help(
-                "How thrufs is to serve: over /dev/fuse (dev) or io_uring (ring), each without or with \
-                 passthrough (+pt); none leaves it out. All modes unless given; what this machine does \
-                 not offer is left out, and said.",
-            ),
-        list("cache", "LIST", "Values of the mount option cache, each for all modes [default: the default mount's]")
-            .value_parser(PossibleValuesParser::new(CACHES)),
-        list("lower", "LIST", "Make file systems for the run instead of using DIR: tmpfs, ext4 (root only)")
-            .value_parser(PossibleValuesParser::new(["tmpfs", "ext4"])),
-    ]
-}
-
-/// What is measured.
-fn what() -> [Arg; 7] {
-    [
-        Arg::new("repeat")
-            .long("repeat")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .value_hint(clap::ValueHint::FilePath)
-            .conflicts_with_all(OF_A_RUN)
-            .help("Repeat the run that has left this results.json, and tell what differs")
-            .long_help(
-                "Repeat the run that has left this results.json: its suite, rows, modes, caches, processes, rounds \
-                 and amount of work, in its DIR unless another is given (a relative one is beneath the working \
-                 directory). The end of the table tells how each ratio to native differs from then.",
-            ),
-        Arg::new("suite")
-            .long("suite")
-            .value_name("SUITE")
-            .default_value("quick")
-            .help("What is measured, and with whom; --help has them all"),
-        Arg::new("rows")
-            .long("rows")
-            .value_name("LIST")
-            .help("Rows, or sets of them, instead of the suite's; see --list"),
-        Arg::new("list")
-            .long("list")
-            .action(ArgAction::SetTrue)
-            .help("Print the suites and rows there are; with --rows, all there is to say of those"),
-        list(
-            "jobs",
-            "LIST",
-            "How many processes measure at once, each number for all rows",
-        )
-        .value_parser(value_parser!(u32).range(1..=1024)),
-        Arg::new("percent")
-            .long("percent")
-            .value_name("N")
-            .value_parser(value_parser!(u32).range(1..=1000))
-            .help("Work of a measurement, in hundredths of the usual [default: 100]"),
-        Arg::new("inject")
-            .long("inject")
-            .hide(true)
-            .value_name("OPCODE=MICROSECONDS")
-            .action(ArgAction::Append),
-    ]
-}
-
-/// For how long, and where to.
-fn how_long() -> [Arg; 3] {
-    [
-        Arg::new("rounds")
-            .long("rounds")
-            .value_name("N")
-            .value_parser(value_parser!(u32).range(1..=1000))
-            .help("Rounds [default: the suite's, or as many as there is time for]"),
-        Arg::new("time")
-            .long("time")
-            .value_name("SECONDS")
-            .value_parser(value_parser!(u32).range(1..=1_000_000))
-            .help("How long it may take; where that is too little, rows are left out and said"),
-        Arg::new("out")
-            .long("out")
-            .value_name("DIR")
-            .value_parser(value_parser!(PathBuf))
-            .value_hint(clap::ValueHint::DirPath)
-            .help(
-                "A new folder for the report [default: thrufs-bench-DATE in the working directory]",
-            ),
-    ]
-}
-
-fn list(name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name(value)
-        .value_delimiter(',')
-        .action(ArgAction::Append)
-        .help(help)
-}
-
-fn against(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name, point)) if !name.is_empty() && !point.is_empty() => {
-            Ok((name.to_owned(), PathBuf::from(point)))
-        }
-        _ => Err("a name and a mount point: NAME=MOUNTPOINT".to_owned()),
+fn argument(option: &'static str, about: &'static str) -> Arg {
+    let option = option.trim_start_matches('-');
+    let ends = [": ", "; ", ". "].iter().filter_map(|it| about.find(it));
+    let about = &about[..ends.min().unwrap_or(about.len())];
+    let (name, value) = option.split_once(' ').unwrap_or((option, ""));
+    let argument = Arg::new(name).long(name).help(about.trim_end_matches('.'));
+    let hint = match value {
+        "" => return argument.action(ArgAction::SetTrue),
+        "FILE" => ValueHint::FilePath,
+        "DIR" => ValueHint::DirPath,
+        _ => ValueHint::Unknown,
+    };
+    let argument = argument.action(ArgAction::Append).value_name(value);
+    match values(name) {
+        none if none.is_empty() => argument.value_hint(hint),
+        values => argument.value_parser(PossibleValuesParser::new(values)),
     }
 }
 
-impl BenchArguments {
-    /// What clap has found; `words` are the whole command line.
-    pub(crate) fn of(mut matches: ArgMatches, words: &[OsString]) -> BenchArguments {
-        if matches.get_flag("list") {
-            return BenchArguments::List(matches.remove_one("rows"));
-        }
-        fn all<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> Vec<T> {
-            matches.remove_many(name).into_iter().flatten().collect()
-        }
-        let directory: Option<PathBuf> = matches.remove_one("DIR");
-        let shown = words
-            .iter()
-            .skip(1)
-            .map(|word| word.to_string_lossy().into_owned());
-        BenchArguments::Run(Box::new(Request {
-            directory_given: directory.is_some(),
-            directory: directory.unwrap_or_else(|| PathBuf::from(".")),
-            against: all(&mut matches, "against"),
-            peers: matches.remove_one("peers"),
-            modes: all(&mut matches, "modes"),
-            cache: all(&mut matches, "cache"),
-            suite: matches.remove_one("suite").unwrap_or_default(),
-            rows: matches.remove_one("rows"),
-            jobs: all(&mut matches, "jobs"),
-            rounds: matches.remove_one("rounds"),
-            seconds: matches.remove_one("time"),
-            percent: matches.remove_one("percent"),
-            lowers: all(&mut matches, "lower"),
-            inject: all(&mut matches, "inject"),
-            out: matches.remove_one("out"),
-            repeats: matches.remove_one("repeat"),
-            command: [String::from("thrufs")].into_iter().chain(shown).collect(),
-        }))
+/// The arguments of the benchmark, if it is what was called.
+pub(crate) fn arguments(all: &[OsString]) -> Option<&[OsString]> {
+    match all {
+        [_, command, rest @ ..] if command == NAME => Some(rest),
+        _ => None,
     }
 }
 
-/// Does it.
-///
-/// # Errors
-///
-/// What makes no sense on this machine, in words.
-pub(crate) fn run(arguments: &BenchArguments) -> Result<ExitCode, CommandError> {
-    match arguments {
-        BenchArguments::List(rows) => {
-            let mut text = String::new();
-            if rows.is_none() {
-                text.push_str("Suites:\n");
-                for (name, about) in thrufs_bench::suites() {
-                    text.push_str(&format!("  {name:18} {about}\n"));
-                }
-                text.push_str("\nRows, and sets of them:\n");
-            }
-            text.push_str(&thrufs_bench::list(rows.as_deref()).map_err(CommandError::Bench)?);
-            // A reader that has enough (`| head`) is no failure.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            Ok(ExitCode::SUCCESS)
+/// Becomes the benchmark; back with the reason if that is not possible.
+pub(crate) fn start(arguments: &[OsString]) -> CommandError {
+    let own = match std::env::current_exe() {
+        Ok(own) => own,
+        Err(source) => {
+            let what = "find the benchmark beside this program";
+            return CommandError::System { what, source };
         }
-        BenchArguments::Run(request) => match &request.repeats {
-            Some(file) => thrufs_bench::run(&again(request, file)?),
-            None => thrufs_bench::run(request),
-        }
-        .map_err(CommandError::Bench),
-    }
-}
-
-/// The request of the run that has left these results, for whoever has asked for it by `asked`.
-fn again(asked: &Request, file: &Path) -> Result<Request, CommandError> {
-    let then = Results::read(file).map_err(|error| CommandError::Bench(error.to_string()))?;
-    match command_line::parse(then.command.iter().map(OsString::from)) {
-        Ok(command_line::Request::Bench(BenchArguments::Run(before))) => {
-            Ok(before.again(&then, asked))
-        }
-        _ => Err(CommandError::Bench(format!(
-            "{}: it cannot be repeated by this program, as it was started by: {}",
-            file.display(),
-            then.command.join(" ")
-        ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::BenchArguments;
-    use crate::command_line::{self, Request};
-    use std::ffi::OsString;
-    use thrufs_bench::results::Results;
-
-    fn parsed(words: &[&str]) -> thrufs_bench::Request {
-        let words = words.iter().map(OsString::from);
-        match command_line::parse(words).unwrap() {
-            Request::Bench(BenchArguments::Run(request)) => *request,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Results without a figure.
-    fn nothing() -> Results {
-        let text = r#"{"format": 1, "suite": "", "command": [], "started": 0, "seconds": 0, "ending": "complete",
-            "machine": {"kernel": "", "processor": "", "processors": 1, "memory_bytes": 0, "load_before": 0,
-            "hypervisor": null, "versions": {}}, "contestants": [], "rows": [], "cells": [], "remarks": []}"#;
-        serde_json::from_str(text).unwrap()
-    }
-
-    #[test]
-    fn all_that_is_said_about_a_run_is_said_again_but_for_its_report() {
-        let words = [
-            "thrufs",
-            "bench",
-            "--suite",
-            "full",
-            "--against",
-            "a=/b",
-            "--modes",
-            "dev,ring+pt",
-            "--cache",
-            "never,auto",
-            "--rows",
-            "mkdir,quick",
-            "--jobs",
-            "1,4",
-            "--rounds",
-            "7",
-            "--time",
-            "90",
-            "--percent",
-            "50",
-            "--peers",
-            "bindfs",
-            "--inject",
-            "MKDIR=5",
-            "--out",
-            "/out",
-            "/where",
-        ];
-        let before = parsed(&words);
-        let asked = parsed(&["thrufs", "bench", "--repeat", "f.json"]);
-        let again = before.clone().again(&nothing(), &asked);
-        let words: Vec<&str> = again.command.iter().map(String::as_str).collect();
-        let said = parsed(&words);
-        let without = |request: thrufs_bench::Request| thrufs_bench::Request {
-            out: None,
-            repeats: None,
-            command: Vec::new(),
-            ..request
-        };
-        assert_eq!(without(said), without(before));
-    }
-
-    #[test]
-    fn whatever_a_repetition_brings_along_is_not_asked_for_besides() {
-        let words = ["thrufs", "bench", "--repeat", "f.json", "--rows", "mkdir"];
-        assert!(command_line::parse(words.iter().map(OsString::from)).is_err());
+    };
+    let program = own.with_file_name("thrufs-bench");
+    let source = process::Command::new(&program).args(arguments).exec();
+    match source.kind() {
+        ErrorKind::NotFound => CommandError::NoBench(program),
+        _ => CommandError::Bench { program, source },
     }
 }

@@ -1,6 +1,6 @@
 //! The command line: what clap is told about it, and the requests that come out.
 
-use crate::bench_command::{self, BenchArguments};
+use crate::bench_command;
 use crate::explain::{CtlArguments, ExplainArguments};
 use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Use, Value};
 use crate::policy::{CheckArguments, Identity};
@@ -28,7 +28,6 @@ pub(crate) enum Request {
     Explain(ExplainArguments),
     Ctl(CtlArguments),
     Share(ShareArguments),
-    Bench(BenchArguments),
     Completions(clap_complete::Shell),
     Man(PathBuf),
 }
@@ -382,8 +381,7 @@ fn list_only_help() -> String {
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Request, CommandLineError> {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let mut matches = command(Purpose::Parsing).try_get_matches_from(&arguments)?;
+    let mut matches = command(Purpose::Parsing).try_get_matches_from(arguments)?;
     let (name, mut matches) = matches
         .remove_subcommand()
         .expect("clap requires a subcommand");
@@ -394,7 +392,6 @@ pub(crate) fn parse(
             mountpoint: required(&mut matches, "MOUNTPOINT"),
         }),
         "share" => Request::Share(share_arguments(&mut matches)?),
-        "bench" => Request::Bench(BenchArguments::of(matches, &arguments)),
         "unmount" => Request::Unmount {
             lazy: matches.get_flag("lazy"),
             mountpoints: matches

@@ -142,8 +142,13 @@ pub(crate) enum CommandError {
     #[error("no share with a control socket listens at {path}: it was started with control=none, or \
              with control=PATH (say --control PATH), or it has ended", path = .0.display())]
     NoControlOfShare(PathBuf),
-    #[error("{0}")]
-    Bench(String),
+    #[error(
+        "the benchmark is a program of its own, and {0} is not there: install it beside thrufs, from the \
+         sources with `cargo install --path crates/bench`, or from the package that thrufs came from"
+    )]
+    NoBench(PathBuf),
+    #[error("cannot start the benchmark {program}: {source}")]
+    Bench { program: PathBuf, source: io::Error },
     #[error(transparent)]
     Serving(#[from] thrufs_hostdir::ConfigError),
     #[error(transparent)]

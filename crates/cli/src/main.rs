@@ -7,7 +7,7 @@
 //! | `manual` | the manual pages |
 //! | `launch`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
 //! | `virtiofsd` | the command by the name of another |
-//! | `bench_command` | the benchmark's command line |
+//! | `bench_command` | starting the benchmark, another program |
 //! | `policy_file` | the policy of a mount |
 //! | `supervisor`, `worker` | the two processes of a server |
 //! | `auto_unmount` | a third, where a mount is to go away when its server is killed |
@@ -88,16 +88,6 @@ fn main() -> ExitCode {
         Some(Role::AutoUnmount) => return auto_unmount::main(),
         None => {}
     }
-    if arguments
-        .get(1)
-        .is_some_and(|first| first == thrufs_bench::ROLE)
-    {
-        let words = arguments.iter().skip(2);
-        let words: Vec<String> = words
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
-        return thrufs_bench::main(&words);
-    }
     if let Some(arguments) = virtiofsd::arguments(&arguments) {
         return finish(virtiofsd::run(arguments));
     }
@@ -106,6 +96,9 @@ fn main() -> ExitCode {
         .is_some_and(|program| mount_helper::is_helper(program))
     {
         return mount_as_helper(arguments);
+    }
+    if let Some(arguments) = bench_command::arguments(&arguments) {
+        return finish(Err(bench_command::start(arguments)));
     }
     let outcome = command_line::parse(arguments)
         .map_err(CommandError::from)
@@ -140,7 +133,6 @@ fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
     match request {
         Request::Mount(arguments) => launch::plan(arguments)?.carry_out()?,
         Request::Share(arguments) => share::launch::run(arguments)?,
-        Request::Bench(arguments) => return bench_command::run(&arguments),
         Request::Unmount { mountpoints, lazy } => unmount_all(&mountpoints, lazy)?,
         Request::Doctor { directory, json } => return doctor::run(directory.as_deref(), json),
         Request::CheckPolicy(arguments) => return policy::check(&arguments),

@@ -1,7 +1,7 @@
 //! The manual pages, from the table of options.
 
 mod asking;
-mod bench;
+pub(crate) mod bench;
 mod roff;
 mod sharing;
 

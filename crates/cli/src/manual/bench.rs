@@ -2,6 +2,110 @@
 
 use super::roff::Page;
 
+/// Every option, and what it is for: shells show the first clause.
+pub(crate) const OPTIONS: [(&str, &str); 13] = [
+    (
+        "--against NAME=MOUNTPOINT",
+        "Another mounted file system, of any kind, and what to call it. Where it shows the same tree as \
+         DIR, at its top or below, files are prepared beneath it; otherwise in it. May be given several \
+         times.",
+    ),
+    (
+        "--modes LIST",
+        "How thrufs serves: over /dev/fuse (dev) or io_uring (ring), without passthrough or with it \
+         (dev+pt, ring+pt), parted by commas; none for no mode. All unless given. All other options are \
+         those of a mount by default, but for control=none.",
+    ),
+    (
+        "--cache LIST",
+        "Values of the mount option cache: a contestant for each, in every mode.",
+    ),
+    (
+        "--suite SUITE",
+        "What is measured and with whom; quick unless given.",
+    ),
+    (
+        "--rows LIST",
+        "Rows, or sets of them, instead of the suite's.",
+    ),
+    (
+        "--repeat FILE",
+        "Repeat the run that has left this results.json: its suite, the rows that it had, its modes, caches, \
+         processes, rounds, time and amount of work, in its DIR unless another is given; a relative one is \
+         beneath the working directory. A second table, at the end, tells how each ratio to native differs from \
+         then, and whether the intervals of the two are apart. No other option goes with it but --out.",
+    ),
+    (
+        "--list",
+        "Print the suites, rows and sets; with --rows, all that there is to say of those, job files of \
+         fio included.",
+    ),
+    (
+        "--jobs LIST",
+        "How many processes measure at once, all rows for each number. Unless given, one, and in a few rows \
+         the suite's number.",
+    ),
+    (
+        "--rounds N",
+        "So many rounds. With --time as well, fewer if there is no time for them.",
+    ),
+    (
+        "--time SECONDS",
+        "How long it may take: 120 in the suite quick. It is kept roughly: a measurement that has begun \
+         comes to its end.",
+    ),
+    (
+        "--percent N",
+        "Work of a measurement and size of its files, in hundredths of the usual.",
+    ),
+    (
+        "--lower LIST",
+        "Make file systems for the run, and measure on those: tmpfs, ext4 (on an image in the directory for \
+         temporary files), or both. For root alone.",
+    ),
+    (
+        "--out DIR",
+        "A new folder for the report. Nothing is overwritten.",
+    ),
+];
+
+/// Every suite, and what it is.
+pub(crate) const SUITES: [(&str, &str); 12] = [
+    ("quick", "the headline rows in two to three minutes"),
+    ("full", "every row, in about an hour"),
+    (
+        "usual",
+        "Thrufs and libfuse's passthrough_hp, on tmpfs and on ext4",
+    ),
+    (
+        "transports",
+        "/dev/fuse and io_uring, of Thrufs, libfuse and the floor",
+    ),
+    ("ring-setups", "the floor over each kind of ring"),
+    (
+        "passthrough",
+        "files that the kernel uses by itself, of Thrufs and libfuse",
+    ),
+    (
+        "passthrough-only",
+        "the same without those whose data go by a server, which take most of the time",
+    ),
+    ("builds", "building a C project and this one"),
+    ("killpriv", "small writes with KILLPRIV_V2 and without"),
+    (
+        "goals",
+        "what the project's goals and its table of peers need, of all modes, in half an hour",
+    ),
+    (
+        "published",
+        "published measurements again, each beside the original's figures",
+    ),
+    (
+        "splice",
+        "copying and splicing, in a server that does nothing else",
+    ),
+];
+
 pub(super) fn bench() -> String {
     let mut page = Page::new(
         "thrufs-bench",
@@ -19,9 +123,11 @@ pub(super) fn bench() -> String {
     page.section("DESCRIPTION");
     description(&mut page);
     page.section("OPTIONS");
-    options(&mut page);
+    for (option, about) in OPTIONS {
+        page.item(option, about);
+    }
     page.section("SUITES");
-    for (name, about) in thrufs_bench::suites() {
+    for (name, about) in SUITES {
         page.item(name, &format!("{}.", super::capital(about)));
     }
     page.text(
@@ -100,72 +206,6 @@ fn description(page: &mut Page) {
     page.text(
         "A table goes to standard output, what is going on to standard error. A mode that this machine does \
          not offer is left out with the reason; thrufs-doctor(1) tells what can be done.",
-    );
-}
-
-fn options(page: &mut Page) {
-    page.item(
-        "--against NAME=MOUNTPOINT",
-        "Another mounted file system, of any kind, and what to call it. Where it shows the same tree as \
-         DIR, at its top or below, files are prepared beneath it; otherwise in it. May be given several \
-         times.",
-    );
-    page.item(
-        "--modes LIST",
-        "How thrufs serves: over /dev/fuse (dev) or io_uring (ring), without passthrough or with it \
-         (dev+pt, ring+pt), parted by commas; none for no mode. All unless given. All other options are \
-         those of a mount by default, but for control=none.",
-    );
-    page.item(
-        "--cache LIST",
-        "Values of the mount option cache: a contestant for each, in every mode.",
-    );
-    page.item(
-        "--suite SUITE",
-        "What is measured and with whom; quick unless given.",
-    );
-    page.item(
-        "--rows LIST",
-        "Rows, or sets of them, instead of the suite's.",
-    );
-    page.item(
-        "--repeat FILE",
-        "Repeat the run that has left this results.json: its suite, the rows that it had, its modes, caches, \
-         processes, rounds, time and amount of work, in its DIR unless another is given; a relative one is \
-         beneath the working directory. A second table, at the end, tells how each ratio to native differs from \
-         then, and whether the intervals of the two are apart. No other option goes with it but --out.",
-    );
-    page.item(
-        "--list",
-        "Print the suites, rows and sets; with --rows, all that there is to say of those, job files of \
-         fio included.",
-    );
-    page.item(
-        "--jobs LIST",
-        "How many processes measure at once, all rows for each number. Unless given, one, and in a few rows \
-         the suite's number.",
-    );
-    page.item(
-        "--rounds N",
-        "So many rounds. With --time as well, fewer if there is no time for them.",
-    );
-    page.item(
-        "--time SECONDS",
-        "How long it may take: 120 in the suite quick. It is kept roughly: a measurement that has begun \
-         comes to its end.",
-    );
-    page.item(
-        "--percent N",
-        "Work of a measurement and size of its files, in hundredths of the usual.",
-    );
-    page.item(
-        "--lower LIST",
-        "Make file systems for the run, and measure on those: tmpfs, ext4 (on an image in the directory for \
-         temporary files), or both. For root alone.",
-    );
-    page.item(
-        "--out DIR",
-        "A new folder for the report. Nothing is overwritten.",
     );
 }
 

@@ -560,7 +560,7 @@ const AS_USER: &str = r#"
 fn an_ordinary_user_has_what_can_be_had_and_is_told_what_cannot() {
     let Some(place) = Place::new() else { return };
     // The programs of tests may lie where only root can go.
-    let program = ground::copied_program(place.ground.path());
+    let program = ground::copied_with_benchmark(place.ground.path());
     let own = place.directory().join("own");
     fs::create_dir(&own).unwrap();
     std::os::unix::fs::chown(&own, Some(65534), Some(65534)).unwrap();

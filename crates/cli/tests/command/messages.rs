@@ -207,6 +207,79 @@ fn completions_know_every_option() {
     }
 }
 
+/// Its options are told to shells and in the manual by the command, which is another program.
+#[test]
+fn shells_and_the_manual_know_every_option_of_the_benchmark() {
+    let bench = |argument| stdout(&run(Command::new(ground::benchmark()).arg(argument)));
+    let help = bench("-h");
+    let lines = help.lines().map(str::trim_start);
+    let options: Vec<_> = lines.filter(|line| line.starts_with("--")).collect();
+    assert!(options.len() > 10, "{help}");
+    let directory = TempDir::new().unwrap();
+    let written = thrufs(&["man", directory.path().to_str().unwrap()]);
+    assert!(written.status.success());
+    let page = fs::read_to_string(directory.path().join("thrufs-bench.1")).unwrap();
+    let page = page.replace("\\-", "-");
+    let scripts = ["bash", "zsh", "fish"].map(|shell| stdout(&thrufs(&["completions", shell])));
+    for option in &options {
+        let mut words = option.split_whitespace();
+        let flag = words.next().unwrap();
+        let value = words.next().and_then(|word| word.strip_prefix('<'));
+        let heading = match value {
+            Some(value) => format!("{flag} {}", value.trim_end_matches('>')),
+            None => flag.to_owned(),
+        };
+        assert!(
+            page.contains(&format!("\\fB{heading}\\fR")),
+            "{heading}: {page}"
+        );
+        let name = flag.trim_start_matches('-');
+        let shown = format!("__fish_thrufs_using_subcommand bench\" -l {name} -d '");
+        assert!(scripts[2].contains(&shown), "{flag}");
+    }
+    let shown = scripts[2].matches("__fish_thrufs_using_subcommand bench\" -l ");
+    assert_eq!(shown.count(), options.len(), "no more than there are");
+    // Values, in the order of the help.
+    let help: Vec<_> = help.split_whitespace().collect();
+    let help = help.join(" ");
+    let lists = help.split("[possible values: ").skip(1);
+    let lists: Vec<_> = lists.filter_map(|text| text.split(']').next()).collect();
+    assert_eq!(lists.len(), 4, "{help}");
+    for list in lists {
+        let list = list.replace(", ", " ");
+        for script in &scripts[..2] {
+            assert!(script.contains(&list), "{list}: {script}");
+        }
+    }
+    let listed = bench("--list");
+    let suites = listed.lines().skip(1).take_while(|line| !line.is_empty());
+    for suite in suites {
+        let (name, about) = suite.trim_start().split_once(' ').unwrap();
+        let about = about.trim_start();
+        let told = page.split(&format!("\\fB{name}\\fR\n")).nth(1);
+        let told = told
+            .and_then(|rest| rest.lines().next())
+            .unwrap_or_default();
+        assert!(
+            told.to_lowercase() == format!("{about}.").to_lowercase(),
+            "{suite}: {told}"
+        );
+    }
+}
+
+#[test]
+fn a_benchmark_that_is_not_installed_is_named() {
+    let place = TempDir::new().unwrap();
+    let program = ground::copied_program(place.path());
+    let output = run(Command::new(program).args(["bench", "--list"]));
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    let missing = place.path().join("thrufs-bench");
+    assert!(said.contains(missing.to_str().unwrap()), "{said}");
+    assert!(said.contains("cargo install --path crates/bench"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 #[test]
 fn roles_are_not_for_people() {
     for role in ["--worker", "--supervisor"] {

@@ -348,9 +348,27 @@ pub fn stop_process(process: Pid) {
 /// a descriptor of this one, open for writing, would go to a program that another test starts at the
 /// moment, and keep the copy from being executed.
 pub fn copied_program(directory: &Path) -> PathBuf {
-    let program = directory.join("thrufs");
-    let install = ["-m", "755", THRUFS];
-    succeeded(&run(Command::new("install").args(install).arg(&program)));
+    copied(Path::new(THRUFS), directory)
+}
+
+/// The same, with the benchmark beside it.
+pub fn copied_with_benchmark(directory: &Path) -> PathBuf {
+    copied(&benchmark(), directory);
+    copied_program(directory)
+}
+
+fn copied(program: &Path, directory: &Path) -> PathBuf {
+    let copy = directory.join(program.file_name().unwrap());
+    let mut install = Command::new("install");
+    succeeded(&run(install.args(["-m", "755"]).arg(program).arg(&copy)));
+    copy
+}
+
+/// The benchmark, beside the command. It is of another package: `cargo test` of this one does not build it.
+pub fn benchmark() -> PathBuf {
+    let program = Path::new(THRUFS).with_file_name("thrufs-bench");
+    let shown = program.display();
+    assert!(program.is_file(), "{shown}: cargo build -p thrufs-bench");
     program
 }
 
