@@ -14,7 +14,7 @@ use std::time::Instant;
 /// How the names of programs begin that run only with `--full` or by name: those of the benchmark, and
 /// the list of POSIX cases without the product.
 const FULL: &[&str] = &[
-    "thrufs-bench/",
+    "thrufs-bench/thrufs_bench",
     "thrufs-cli/bench",
     "thrufs-tests/posix_native",
     "xtask/bench",

@@ -57,9 +57,9 @@ fn run(name: &str, script: &str, signal: Option<&str>, kept: &[&str]) {
             );
             sleep(Duration::from_millis(10));
         }
-        let group = format!("-{}", chore.id());
-        let sent = Command::new("kill")
-            .args(["-s", signal, "--", &group])
+        // The shell's own: kill(1) of procps takes small groups, as PID namespaces have them, for signals.
+        let sent = Command::new("sh")
+            .args(["-c", &format!("kill -s {signal} -- -{}", chore.id())])
             .status();
         assert!(sent.unwrap().success());
     }

@@ -317,7 +317,10 @@ pub(crate) fn thrufs() -> Outcome<PathBuf> {
     if thrufs.is_file() {
         return Ok(thrufs);
     }
-    Err(format!("{} is not there", thrufs.display()))
+    let shown = thrufs.display();
+    Err(format!(
+        "{shown} is not there: the benchmark measures the thrufs beside it"
+    ))
 }
 
 /// By which way its data have to go, where that was asked for.

@@ -1,7 +1,7 @@
 //! Where a result comes from.
 
-use crate::Outcome;
 use crate::results::Machine;
+use crate::{Outcome, contestant};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -49,12 +49,18 @@ fn hypervisor(about: &str) -> Option<String> {
 
 fn versions() -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
-    versions.insert("thrufs".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     let mut add = |name: &str, said: Option<String>| {
         if let Some(said) = said.filter(|said| !said.is_empty()) {
             versions.insert(name.to_owned(), said);
         }
     };
+    // Of the server that is measured, whichever this program is of.
+    let server = contestant::thrufs().ok();
+    let server = server.and_then(|path| said(Command::new(path).arg("--version")));
+    add(
+        "thrufs",
+        server.map(|said| said.trim_start_matches("thrufs ").to_owned()),
+    );
     add("fio", said(Command::new("fio").arg("--version")));
     // Of the project's own benchmark: which state of it.
     if let Some(project) = std::env::var_os("PROJECT") {

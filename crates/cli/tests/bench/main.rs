@@ -1,4 +1,5 @@
-//! `thrufs bench`: what it finds, whom it takes, where it refuses, and that nothing of it stays.
+//! `thrufs bench`: what it finds, whom it takes, where it refuses, and that nothing of it stays. The benchmark
+//! is of another package: `cargo xtask test bench` builds it, `cargo test` of this one takes it as it is.
 #![allow(clippy::unwrap_used)]
 
 mod counts;
@@ -244,6 +245,8 @@ fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
         assert!(latency > 0, "{cell}");
     }
     assert_eq!(results["command"][1], "bench");
+    let version = &results["machine"]["versions"]["thrufs"];
+    assert_eq!(version, env!("CARGO_PKG_VERSION"));
     for name in ["results.csv", "report.txt", "report.html"] {
         assert!(place.out.join(name).metadata().unwrap().len() > 0, "{name}");
     }
