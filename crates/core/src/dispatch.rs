@@ -98,7 +98,17 @@ pub enum Wait {
     /// A device or a network: it will end by itself.
     Io,
     /// Another holder of a lock: it may never end.
-    Lock,
+    Lock {
+        /// Of whom.
+        uid: u32,
+    },
+}
+
+impl Wait {
+    /// Whether it may never end.
+    pub fn is_for_lock(self) -> bool {
+        matches!(self, Wait::Lock { .. })
+    }
 }
 
 /// The bytes of a file as the answer to a READ.
@@ -289,8 +299,11 @@ impl<F: FileSystem> Dispatcher<F> {
             }
             Err(Errno::DEFER) if !may_block => {
                 bump(&self.metrics.events.deferred);
-                let waits_for_lock = matches!(request.operation, Operation::Setlkw(_));
-                return Outcome::Defer(if waits_for_lock { Wait::Lock } else { Wait::Io });
+                let uid = request.header.uid;
+                return Outcome::Defer(match request.operation {
+                    Operation::Setlkw(_) => Wait::Lock { uid },
+                    _ => Wait::Io,
+                });
             }
             Err(_) if is_silent(opcode) => {
                 self.metrics.record(opcode, started.elapsed(), true, 0);

@@ -86,7 +86,8 @@ pub struct SessionConfig {
     pub ring: RingConfig,
     /// Most requests that may sleep at once, away from the readers. Beyond, readers sleep.
     pub blocked_max: usize,
-    /// Most requests that may wait for a lock at once. Beyond, they get `ENOLCK`.
+    /// Most requests that may wait for a lock at once: half of them of one user, three quarters of all users
+    /// but root. Beyond, they get `ENOLCK`.
     pub lock_waiters_max: usize,
     /// Most notifications that wait to be sent.
     pub notifications_max: usize,

@@ -224,11 +224,15 @@ pub struct Config {
     pub file_handles: FileHandles,
     /// Most descriptors kept for inodes that are not open; half of `RLIMIT_NOFILE` unless given.
     pub descriptor_budget: Option<usize>,
-    /// Most descriptors that open directories and files of one user of clients cost at a time, beyond
-    /// which an open fails with ENFILE; owners of shared locks may cost half as many more (ENOLCK). Files
-    /// that go straight through cost none. Half of what `RLIMIT_NOFILE` leaves beside
-    /// [`descriptor_budget`](Self::descriptor_budget) unless given. Root has no limit, nor has the user who
-    /// serves.
+    /// Most descriptors that open directories and files of one user of clients cost at a time, and owners
+    /// of shared locks, beyond which an open fails with ENFILE and a lock with ENOLCK. Files that go
+    /// straight through cost none. Half of what `RLIMIT_NOFILE` leaves beside
+    /// [`descriptor_budget`](Self::descriptor_budget) unless given; all users together have three
+    /// quarters of that, or as much as one if that is more. Root has no limit, nor has the user who serves.
+    ///
+    /// The same parts of the budget are for inodes to which nothing but their descriptor leads (those
+    /// without file handles that have lost the name by which they were known). Beyond them such an inode
+    /// is let go, and gives ESTALE.
     pub user_descriptors_max: Option<usize>,
     /// How the session of a client leaves for another process, and how one is received.
     pub migration: Migration,

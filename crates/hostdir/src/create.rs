@@ -399,7 +399,14 @@ impl Host {
         };
         self.create_judged(context, end, new, args, |wanted| {
             let share = self.shares.take(context.uid())?;
-            self.tmpfile_by(end, new, args, wanted, share)
+            let (entry, opened) = self.tmpfile_by(end, new, args, wanted, share)?;
+            let inode = self.nodes.get(entry.node)?;
+            if let Err(error) = self.count_lost(context.uid(), &inode) {
+                drop(self.close_file(opened.handle));
+                self.forget(entry.node, 1);
+                return Err(error);
+            }
+            Ok((entry, opened))
         })
     }
 

@@ -95,8 +95,10 @@ pub(crate) struct Host {
     pub(crate) rules: Rules,
     /// Of directories, and of files with a descriptor here.
     pub(crate) shares: Arc<Shares>,
-    /// Of owners of locks.
+    /// Of places of owners of locks.
     pub(crate) lock_shares: Arc<Shares>,
+    /// Of inodes to which nothing but their descriptor leads.
+    pub(crate) lost_shares: Arc<Shares>,
     pub(crate) locks: crate::locks::LockOwners,
     pub(crate) lock_waits: crate::deadlock::Waits,
     pub(crate) retries: crate::retries::Retries,
@@ -201,11 +203,10 @@ impl HostDir {
         root.keep_descriptor(root_fd);
         let budget = config.descriptor_budget;
         let budget = budget.unwrap_or_else(|| default_budget(root.mount().has_handles()));
-        let share = config
-            .user_descriptors_max
-            .unwrap_or_else(|| default_share(budget));
-        let share_of_locks = (share / 2).min(OWNERS_MAX / 2);
+        let for_clients = descriptors_for_clients(budget);
+        let share = config.user_descriptors_max.unwrap_or(for_clients / 2);
         let server_uid = credentials.server_uid();
+        let half_of = |all: usize| Shares::new(all / 2, all / 4 * 3, server_uid);
         let host = Host {
             nodes,
             mounts,
@@ -220,8 +221,9 @@ impl HostDir {
                 config.callers_are_local,
                 config.programs.clone(),
             ),
-            shares: Shares::new(share, server_uid),
-            lock_shares: Shares::new(share_of_locks, server_uid),
+            shares: Shares::new(share, for_clients / 4 * 3, server_uid),
+            lock_shares: half_of(OWNERS_MAX),
+            lost_shares: half_of(budget),
             locks: crate::locks::LockOwners::default(),
             lock_waits: crate::deadlock::Waits::default(),
             retries: crate::retries::Retries::default(),
@@ -280,7 +282,10 @@ impl HostDir {
             mounts: host.mounts.len(),
             lock_owners: host.locks.len(),
             backing_files: host.passthrough.registered(),
-            refused_to_users: host.shares.refused() + host.lock_shares.refused(),
+            refused_to_users: [&host.shares, &host.lock_shares, &host.lost_shares]
+                .iter()
+                .map(|shares| shares.refused())
+                .sum(),
         }
     }
 }
@@ -634,10 +639,10 @@ fn default_budget(has_handles: bool) -> usize {
     (descriptor_limit() / 2).saturating_sub(32).clamp(16, most)
 }
 
-/// Half of what is left to clients' open files, so that the other half is left to others.
-fn default_share(budget: usize) -> usize {
+/// How many are left to clients' open files.
+fn descriptors_for_clients(budget: usize) -> usize {
     let limit = descriptor_limit();
-    (limit - budget.min(limit / 2)) / 2
+    limit - budget.min(limit / 2)
 }
 
 fn descriptor_limit() -> usize {

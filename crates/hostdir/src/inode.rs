@@ -7,6 +7,7 @@ use crate::mounts::LowerMount;
 use crate::names::Names;
 use crate::ownership::Told;
 use crate::privileges::set_group_id_stays;
+use crate::shares::Share;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::FileType;
 use std::ffi::CString;
@@ -31,8 +32,7 @@ pub(crate) struct Inode {
     /// `S_IFMT` bits.
     file_type: u32,
     lookups: AtomicU64,
-    /// An `O_PATH` descriptor, as long as the budget allows.
-    held: Mutex<Held>,
+    reach: Mutex<Reach>,
     /// Set whenever the descriptor is used; the clock that takes descriptors back clears it.
     recently_used: AtomicBool,
     /// In the queue of forgotten nodes that stay known for `export`.
@@ -46,7 +46,6 @@ pub(crate) struct Inode {
     cached_version: AtomicU64,
     /// The file as some client has it open: the way to an inode whose last name is gone.
     opened: Mutex<Weak<LowerFile>>,
-    place: Mutex<Option<Box<Place>>>,
     /// How it is used by those who have it open; nothing when nobody has.
     uses: Mutex<Option<Box<Use>>>,
     /// Known with a policy in force.
@@ -59,12 +58,22 @@ pub(crate) struct Inode {
     in_strongbox: AtomicBool,
 }
 
-/// What is kept to spare system calls, and can be had again.
+/// What leads to it, beside its handle.
+#[derive(Default)]
+struct Reach {
+    place: Option<Box<Place>>,
+    held: Held,
+}
+
+/// What spares system calls; can be had again where there is a handle or a place.
 #[derive(Default)]
 struct Held {
+    /// An `O_PATH` descriptor, as long as the budget allows.
     descriptor: Option<Arc<OwnedFd>>,
     /// Made from the descriptor, and kept no longer than that.
     backing: Option<Arc<Backing>>,
+    /// Of the user because of whom nothing but the descriptor leads to it.
+    share: Option<Box<Share>>,
 }
 
 /// A descriptor good for `*at` calls with `AT_EMPTY_PATH`, kept alive while it is used.
@@ -98,7 +107,10 @@ impl Inode {
             mount,
             file_type,
             lookups: AtomicU64::new(1),
-            held: Mutex::default(),
+            reach: Mutex::new(Reach {
+                place,
+                held: Held::default(),
+            }),
             recently_used: AtomicBool::new(false),
             dormant: AtomicBool::new(false),
             told: Told::nothing(),
@@ -106,7 +118,6 @@ impl Inode {
             set_group_id_stays: AtomicBool::new(false),
             cached_version: AtomicU64::new(0),
             opened: Mutex::new(Weak::new()),
-            place: Mutex::new(place),
             uses: Mutex::new(None),
             names: Names::default(),
             lost_a_name: AtomicBool::new(false),
@@ -178,14 +189,14 @@ impl Inode {
     }
 
     pub(crate) fn cached_descriptor(&self) -> Option<Arc<OwnedFd>> {
-        let fd = self.held.lock().descriptor.clone()?;
+        let fd = self.reach.lock().held.descriptor.clone()?;
         self.recently_used.store(true, Ordering::Relaxed);
         Some(fd)
     }
 
     /// Keeps `fd` unless another thread was faster, and returns the one that is kept.
     pub(crate) fn keep_descriptor(&self, fd: OwnedFd) -> (Arc<OwnedFd>, bool) {
-        let mut held = self.held.lock();
+        let held = &mut self.reach.lock().held;
         self.recently_used.store(true, Ordering::Relaxed);
         if let Some(other) = &held.descriptor {
             return (Arc::clone(other), false);
@@ -197,7 +208,7 @@ impl Inode {
 
     /// Whether the inode can be found again without its descriptor.
     pub(crate) fn can_be_found_again(&self) -> bool {
-        self.identity.handle().is_some() || self.place.lock().is_some()
+        self.identity.handle().is_some() || self.reach.lock().place.is_some()
     }
 
     /// Takes the descriptor back if it was not used since the clock came by last.
@@ -210,7 +221,7 @@ impl Inode {
 
     /// Whether there is no descriptor, without counting as a use.
     pub(crate) fn cached_descriptor_is_gone(&self) -> bool {
-        self.held.lock().descriptor.is_none()
+        self.reach.lock().held.descriptor.is_none()
     }
 
     /// Takes the descriptor back, recently used or not.
@@ -220,21 +231,36 @@ impl Inode {
         }
     }
 
+    /// Nothing but the descriptor leads to it any more. That counts as a user's.
+    pub(crate) fn count_descriptor(&self, share: Option<Share>) {
+        let share = share.map(Box::new);
+        let reach = &mut *self.reach.lock();
+        if reach.held.descriptor.is_some() && reach.held.share.is_none() && reach.place.is_none() {
+            reach.held.share = share;
+        }
+    }
+
+    /// Nothing leads to it any more, but for an open file: it is not found again.
+    pub(crate) fn let_go(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+        drop(self.take_held());
+    }
+
     /// Closing takes system calls: what was held is dropped outside the lock.
     fn take_held(&self) -> Held {
-        std::mem::take(&mut *self.held.lock())
+        std::mem::take(&mut self.reach.lock().held)
     }
 
     /// The registration for passthrough, if one is kept.
     pub(crate) fn cached_backing(&self) -> Option<Arc<Backing>> {
-        let backing = self.held.lock().backing.clone()?;
+        let backing = self.reach.lock().held.backing.clone()?;
         self.recently_used.store(true, Ordering::Relaxed);
         Some(backing)
     }
 
     /// Keeps a registration as long as the descriptor.
     pub(crate) fn keep_backing(&self, backing: &Arc<Backing>) {
-        let mut held = self.held.lock();
+        let held = &mut self.reach.lock().held;
         if held.descriptor.is_some() {
             held.backing = Some(Arc::clone(backing));
         }
@@ -321,10 +347,9 @@ impl Inode {
     }
 
     pub(crate) fn place(&self) -> Option<(Arc<Inode>, CString)> {
-        self.place
-            .lock()
-            .as_ref()
-            .map(|place| (Arc::clone(&place.parent), place.name.clone()))
+        let reach = self.reach.lock();
+        let place = reach.place.as_ref()?;
+        Some((Arc::clone(&place.parent), place.name.clone()))
     }
 
     pub(crate) fn boxed_place(&self) -> Option<Box<Place>> {
@@ -333,9 +358,13 @@ impl Inode {
     }
 
     pub(crate) fn set_place(&self, place: Option<Box<Place>>) {
+        let mut reach = self.reach.lock();
+        // It is found again, and its descriptor is everybody's.
+        let share = place.as_ref().and_then(|_| reach.held.share.take());
+        let old = std::mem::replace(&mut reach.place, place);
         // The old place may hold the last reference to a parent: let go of it outside the lock.
-        let old = std::mem::replace(&mut *self.place.lock(), place);
-        drop(old);
+        drop(reach);
+        drop((old, share));
     }
 
     /// Whether the kernel's cached data are of this version; remembers it for the next time.

@@ -11,7 +11,7 @@
 use crate::deadlock::{Wait, Waiting, keeps_from};
 use crate::host::Host;
 use crate::ledger::OwnerNote;
-use crate::shares::Share;
+use crate::shares::{Share, Shares};
 use crate::strongbox::Key;
 use crate::succession::give_up_ranges;
 use parking_lot::Mutex;
@@ -32,9 +32,12 @@ pub(crate) struct OwnerFile {
     pub(crate) pid: u32,
     /// Its place in the ledger, if it has one.
     pub(crate) place: Option<u32>,
-    /// Of whoever locks.
-    pub(crate) _share: Option<Share>,
+    /// Of whoever locks: a place and a descriptor.
+    pub(crate) _shares: OwnerShares,
 }
+
+/// A place among the owners, and the descriptor that it costs.
+pub(crate) type OwnerShares = [Option<Share>; 2];
 
 type OwnerFiles = HashMap<(NodeId, LockOwner), Arc<OwnerFile>>;
 
@@ -160,9 +163,9 @@ impl Host {
             return Ok(known);
         }
         self.file_of(node, args.handle)?;
-        let share = self.lock_shares.take(context.uid());
-        let share = share.map_err(|_| Errno::ENOLCK)?;
-        let file = self.open_for_owner(args.handle, args.pid, share)?;
+        let take = |shares: &Arc<Shares>| shares.take(context.uid()).map_err(|_| Errno::ENOLCK);
+        let shares = [take(&self.lock_shares)?, take(&self.shares)?];
+        let file = self.open_for_owner(args.handle, args.pid, shares)?;
         self.enter_owner(node, args.owner, file)
     }
 
@@ -216,7 +219,7 @@ impl Host {
         &self,
         handle: FileHandle,
         pid: u32,
-        share: Option<Share>,
+        shares: OwnerShares,
     ) -> Result<OwnerFile> {
         let file = self.file(handle)?;
         // Both kinds of lock need a file open for them; one that cannot be written is locked with
@@ -238,7 +241,7 @@ impl Host {
             handle,
             pid,
             place: None,
-            _share: share,
+            _shares: shares,
         })
     }
 
@@ -248,7 +251,7 @@ impl Host {
         self.file_of(node, args.handle)?;
         let file = match self.locks.get(node, args.owner) {
             Some(known) => known,
-            None => Arc::new(self.open_for_owner(args.handle, args.pid, None)?),
+            None => Arc::new(self.open_for_owner(args.handle, args.pid, [None, None])?),
         };
         let Some(found) = lock::ofd_get(&file.fd, &wanted)? else {
             return Ok(None);

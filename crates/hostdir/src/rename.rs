@@ -54,6 +54,7 @@ impl Host {
             fd: parent_descriptor.as_fd(),
             name,
         };
+        self.may_judge_here(context, &inode)?;
         let _in_order = self.names_in_order(context)?;
         self.may_become(context, &inode, to)?;
         if self.rules.are_there() && inode.names().count() >= NAMES_MAX {
@@ -139,7 +140,7 @@ impl Host {
             Ok(())
         })?;
         if let Some(victim) = victim {
-            self.lose_place(&victim);
+            self.lose_place(context.uid(), &victim);
         }
         if let Some(known) = known {
             known.name_removed();
@@ -148,8 +149,9 @@ impl Host {
     }
 
     /// The name by which an inode without a handle was found is gone. It keeps its descriptor, by which it
-    /// may have other names, unless it is a file that has none: then what it takes up must be free.
-    fn lose_place(&self, inode: &Arc<Inode>) {
+    /// may have other names, unless it is a file that has none, then what it takes up must be free, or the
+    /// user has too many such inodes.
+    fn lose_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         self.nodes.set_place(inode, None);
         let links = self
             .descriptor(inode)
@@ -157,6 +159,26 @@ impl Host {
         if inode.is_regular() && matches!(links, Ok(Ok(stat)) if stat.st_nlink == 0) {
             inode.last_name_removed();
         }
+        self.let_go_if_too_many(uid, inode);
+    }
+
+    /// Lets go of what nothing but its descriptor leads to, if the user holds its share of such.
+    fn let_go_if_too_many(&self, uid: Option<u32>, inode: &Arc<Inode>) {
+        if self.count_lost(uid, inode).is_err() {
+            inode.let_go();
+        }
+    }
+
+    /// Counts what nothing but its descriptor leads to as the user's because of whom that is so.
+    ///
+    /// # Errors
+    ///
+    /// `ENFILE` when that user holds its share.
+    pub(crate) fn count_lost(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Result<()> {
+        if !inode.can_be_found_again() && !inode.cached_descriptor_is_gone() {
+            inode.count_descriptor(self.lost_shares.take(uid)?);
+        }
+        Ok(())
     }
 
     /// The inode behind a name, where it has a handle and the kernel knows it.
@@ -241,7 +263,7 @@ impl Host {
         }
         let rename = || {
             self.as_owner_of_names(context, &[from, to], || {
-                self.rename_beneath(from, to, flags)
+                self.rename_beneath(context.uid(), from, to, flags)
             })
         };
         if !self.rules.are_there() {
@@ -319,7 +341,13 @@ impl Host {
         }
     }
 
-    fn rename_beneath(&self, from: End<'_>, to: End<'_>, flags: RenameFlags) -> Result<()> {
+    fn rename_beneath(
+        &self,
+        uid: Option<u32>,
+        from: End<'_>,
+        to: End<'_>,
+        flags: RenameFlags,
+    ) -> Result<()> {
         if to.parent.mount().has_handles() && flags.is_empty() {
             // Who replaces a file again and again has clients that know the one before, and are
             // about to open it. The kernel looks up the name once more when that fails, but no
@@ -364,6 +392,7 @@ impl Host {
                 Err(_) => inode.boxed_place(),
             };
             self.nodes.set_place(inode, place);
+            self.let_go_if_too_many(uid, inode);
         }
         Ok(renamed?)
     }
@@ -461,7 +490,7 @@ mod tests {
             let none = RenameFlags::empty();
             let renamed = host.rename_as_judged((from, to), none, [Some(judged), None], || {
                 fs::rename(at(moved), at(to_there)).unwrap();
-                host.rename_beneath(from, to, none)
+                host.rename_beneath(None, from, to, none)
             });
             let expected = if is_taken_back {
                 Err(Errno::EXDEV)

@@ -1,13 +1,15 @@
 //! How many descriptors one user of clients may hold.
 //!
 //! A directory that a client has open may cost a descriptor of this process, and so do an open file whose data
-//! come through it, a `flock(2)` on any other, and an owner of shared locks. So that one user cannot use up
-//! all that the process may open, each has a share of them. Root has no limit, nor has the user who serves.
+//! come through it, a `flock(2)` on any other, an owner of shared locks, and what has lost the name by which
+//! alone it could be found again. So that one user cannot use up all that the process may open, each has a
+//! share of them, and all together leave some: a user with subordinate ids is as many users as it likes.
+//! Root has no limit, nor has the user who serves.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use thrufs::{Errno, Result};
 
 /// Users whose number differs by less than this do not wait for each other.
@@ -15,7 +17,9 @@ const SHARDS: usize = 16;
 
 pub(crate) struct Shares {
     held: [Mutex<HashMap<u32, usize>>; SHARDS],
+    held_together: AtomicUsize,
     most: usize,
+    most_together: usize,
     server_uid: u32,
     refused: AtomicU64,
 }
@@ -27,11 +31,14 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// At most `most` for each user, at least 1.
-    pub(crate) fn new(most: usize, server_uid: u32) -> Arc<Shares> {
+    /// At most `most` for each user, at least 1, and `most_together` for all, no less than for one.
+    pub(crate) fn new(most: usize, most_together: usize, server_uid: u32) -> Arc<Shares> {
+        let most = most.max(1);
         Arc::new(Shares {
             held: Default::default(),
-            most: most.max(1),
+            held_together: AtomicUsize::new(0),
+            most,
+            most_together: most_together.max(most),
             server_uid,
             refused: AtomicU64::new(0),
         })
@@ -41,12 +48,12 @@ impl Shares {
     ///
     /// # Errors
     ///
-    /// `ENFILE` when the user holds its share.
+    /// `ENFILE` when the user holds its share, or all together hold theirs.
     pub(crate) fn take(self: &Arc<Self>, uid: Option<u32>) -> Result<Option<Share>> {
         let Some(uid) = uid.filter(|uid| self.counts(*uid)) else {
             return Ok(None);
         };
-        if self.counted(uid, self.most) {
+        if self.counted(uid, self.most, self.most_together) {
             return Ok(Some(self.share(uid)));
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -55,7 +62,8 @@ impl Shares {
 
     /// One more for what a user opened in the process before, which had granted it.
     pub(crate) fn take_again(self: &Arc<Self>, uid: u32) -> Option<Share> {
-        (self.counts(uid) && self.counted(uid, usize::MAX)).then(|| self.share(uid))
+        let is_counted = self.counts(uid) && self.counted(uid, usize::MAX, usize::MAX);
+        is_counted.then(|| self.share(uid))
     }
 
     /// How often a user was refused.
@@ -76,12 +84,21 @@ impl Shares {
         &self.held[uid as usize % SHARDS]
     }
 
-    fn counted(&self, uid: u32, most: usize) -> bool {
+    fn counted(&self, uid: u32, most: usize, most_together: usize) -> bool {
         let mut users = self.shard(uid).lock();
-        let held = users.entry(uid).or_default();
-        let has_room = *held < most;
-        *held += usize::from(has_room);
-        has_room
+        let held = users.get(&uid).copied().unwrap_or(0);
+        if held >= most || !self.counted_together(most_together) {
+            return false;
+        }
+        users.insert(uid, held + 1);
+        true
+    }
+
+    fn counted_together(&self, most: usize) -> bool {
+        let one_more = |held: usize| (held < most).then_some(held + 1);
+        let order = Ordering::Relaxed;
+        let counted = self.held_together.fetch_update(order, order, one_more);
+        counted.is_ok()
     }
 }
 
@@ -100,6 +117,7 @@ impl Drop for Share {
                 users.remove(&self.uid);
             }
         }
+        self.shares.held_together.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -109,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_user_has_a_share_and_takes_nothing_of_others() {
-        let shares = Shares::new(2, 1000);
+        let shares = Shares::new(2, 100, 1000);
         let take = |uid| shares.take(Some(uid));
         let first = take(7).unwrap();
         let _second = take(7).unwrap();
@@ -130,8 +148,20 @@ mod tests {
     }
 
     #[test]
+    fn all_users_together_leave_some_for_root() {
+        let shares = Shares::new(2, 3, 1000);
+        let take = |uid| shares.take(Some(uid));
+        let mut held = Vec::from([1, 1, 2].map(|uid| take(uid).unwrap()));
+        assert_eq!(take(3).err(), Some(Errno::ENFILE));
+        assert!(shares.shard(3).lock().get(&3).is_none());
+        assert!(take(0).is_ok());
+        held.pop();
+        assert!(take(3).is_ok());
+    }
+
+    #[test]
     fn what_was_granted_before_counts_and_is_not_refused() {
-        let shares = Shares::new(1, 0);
+        let shares = Shares::new(1, 0, 0);
         let again: Vec<_> = (0..3).map(|_| shares.take_again(7)).collect();
         assert!(again.iter().all(Option::is_some));
         assert!(shares.take(Some(7)).is_err());

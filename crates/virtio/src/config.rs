@@ -23,7 +23,8 @@ pub struct DeviceConfig {
     /// Most requests of all queues that may sleep away from the threads of their queues. Beyond, the
     /// threads sleep.
     pub blocked_max: usize,
-    /// Most requests of all queues that may wait for a lock. Beyond, they get `ENOLCK`.
+    /// Most requests of all queues that may wait for a lock: half of them of one user, three quarters of all
+    /// users but root. Beyond, they get `ENOLCK`.
     pub lock_waiters_max: usize,
     /// How long stopping waits for requests in progress.
     pub drain_timeout: Duration,

@@ -28,7 +28,7 @@ impl Away {
 
     /// Whether it waits for a lock, and may wait for it again.
     pub(crate) fn waits_for_lock(&self) -> bool {
-        self.wait == Wait::Lock
+        self.wait.is_for_lock()
     }
 }
 

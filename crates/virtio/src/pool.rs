@@ -12,7 +12,7 @@ use crate::steward::Watch;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use thrufs::{FileReply, FileSystem, Metrics, Outcome, Wait};
+use thrufs::{FileReply, FileSystem, LockWaiters, Metrics, Outcome, Wait};
 
 /// How long a thread without work stays.
 const KEEP_THREAD: Duration = Duration::from_secs(10);
@@ -120,7 +120,7 @@ struct State<F: FileSystem> {
     /// Threads that wait for a job.
     idle: usize,
     io: usize,
-    locks: usize,
+    locks: LockWaiters,
     ending: bool,
 }
 
@@ -128,14 +128,21 @@ impl<F: FileSystem> State<F> {
     fn admits(&self, wait: Wait, limits: Limits) -> bool {
         match wait {
             Wait::Io => self.io < limits.blocked_max,
-            Wait::Lock => self.locks < limits.lock_waiters_max,
+            Wait::Lock { uid } => self.locks.admits(uid, limits.lock_waiters_max),
         }
     }
 
-    fn count(&mut self, wait: Wait) -> &mut usize {
+    fn enter(&mut self, wait: Wait) {
         match wait {
-            Wait::Io => &mut self.io,
-            Wait::Lock => &mut self.locks,
+            Wait::Io => self.io += 1,
+            Wait::Lock { uid } => self.locks.enter(uid),
+        }
+    }
+
+    fn leave(&mut self, wait: Wait) {
+        match wait {
+            Wait::Io => self.io -= 1,
+            Wait::Lock { uid } => self.locks.leave(uid),
         }
     }
 }
@@ -157,7 +164,7 @@ impl<F: FileSystem> Pool<F> {
                 threads: 0,
                 idle: 0,
                 io: 0,
-                locks: 0,
+                locks: LockWaiters::default(),
                 ending: false,
             }),
             called: Condvar::new(),
@@ -185,7 +192,7 @@ impl<F: FileSystem> Pool<F> {
             }
             state.threads += 1;
         }
-        *state.count(job.wait) += 1;
+        state.enter(job.wait);
         state.jobs.push_back(job);
         self.note(&state);
         drop(state);
@@ -213,7 +220,7 @@ impl<F: FileSystem> Pool<F> {
             let (wait, post) = (job.wait, Arc::clone(&job.post));
             let returned = job.run();
             let mut state = self.lock();
-            *state.count(wait) -= 1;
+            state.leave(wait);
             self.note(&state);
             drop(state);
             post.give_back(returned);
@@ -244,7 +251,8 @@ impl<F: FileSystem> Pool<F> {
     }
 
     fn note(&self, state: &State<F>) {
-        self.metrics.set_waiting(state.io, state.locks, state.idle);
+        self.metrics
+            .set_waiting(state.io, state.locks.count(), state.idle);
     }
 
     /// Waits until nobody sleeps, calling `wake` again and again, until `deadline`. False when somebody
@@ -254,7 +262,7 @@ impl<F: FileSystem> Pool<F> {
         loop {
             {
                 let state = self.lock();
-                if state.io + state.locks == 0 {
+                if state.io + state.locks.count() == 0 {
                     return true;
                 }
             }

@@ -29,7 +29,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs::serving::Patience;
-use thrufs::{Dispatcher, Errno, Metrics, Wait};
+use thrufs::{Dispatcher, Errno, Metrics};
 
 /// The queue for FORGETs, which nobody waits for.
 const HIGH_PRIORITY: usize = 0;
@@ -337,7 +337,7 @@ impl<M: MakeFileSystem> Serving<M> {
     /// Carries out what nobody else can.
     fn carry_out_here(&self, mut job: Job<M::FileSystem>) -> Returned {
         let metrics = &self.shared.metrics;
-        if job.wait == Wait::Lock {
+        if job.wait.is_for_lock() {
             // A queue must not wait for a lock, whose holder may need it to let go.
             metrics.count_lock_refused();
             let length = job.slot.refuse(job.session.dispatcher(), Errno::ENOLCK);

@@ -435,6 +435,43 @@ fn an_open_sleeps_where_files_are_looked_into_or_a_log_is_written() {
     }
 }
 
+/// A judgement by a thousand names deep in a tree took seconds, in which nobody changed a name.
+#[test]
+fn what_has_many_names_is_judged_apart_and_what_has_too_many_and_too_deep_is_not() {
+    const LEVELS: usize = 100;
+    let served = serve(with("[[rule]]\npath = \"hidden\"\naction = \"hide\"\n"));
+    let root = served.client.root();
+    let name = "d".repeat(200);
+    let mut parent = ROOT;
+    for _ in 0..LEVELS {
+        parent = NodeId(root.mkdir(parent, name.as_bytes(), 0o777).unwrap().nodeid);
+    }
+    let file = NodeId(
+        root.mknod(parent, b"0", libc::S_IFREG | 0o644, 0)
+            .unwrap()
+            .nodeid,
+    );
+    let sleeps = || {
+        let request = root.request(Opcode::Open, file).arg(&OpenIn::default());
+        let request = request.finish();
+        let dispatcher = served.client.dispatcher();
+        let answer = dispatcher.dispatch(&request[..], &mut [0; 4096], false);
+        matches!(answer, Outcome::Defer(_))
+    };
+    // Where one directory was looked at once, the names of twenty kilobytes each are too many together.
+    let link = |number: usize| {
+        let linked = root.link(file, parent, number.to_string().as_bytes());
+        linked.map(drop)
+    };
+    let refused = (1..1000).find(|number| {
+        assert_eq!(sleeps(), *number >= 8, "{number}");
+        link(*number).is_err()
+    });
+    assert!((130..200).contains(&refused.unwrap()), "{refused:?}");
+    assert_eq!(link(1000), Err(Errno::ELOOP));
+    assert!(root.open(file, 0).is_ok(), "it got no name too many");
+}
+
 #[test]
 fn each_open_is_told_and_what_cannot_be_told_of_is_taken_back() {
     let rules = "audit-log = \"/log\"\n[[rule]]\npath = \"a\"\naction = \"audit\"\n\

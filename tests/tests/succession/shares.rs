@@ -13,7 +13,7 @@ fn what_a_user_holds_counts_after_a_death() {
     let source = ground.source();
     fs::write(source.join("file"), "content").unwrap();
     let config = Config {
-        user_descriptors_max: Some(4),
+        user_descriptors_max: Some(5),
         ..config_for(Way::Death)
     };
     let server = Server::new(source, config);
@@ -41,16 +41,17 @@ fn what_a_user_holds_counts_after_a_death() {
     assert_eq!((lock(files[0], 1), lock(files[1], 2)), (Ok(()), Ok(())));
     for refusals in [1, 1] {
         assert_eq!(lock(files[0], 3), Err(Errno::ENOLCK));
-        let fourth = open().unwrap();
         assert_eq!(open(), Err(Errno::ENFILE));
         assert_eq!(server.statistics().refused_to_users, 2 * refusals);
         assert!(client.root().open(node, libc::O_RDWR).is_ok());
-        alice.release(node, fourth).unwrap();
         server.died(source);
     }
     alice.releasedir(NodeId::ROOT, directory).unwrap();
     alice.release(node, files[0]).unwrap();
-    assert!(open().is_ok() && open().is_ok() && open().is_ok());
-    assert_eq!(open(), Err(Errno::ENFILE));
+    let more = [open(), open()].map(Result::unwrap);
     assert_eq!(lock(files[1], 4), Ok(()));
+    assert_eq!(open(), Err(Errno::ENFILE));
+    assert_eq!(lock(files[1], 5), Err(Errno::ENOLCK));
+    alice.release(node, more[0]).unwrap();
+    assert_eq!(lock(files[1], 5), Ok(()));
 }

@@ -4,14 +4,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use thrufs_tests::caller::{ALICE, BOB};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use thrufs_tests::caller::{ALICE, BOB, Caller};
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::server::{END_TIMEOUT, Server};
 use thrufs_tests::transport::over_each;
 
-/// Descriptors of the server: 96 for inodes, 80 for each user.
+/// Descriptors of the server: 96 for inodes, 80 for each user, and 120 for all users together.
 const FILES_MAX: u32 = 256;
 const SHARE: usize = 80;
 
@@ -47,7 +49,7 @@ fn work(mnt: &Path) {
     BOB.run(|| {
         assert_eq!(fs::read_to_string(mnt.join("file")).unwrap(), "content");
         assert_eq!(fs::read_dir(mnt.join("dir")).unwrap().count(), 1);
-        let _dirs: Vec<_> = (0..SHARE / 2)
+        let _dirs: Vec<_> = (0..SHARE / 4)
             .map(|_| File::open(mnt.join("dir")).unwrap())
             .collect();
         fs::write(mnt.join("new"), "by bob").unwrap();
@@ -92,6 +94,125 @@ fn who_holds_its_share_keeps_nobody_else_from_opening() {
                 assert_eq!(errno, Some(libc::ENFILE), "{what}");
             }
         }
+        server.stop();
+    });
+}
+
+/// Without file handles, nothing but a descriptor of the server leads to what has lost its name and is held
+/// by `O_PATH`. One user has so many, and what is more is let go.
+#[test]
+fn who_holds_what_it_has_removed_keeps_nobody_else_from_working() {
+    const LOST: usize = 96 / 2;
+    over_each("shares::who_holds_what_it_has_removed", |transport| {
+        let ground = Ground::prepare(Lower::Ext4).unwrap();
+        let source = ground.source();
+        fs::create_dir(source.join("dir")).unwrap();
+        fs::write(source.join("dir/inner"), "").unwrap();
+        fs::write(source.join("file"), "content").unwrap();
+        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        fs::set_permissions(source, everybody).unwrap();
+        let options = transport.with("inode_file_handles=never");
+        let server = Server::start(&ground, &options, Some(FILES_MAX));
+        let mnt = ground.mnt();
+        let (name, other) = (&mnt.join("alices"), &mnt.join("alices-as-well"));
+        let hold = || {
+            let path = OFlags::PATH | OFlags::NOFOLLOW;
+            rustix::fs::open(name, path, Mode::empty()).map(File::from)
+        };
+        type Holding<'a> = (&'static str, &'a (dyn Fn() -> io::Result<File> + Sync));
+        let holdings: [Holding<'_>; 4] = [
+            ("directory", &|| {
+                fs::create_dir(name)?;
+                let held = hold();
+                fs::remove_dir(name)?;
+                Ok(held?)
+            }),
+            ("symbolic link", &|| {
+                std::os::unix::fs::symlink("nowhere", name)?;
+                let held = hold();
+                fs::remove_file(name)?;
+                Ok(held?)
+            }),
+            ("file with another name", &|| {
+                fs::write(name, "")?;
+                fs::hard_link(name, other)?;
+                let held = hold();
+                fs::remove_file(name)?;
+                fs::remove_file(other)?;
+                Ok(held?)
+            }),
+            ("what was replaced", &|| {
+                fs::write(name, "")?;
+                fs::write(other, "")?;
+                let held = hold();
+                fs::rename(other, name)?;
+                fs::remove_file(name)?;
+                Ok(held?)
+            }),
+        ];
+        for (what, make) in holdings {
+            let held: Vec<File> =
+                ALICE.run(|| (0..2 * FILES_MAX).map(|_| make().unwrap()).collect());
+            work(mnt);
+            let answers = |file: &&File| rustix::fs::fstat(file).is_ok();
+            let answered = held.iter().filter(answers).count();
+            assert!(answered <= LOST, "{what}: {answered}");
+            // It is known by no other name, and was held all the same.
+            if what == "directory" {
+                assert_eq!(answered, LOST);
+            }
+        }
+        // Files without names, whose data go straight through where that is possible.
+        let unnamed = || {
+            let flags = OFlags::TMPFILE | OFlags::RDWR;
+            let made = rustix::fs::open(mnt, flags, Mode::RUSR | Mode::WUSR);
+            made.map(File::from).map_err(io::Error::from)
+        };
+        let (held, error) = ALICE.run(|| open_all(unnamed));
+        assert_eq!(error, Some(libc::ENFILE));
+        work(mnt);
+        drop(held);
+        server.stop();
+    });
+}
+
+/// Requests that wait for a lock may wait for ever. One user has half of the 128 places.
+#[test]
+fn who_waits_for_locks_keeps_nobody_else_from_waiting() {
+    const WAITERS: usize = 70;
+    const PLACES: usize = 128 / 2;
+    over_each("shares::who_waits_for_locks", |transport| {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        fs::write(ground.source().join("file"), "").unwrap();
+        let server = Server::start(&ground, &transport.with("locks=shared"), None);
+        let file = ground.mnt().join("file");
+        let lock = || {
+            let file = File::open(&file).unwrap();
+            let locked = rustix::fs::flock(&file, FlockOperation::LockExclusive);
+            locked.map(|()| file)
+        };
+        let held = lock().unwrap();
+        thread::scope(|scope| {
+            let wait = |user: Caller| scope.spawn(move || user.run(lock).map(drop));
+            let alices: Vec<_> = (0..WAITERS).map(|_| wait(ALICE)).collect();
+            let deadline = Instant::now() + END_TIMEOUT;
+            let refused = || alices.iter().filter(|alice| alice.is_finished()).count();
+            while refused() < WAITERS - PLACES {
+                assert!(Instant::now() < deadline, "{} are refused", refused());
+                thread::yield_now();
+            }
+            let bob = wait(BOB);
+            thread::sleep(Duration::from_millis(100));
+            assert!(!bob.is_finished());
+            drop(held);
+            assert_eq!(bob.join().unwrap(), Ok(()));
+            let outcomes: Vec<_> = alices
+                .into_iter()
+                .map(|alice| alice.join().unwrap())
+                .collect();
+            let refused = outcomes.iter().filter(|it| **it == Err(Errno::NOLCK));
+            assert_eq!(refused.count(), WAITERS - PLACES, "{outcomes:?}");
+        });
         server.stop();
     });
 }

@@ -195,7 +195,10 @@ fn deferring_and_carrying_out_later() {
     let lock = thrufs_abi::layout::LkIn::default();
     let setlkw = request(Opcode::Setlkw).arg(&lock).finish();
     let outcome = dispatcher.dispatch(&setlkw, &mut buffer, false);
-    assert!(matches!(outcome, Outcome::Defer(Wait::Lock)), "{outcome:?}");
+    assert!(
+        matches!(outcome, Outcome::Defer(Wait::Lock { .. })),
+        "{outcome:?}"
+    );
     let setlk = request(Opcode::Setlk).arg(&lock).finish();
     assert!(matches!(
         dispatcher.dispatch(&setlk, &mut buffer, false),

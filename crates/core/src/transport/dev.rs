@@ -251,7 +251,7 @@ impl<F: FileSystem> Worker<'_, F> {
         let dispatcher = &self.connection.dispatcher;
         let aside = self.crew.stand_aside(self.member, wait);
         let (request, reply) = self.seat.buffers(length);
-        let reply = if aside == Aside::Refused && wait == Wait::Lock {
+        let reply = if aside == Aside::Refused && wait.is_for_lock() {
             // The last reader must not wait for a lock, whose holder may need it to let go.
             bump(&dispatcher.metrics().events.lock_waiters_refused);
             dispatcher.refuse(request, reply, Errno::ENOLCK)

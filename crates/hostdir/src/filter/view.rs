@@ -249,7 +249,7 @@ impl Waiting {
     pub(crate) fn new(server_uid: u32) -> Waiting {
         Waiting {
             all: AtomicUsize::new(0),
-            of_users: Shares::new(WAITING_MAX_OF_USER, server_uid),
+            of_users: Shares::new(WAITING_MAX_OF_USER, WAITING_MAX / 4 * 3, server_uid),
         }
     }
 

@@ -7,7 +7,8 @@ use crate::inode::Inode;
 use crate::names::KnownName;
 use crate::policy::{Caller, Decision, FileType, RuleId, Subject, Visibility};
 use rustix::fs::Statx;
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
@@ -16,8 +17,63 @@ use thrufs_abi::NodeId;
 /// Most directories above a file.
 const DEPTH_MAX: usize = 4096;
 
+/// Most bytes of paths that one judgement puts together and looks at: 2000 levels where rules hide, or a
+/// thousand names of four kilobytes. Others wait for it.
+const BYTES_MAX: usize = 4 << 20;
+
+/// Who has fewer names is judged on the thread of a queue.
+const MANY_NAMES: usize = 8;
+
 /// How often to look for all names of a file while others are renamed.
 const NAMES_ATTEMPTS_MAX: u32 = 16;
+
+/// A path by a name, or to a directory; empty for the root.
+#[derive(Default)]
+pub(super) struct NamePath {
+    pub(super) path: Vec<u8>,
+    /// The rule that hides it, or what is topmost above it.
+    pub(super) hidden: Option<RuleId>,
+}
+
+impl NamePath {
+    /// The path of what lies in this directory.
+    pub(super) fn child(&self, name: &[u8]) -> Vec<u8> {
+        if self.path.is_empty() {
+            name.to_vec()
+        } else {
+            [&self.path, name].join(&b'/')
+        }
+    }
+}
+
+/// What one judgement may still look at.
+struct Effort(usize);
+
+impl Default for Effort {
+    fn default() -> Effort {
+        Effort(BYTES_MAX)
+    }
+}
+
+impl Effort {
+    fn spend(&mut self, bytes: usize) -> Result<()> {
+        self.0 = self.0.checked_sub(bytes).ok_or(Errno::ELOOP)?;
+        Ok(())
+    }
+}
+
+/// What was found, if its names are known.
+///
+/// # Errors
+///
+/// Others than `ESTALE`.
+fn known<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::ESTALE) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
 
 impl Host {
     /// Remembers the name under which an inode was found, if no name was changed `since`; tells
@@ -50,24 +106,35 @@ impl Host {
         }
     }
 
-    /// The paths of an inode by its names, the latest first; one empty path for the root.
+    /// An inode by its names, the latest first; the root has one empty path. With `hiding`, whether what is
+    /// above a name is hidden.
     ///
     /// # Errors
     ///
-    /// `ESTALE` when none is known: the kernel then looks the file up again, by its path.
-    fn paths(&self, inode: &Inode) -> Result<Vec<(KnownName, Vec<u8>)>> {
+    /// `ESTALE` when no name is known: the kernel then looks the file up again, by its path. `ELOOP` when
+    /// that is too much to look at.
+    fn paths(&self, hiding: Option<&InForce>, inode: &Inode) -> Result<Vec<NamePath>> {
         if inode.node() == NodeId::ROOT {
-            return Ok(vec![(KnownName::new(NodeId::ROOT, b""), Vec::new())]);
+            return Ok(vec![NamePath::default()]);
         }
-        let paths: Vec<_> = inode
-            .names()
-            .all()
-            .into_iter()
-            .filter_map(|name| {
-                let path = self.path_of(name.clone()).ok()?;
-                Some((name, path))
-            })
-            .collect();
+        let (mut directories, mut effort) = (BTreeMap::new(), Effort::default());
+        let mut paths = Vec::new();
+        for name in inode.names().all() {
+            let directory = match directories.entry(name.directory) {
+                Entry::Occupied(seen) => seen.into_mut(),
+                Entry::Vacant(new) => {
+                    let seen = self.directory_seen(hiding, name.directory, &mut effort);
+                    new.insert(known(seen)?)
+                }
+            };
+            let Some(directory) = directory else { continue };
+            let path = directory.child(&name.name);
+            effort.spend(path.len())?;
+            paths.push(NamePath {
+                path,
+                hidden: directory.hidden,
+            });
+        }
         if paths.is_empty() {
             Err(Errno::ESTALE)
         } else {
@@ -75,37 +142,64 @@ impl Host {
         }
     }
 
-    pub(super) fn path_of(&self, name: KnownName) -> Result<Vec<u8>> {
-        let mut components = vec![name.name];
-        let mut directory = name.directory;
+    /// A directory as it is seen from the root, by the latest names.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` when a name is not known, `ELOOP` when it lies too deep.
+    fn directory_seen(
+        &self,
+        hiding: Option<&InForce>,
+        directory: NodeId,
+        effort: &mut Effort,
+    ) -> Result<NamePath> {
+        let mut above = Vec::new();
+        let mut directory = directory;
         while directory != NodeId::ROOT {
-            if components.len() >= DEPTH_MAX {
+            if above.len() >= DEPTH_MAX {
                 return Err(Errno::ELOOP);
             }
             let inode = self.nodes.get(directory)?;
             let name = inode.names().latest().ok_or(Errno::ESTALE)?;
-            components.push(name.name);
             directory = name.directory;
+            above.push((inode, name.name));
         }
-        components.reverse();
-        Ok(components.join(&b'/'))
+        let mut seen = NamePath::default();
+        for (inode, name) in above.iter().rev() {
+            if !seen.path.is_empty() {
+                seen.path.push(b'/');
+            }
+            seen.path.extend_from_slice(name);
+            let Some(rules) = hiding.filter(|_| seen.hidden.is_none()) else {
+                continue;
+            };
+            effort.spend(seen.path.len())?;
+            let subject = Subject {
+                path: &seen.path,
+                file_type: FileType::Directory,
+                evidence: &OfInode::new(self, inode),
+            };
+            if let Visibility::Hidden(rule) = rules.policy.visibility(&subject) {
+                seen.hidden = Some(rule);
+            }
+        }
+        Ok(seen)
     }
 
-    /// The path of a directory, ready for a name to be put behind it.
-    pub(crate) fn directory_path(&self, directory: &Inode) -> Result<Vec<u8>> {
-        if directory.node() == NodeId::ROOT {
-            return Ok(Vec::new());
-        }
-        let name = directory.names().latest().ok_or(Errno::ESTALE)?;
-        let mut path = self.path_of(name)?;
-        path.push(b'/');
-        Ok(path)
+    /// As [`directory_seen`](Self::directory_seen), of what is asked for once. With the rules that are
+    /// given, whether it is hidden or one above it is, if rules hide anything.
+    pub(super) fn see_directory(
+        &self,
+        rules: Option<&InForce>,
+        directory: NodeId,
+    ) -> Result<NamePath> {
+        let hiding = rules.filter(|rules| rules.policy.uses().hide);
+        self.directory_seen(hiding, directory, &mut Effort::default())
     }
 
     pub(super) fn child_path(&self, parent: &Inode, name: &CStr) -> Result<Vec<u8>> {
-        let mut path = self.directory_path(parent)?;
-        path.extend_from_slice(name.to_bytes());
-        Ok(path)
+        let directory = self.see_directory(None, parent.node())?;
+        Ok(directory.child(name.to_bytes()))
     }
 
     pub(super) fn caller<'a>(
@@ -127,6 +221,18 @@ impl Host {
             uid: caller.uid,
             gid: caller.gid,
         }
+    }
+
+    /// What has many names is judged where it may take a while. To be asked for before anything is changed.
+    ///
+    /// # Errors
+    ///
+    /// `DEFER`.
+    pub(crate) fn may_judge_here(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
+        if inode.names().count() < MANY_NAMES {
+            return Ok(());
+        }
+        context.require_blocking()
     }
 
     /// What the policy says of an inode that a client wants to open or change.
@@ -172,19 +278,17 @@ impl Host {
         caller: &Caller<'_>,
     ) -> Result<Judged> {
         let uses = rules.policy.uses();
-        let paths = self.paths(inode)?;
+        let paths = self.paths(uses.hide.then_some(&rules), inode)?;
         let evidence = OfInode::new(self, inode);
         let mut decision: Option<Decision> = None;
-        for (name, path) in &paths {
+        for name in &paths {
             let subject = Subject {
-                path,
+                path: &name.path,
                 file_type: inode.file_type(),
                 evidence: &evidence,
             };
             let mut of_this_name = rules.policy.decide(&subject, caller);
-            if uses.hide && of_this_name.hidden.is_none() {
-                of_this_name.hidden = self.hidden_from(&rules, name.directory)?;
-            }
+            of_this_name.hidden = of_this_name.hidden.or(name.hidden);
             decision = Some(match decision {
                 Some(others) => others.stricter(of_this_name),
                 None => of_this_name,
@@ -199,17 +303,17 @@ impl Host {
         {
             decision.file = redacted;
         }
-        let (_, path) = paths.into_iter().next().ok_or(Errno::ESTALE)?;
+        let latest = paths.into_iter().next().ok_or(Errno::ESTALE)?;
         Ok(Judged {
             rules,
             decision,
-            path,
+            path: latest.path,
         })
     }
 
     /// Whether these are all names that a file has, and lead to it. What happens to be renamed meanwhile
     /// counts as not known; so does a path that is too long to be followed (4096 bytes).
-    fn are_all_names(&self, inode: &Arc<Inode>, names: &[(KnownName, Vec<u8>)]) -> bool {
+    fn are_all_names(&self, inode: &Arc<Inode>, names: &[NamePath]) -> bool {
         for _ in 0..NAMES_ATTEMPTS_MAX {
             let Ok(stat) = self.descriptor(inode).and_then(stat_open) else {
                 return false;
@@ -219,7 +323,7 @@ impl Host {
             }
             let leads_to = |path: &[u8]| self.path_leads_to(path, inode).unwrap_or(false);
             // Whatever is renamed meanwhile, it has no other.
-            if stat.stx_nlink == 1 && names.iter().any(|(_, path)| leads_to(path)) {
+            if stat.stx_nlink == 1 && names.iter().any(|name| leads_to(&name.path)) {
                 return true;
             }
             let Some(since) = self.rules.state_of_names() else {
@@ -227,7 +331,7 @@ impl Host {
                 continue;
             };
             // Names in a directory that was moved and in what has taken its place have one path.
-            let paths: BTreeSet<&[u8]> = names.iter().map(|(_, path)| &path[..]).collect();
+            let paths: BTreeSet<&[u8]> = names.iter().map(|name| &name.path[..]).collect();
             let found = paths.into_iter().filter(|path| leads_to(path)).count();
             if self.rules.names_are_since(since) {
                 return found >= stat.stx_nlink as usize;
@@ -243,23 +347,19 @@ impl Host {
         inode: &Arc<Inode>,
     ) -> Result<bool> {
         // Without a name, as clients of `export` come, there is nothing to go by.
-        let Ok(paths) = self.paths(inode) else {
+        let Some(paths) = known(self.paths(Some(rules), inode))? else {
             return Ok(false);
         };
         let evidence = OfInode::new(self, inode);
-        for (name, path) in &paths {
+        let is_visible = |name: &NamePath| {
             let subject = Subject {
-                path,
+                path: &name.path,
                 file_type: inode.file_type(),
                 evidence: &evidence,
             };
-            if rules.policy.visibility(&subject) == Visibility::Visible
-                && self.hidden_from(rules, name.directory)?.is_none()
-            {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+            name.hidden.is_none() && rules.policy.visibility(&subject) == Visibility::Visible
+        };
+        Ok(!paths.iter().any(is_visible))
     }
 
     /// Whether a file is redacted by each name that it has, all of which are known.
@@ -268,9 +368,8 @@ impl Host {
         rules: &InForce,
         inode: &Arc<Inode>,
     ) -> Result<bool> {
-        let paths = self.paths(inode)?;
-        let is_redacted =
-            |(_, path): &(KnownName, Vec<u8>)| self.is_redacted_as(rules, inode, path);
+        let paths = self.paths(None, inode)?;
+        let is_redacted = |name: &NamePath| self.is_redacted_as(rules, inode, &name.path);
         Ok(paths.iter().all(is_redacted) && self.are_all_names(inode, &paths))
     }
 
@@ -279,9 +378,8 @@ impl Host {
         let Some(rules) = self.rules.that_redact().filter(|_| inode.is_regular()) else {
             return Ok(false);
         };
-        let paths = self.paths(inode)?;
-        let is_redacted =
-            |(_, path): &(KnownName, Vec<u8>)| self.is_redacted_as(&rules, inode, path);
+        let paths = self.paths(None, inode)?;
+        let is_redacted = |name: &NamePath| self.is_redacted_as(&rules, inode, &name.path);
         Ok(paths.iter().any(is_redacted) || !self.are_all_names(inode, &paths))
     }
 
@@ -292,36 +390,5 @@ impl Host {
             evidence: &OfInode::new(self, inode),
         };
         rules.policy.file_path(&subject).redaction().is_some()
-    }
-
-    /// Whether a directory is hidden, or one above it: the topmost that is.
-    pub(super) fn hidden_from(&self, rules: &InForce, directory: NodeId) -> Result<Option<RuleId>> {
-        let mut above = Vec::new();
-        let mut directory = directory;
-        while directory != NodeId::ROOT {
-            if above.len() >= DEPTH_MAX {
-                return Err(Errno::ELOOP);
-            }
-            let inode = self.nodes.get(directory)?;
-            let name = inode.names().latest().ok_or(Errno::ESTALE)?;
-            directory = name.directory;
-            above.push((inode, name.name));
-        }
-        let mut path = Vec::new();
-        for (inode, name) in above.iter().rev() {
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(name);
-            let subject = Subject {
-                path: &path,
-                file_type: FileType::Directory,
-                evidence: &OfInode::new(self, inode),
-            };
-            if let Visibility::Hidden(rule) = rules.policy.visibility(&subject) {
-                return Ok(Some(rule));
-            }
-        }
-        Ok(None)
     }
 }

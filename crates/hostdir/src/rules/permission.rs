@@ -1,5 +1,6 @@
 //! Whether a client may do what it asks for.
 
+use super::judgement::NamePath;
 use super::{
     InForce, Judged, NewFile, OfInode, OfName, OfStat, permitted, permitted_new, stat_name,
     stays_redacted,
@@ -20,6 +21,7 @@ impl Host {
         let Some(rules) = self.rules.of_changes() else {
             return Ok(());
         };
+        self.may_judge_here(context, inode)?;
         let judged = self.judge(rules, inode, context)?;
         permitted(&judged.decision, Access::Change)
     }
@@ -30,6 +32,7 @@ impl Host {
         let Some(rules) = self.rules.that_redact() else {
             return Ok(());
         };
+        self.may_judge_here(context, inode)?;
         match self.judge(rules, inode, context)?.decision.file.redaction() {
             Some(redaction) => Err(redaction.errno),
             None => Ok(()),
@@ -116,9 +119,11 @@ impl Host {
 
     /// Whether the path by which a directory is judged leads to it.
     pub(crate) fn is_where_it_was(&self, end: End<'_>) -> bool {
-        let path = self.directory_path(end.parent);
-        let leads = |path: Vec<u8>| Ok(path.is_empty() || self.path_leads_to(&path, end.parent)?);
-        path.and_then(leads).unwrap_or(false)
+        let seen = self.see_directory(None, end.parent.node());
+        let leads = |seen: NamePath| {
+            Ok(seen.path.is_empty() || self.path_leads_to(&seen.path, end.parent)?)
+        };
+        seen.and_then(leads).unwrap_or(false)
     }
 
     /// Whether what was `found` so lies under a name now.
@@ -243,14 +248,14 @@ impl Host {
         end: End<'_>,
         (file_type, evidence): (FileType, &dyn Evidence),
     ) -> Result<Decision> {
-        if rules.policy.uses().hide && self.hidden_from(rules, end.parent.node())?.is_some() {
+        let directory = self.see_directory(Some(rules), end.parent.node())?;
+        if directory.hidden.is_some() {
             return Err(Errno::ENOENT);
         }
         self.tells_case(end.fd, end.name)?;
-        let path = self.child_path(end.parent, end.name)?;
         let executable = || self.rules.executable(context.pid());
         let subject = Subject {
-            path: &path,
+            path: &directory.child(end.name.to_bytes()),
             file_type,
             evidence,
         };
@@ -285,11 +290,8 @@ impl Host {
         let Some(rules) = self.rules.of_names() else {
             return Ok(None);
         };
-        Ok(Some(RulesOfEntries {
-            directory: self.directory_path(directory)?,
-            all_are_hidden: self.hidden_from(&rules, directory.node())?.is_some(),
-            rules,
-        }))
+        let directory = self.see_directory(Some(&rules), directory.node())?;
+        Ok(Some(RulesOfEntries { rules, directory }))
     }
 
     /// Whether a name is hidden under which this was found.
@@ -323,19 +325,16 @@ impl Host {
 /// See [`Host::rules_of_entries`].
 pub(crate) struct RulesOfEntries {
     rules: Arc<InForce>,
-    /// With a `/` behind it; empty for the root.
-    directory: Vec<u8>,
-    all_are_hidden: bool,
+    directory: NamePath,
 }
 
 impl RulesOfEntries {
     fn hide(&self, name: &CStr, stat: &Statx) -> bool {
-        if self.all_are_hidden {
+        if self.directory.hidden.is_some() {
             return true;
         }
-        let path = [&self.directory, name.to_bytes()].concat();
         let subject = Subject {
-            path: &path,
+            path: &self.directory.child(name.to_bytes()),
             file_type: FileType::from_raw_mode(u32::from(stat.stx_mode)),
             evidence: &OfStat(stat),
         };

@@ -101,17 +101,18 @@ impl Host {
     /// Whether a name of an inode is hidden. One whose directory is not known any more is not asked for
     /// in it either.
     fn name_is_hidden(&self, rules: &InForce, inode: &Arc<Inode>, name: &KnownName) -> bool {
-        let Ok(path) = self.path_of(name.clone()) else {
-            return false;
+        let directory = match self.see_directory(Some(rules), name.directory) {
+            Ok(directory) => directory,
+            Err(error) => return error != Errno::ESTALE,
         };
         let evidence = OfInode::new(self, inode);
         let subject = Subject {
-            path: &path,
+            path: &directory.child(&name.name),
             file_type: inode.file_type(),
             evidence: &evidence,
         };
-        matches!(rules.policy.visibility(&subject), Visibility::Hidden(_))
-            || matches!(self.hidden_from(rules, name.directory), Ok(Some(_)))
+        directory.hidden.is_some()
+            || matches!(rules.policy.visibility(&subject), Visibility::Hidden(_))
     }
 }
 

@@ -9,14 +9,13 @@ use crate::host::Host;
 use crate::identity::Identity;
 use crate::inode::{Inode, Place};
 use crate::ledger::{FileNote, OwnerNote};
-use crate::locks::OwnerFile;
+use crate::locks::{OwnerFile, OwnerShares};
 use crate::mounts::LowerMount;
 use crate::names::KnownName;
 use crate::nodes::NewInode;
 use crate::open::access;
 use crate::policy::{Access, FilePath};
 use crate::rules::permitted;
-use crate::shares::Share;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -320,7 +319,7 @@ impl<'a> Rebuild<'a> {
             ));
         }
         let taken = host
-            .open_for_owner(note.handle, note.pid, self.share_of_owner(&note))
+            .open_for_owner(note.handle, note.pid, self.shares_of_owner(&note))
             .and_then(|owner| host.enter_owner(note.node, note.owner, owner))
             .and_then(|owner| host.take_ranges(&owner, ranges));
         if let Err(why) = taken {
@@ -331,9 +330,13 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Of whoever opened the file: the ledger does not tell who locked it.
-    fn share_of_owner(&self, note: &OwnerNote) -> Option<Share> {
-        let file = self.host.files.get(note.handle.0)?;
-        self.host.lock_shares.take_again(file.opener().uid)
+    fn shares_of_owner(&self, note: &OwnerNote) -> OwnerShares {
+        let host = &self.host;
+        let Some(file) = host.files.get(note.handle.0) else {
+            return [None, None];
+        };
+        let shares = [&host.lock_shares, &host.shares];
+        shares.map(|shares| shares.take_again(file.opener().uid))
     }
 
     /// An owner whose open file was kept, and its locks with it.
@@ -343,7 +346,7 @@ impl<'a> Rebuild<'a> {
             handle: note.handle,
             pid: note.pid,
             place: Some(place),
-            _share: self.share_of_owner(&note),
+            _shares: self.shares_of_owner(&note),
         };
         self.host.locks.put(note.node, note.owner, owner);
     }

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::Instant;
-use thrufs::Wait;
 use thrufs::serving::Patience;
 
 /// The place of one thread.
@@ -148,7 +147,7 @@ impl<M: MakeFileSystem> Crew<M> {
         }
         match carry_out(&terms.session, &self.post, &self.shared.metrics, slot) {
             Carried::Out(returned) => Some(returned),
-            Carried::Asleep(job) if job.wait == Wait::Lock => {
+            Carried::Asleep(job) if job.wait.is_for_lock() => {
                 self.post.hand_over(job.slot, kind);
                 None
             }

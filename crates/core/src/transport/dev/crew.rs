@@ -30,6 +30,7 @@ mod pair;
 pub(super) use pair::Matchmaker;
 
 use crate::dispatch::Wait;
+use crate::lock_waiters::LockWaiters;
 use crate::metrics::{Metrics, bump};
 use crate::session::SessionConfig;
 use crate::session::control::Control;
@@ -39,7 +40,7 @@ use rustix::thread::CpuSet;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -75,17 +76,18 @@ pub(super) struct Member {
     caller: AtomicU32,
     changes: AtomicU64,
     large: AtomicU64,
-    /// What the member is away for, a `Wait` and one more; changed under the roster's lock.
-    away: AtomicU8,
+    /// What the member is away for, and above [`AWAY_UID`] of whom; changed under the roster's lock.
+    away: AtomicU64,
     thread: OnceLock<(Thread, ThreadId)>,
 }
 
 /// So many looks at one request that does not sleep, and it takes too long all the same: it computes.
 const RUNNING_LOOKS: u32 = 5;
 
-const HERE: u8 = 0;
-const AWAY_IO: u8 = 1;
-const AWAY_LOCK: u8 = 2;
+const HERE: u64 = 0;
+const AWAY_IO: u64 = 1;
+const AWAY_LOCK: u64 = 2;
+const AWAY_UID: u32 = 8;
 
 impl Member {
     pub(super) fn number(&self) -> usize {
@@ -213,7 +215,7 @@ struct Roster {
     /// How many there should be.
     wanted: usize,
     away_io: usize,
-    away_lock: usize,
+    away_lock: LockWaiters,
     numbers: usize,
 }
 
@@ -289,7 +291,7 @@ impl Crew {
             caller: AtomicU32::new(0),
             changes: AtomicU64::new(0),
             large: AtomicU64::new(0),
-            away: AtomicU8::new(HERE),
+            away: AtomicU64::new(HERE),
             thread: OnceLock::new(),
         });
         // Counted before it answers anybody, who may look.
@@ -326,14 +328,14 @@ impl Crew {
         let mut roster = self.lock();
         let room = match wait {
             Wait::Io => roster.away_io < self.config.blocked_max,
-            Wait::Lock => roster.away_lock < self.config.lock_waiters_max,
+            Wait::Lock { uid } => roster.away_lock.admits(uid, self.config.lock_waiters_max),
         };
         if !member.is_reader() {
             // The steward was quicker: counted among those who sleep already.
             return match wait {
                 Wait::Io => Aside::Given,
-                Wait::Lock if !room => Aside::Refused,
-                Wait::Lock => {
+                Wait::Lock { .. } if !room => Aside::Refused,
+                Wait::Lock { .. } => {
                     roster.count_back(member);
                     roster.count_away(member, wait);
                     self.note(&roster);
@@ -345,7 +347,7 @@ impl Crew {
             !Arc::ptr_eq(other, member)
                 && other.word.load(Ordering::SeqCst) & (READER | BUSY) == READER
         };
-        let needed = wait == Wait::Lock || !roster.members.iter().any(idle);
+        let needed = wait.is_for_lock() || !roster.members.iter().any(idle);
         let replaced = room && (!needed || self.call_reader(&mut roster) || roster.readers > 1);
         if !replaced {
             if wait == Wait::Io {
@@ -452,7 +454,7 @@ impl Crew {
         levels.blocked.store(roster.away_io, Ordering::Relaxed);
         levels
             .lock_waiters
-            .store(roster.away_lock, Ordering::Relaxed);
+            .store(roster.away_lock.count(), Ordering::Relaxed);
         levels
             .standby
             .store(roster.standby.len(), Ordering::Relaxed);
@@ -564,9 +566,9 @@ impl Roster {
                 self.away_io += 1;
                 AWAY_IO
             }
-            Wait::Lock => {
-                self.away_lock += 1;
-                AWAY_LOCK
+            Wait::Lock { uid } => {
+                self.away_lock.enter(uid);
+                AWAY_LOCK | u64::from(uid) << AWAY_UID
             }
         };
         member.away.store(away, Ordering::Relaxed);
@@ -574,9 +576,9 @@ impl Roster {
 
     fn count_back(&mut self, member: &Member) {
         match member.away.swap(HERE, Ordering::Relaxed) {
+            HERE => {}
             AWAY_IO => self.away_io -= 1,
-            AWAY_LOCK => self.away_lock -= 1,
-            _ => {}
+            away_lock => self.away_lock.leave((away_lock >> AWAY_UID) as u32),
         }
     }
 

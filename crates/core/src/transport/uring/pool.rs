@@ -7,6 +7,7 @@
 
 use super::member::Member;
 use crate::dispatch::Wait;
+use crate::lock_waiters::LockWaiters;
 use crate::metrics::Metrics;
 use crate::session::control::Control;
 use crate::session::{End, SessionConfig};
@@ -54,23 +55,29 @@ struct State {
     /// Threads that wait for a job.
     idle: usize,
     io: usize,
-    locks: usize,
+    locks: LockWaiters,
 }
 
 impl State {
     fn admits(&self, wait: Wait, config: &SessionConfig) -> bool {
         match wait {
             Wait::Io => self.io < config.blocked_max,
-            Wait::Lock => self.locks < config.lock_waiters_max,
+            Wait::Lock { uid } => self.locks.admits(uid, config.lock_waiters_max),
         }
     }
 
-    fn count(&mut self, wait: Wait, change: isize) {
-        let count = match wait {
-            Wait::Io => &mut self.io,
-            Wait::Lock => &mut self.locks,
-        };
-        *count = count.saturating_add_signed(change);
+    fn enter(&mut self, wait: Wait) {
+        match wait {
+            Wait::Io => self.io += 1,
+            Wait::Lock { uid } => self.locks.enter(uid),
+        }
+    }
+
+    fn leave(&mut self, wait: Wait) {
+        match wait {
+            Wait::Io => self.io = self.io.saturating_sub(1),
+            Wait::Lock { uid } => self.locks.leave(uid),
+        }
     }
 }
 
@@ -116,7 +123,7 @@ impl Pool {
         if !state.admits(job.wait, &self.config) || spawns && self.spawn().is_err() {
             return Err(job);
         }
-        state.count(job.wait, 1);
+        state.enter(job.wait);
         state.jobs.push_back(job);
         self.note(&state);
         drop(state);
@@ -129,7 +136,7 @@ impl Pool {
         let mut state = self.lock();
         let admitted = state.admits(wait, &self.config);
         if admitted {
-            state.count(wait, 1);
+            state.enter(wait);
             self.note(&state);
         }
         admitted
@@ -138,7 +145,7 @@ impl Pool {
     /// It sleeps no more.
     pub(super) fn dismiss(&self, wait: Wait) {
         let mut state = self.lock();
-        state.count(wait, -1);
+        state.leave(wait);
         self.note(&state);
     }
 
@@ -197,7 +204,9 @@ impl Pool {
     fn note(&self, state: &State) {
         let levels = &self.metrics.levels;
         levels.blocked.store(state.io, Ordering::Relaxed);
-        levels.lock_waiters.store(state.locks, Ordering::Relaxed);
+        levels
+            .lock_waiters
+            .store(state.locks.count(), Ordering::Relaxed);
         levels.standby.store(state.idle, Ordering::Relaxed);
     }
 }

@@ -339,7 +339,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
             return self.go_away(number);
         };
         let events = &self.connection.dispatcher.metrics().events;
-        let length = if wait == Wait::Lock {
+        let length = if wait.is_for_lock() {
             // A queue must not wait for a lock, whose holder may need it to let go.
             bump(&events.lock_waiters_refused);
             let (message, reply) = message(&mut slot);
