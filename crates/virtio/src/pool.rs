@@ -12,6 +12,7 @@ use crate::steward::Watch;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use thrufs::metrics::Waiting;
 use thrufs::{FileReply, FileSystem, LockWaiters, Metrics, Outcome, Wait};
 
 /// How long a thread without work stays.
@@ -122,6 +123,7 @@ struct State<F: FileSystem> {
     io: usize,
     locks: LockWaiters,
     ending: bool,
+    noted: Waiting,
 }
 
 impl<F: FileSystem> State<F> {
@@ -166,6 +168,7 @@ impl<F: FileSystem> Pool<F> {
                 io: 0,
                 locks: LockWaiters::default(),
                 ending: false,
+                noted: Waiting::default(),
             }),
             called: Condvar::new(),
             left: Condvar::new(),
@@ -194,7 +197,7 @@ impl<F: FileSystem> Pool<F> {
         }
         state.enter(job.wait);
         state.jobs.push_back(job);
-        self.note(&state);
+        self.note(&mut state);
         drop(state);
         self.called.notify_one();
         Ok(())
@@ -221,7 +224,7 @@ impl<F: FileSystem> Pool<F> {
             let returned = job.run();
             let mut state = self.lock();
             state.leave(wait);
-            self.note(&state);
+            self.note(&mut state);
             drop(state);
             post.give_back(returned);
         }
@@ -230,7 +233,7 @@ impl<F: FileSystem> Pool<F> {
     fn next_job(&self) -> Option<Job<F>> {
         let mut state = self.lock();
         state.idle += 1;
-        self.note(&state);
+        self.note(&mut state);
         let job = loop {
             if let Some(job) = state.jobs.pop_front() {
                 break Some(job);
@@ -246,13 +249,17 @@ impl<F: FileSystem> Pool<F> {
             }
         };
         state.idle -= 1;
-        self.note(&state);
+        self.note(&mut state);
         job
     }
 
-    fn note(&self, state: &State<F>) {
-        self.metrics
-            .set_waiting(state.io, state.locks.count(), state.idle);
+    fn note(&self, state: &mut State<F>) {
+        let now = Waiting {
+            blocked: state.io,
+            lock_waiters: state.locks.count(),
+            standby: state.idle,
+        };
+        self.metrics.set_waiting(&mut state.noted, now);
     }
 
     /// Waits until nobody sleeps, calling `wake` again and again, until `deadline`. False when somebody

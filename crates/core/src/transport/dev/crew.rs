@@ -31,7 +31,7 @@ pub(super) use pair::Matchmaker;
 
 use crate::dispatch::Wait;
 use crate::lock_waiters::LockWaiters;
-use crate::metrics::{Metrics, bump};
+use crate::metrics::{Metrics, Waiting, bump};
 use crate::session::SessionConfig;
 use crate::session::control::Control;
 use crate::transport::scheduling::{Processes, allowed_cpus, wants_cpu};
@@ -217,6 +217,7 @@ struct Roster {
     away_io: usize,
     away_lock: LockWaiters,
     numbers: usize,
+    noted: Waiting,
 }
 
 impl fmt::Debug for Crew {
@@ -277,7 +278,7 @@ impl Crew {
                 }
             }
         }
-        self.note(&roster);
+        self.note(&mut roster);
         Ok(())
     }
 
@@ -338,7 +339,7 @@ impl Crew {
                 Wait::Lock { .. } => {
                     roster.count_back(member);
                     roster.count_away(member, wait);
-                    self.note(&roster);
+                    self.note(&mut roster);
                     Aside::Given
                 }
             };
@@ -358,7 +359,7 @@ impl Crew {
         member.word.fetch_and(!READER, Ordering::SeqCst);
         roster.readers -= 1;
         roster.count_away(member, wait);
-        self.note(&roster);
+        self.note(&mut roster);
         Aside::Given
     }
 
@@ -373,12 +374,12 @@ impl Crew {
         if roster.readers < roster.wanted {
             member.make_reader();
             roster.readers += 1;
-            self.note(&roster);
+            self.note(&mut roster);
             return Next::Read;
         }
         member.word.fetch_and(!BUSY, Ordering::SeqCst);
         roster.standby.push(Arc::clone(member));
-        self.note(&roster);
+        self.note(&mut roster);
         drop(roster);
         if let Some(next) = self.stand_by(member, Some(KEEP_MEMORY)) {
             return next;
@@ -390,7 +391,7 @@ impl Crew {
         let mut roster = self.lock();
         if !member.is_reader() && roster.standby.len() > STANDBY_KEPT {
             roster.remove_from_standby(member);
-            self.note(&roster);
+            self.note(&mut roster);
             return Next::Leave;
         }
         drop(roster);
@@ -408,12 +409,12 @@ impl Crew {
                 }
                 None => std::thread::park(),
             }
-            let roster = self.lock();
+            let mut roster = self.lock();
             if self.control.is_stopping() {
                 return Some(Next::Leave);
             }
             if member.is_reader() {
-                self.note(&roster);
+                self.note(&mut roster);
                 return Some(Next::Read);
             }
         }
@@ -428,7 +429,7 @@ impl Crew {
         if member.is_reader() {
             roster.readers -= 1;
         }
-        self.note(&roster);
+        self.note(&mut roster);
     }
 
     /// Wakes everybody who sleeps in a read or stands by.
@@ -448,16 +449,15 @@ impl Crew {
         self.wake_steward();
     }
 
-    fn note(&self, roster: &Roster) {
+    fn note(&self, roster: &mut Roster) {
         let levels = &self.metrics.levels;
         levels.readers.store(roster.readers, Ordering::Relaxed);
-        levels.blocked.store(roster.away_io, Ordering::Relaxed);
-        levels
-            .lock_waiters
-            .store(roster.away_lock.count(), Ordering::Relaxed);
-        levels
-            .standby
-            .store(roster.standby.len(), Ordering::Relaxed);
+        let now = Waiting {
+            blocked: roster.away_io,
+            lock_waiters: roster.away_lock.count(),
+            standby: roster.standby.len(),
+        };
+        self.metrics.set_waiting(&mut roster.noted, now);
     }
 }
 
@@ -535,7 +535,7 @@ impl Crew {
             }
             _ => return worry,
         }
-        self.note(&roster);
+        self.note(&mut roster);
         true
     }
 

@@ -8,13 +8,12 @@
 use super::member::Member;
 use crate::dispatch::Wait;
 use crate::lock_waiters::LockWaiters;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Waiting};
 use crate::session::control::Control;
 use crate::session::{End, SessionConfig};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thrufs_sys::fuse_ring::Slot;
@@ -56,6 +55,7 @@ struct State {
     idle: usize,
     io: usize,
     locks: LockWaiters,
+    noted: Waiting,
 }
 
 impl State {
@@ -125,7 +125,7 @@ impl Pool {
         }
         state.enter(job.wait);
         state.jobs.push_back(job);
-        self.note(&state);
+        self.note(&mut state);
         drop(state);
         self.called.notify_one();
         Ok(())
@@ -137,7 +137,7 @@ impl Pool {
         let admitted = state.admits(wait, &self.config);
         if admitted {
             state.enter(wait);
-            self.note(&state);
+            self.note(&mut state);
         }
         admitted
     }
@@ -146,7 +146,7 @@ impl Pool {
     pub(super) fn dismiss(&self, wait: Wait) {
         let mut state = self.lock();
         state.leave(wait);
-        self.note(&state);
+        self.note(&mut state);
     }
 
     fn spawn(self: &Arc<Self>) -> io::Result<()> {
@@ -175,7 +175,7 @@ impl Pool {
     fn next_job(&self) -> Option<Job> {
         let mut state = self.lock();
         state.idle += 1;
-        self.note(&state);
+        self.note(&mut state);
         let job = loop {
             if let Some(job) = state.jobs.pop_front() {
                 break Some(job);
@@ -191,7 +191,7 @@ impl Pool {
             }
         };
         state.idle -= 1;
-        self.note(&state);
+        self.note(&mut state);
         job
     }
 
@@ -201,13 +201,13 @@ impl Pool {
         self.called.notify_all();
     }
 
-    fn note(&self, state: &State) {
-        let levels = &self.metrics.levels;
-        levels.blocked.store(state.io, Ordering::Relaxed);
-        levels
-            .lock_waiters
-            .store(state.locks.count(), Ordering::Relaxed);
-        levels.standby.store(state.idle, Ordering::Relaxed);
+    fn note(&self, state: &mut State) {
+        let now = Waiting {
+            blocked: state.io,
+            lock_waiters: state.locks.count(),
+            standby: state.idle,
+        };
+        self.metrics.set_waiting(&mut state.noted, now);
     }
 }
 

@@ -187,7 +187,7 @@ impl Crew {
                 roster.readers -= 1;
             }
         }
-        self.note(&roster);
+        self.note(&mut roster);
         drop(roster);
         self.call_off_others();
         bump(&self.metrics.events.pairs);
@@ -228,7 +228,7 @@ impl Crew {
         roster.wanted = wanted;
         let missing = |roster: &Roster| roster.readers < wanted && !self.control.is_stopping();
         while missing(&roster) && self.call_reader(&mut roster) {}
-        self.note(&roster);
+        self.note(&mut roster);
     }
 }
 
