@@ -15,15 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The floors, by transport and flags of the ring.
-pub(crate) const FLOORS: [&str; 5] = [
-    "floor-dev",
-    "floor-uring",
-    "floor-uring-single",
-    "floor-uring-coop",
-    "floor-uring-plain",
-];
-
 /// How long a server may take to mount.
 const MOUNTING_MAX: Duration = Duration::from_secs(20);
 

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::report::{self, Screen};
 use crate::results::{Absence, Ending, Results};
 use crate::stop::Stop;
-use crate::{Outcome, counting, repeat, splice, suite};
+use crate::{Outcome, counting, repeat};
 use arena::Arena;
 use noise::Noise;
 use record::Record;
@@ -40,14 +40,6 @@ pub(crate) fn run_inside(arguments: &[String]) -> Outcome<ExitCode> {
         return ground::gate::refused(ground, &error);
     }
     counting::outside::connect();
-    if plan.suite == suite::SPLICE {
-        splice::run(
-            plan.rounds.unwrap_or(5) as usize,
-            &plan.lowers,
-            &plan.place(),
-        )?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let mut run = Run::new(&plan, ground)?;
     run.measure_all()?;
     run.finish()

@@ -16,7 +16,6 @@ use crate::Outcome;
 use crate::measurement::stay_on;
 use crate::row::Row;
 use std::path::Path;
-use thrufs_sys::fuse_ring::TaskRun;
 
 /// Why the floor cannot run a row, if it cannot.
 pub(crate) fn cannot_run(row: &Row) -> Option<&'static str> {
@@ -34,12 +33,7 @@ pub(crate) fn serve_here(arguments: &[String]) -> Outcome<()> {
     stay_on(number.map_err(|_| "PROCESSOR is a number".to_owned())?)?;
     match transport.as_str() {
         "dev" => dev::serve(Path::new(point)),
-        "uring" => uring::serve(Path::new(point), TaskRun::Deferred),
-        "uring-single" => uring::serve(Path::new(point), TaskRun::SingleIssuer),
-        "uring-coop" => uring::serve(Path::new(point), TaskRun::Cooperative),
-        "uring-plain" => uring::serve(Path::new(point), TaskRun::Interrupting),
-        _ => Err(format!(
-            "floor {transport}: dev, uring, uring-single, uring-coop, uring-plain"
-        )),
+        "uring" => uring::serve(Path::new(point)),
+        _ => Err(format!("floor {transport}: dev, uring")),
     }
 }

@@ -10,12 +10,10 @@
 //! | `measurement`, `counting` | one measurement |
 //! | `row`, `errand`, `clock`, `kept` | what is measured |
 //! | `workload`, `job`, `fio`, `build`, `git` | who does it: our own loops, and programs |
-//! | `agreement` | how far fio and our own loops agree |
 //! | `results`, `report` | what was found, and how it is shown |
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod agreement;
 mod archive;
 mod build;
 mod clock;
@@ -48,7 +46,6 @@ pub mod results;
 mod ring_parameter;
 mod row;
 mod server;
-mod splice;
 mod stop;
 mod suite;
 mod workload;
@@ -98,7 +95,6 @@ pub fn main(arguments: &[String]) -> ExitCode {
         "gate" => ground::gate::run(rest),
         "inside" => engine::run_inside(rest),
         "row" => done(measurement::measure_here(rest)),
-        "agreement" => done(agreement::measure(rest)),
         "floor" => done(floor::serve_here(rest)),
         "report" => done(report::again(rest)),
         "guests" => done(report::with_guests(rest)),

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `table` | rows, ratios and verdicts: what all of them show |
 //! | `derived` | comparisons of several contestants, and goals |
-//! | `agreement` | rows that two generators do |
 //! | [`standing_out()`] | what is slow beyond what its requests explain |
 //! | `words` | what can be said in sentences |
 //! | `figure` | figures as people read them |
@@ -14,7 +13,6 @@
 //! | `document` | the tables of documents |
 
 mod again;
-mod agreement;
 mod csv;
 mod derived;
 pub(crate) mod document;

@@ -3,7 +3,6 @@
 mod goals;
 
 use crate::Outcome;
-use crate::contestant::FLOORS;
 use crate::entrant::{Data, Entrant, Mode, Transport};
 use crate::{published, server};
 
@@ -89,13 +88,6 @@ const SUITES: &[Suite] = &[
         ..COMPARISON
     },
     Suite {
-        name: "ring-setups",
-        about: "the floor over each kind of ring",
-        rows: "transports",
-        entrants: Some(ring_setups),
-        ..COMPARISON
-    },
-    Suite {
         name: "passthrough",
         about: "files that the kernel uses by itself, of Thrufs and libfuse",
         rows: "passthrough",
@@ -147,17 +139,7 @@ const SUITES: &[Suite] = &[
         asks: Some(published::asks),
         ..COMPARISON
     },
-    Suite {
-        name: SPLICE,
-        about: "copying and splicing, in a server that does nothing else",
-        turns_ring_on: false,
-        entrants: Some(usual),
-        ..COMPARISON
-    },
 ];
-
-/// A comparison of its own, without rows and contestants.
-pub(crate) const SPLICE: &str = "splice";
 
 /// What the originals compare, as far as a directory is enough for it.
 fn published_entrants() -> Vec<Entrant> {
@@ -211,11 +193,6 @@ fn transports() -> Vec<Entrant> {
         Entrant::Floor("floor-dev".to_owned()),
         Entrant::Floor("floor-uring".to_owned()),
     ]
-}
-
-fn ring_setups() -> Vec<Entrant> {
-    let floors = FLOORS.into_iter();
-    floors.map(|name| Entrant::Floor(name.to_owned())).collect()
 }
 
 fn passthrough() -> Vec<Entrant> {

@@ -25,8 +25,8 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::PageBuffer;
+pub use crate::ring::REGISTER_ENABLE_RINGS as ENABLE;
 use crate::ring::{Cqe, FIXED_FILE, MORE, Ring, Sqe};
-pub use crate::ring::{REGISTER_ENABLE_RINGS as ENABLE, TaskRun};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, Result};
 use std::fmt;
@@ -248,9 +248,9 @@ impl<J> FuseRing<J> {
     /// # Errors
     /// EPERM or EACCES where rings are forbidden (`kernel.io_uring_disabled`, a filter), ENOSYS without
     /// io_uring, EINVAL where a flag is not known, ENOMEM, EMFILE, EBADF.
-    pub fn new(device: BorrowedFd<'_>, slots: u16, task_run: TaskRun) -> Result<FuseRing<J>> {
+    pub fn new(device: BorrowedFd<'_>, slots: u16) -> Result<FuseRing<J>> {
         // Each slot has one entry in line at most, and the waker one.
-        let ring = Ring::new(u32::from(slots) + 1, task_run)?;
+        let ring = Ring::new(u32::from(slots) + 1)?;
         let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
         ring.register_files(&[device.as_raw_fd(), waker.0.as_raw_fd()])?;
         ring.restrict_to(&[OP_URING_CMD, OP_READ, OP_POLL_ADD])?;
@@ -524,8 +524,8 @@ impl<J> FuseRing<J> {
 
     /// Gives back the memory that large requests have left behind in slots that wait for the next
     /// one. False, and nothing was done, when replies were not sent yet, or requests have come that
-    /// nobody has looked at: they lie there. For rings that are [`TaskRun::Deferred`]; with others, a
-    /// request may come at this moment.
+    /// nobody has looked at: they lie there: the ring
+    /// takes none while its thread is elsewhere.
     pub fn release_memory(&mut self) -> bool {
         if self.ring.has_pushed() || self.has_event() {
             return false;
@@ -684,7 +684,7 @@ mod tests {
             skipped("no /dev/fuse");
             return None;
         };
-        match FuseRing::new(device.as_fd(), 4, TaskRun::Deferred) {
+        match FuseRing::new(device.as_fd(), 4) {
             Ok(ring) => Some(ring),
             Err(error) => {
                 skipped(&format!("no ring: {error}"));

@@ -24,34 +24,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// When the kernel hands over what has come: by which flags of `io_uring_setup(2)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskRun {
-    /// No flag: a running thread is interrupted.
-    Interrupting,
-    /// `COOP_TASKRUN`: whenever the thread leaves the kernel.
-    Cooperative,
-    /// `COOP_TASKRUN | SINGLE_ISSUER`.
-    SingleIssuer,
-    /// `DEFER_TASKRUN | SINGLE_ISSUER`: when the thread asks for it, and at no other time.
-    Deferred,
-}
-
-impl TaskRun {
-    fn flags(self) -> u32 {
-        match self {
-            TaskRun::Interrupting => 0,
-            TaskRun::Cooperative => SETUP_COOP_TASKRUN | SETUP_TASKRUN_FLAG,
-            TaskRun::SingleIssuer => SETUP_COOP_TASKRUN | SETUP_TASKRUN_FLAG | SETUP_SINGLE_ISSUER,
-            TaskRun::Deferred => SETUP_DEFER_TASKRUN | SETUP_TASKRUN_FLAG | SETUP_SINGLE_ISSUER,
-        }
-    }
-}
-
 // linux/io_uring.h; the names are its own.
 const SETUP_R_DISABLED: u32 = 1 << 6;
 const SETUP_SUBMIT_ALL: u32 = 1 << 7;
-const SETUP_COOP_TASKRUN: u32 = 1 << 8;
 const SETUP_TASKRUN_FLAG: u32 = 1 << 9;
 const SETUP_SQE128: u32 = 1 << 10;
 const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
@@ -247,15 +222,17 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A disabled ring with room for `entries` that are not submitted yet.
+    /// A disabled ring with room for `entries` that are not submitted yet, which hands over what has come
+    /// when its thread asks for it, and at no other time (`DEFER_TASKRUN`).
     ///
     /// # Errors
     /// EPERM or EACCES where rings are forbidden (`kernel.io_uring_disabled`, a filter), ENOSYS
     /// without io_uring, EINVAL where a flag is not known, ENOMEM, EMFILE.
-    pub(crate) fn new(entries: u32, task_run: TaskRun) -> Result<Ring> {
-        let always = SETUP_R_DISABLED | SETUP_SUBMIT_ALL | SETUP_SQE128 | SETUP_NO_SQARRAY;
+    pub(crate) fn new(entries: u32) -> Result<Ring> {
+        let layout = SETUP_R_DISABLED | SETUP_SUBMIT_ALL | SETUP_SQE128 | SETUP_NO_SQARRAY;
+        let deferred = SETUP_DEFER_TASKRUN | SETUP_TASKRUN_FLAG | SETUP_SINGLE_ISSUER;
         let mut params = Params {
-            flags: always | task_run.flags(),
+            flags: layout | deferred,
             ..Params::default()
         };
         // SAFETY: the kernel reads and writes one structure that lives across the call.

@@ -10,7 +10,7 @@ use std::path::Path;
 use thrufs::layout::OutHeader;
 use thrufs::mount::{MountOptions, mount, open_device};
 use thrufs_abi::{InitFlags, Payload, Request};
-use thrufs_sys::fuse_ring::{Desk, Event, FuseRing, QueueIndex, Slot, TaskRun};
+use thrufs_sys::fuse_ring::{Desk, Event, FuseRing, QueueIndex, Slot};
 use zerocopy::IntoBytes;
 
 /// Requests of one queue at once: the one that the client waits for, and what the kernel asks besides.
@@ -18,11 +18,11 @@ const DEPTH: usize = 4;
 const PAYLOAD_BYTES: usize = 1 << 20;
 
 /// Mounts on `point` and serves until it is unmounted.
-pub(super) fn serve(point: &Path, task_run: TaskRun) -> Outcome<()> {
+pub(super) fn serve(point: &Path) -> Outcome<()> {
     let (device, _) = open_device().map_err(|error| error.to_string())?;
     let served = device.try_clone().map_err(|error| error.to_string())?;
     // The mount call may wait until INIT is answered.
-    let serving = std::thread::spawn(move || answer_all(&served, task_run));
+    let serving = std::thread::spawn(move || answer_all(&served));
     let options = MountOptions::new("thrufs-floor");
     mount(device.as_fd(), point, &options).map_err(|error| error.to_string())?;
     drop(device);
@@ -32,8 +32,8 @@ pub(super) fn serve(point: &Path, task_run: TaskRun) -> Outcome<()> {
         .map_err(|error| format!("the floor: {error}"))
 }
 
-fn answer_all(device: &OwnedFd, task_run: TaskRun) -> io::Result<()> {
-    let mut ring: FuseRing<()> = FuseRing::new(device.as_fd(), 64, task_run)?;
+fn answer_all(device: &OwnedFd) -> io::Result<()> {
+    let mut ring: FuseRing<()> = FuseRing::new(device.as_fd(), 64)?;
     answer_init(device, WANTED | InitFlags::OVER_IO_URING)?;
     ring.enable()?;
     ring.await_init()?;

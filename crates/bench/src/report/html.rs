@@ -203,11 +203,6 @@ fn numbers(results: &Results, sections: &[Section<'_>]) -> String {
             let title = format!("Times of single operations, {} beneath", one.lower);
             text += &folded(&title, &latencies);
         }
-        let agreement = tables::agreement(one);
-        if !agreement.is_empty() {
-            let title = format!("Two generators of the same work, {} beneath", one.lower);
-            text += &folded(&title, &agreement);
-        }
     }
     text
 }

@@ -1,6 +1,5 @@
 //! The table for the terminal.
 
-use super::agreement::agreements;
 use super::derived::{Against, Comparison, Met, comparisons, with_others};
 use super::figure;
 use super::grid::{Grid, Text, Weight, paint, wrapped};
@@ -37,11 +36,6 @@ pub fn terminal(results: &Results, screen: Screen) -> String {
         text += &titled(
             &format!("One against another ({})", section.lower),
             against(section),
-            screen,
-        );
-        text += &titled(
-            &format!("Rate by our loop / by fio ({})", section.lower),
-            agreement(results, section),
             screen,
         );
     }
@@ -303,36 +297,6 @@ fn against(section: &Section<'_>) -> Option<Grid> {
             let mut all = comparisons.iter();
             let one = all.find(|one| column_of(one) == *column);
             one.map_or(NONE.into(), comparison)
-        }));
-        grid.line(cells);
-    }
-    Some(grid)
-}
-
-fn agreement(results: &Results, section: &Section<'_>) -> Option<Grid> {
-    let all = agreements(section);
-    let names = results.contestants.iter().map(|one| one.name.as_str());
-    let has = |name: &&str| all.iter().any(|one| one.contestant == *name);
-    let names: Vec<&str> = names.filter(has).collect();
-    if names.is_empty() {
-        return None;
-    }
-    let mut head = vec![Text::default()];
-    head.extend(names.iter().map(|name| Text::new(*name, Weight::Bold)));
-    let mut grid = Grid::new(head);
-    for row in table::each(all.iter().map(|one| one.row.name.as_str())) {
-        let mut cells = vec![Text::from(format!("  {row}"))];
-        cells.extend(names.iter().map(|name| {
-            let mut all = all.iter();
-            let one = all.find(|one| one.row.name == row && one.contestant == *name);
-            one.map_or(NONE.into(), |one| {
-                let weight = if one.agrees() {
-                    Weight::Usual
-                } else {
-                    Weight::Alarm
-                };
-                Text::new(with_bar(&one.times), weight)
-            })
         }));
         grid.line(cells);
     }

@@ -233,26 +233,6 @@ const KILLPRIV: &[&str] = &[
     "aio64-buffered-random-write-4k-xattr",
 ];
 
-/// Each by fio, and by a loop of our own next to it.
-const AGREEMENT: &[&str] = &[
-    "read-4k",
-    "read-4k-loop",
-    "random-read-4k",
-    "random-read-4k-loop",
-    "read-1m",
-    "read-1m-loop",
-    "write-4k",
-    "write-4k-loop",
-    "random-write-4k",
-    "random-write-4k-loop",
-    "write-1m",
-    "write-1m-loop",
-    "mmap-random-read-4k",
-    "mmap-random-read-4k-loop",
-    "direct-read-1m",
-    "direct-read-1m-loop",
-];
-
 /// Those that stand for published measurements: [`published`](crate::published) says of which.
 const PUBLISHED: &[&str] = &[
     "read-4k",
@@ -279,7 +259,6 @@ pub(crate) const SETS: &[(&str, &[&str])] = &[
     ("passthrough", PASSTHROUGH),
     ("builds", &["build-c", "build-cargo"]),
     ("killpriv", KILLPRIV),
-    ("agreement", AGREEMENT),
     ("goals", GOALS),
     ("published", PUBLISHED),
 ];
@@ -356,8 +335,7 @@ pub(crate) fn listed(names: &str) -> Outcome<Vec<&'static Row>> {
 #[cfg(test)]
 mod tests {
     use super::{SETS, all, listed, named, names};
-    use crate::job::By;
-    use crate::row::{Work, info::info};
+    use crate::row::info::info;
     use std::collections::BTreeSet;
 
     #[test]
@@ -409,19 +387,5 @@ mod tests {
         }
         assert!(named("find-cold").unwrap().floor_cannot().is_some());
         assert!(named("random-write-4k").unwrap().floor_cannot().is_some());
-    }
-
-    #[test]
-    fn a_loop_and_fio_do_the_same_where_they_are_compared() {
-        for pair in listed("agreement").unwrap().chunks(2) {
-            assert_eq!(pair[1].by_fio().unwrap().name, pair[0].name);
-            let (Work::Data(fio), Work::Data(own)) = (&pair[0].work, &pair[1].work) else {
-                panic!("{} reads or writes", pair[0].name);
-            };
-            let mut as_fio = *own;
-            as_fio.by = By::Fio;
-            assert_eq!(as_fio, *fio);
-            assert_ne!(own.by, fio.by);
-        }
     }
 }

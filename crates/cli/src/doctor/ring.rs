@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use thrufs::session::ring_availability;
 use thrufs::{Carrier, RingRefusal, SessionConfig};
-use thrufs_sys::fuse_ring::{FuseRing, TaskRun};
+use thrufs_sys::fuse_ring::FuseRing;
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Modules that were loaded have it, and those that are built in have not.
@@ -74,7 +74,7 @@ fn rings() -> Finding {
 /// may be no `/dev/fuse`.
 fn try_ring() -> rustix::io::Result<()> {
     let event = eventfd(0, EventfdFlags::CLOEXEC)?;
-    FuseRing::<()>::new(event.as_fd(), 1, TaskRun::Deferred).map(drop)
+    FuseRing::<()>::new(event.as_fd(), 1).map(drop)
 }
 
 fn how_to_get_rings(errno: Errno, disabled: Option<&str>) -> &'static str {

@@ -70,7 +70,7 @@ pub(crate) const OPTIONS: [(&str, &str); 13] = [
 ];
 
 /// Every suite, and what it is.
-pub(crate) const SUITES: [(&str, &str); 12] = [
+pub(crate) const SUITES: [(&str, &str); 10] = [
     ("quick", "the headline rows in two to three minutes"),
     ("full", "every row, in about an hour"),
     (
@@ -81,7 +81,6 @@ pub(crate) const SUITES: [(&str, &str); 12] = [
         "transports",
         "/dev/fuse and io_uring, of Thrufs, libfuse and the floor",
     ),
-    ("ring-setups", "the floor over each kind of ring"),
     (
         "passthrough",
         "files that the kernel uses by itself, of Thrufs and libfuse",
@@ -99,10 +98,6 @@ pub(crate) const SUITES: [(&str, &str); 12] = [
     (
         "published",
         "published measurements again, each beside the original's figures",
-    ),
-    (
-        "splice",
-        "copying and splicing, in a server that does nothing else",
     ),
 ];
 

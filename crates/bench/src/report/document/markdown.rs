@@ -2,7 +2,6 @@
 
 use super::guests;
 use crate::Outcome;
-use crate::report::agreement::agreements;
 use crate::report::derived::{Against, Comparison, Goal, Met, comparisons};
 use crate::report::figure;
 use crate::report::table::{self, Entry, Line, Section, Verdict, sections};
@@ -13,7 +12,7 @@ use crate::results::{Cell, Ending, Results};
 /// What makes a table.
 type Table = fn(&Results) -> String;
 
-const TABLES: [(&str, Table); 11] = [
+const TABLES: [(&str, Table); 10] = [
     ("run", run),
     ("ratios", ratios),
     ("against", against),
@@ -21,7 +20,6 @@ const TABLES: [(&str, Table); 11] = [
     ("rates", rates),
     ("costs", costs),
     ("latency", latency),
-    ("agreement", agreement),
     ("guest-run", guests::run),
     ("guest-ratios", guests::ratios),
     ("guest-kernels", guests::by_kernel),
@@ -404,33 +402,4 @@ fn latency(results: &Results) -> String {
         }
         grid.text
     })
-}
-
-/// The rate by our own loop over that by fio.
-fn agreement(results: &Results) -> String {
-    let sections = sections(results);
-    let tables = sections.iter().filter_map(|section| {
-        let all = agreements(section);
-        let names = results.contestants.iter().map(|one| one.name.as_str());
-        let has = |name: &&str| all.iter().any(|one| one.contestant == *name);
-        let names: Vec<&str> = names.filter(has).collect();
-        let rows = table::each(all.iter().map(|one| one.row.name.as_str()));
-        if rows.is_empty() {
-            return None;
-        }
-        let mut head = vec![format!("{} below, loop / fio", section.lower)];
-        head.extend(names.iter().map(|name| (*name).to_owned()));
-        let mut grid = Grid::new(&head);
-        for row in rows {
-            let mut line = vec![row.to_owned()];
-            line.extend(names.iter().map(|name| {
-                let mut all = all.iter();
-                let one = all.find(|one| one.row.name == row && one.contestant == *name);
-                one.map_or(NONE.to_owned(), |one| with_interval(&one.times))
-            }));
-            grid.line(&line);
-        }
-        Some(grid.text)
-    });
-    tables.collect::<Vec<_>>().join("\n")
 }

@@ -2,7 +2,6 @@
 
 use super::marks;
 use super::page::{Plain, add, table};
-use crate::report::agreement::agreements;
 use crate::report::derived::{Comparison, Goal, Met, comparisons, with_others};
 use crate::report::figure;
 use crate::report::table::{Section, rate};
@@ -57,39 +56,6 @@ fn comparison(label: &str, one: &Comparison<'_>, has_goals: bool) -> String {
         Plain(&one.title()),
         figure::precise(&one.times)[0],
         interval(&one.times),
-    )
-}
-
-/// The rate by our loop over that by fio, in the rows that both do.
-pub(super) fn agreement(section: &Section<'_>) -> String {
-    let mut lines = String::new();
-    for one in agreements(section) {
-        let (class, verdict) = if one.agrees() {
-            ("met", "agree")
-        } else {
-            ("missed", "differ")
-        };
-        add!(
-            lines,
-            "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td>{}</td><td>{}</td>\
-             <td class=\"text {class}\">{verdict}</td></tr>\n",
-            Plain(&one.row.name),
-            Plain(one.contestant),
-            figure::precise(&one.times)[0],
-            interval(&one.times)
-        );
-    }
-    if lines.is_empty() {
-        return String::new();
-    }
-    let caption = format!(
-        "The rate by our own loop over that by fio, {} beneath",
-        section.lower
-    );
-    table(
-        &caption,
-        &["Row", "Mount", "Median of the rounds", "Interval", ""],
-        &lines,
     )
 }
 

@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::CpuSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use thrufs_sys::fuse_dev;
-use thrufs_sys::fuse_ring::{FuseRing, TaskRun};
+use thrufs_sys::fuse_ring::FuseRing;
 
 /// Rings for threads that stand in for those that sleep, and one to give up with. A confined process
 /// cannot make any later.
@@ -104,7 +104,7 @@ fn make_rings(device: BorrowedFd<'_>, count: usize) -> Result<Vec<Ring>, RingRef
             .name("thrufs-rings".to_owned())
             .spawn_scoped(scope, || {
                 (0..count)
-                    .map(|_| FuseRing::new(device, LINE, TaskRun::Deferred))
+                    .map(|_| FuseRing::new(device, LINE))
                     .collect::<Result<Vec<Ring>, Errno>>()
             })
             .map_err(|_| RingRefusal::NoThread(Errno::AGAIN))?;
