@@ -2,6 +2,7 @@
 //! names by which a file is judged.
 
 use super::{ROOT, Served, beneath, connect, serve};
+use rustix::fs::XattrFlags;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -370,6 +371,41 @@ fn a_file_is_judged_by_the_names_that_it_has() {
         root.mkdir(ROOT, b"of-root", 0o700).unwrap();
         assert_eq!(rename(b"a", b"of-root", 0), Err(Errno::EISDIR));
         assert_eq!([a, b, other].map(may_open), [true, true, true]);
+    });
+}
+
+/// What has a name that nobody has looked up may be a photograph by it.
+#[test]
+fn a_file_with_names_that_are_not_known_is_redacted() {
+    under(RULES, |served| {
+        let root = served.client.root();
+        served.write("photos/pair", b"1");
+        fs::hard_link(served.path("photos/pair"), served.path("photos/twin")).unwrap();
+        for path in ["a", "two"] {
+            rustix::fs::setxattr(
+                served.path(path),
+                "user.place",
+                b"here",
+                XattrFlags::empty(),
+            )
+            .unwrap();
+        }
+        let [a, two, photos] = ["a", "two", "photos"].map(|path| root.walk(path).unwrap());
+        let place = |node| root.getxattr(node, b"user.place").map(drop);
+        assert_eq!([a, two].map(place), [Ok(()), Err(Errno::ENODATA)]);
+        let names = |node| root.listxattr(node).unwrap().len();
+        assert_eq!([a, two].map(names), [1, 0]);
+        assert_eq!(opened(served, a, libc::O_RDONLY, 0), Ok(()));
+        assert!(opened(served, two, libc::O_RDONLY, 0).is_err());
+        // A name by which it is redacted stays as long as it may have one by which it is not.
+        let pair = root.walk("photos/pair").unwrap();
+        assert_eq!(root.unlink(photos, b"pair"), Err(Errno::EPERM));
+        assert_eq!(root.walk("photos/twin").unwrap(), pair);
+        assert_eq!(root.unlink(photos, b"pair"), Ok(()));
+        for name in ["two", "as-well"] {
+            root.walk(&format!("photos/{name}")).unwrap();
+        }
+        assert_eq!(root.unlink(photos, b"two"), Err(Errno::EPERM), "it is free");
     });
 }
 
