@@ -1,49 +1,107 @@
-//! The few requests of man(7) that the pages need.
+//! The few requests of man(7) that the pages need, and the marks of the texts that they are made from. A text
+//! begins with `= NAME(SECTION): PURPOSE`. A mark begins a line, and a space follows it; what it stands for goes
+//! on until an empty line or the next mark, lines of its own being indented. What has no mark is a paragraph,
+//! its lines beginning with a letter, a digit or a space; below SEE ALSO it is the names of pages.
+//!
+//! - `== SECTION`, `=== Subsection`: headings.
+//! - `$ COMMAND ARGUMENTS`: a way to call the command, which is all words of small letters at the beginning.
+//! - `* TERM`, and lines that say what it is.
+//! - `> LINE`: an example, to be typed as it is.
+//! - `@ WHAT`: a part that is not in the text; whoever makes the page says what there is.
 
 use std::fmt::Write;
 
+/// Adds the part that `@` asks for.
+type Part = fn(&mut Page, &str) -> Result<(), String>;
+
 /// A page that is being written.
+#[derive(Default)]
 pub(super) struct Page {
     text: String,
 }
 
 impl Page {
-    /// Begins a page with its title and its line for apropos(1).
-    pub(super) fn new(name: &str, section: u8, purpose: &str) -> Page {
-        let mut page = Page {
-            text: String::new(),
-        };
+    /// The page of this text: its file name, and what is in the file.
+    ///
+    /// # Errors
+    ///
+    /// Where the text does not keep to the marks.
+    pub(super) fn of(text: &str, part: Part) -> Result<(String, String), String> {
+        let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
+        let (name, section, purpose) = parse_title(title).ok_or(format!("no title: {title}"))?;
+        let mut page = Page::default();
         let version = env!("CARGO_PKG_VERSION");
-        let title = escape(&name.to_uppercase());
-        page.line(&format!(".TH {title} {section} \"\" \"thrufs {version}\""));
+        let capitals = escape(&name.to_uppercase());
+        page.line(&format!(
+            ".TH {capitals} {section} \"\" \"thrufs {version}\""
+        ));
         page.section("NAME");
         page.line(&format!("{} \\- {}", escape(name), escape(purpose)));
-        page
+        page.add(rest, part)?;
+        Ok((format!("{name}.{section}"), page.text))
+    }
+
+    /// Adds what is in a text without a title.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Page::of`].
+    pub(super) fn add(&mut self, text: &str, part: Part) -> Result<(), String> {
+        blocks(text)
+            .iter()
+            .try_for_each(|block| self.block(block, part))
+    }
+
+    fn block(&mut self, lines: &[&str], part: Part) -> Result<(), String> {
+        let all = joined(lines);
+        if !is_marked(lines[0]) {
+            self.text(&all);
+            return Ok(());
+        }
+        let first = lines[0].split_once(' ').unwrap_or_default().1;
+        match all.split_once(' ') {
+            Some(("==", title)) => self.section(title),
+            Some(("===", title)) => self.subsection(title),
+            Some(("$", call)) => self.synopsis(call),
+            Some(("*", _)) if lines.len() > 1 => self.item(first, &joined(&lines[1..])),
+            Some((">", line)) => self.verbatim(line),
+            Some(("@", what)) => part(self, what)?,
+            _ => return Err(format!("no such mark, or nothing after it: {all}")),
+        }
+        Ok(())
     }
 
     fn line(&mut self, line: &str) {
         writeln!(self.text, "{line}").expect("writing to a String does not fail");
     }
 
-    pub(super) fn section(&mut self, title: &str) {
-        self.line(&format!(".SH {title}"));
+    fn section(&mut self, title: &str) {
+        self.line(&format!(".SH {}", escape(title)));
     }
 
     pub(super) fn subsection(&mut self, title: &str) {
         self.line(&format!(".SS {}", escape(title)));
     }
 
-    /// One way to call the command.
-    pub(super) fn synopsis(&mut self, command: &str, arguments: &str) {
+    fn synopsis(&mut self, call: &str) {
         if !self.text.ends_with(".SH SYNOPSIS\n") {
             self.line(".br");
         }
-        self.line(&format!(".B {}", escape(command)));
-        self.line(&escape(arguments));
+        let is_command = |word: &str| word.bytes().all(|b| b == b'.' || b.is_ascii_lowercase());
+        let words = call.split_inclusive(' ');
+        let command: String = words.take_while(|word| is_command(word.trim())).collect();
+        self.line(&format!(".B {}", escape(command.trim())));
+        let arguments = &call[command.len()..];
+        if !arguments.is_empty() {
+            self.line(&escape(arguments));
+        }
     }
 
     /// A paragraph.
     pub(super) fn text(&mut self, text: &str) {
+        if self.text.ends_with(".SH SEE ALSO\n") {
+            return self.see_also(text);
+        }
         let after_heading = self
             .text
             .lines()
@@ -62,17 +120,15 @@ impl Page {
         self.line(&escape(text));
     }
 
-    /// A line to be typed.
-    pub(super) fn verbatim(&mut self, line: &str) {
+    fn verbatim(&mut self, line: &str) {
         for line in [".PP", ".RS 4", ".nf", &escape(line), ".fi", ".RE"] {
             self.line(line);
         }
     }
 
-    pub(super) fn see_also(&mut self, pages: &[&str]) {
-        self.section("SEE ALSO");
+    fn see_also(&mut self, pages: &str) {
         let pages: Vec<String> = pages
-            .iter()
+            .split(", ")
             .map(|page| match page.split_once('(') {
                 Some((name, section)) => format!("\\fB{}\\fR({section}", escape(name)),
                 None => escape(page),
@@ -80,10 +136,39 @@ impl Page {
             .collect();
         self.line(&pages.join(", "));
     }
+}
 
-    pub(super) fn finish(self) -> String {
-        self.text
+/// Name, section and purpose.
+fn parse_title(line: &str) -> Option<(&str, &str, &str)> {
+    let (page, purpose) = line.strip_prefix("= ")?.split_once("): ")?;
+    let (name, section) = page.split_once('(')?;
+    Some((name, section, purpose))
+}
+
+/// The lines of each heading, item, paragraph and so on.
+fn blocks(text: &str) -> Vec<Vec<&str>> {
+    let mut blocks = vec![Vec::new()];
+    let mut in_marked = false;
+    for line in text.lines().map(str::trim_end) {
+        if line.is_empty() || is_marked(line) || in_marked && !line.starts_with(' ') {
+            blocks.push(Vec::new());
+            in_marked = is_marked(line);
+        }
+        if !line.is_empty() {
+            blocks.last_mut().expect("there is one").push(line);
+        }
     }
+    blocks.retain(|block| !block.is_empty());
+    blocks
+}
+
+fn is_marked(line: &str) -> bool {
+    line.starts_with(|first: char| !first.is_alphanumeric() && first != ' ')
+}
+
+fn joined(lines: &[&str]) -> String {
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
+    lines.join(" ")
 }
 
 /// Text as troff takes it: backslashes and hyphens as they are, no line that begins like a request.
@@ -106,18 +191,104 @@ mod tests {
         assert_eq!(escape("a\\,b --c"), "a\\e,b \\-\\-c");
     }
 
+    fn part(page: &mut Page, what: &str) -> Result<(), String> {
+        page.item("part", what);
+        match what {
+            "none" => Err("none".into()),
+            _ => Ok(()),
+        }
+    }
+
     #[test]
-    fn a_page() {
-        let mut page = Page::new("a-b", 1, "test");
-        page.section("X");
-        page.text("one");
-        page.text("two");
-        page.item("-f", "does");
-        let page = page.finish();
-        assert!(page.starts_with(".TH A\\-B 1 "), "{page}");
-        assert!(
-            page.ends_with(".SH X\none\n.PP\ntwo\n.TP\n\\fB\\-f\\fR\ndoes\n"),
-            "{page}"
-        );
+    fn every_mark() {
+        let text = "\
+= a-b(8): test it
+
+== SYNOPSIS
+$ a.b none
+$ a b C [-d]
+  [e]
+== X
+
+one
+line
+
+ /two
+=== Y-z
+three
+> x  -y
+* -f, FILE
+  does
+  much
+* 0
+  zero
+@ of all
+
+== SEE ALSO
+
+a-b(1), c(2),
+d
+";
+        let (name, page) = Page::of(text, part).unwrap();
+        assert_eq!(name, "a-b.8");
+        let (title, page) = page.split_once('\n').unwrap();
+        assert!(title.starts_with(".TH A\\-B 8 "), "{title}");
+        let expected = "\
+.SH NAME
+a\\-b \\- test it
+.SH SYNOPSIS
+.B a.b none
+.br
+.B a b
+C [\\-d] [e]
+.SH X
+one line
+.PP
+/two
+.SS Y\\-z
+three
+.PP
+.RS 4
+.nf
+x  \\-y
+.fi
+.RE
+.TP
+\\fB\\-f, FILE\\fR
+does much
+.TP
+\\fB0\\fR
+zero
+.TP
+\\fBpart\\fR
+of all
+.SH SEE ALSO
+\\fBa\\-b\\fR(1), \\fBc\\fR(2), d
+";
+        assert_eq!(page, expected);
+    }
+
+    #[test]
+    fn a_wrong_mark_is_a_fault() {
+        let wrong = [
+            "# what",
+            "-- what",
+            "==== what",
+            "==what",
+            "==",
+            "= a(1): b",
+            "* term",
+            "*",
+            "@none",
+            "@ none",
+            "* term\ntext",
+            "a\n/b",
+        ];
+        for text in wrong {
+            assert!(Page::default().add(text, part).is_err(), "{text}");
+        }
+        for title in ["", "== X", "= a: b", "= a(1) b"] {
+            assert!(Page::of(title, part).is_err(), "{title}");
+        }
     }
 }
