@@ -8,26 +8,16 @@ use crate::config::{MountConfig, ShareConfig};
 use crate::options::{self, Setting};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
-    sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use thrufs_virtio::CALLERS_MAX;
+use thrufs_sys::passing;
 
 /// Longest packet: two paths and a long list of options.
 const PACKET_BYTES_MAX: usize = 128 * 1024;
-
-/// Most descriptors that one packet brings: the device, the source, the tree the source is in; a policy
-/// and who writes its audit log; two files of each thread of a front end; a connection and what is kept
-/// of it.
-const DESCRIPTORS_MAX: usize = 2 * CALLERS_MAX;
 
 /// One packet.
 #[derive(Debug)]
@@ -243,17 +233,7 @@ impl Channel {
             }
             _ => Vec::new(),
         };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !borrowed.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&borrowed)) {
-            return Err(io::Error::other("too many descriptors for one packet"));
-        }
-        sendmsg(
-            &self.0,
-            &[IoSlice::new(&bytes)],
-            &mut ancillary,
-            SendFlags::NOSIGNAL,
-        )?;
+        passing::send(self.0.as_fd(), &bytes, &borrowed)?;
         Ok(())
     }
 
@@ -264,34 +244,20 @@ impl Channel {
     /// `InvalidData` for what is no packet of ours.
     pub(crate) fn receive(&self) -> io::Result<Option<Message>> {
         let mut bytes = vec![0; PACKET_BYTES_MAX];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut bytes)];
-        let received = loop {
-            match recvmsg(&self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                Err(Errno::INTR) => {}
-                Err(Errno::CONNRESET) => return Ok(None),
-                other => break other?,
-            }
+        let received = match passing::receive(self.0.as_fd(), &mut bytes, RecvFlags::empty()) {
+            Err(Errno::CONNRESET) => return Ok(None),
+            received => received?,
         };
         if received.bytes == 0 {
             return Ok(None);
         }
-        let descriptors = ancillary
-            .drain()
-            .filter_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-                _ => None,
+        let message = Message::decode(&bytes[..received.bytes], received.descriptors);
+        message
+            .filter(|_| received.is_whole)
+            .map(Some)
+            .ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, "a packet that no thrufs sends")
             })
-            .flatten()
-            .collect();
-        let whole = !received
-            .flags
-            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-        let message = Message::decode(&bytes[..received.bytes], descriptors);
-        message.filter(|_| whole).map(Some).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "a packet that no thrufs sends")
-        })
     }
 }
 
@@ -406,7 +372,7 @@ mod tests {
             b"connection",
             b"policy",
         ] {
-            rustix::net::send(&ours, garbage, SendFlags::empty()).unwrap();
+            rustix::net::send(&ours, garbage, rustix::net::SendFlags::empty()).unwrap();
             assert!(theirs.receive().is_err(), "{garbage:?}");
         }
     }

@@ -11,7 +11,6 @@ use crate::options::{self, OptionError, OptionId, Setting, Use, parse_count};
 use std::ffi::OsString;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use thrufs::{RingConfig, Transport};
 use thrufs_hostdir::Config;
 
@@ -159,7 +158,6 @@ impl MountConfig {
                 let depth = u16::try_from(count()?).ok();
                 self.ring.depth = depth.and_then(NonZeroU16::new);
             }
-            OptionId::RingSpin => self.ring.spin = Duration::from_micros(count()?),
             OptionId::Threads => self.threads = usize::try_from(count()?).ok(),
             OptionId::AutoUnmount => self.auto_unmount = true,
             OptionId::Ignored | OptionId::User | OptionId::Owner => {}
@@ -212,6 +210,7 @@ impl MountConfig {
 mod tests {
     use super::*;
     use crate::control::place::Control;
+    use std::time::Duration;
     use thrufs_hostdir::{CacheMode, IdMap, Locks};
 
     fn resolved(list: &str) -> Result<MountConfig, OptionError> {
@@ -238,7 +237,7 @@ mod tests {
             "ro,suid,dev,noexec,nosymfollow,noatime,nodiratime,sync,allow_other,\
              fsname=a\\,b,subtype=x,cache=always,entry_timeout=1.5,attr_timeout=2,\
              negative_timeout=0,writeback,noacl,locks=shared,export,threads=3,nopairing,max_write=64K,\
-             transport=uring,queues_per_thread=4,ring_depth=2,ring_spin=50,\
+             transport=uring,queues_per_thread=4,ring_depth=2,\
              max_background=7,max_readahead=32K,descriptors=99,stop_timeout=0.5,log=debug,\
              log_file=/l,control=/run/c,uidmap=0:1000:10,uidmap=10:0:1,gid=5",
         )
@@ -259,7 +258,6 @@ mod tests {
         let ring = RingConfig {
             queues_per_thread: NonZeroUsize::new(4),
             depth: NonZeroU16::new(2),
-            spin: Duration::from_micros(50),
         };
         assert_eq!(config.ring, ring);
         let serving = &config.serving;

@@ -67,7 +67,6 @@ pub(crate) enum OptionId {
     Transport,
     QueuesPerThread,
     RingDepth,
-    RingSpin,
     Threads,
     Pairing,
     NoPairing,

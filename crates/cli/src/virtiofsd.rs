@@ -59,7 +59,7 @@ pub(crate) enum VirtiofsdError {
     #[error("say where to listen: --socket-path PATH, or --fd N")]
     NoSocket,
     #[error("{0} is not UTF-8 text")]
-    NotText(&'static str),
+    NotText(String),
 }
 
 /// The arguments, if the command was called so, its name first.
@@ -136,7 +136,7 @@ pub(crate) fn described() -> impl Iterator<Item = (String, String)> {
 fn explained(option: &VirtiofsdOption) -> String {
     let help = option.help;
     match option.outcome {
-        Outcome::Done(_) => help.to_owned(),
+        Outcome::Same | Outcome::Done(_) => help.to_owned(),
         Outcome::AlreadySo(why) => format!("{help} [without effect: {why}]"),
     }
 }
@@ -213,7 +213,9 @@ impl Asked {
             .into_iter()
             .flatten();
         for list in lists {
-            let list = list.to_str().ok_or(VirtiofsdError::NotText("-o"))?;
+            let list = list
+                .to_str()
+                .ok_or_else(|| VirtiofsdError::NotText("-o".to_owned()))?;
             list::collect(list, &mut collected)?;
         }
         collected.finish()
@@ -225,11 +227,17 @@ fn collect(
     matches: &ArgMatches,
     collected: &mut Collected,
 ) -> Result<(), VirtiofsdError> {
-    let act = match option.outcome {
-        Outcome::Done(act) => act,
-        Outcome::AlreadySo(why) => {
-            tracing::debug!("{} is without effect: {why}", option.shown());
-            return Ok(());
+    if let Outcome::AlreadySo(why) = option.outcome {
+        tracing::debug!("{} is without effect: {why}", option.shown());
+        return Ok(());
+    }
+    let act = |all: &mut Collected, value: &OsStr| match (option.outcome, option.takes) {
+        (Outcome::Done(act), _) => act(all, value),
+        (_, Taken::Nothing) => all.set(&option.same_of_ours(), None),
+        _ => {
+            let text = value.to_str();
+            let text = text.ok_or_else(|| VirtiofsdError::NotText(option.shown()))?;
+            all.set(&option.same_of_ours(), Some(text))
         }
     };
     match option.takes {

@@ -2,7 +2,6 @@
 //! they look out for more.
 
 pub use crate::transport::pairing::{Pairing, Sight};
-pub use crate::transport::patience::Patience;
 pub use crate::transport::scheduling::{
     allowed_cpus, bind, cpu_in_stat, move_to, release, times_in_schedstat,
 };

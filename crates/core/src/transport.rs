@@ -8,7 +8,6 @@
 pub(crate) mod choice;
 pub(crate) mod dev;
 pub(crate) mod pairing;
-pub(crate) mod patience;
 pub(crate) mod scheduling;
 pub(crate) mod uring;
 

@@ -45,6 +45,7 @@ pub mod ioctl;
 pub mod lease;
 pub mod lock;
 pub mod mount;
+pub mod passing;
 pub mod proc_fd;
 pub mod process;
 pub mod sched;

@@ -55,6 +55,7 @@ mod journal;
 mod keeper;
 mod line;
 pub mod memory;
+mod patience;
 mod pool;
 mod post;
 pub mod queue;

@@ -17,6 +17,7 @@ use crate::frame::Kind;
 use crate::journal::{Again, Journal, Tracker};
 use crate::line::{CutOnPanic, Line};
 use crate::memory::Regions;
+use crate::patience::Patience;
 use crate::pool::{Carried, Job, Pool, carry_out};
 use crate::post::{Mail, Post, Returned, Wiring, ring};
 use crate::queue::Broken;
@@ -28,7 +29,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thrufs::serving::Patience;
 use thrufs::{Dispatcher, Errno, Metrics};
 
 /// The queue for FORGETs, which nobody waits for.

@@ -409,6 +409,26 @@ fn a_file_with_names_that_are_not_known_is_redacted() {
     });
 }
 
+/// By the path of a directory that was moved beneath, nothing is renamed, at either end.
+#[test]
+fn a_rename_is_refused_where_a_directory_was_moved_beneath() {
+    under(RULES, |served| {
+        let root = served.client.root();
+        let dir = root.walk("dir").unwrap();
+        root.walk("dir/x").unwrap();
+        fs::rename(served.path("dir"), served.path("elsewhere")).unwrap();
+        let rename = |from, to| root.rename(from, to, 0);
+        let moved: Result<()> = Err(Errno::EXDEV);
+        assert_eq!(
+            rename((dir, b"x"), (ROOT, b"y")),
+            moved
+        );
+        assert_eq!(rename((ROOT, b"a"), (dir, b"y")), moved);
+        fs::rename(served.path("elsewhere"), served.path("dir")).unwrap();
+        assert_eq!(rename((dir, b"x"), (ROOT, b"y")), Ok(()));
+    });
+}
+
 fn opened(served: &Served, node: NodeId, flags: i32, uid: u32) -> Result<()> {
     let user = served.client.user(uid, uid);
     let fh = user.open(node, flags)?.fh;

@@ -14,18 +14,15 @@
 //! kept leaves the rest there, which the next tells from its own by the number.
 
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Resource, getrlimit};
 use std::collections::{HashMap, HashSet};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs_hostdir::Strongbox;
+use thrufs_sys::passing;
 
 const KEEP: u8 = b'K';
 const DISCARD: u8 = b'D';
@@ -60,45 +57,22 @@ fn send(
     let mut bytes = [0; PACKET_BYTES];
     bytes[0] = word;
     bytes[1..].copy_from_slice(&key.to_ne_bytes());
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let files: Vec<BorrowedFd<'_>> = file.into_iter().collect();
-    if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&files)) {
-        return Err(Errno::INVAL.into());
-    }
-    loop {
-        let parts = [IoSlice::new(&bytes)];
-        match sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
-            Err(Errno::INTR) => {}
-            sent => return Ok(sent.map(drop)?),
-        }
-    }
+    passing::send(socket, &bytes, file.as_slice())?;
+    Ok(())
 }
 
 /// None at the end.
 fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     let mut bytes = [0; PACKET_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut bytes)];
-    let received = loop {
-        match recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            other => break other?,
-        }
-    };
+    let received = passing::receive(socket, &mut bytes, RecvFlags::empty())?;
     if received.bytes < PACKET_BYTES {
         return Ok(None);
     }
-    let file = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-        _ => None,
-    });
     let [word, key @ ..] = bytes;
     Ok(Some(Packet {
         word,
         key: u64::from_ne_bytes(key),
-        file,
+        file: received.descriptors.into_iter().next(),
     }))
 }
 

@@ -24,6 +24,8 @@ pub(super) type Act = fn(&mut Collected, &OsStr) -> Result<(), VirtiofsdError>;
 /// What becomes of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
+    /// The option of ours that has its name, with the value that it has.
+    Same,
     Done(Act),
     /// What it asks for is so, for this reason.
     AlreadySo(&'static str),
@@ -45,6 +47,11 @@ pub(super) struct VirtiofsdOption {
 impl VirtiofsdOption {
     pub(super) fn is_long(&self) -> bool {
         self.short.is_none()
+    }
+
+    /// The name of our option that is called as this one.
+    pub(super) fn same_of_ours(&self) -> String {
+        self.name.replace('-', "_")
     }
 
     /// As it is written.
@@ -72,6 +79,10 @@ const fn row(
         outcome,
         help,
     }
+}
+
+const fn same(name: &'static str, takes: Taken, help: &'static str) -> VirtiofsdOption {
+    row(name, takes, Outcome::Same, help)
 }
 
 const fn short(letter: char, row: VirtiofsdOption) -> VirtiofsdOption {
@@ -132,57 +143,49 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
         }),
         "The number of a socket that listens already, instead of --socket-path",
     ),
-    row(
+    same(
         "tag",
         One("TAG"),
-        Done(|all, value| all.set("tag", Some(text("--tag", value)?))),
         "What the guest mounts it by, for machines that ask the server",
     ),
-    row(
+    same(
         "cache",
         Word(&["never", "metadata", "auto", "always"]),
-        Done(|all, value| all.set("cache", value.to_str())),
         "What the guest may keep [default: auto]",
     ),
-    row(
+    same(
         "writeback",
         Nothing,
-        Done(|all, _| all.set("writeback", None)),
         "Let the guest keep written data and write them later",
     ),
-    row(
+    same(
         "allow-mmap",
         Nothing,
-        Done(|all, _| all.set("allow_mmap", None)),
         "Let files be mapped shared with --cache=never and metadata",
     ),
-    row(
+    same(
         "allow-direct-io",
         Nothing,
-        Done(|all, _| all.set("allow_direct_io", None)),
         "Open files on the host with O_DIRECT when the guest does",
     ),
-    row(
+    same(
         "no-readdirplus",
         Nothing,
-        Done(|all, _| all.set("no_readdirplus", None)),
         "Give names of a directory without attributes",
     ),
     opposite(
         &["no-announce-submounts"],
-        row(
+        same(
             "announce-submounts",
             Nothing,
-            Done(|all, _| all.set("announce_submounts", None)),
             "Show mounts in the directory as devices of their own [the default]",
         ),
     ),
     opposite(
         &["announce-submounts"],
-        row(
+        same(
             "no-announce-submounts",
             Nothing,
-            Done(|all, _| all.set("no_announce_submounts", None)),
             "Show one device for everything",
         ),
     ),
@@ -204,12 +207,7 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
         Done(|all, _| all.set("ro", None)),
         "Refuse every change",
     ),
-    row(
-        "xattr",
-        Nothing,
-        Done(|all, _| all.set("xattr", None)),
-        "Serve extended attributes",
-    ),
+    same("xattr", Nothing, "Serve extended attributes"),
     row(
         "posix-acl",
         WordOrNot(MODES),
@@ -247,19 +245,17 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
     ),
     opposite(
         &["no-killpriv-v2"],
-        row(
+        same(
             "killpriv-v2",
             Nothing,
-            Done(|all, _| all.set("killpriv_v2", None)),
             "Take set-id bits and capabilities away from files that are written to, instead of the guest",
         ),
     ),
     opposite(
         &["killpriv-v2"],
-        row(
+        same(
             "no-killpriv-v2",
             Nothing,
-            Done(|all, _| all.set("no_killpriv_v2", None)),
             "Leave that to the guest [the default]",
         ),
     ),
@@ -269,17 +265,15 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
         AlreadySo("O_NOATIME is always passed on"),
         "Pass O_NOATIME on to the host",
     ),
-    row(
+    same(
         "translate-uid",
         Many("RULE"),
-        Done(|all, value| all.set("translate_uid", Some(text("--translate-uid", value)?))),
         "Translate user ids: guest:, host:, squash-guest:, squash-host: or map:FROM:TO:COUNT, or \
          forbid-guest:FROM:COUNT; ACLs are translated too",
     ),
-    row(
+    same(
         "translate-gid",
         Many("RULE"),
-        Done(|all, value| all.set("translate_gid", Some(text("--translate-gid", value)?))),
         "As --translate-uid, for groups",
     ),
     row(
@@ -294,28 +288,24 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
         Done(|all, value| range(all, "--gid-map", "namespace_gidmap", value)),
         "Map group ids by a user namespace",
     ),
-    row(
+    same(
         "sandbox",
         Word(&["namespace", "chroot", "none"]),
-        Done(|all, value| all.set("sandbox", value.to_str())),
         "Where the process is shut in [default: namespace, if it can be had]",
     ),
-    row(
+    same(
         "seccomp",
         Word(&["none", "kill", "log", "trap"]),
-        Done(|all, value| all.set("seccomp", value.to_str())),
         "What a system call meets with that serving does not need [default: it fails]",
     ),
-    row(
+    same(
         "modcaps",
         One("CHANGES"),
-        Done(|all, value| all.set("modcaps", Some(text("--modcaps", value)?))),
         "Capabilities to keep or to drop besides, as in --modcaps=+sys_admin:-chown",
     ),
-    row(
+    same(
         "rlimit-nofile",
         One("N"),
-        Done(|all, value| all.set("rlimit_nofile", Some(text("--rlimit-nofile", value)?))),
         "The limit on open files; 0 leaves it [default: the hard limit]",
     ),
     row(
@@ -330,40 +320,31 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
         Done(|all, value| all.set("log", value.to_str())),
         "What to log [default: info]",
     ),
-    row(
-        "syslog",
-        Nothing,
-        Done(|all, _| all.set("syslog", None)),
-        "Log to the system's log (syslog(3))",
-    ),
+    same("syslog", Nothing, "Log to the system's log (syslog(3))"),
     row(
         "print-capabilities",
         Nothing,
         Done(|_, _| Ok(())),
         "Print what managers want to know as JSON, and end",
     ),
-    row(
+    same(
         "migration-mode",
         Word(&["find-paths", "file-handles"]),
-        Done(|all, value| all.set("migration_mode", value.to_str())),
         "How to tell another server which files the guest has",
     ),
-    row(
+    same(
         "migration-on-error",
         Word(&["abort", "guest-error"]),
-        Done(|all, value| all.set("migration_on_error", value.to_str())),
         "What becomes of files that are not found again",
     ),
-    row(
+    same(
         "migration-verify-handles",
         Nothing,
-        Done(|all, _| all.set("migration_verify_handles", None)),
         "Look whether the same files were found",
     ),
-    row(
+    same(
         "migration-confirm-paths",
         Nothing,
-        Done(|all, _| all.set("migration_confirm_paths", None)),
         "Look at paths again before the guest moves",
     ),
     // The older forms.
@@ -421,7 +402,9 @@ fn range(
 }
 
 fn text<'a>(option: &'static str, value: &'a OsStr) -> Result<&'a str, VirtiofsdError> {
-    value.to_str().ok_or(VirtiofsdError::NotText(option))
+    value
+        .to_str()
+        .ok_or_else(|| VirtiofsdError::NotText(option.to_owned()))
 }
 
 fn bad(option: &str, value: &OsStr, problem: String) -> VirtiofsdError {

@@ -5,16 +5,13 @@
 
 use super::{MountError, MountOptions, check_target};
 use rustix::mount::MountAttrFlags;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
-    recvmsg, socketpair,
-};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use thrufs_sys::passing;
 
 fn helper() -> Result<PathBuf, MountError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -181,15 +178,8 @@ fn words(output: &Output) -> String {
 }
 
 fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    let mut byte = [0; 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut byte)];
-    recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    Ok(ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    }))
+    let received = passing::receive(socket.as_fd(), &mut [0; 1], RecvFlags::empty())?;
+    Ok(received.descriptors.into_iter().next())
 }
 
 /// Takes away one's own mount on `target` through `fusermount3`.

@@ -3,7 +3,6 @@
 use rustix::io::Errno;
 use std::fmt;
 use std::num::{NonZeroU16, NonZeroUsize};
-use std::time::Duration;
 
 /// How requests shall come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -18,7 +17,7 @@ pub enum Transport {
 }
 
 /// How requests are served that come by io_uring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingConfig {
     /// How many of the kernel's queues, of which there is one for each possible CPU, one thread
     /// serves. One unless given, more where there are very many CPUs.
@@ -28,19 +27,6 @@ pub struct RingConfig {
     /// ([`Negotiation::set_prompt`](crate::Negotiation::set_prompt)): a thread that sleeps would
     /// hold up the others that it has.
     pub depth: Option<NonZeroU16>,
-    /// For how long a thread that has just been busy looks for the next request before it sleeps.
-    /// Not at all unless given. It gives way to whoever else wants its CPU.
-    pub spin: Duration,
-}
-
-impl Default for RingConfig {
-    fn default() -> RingConfig {
-        RingConfig {
-            queues_per_thread: None,
-            depth: None,
-            spin: Duration::ZERO,
-        }
-    }
 }
 
 /// How the requests of a session come.

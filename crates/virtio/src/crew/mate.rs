@@ -3,6 +3,7 @@
 use super::{Crew, Found, Next, Terms};
 use crate::frame::Kind;
 use crate::line::CutOnPanic;
+use crate::patience::Patience;
 use crate::pool::{Carried, carry_out};
 use crate::post::Returned;
 use crate::session::MakeFileSystem;
@@ -11,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::Instant;
-use thrufs::serving::Patience;
 
 /// The place of one thread.
 #[derive(Debug, Default)]

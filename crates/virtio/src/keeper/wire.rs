@@ -1,13 +1,10 @@
 //! Messages of vhost-user, as far as one has to know them to pass them on.
 
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::RecvFlags;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use thrufs_sys::passing;
 
 /// Before the body: code, flags and the length of the body, four bytes each.
 const HEADER_BYTES: usize = 12;
@@ -113,22 +110,12 @@ pub(super) fn send(
     let flags = flags & !VERSION_MASK | VERSION;
     let header = [code, flags, length].map(u32::to_ne_bytes).concat();
     let bytes = [&header, body].concat();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
+    if files.len() > FILES_MAX {
         return Err(io::Error::other("too many descriptors for one message"));
     }
-    let mut sent = 0;
+    let mut sent = passing::send(stream, &bytes, files)?;
     while sent < bytes.len() {
-        let parts = [IoSlice::new(&bytes[sent..])];
-        match sendmsg(stream, &parts, &mut ancillary, SendFlags::NOSIGNAL) {
-            Ok(count) => {
-                sent += count;
-                ancillary.clear();
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+        sent += passing::send(stream, &bytes[sent..], &[])?;
     }
     Ok(())
 }
@@ -194,29 +181,20 @@ impl Reader {
     fn read_some(&mut self, stream: BorrowedFd<'_>, wanted: usize) -> io::Result<bool> {
         let before = self.bytes.len();
         self.bytes.resize(wanted, 0);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut self.bytes[before..])];
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = recvmsg(stream, &mut parts, &mut ancillary, flags);
+        let received = passing::receive(stream, &mut self.bytes[before..], RecvFlags::DONTWAIT);
         let count = received.as_ref().map_or(0, |received| received.bytes);
         self.bytes.truncate(before + count);
-        match received {
-            Ok(received) if received.flags.contains(ReturnFlags::CTRUNC) => {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            Ok(received) if received.bytes == 0 => {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            Ok(_) => {}
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-            Err(errno) => return Err(errno.into()),
+        let received = match received {
+            Err(Errno::AGAIN) => return Ok(false),
+            received => received?,
+        };
+        if !received.is_whole {
+            return Err(io::ErrorKind::InvalidData.into());
         }
-        for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(files) = message {
-                self.files.extend(files);
-            }
+        if received.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        self.files.extend(received.descriptors);
         if self.files.len() > FILES_MAX {
             return Err(io::ErrorKind::InvalidData.into());
         }

@@ -37,17 +37,6 @@ pub(super) const ROWS: &[MountOption] = &[
         "8 where the source is in memory, and 1 elsewhere, unless given: a request that waits for a \
          disk keeps those waiting that were taken with it.",
     ),
-    MountOption {
-        default: "0",
-        ..mount_row(
-            OptionId::RingSpin,
-            "ring_spin",
-            Value::Count(0, 1000),
-            Group::Speed,
-            "microseconds to look out for the next request before sleeping (transport=uring)",
-            "Only while requests come faster than that, and while nobody else wants the processor.",
-        )
-    },
     mount_row(
         OptionId::Threads,
         "threads",

@@ -14,7 +14,6 @@ use crate::errno::Errno;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::session::End;
-use crate::transport::patience::Patience;
 use crate::transport::{Connection, LARGE_BYTES, scheduling};
 use rustix::io::Errno as SystemErrno;
 use std::os::fd::AsFd;
@@ -52,7 +51,6 @@ pub(super) struct Server<'a, F> {
     rotations: Vec<Rotation>,
     /// When much data was last moved, until memory was given back.
     large: Option<Instant>,
-    patience: Patience,
 }
 
 impl<'a, F: FileSystem> Server<'a, F> {
@@ -75,7 +73,6 @@ impl<'a, F: FileSystem> Server<'a, F> {
             ring,
             rotations: member.group.queues.iter().map(rotation).collect(),
             large: None,
-            patience: Patience::new(team.config.ring.spin),
         }
     }
 
@@ -143,12 +140,6 @@ impl<'a, F: FileSystem> Server<'a, F> {
             }
         }
         let timeout = self.large.map(|_| KEEP_MEMORY);
-        if self.patience.is_worth_it() {
-            // What was done must be out before anybody looks out for more.
-            self.ring.flush()?;
-            let ring = &self.ring;
-            self.patience.look_out(|| ring.is_ready());
-        }
         self.ring.wait(timeout).map(drop)
     }
 
@@ -158,7 +149,6 @@ impl<'a, F: FileSystem> Server<'a, F> {
             match event {
                 Event::Request(slot) => {
                     busy = true;
-                    self.patience.note_request();
                     self.carry_out(slot);
                 }
                 Event::Read(slot, reading, result) => {

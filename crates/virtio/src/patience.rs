@@ -15,7 +15,7 @@ const LOOKS: u32 = 16;
 
 /// Whether a thread should look out for its next request, and for how long. See the module.
 #[derive(Debug)]
-pub struct Patience {
+pub(crate) struct Patience {
     spin: Duration,
     /// Requests came since the last wait.
     asked: bool,
@@ -25,7 +25,7 @@ pub struct Patience {
 
 impl Patience {
     /// One that looks out for at most so long; never, for zero.
-    pub fn new(spin: Duration) -> Patience {
+    pub(crate) fn new(spin: Duration) -> Patience {
         Patience {
             spin,
             asked: false,
@@ -35,12 +35,12 @@ impl Patience {
     }
 
     /// A request came, after which the next may be near.
-    pub fn note_request(&mut self) {
+    pub(crate) fn note_request(&mut self) {
         self.asked = true;
     }
 
     /// Looks out until `is_ready`, at most for as long as it was told. True when it is.
-    pub fn look_out(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
+    pub(crate) fn look_out(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
         let start = Instant::now();
         let mut found = false;
         while !found && start.elapsed() < self.spin {
@@ -58,7 +58,7 @@ impl Patience {
     }
 
     /// Whether it is worth [looking out](Self::look_out) now. To be asked once for each wait.
-    pub fn is_worth_it(&mut self) -> bool {
+    pub(crate) fn is_worth_it(&mut self) -> bool {
         let asked = std::mem::take(&mut self.asked);
         if self.spin.is_zero() || !asked {
             return false;
