@@ -12,19 +12,19 @@
 //! | `detect` | which container a file is, by its first bytes |
 //! | `search` | the state of one search, shared by the walkers |
 //! | `jpeg`, `trailer`, `png`, `webp` | walkers of still images |
-//! | `boxes`, `movie`, `track`, `samples`, `meta`, `items`, `user_data` | walkers of HEIF, MP4 and MOV |
+//! | `boxes`, `heif`, `items` | walkers of HEIF |
 //! | `tiff`, `exif`, `xmp`, `words` | what the containers carry |
 //! | `verify` | the second opinion |
 //!
 //! # Which parser, and why
 //!
 //! No maintained library says *where in the file* a tag lies: `kamadak-exif`, `nom-exif`,
-//! `little_exif`, `img-parts`, `re_mp4` and `mp4-atom` answer with values, and those that write
-//! make another file of another size. So the structure of containers, which is small, is walked
-//! here with checked arithmetic and bounds. `nom-exif` (MIT, no C, all five containers, fuzzed by
-//! its authors) is the second opinion: after planning it reads the file *through the plan*, and
-//! if it still finds a place, the file counts as not understood. Two parsers must agree before a
-//! byte is shown. The tests ask a third one, `kamadak-exif`.
+//! `little_exif` and `img-parts` answer with values, and those that write make another file of
+//! another size. So the structure of containers, which is small, is walked here with checked
+//! arithmetic and bounds. `nom-exif` (MIT, no C, all four containers, fuzzed by its authors) is the
+//! second opinion: after planning it reads the file *through the plan*, and if it still finds a
+//! place, the file counts as not understood. Two parsers must agree before a byte is shown. The
+//! tests ask a third one, `kamadak-exif`.
 //!
 //! # What is taken out, and how
 //!
@@ -34,9 +34,10 @@
 //!   names of XMP properties cannot be trusted to be in one piece otherwise (attributes or
 //!   elements, any prefix, extended packets in pieces); packets without such words stay, because
 //!   gain maps, motion photos and panoramas live from them.
-//! * What carries opaque data of unknown kind (user data of movies, boxes without a known name,
-//!   bytes behind the end of an image, metadata tracks) is emptied unless it is known to be
-//!   harmless.
+//! * What carries opaque data of unknown kind (boxes without a known name, bytes behind the end of
+//!   an image) is emptied unless it is known to be harmless. So is the film of a motion photo.
+//!
+//! Films are refused: they say where they were taken in too many ways.
 //!
 //! `docs/redaction.md` says it for users, with the limits.
 
@@ -44,22 +45,18 @@ mod boxes;
 mod detect;
 mod exif;
 mod extents;
+mod heif;
 mod items;
 mod jpeg;
 mod limits;
-mod meta;
-mod movie;
 mod plan;
 mod png;
-mod samples;
 mod search;
 mod source;
 #[cfg(test)]
 mod tests;
 mod tiff;
-mod track;
 mod trailer;
-mod user_data;
 mod verify;
 mod webp;
 mod words;
@@ -110,7 +107,8 @@ pub fn plan(reader: &dyn ReadAt, length: u64) -> Result<Outcome> {
         Container::Jpeg => search.jpeg_file(0..length)?,
         Container::Png => search.png(0..length)?,
         Container::WebP => search.webp(0..length)?,
-        Container::IsoMedia => search.movie_file(0..length)?,
+        Container::Heif => search.heif(0..length)?,
+        Container::Film => return Err(RedactError::Unparsable("a film")),
     }
     let plan = search.edits.finish(length)?;
     verify::no_place_left(reader, length, container, &plan)?;

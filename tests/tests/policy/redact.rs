@@ -250,12 +250,16 @@ fn what_is_not_understood_is_denied() {
     let fill = |source: &Path| {
         put(source, "photos/broken", &samples::broken_photograph());
         put(source, "photos/text", b"words");
+        let [film, plain_film] = samples::films();
+        put(source, "photos/film", &film);
+        put(source, "photos/plain_film", &plain_film);
     };
+    let names = ["broken", "text", "film", "plain_film"].map(|name| format!("photos/{name}"));
     for options in ["cache=auto", "cache=never"] {
         let test = "what_is_not_understood_is_denied";
         let policy = format!("{REDACT}errno = 'ENODATA'\n");
         with_policy(test, options, &policy, fill, |served| {
-            for name in ["photos/broken", "photos/text"] {
+            for name in &names {
                 assert_eq!(errno(File::open(served.at(name))), libc::ENODATA, "{name}");
                 // Nor to write, unless it is written anew; and who writes sees no more.
                 assert_eq!(errno(open(&served.at(name), libc::O_RDWR)), libc::ENODATA);

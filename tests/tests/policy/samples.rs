@@ -1,4 +1,4 @@
-//! Photographs and films in the layouts of real cameras, with a place in them.
+//! Photographs in the layouts of real cameras, with a place in them.
 
 // The unit tests of redaction make them too, and more.
 #[allow(dead_code)]
@@ -43,6 +43,11 @@ pub fn broken_photograph() -> Vec<u8> {
     // The length of the first segment.
     bytes[4..6].copy_from_slice(&[0, 0]);
     bytes
+}
+
+/// Films, with a place in them and without.
+pub fn films() -> [Vec<u8>; 2] {
+    [make::film(b"isom"), make::plain_film(b"qt  ")]
 }
 
 /// Whether nothing of the place is left.

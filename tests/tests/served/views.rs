@@ -120,6 +120,22 @@ fn what_has_no_place_is_shown_whole_and_what_is_not_understood_not_at_all() {
 }
 
 #[test]
+fn a_film_is_refused() {
+    for rest in [
+        "",
+        "content = ['image/*', 'video/*']\n",
+        "content = ['video/*']\n",
+    ] {
+        let served = redacting(rest);
+        for film in samples::films() {
+            served.write(NAME, &film);
+            let node = served.client.root().walk(NAME).unwrap();
+            assert_eq!(read_anew(&served, node), Err(Errno::EPERM), "{rest}");
+        }
+    }
+}
+
+#[test]
 fn nothing_is_shown_while_somebody_has_it_open_for_writing_beneath() {
     let served = redacting("");
     let photograph = samples::photograph();

@@ -30,7 +30,7 @@ pub enum Visibility {
 pub struct RedactionKinds(pub(super) u8);
 
 impl RedactionKinds {
-    /// Where it was taken: GPS data of photographs and films.
+    /// Where it was taken: GPS data of photographs.
     pub const GPS: RedactionKinds = RedactionKinds(1);
 
     /// Each kind and what a policy calls it.

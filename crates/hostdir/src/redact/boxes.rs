@@ -1,9 +1,9 @@
-//! Boxes: what HEIF, MP4 and MOV files are made of (ISO/IEC 14496-12; QuickTime calls them atoms).
+//! Boxes: what HEIF files are made of (ISO/IEC 14496-12).
 
 use super::extents::Extents;
 use super::limits::BOXES_MAX;
 use super::search::{Search, count};
-use super::{RedactError, Result, words};
+use super::{RedactError, Result};
 use std::ops::Range;
 
 /// A box in the file.
@@ -25,15 +25,6 @@ pub(super) enum Next {
 }
 
 const XMP: [u8; 16] = *b"\xbe\x7a\xcf\xcb\x97\xa9\x42\xe8\x9c\x71\x99\x94\x91\xe3\xaf\xac";
-const SPHERICAL: [u8; 16] = *b"\xff\xcc\x82\x63\xf8\x55\x4a\x93\x88\x14\x58\x7a\x02\x52\x1f\xdd";
-/// Fragments and keys of protected streams.
-const STREAMING: [[u8; 16]; 5] = [
-    *b"\x6d\x1d\x9b\x05\x42\xd5\x44\xe6\x80\xe2\x14\x1d\xaf\xf7\x57\xb2",
-    *b"\xd4\x80\x7e\xf2\xca\x39\x46\x95\x8e\x54\x26\xcb\x9e\x46\xa7\x9f",
-    *b"\xa2\x39\x4f\x52\x5a\x9b\x4f\x14\xa2\x44\x6c\x42\x7c\x64\x8d\xf4",
-    *b"\xd0\x8a\x4f\x18\x10\xf3\x4a\x82\xb6\xc8\x32\xd8\xab\xa1\x83\xd3",
-    *b"\x89\x74\xdb\xce\x7b\xe7\x4c\x51\x84\xf9\x71\x48\xf9\x88\x25\x54",
-];
 const USER_TYPE_BYTES: u64 = 16;
 
 impl Search<'_> {
@@ -52,7 +43,7 @@ impl Search<'_> {
             1 if room >= 16 => (16, u64::from_be_bytes(self.source.array(start + 8)?)),
             _ => (8, small),
         };
-        let printable = |byte: &u8| matches!(byte, 0x20..=0x7e | 0xa9);
+        let printable = |byte: &u8| matches!(byte, 0x20..=0x7e);
         if size < header || !kind.iter().all(printable) {
             return Ok(Next::Nothing);
         }
@@ -66,14 +57,11 @@ impl Search<'_> {
         })
     }
 
-    /// The boxes that fill `range`. QuickTime ends some lists with four zero bytes.
+    /// The boxes that fill `range`.
     pub(super) fn children(&mut self, range: Range<u64>) -> Result<Vec<BoxAt>> {
         let mut children = Vec::new();
         let mut at = range.start;
         while at < range.end {
-            if range.end - at == 4 && self.source.u32_big(at)? == 0 {
-                break;
-            }
             match self.next_box(at..range.end, false)? {
                 Next::Box(child) => {
                     at = child.body.end;
@@ -88,38 +76,26 @@ impl Search<'_> {
     }
 
     /// Makes a box one of zeros that readers skip.
-    pub(super) fn empty_box(&mut self, at: &BoxAt) -> Result<()> {
+    fn empty_box(&mut self, at: &BoxAt) -> Result<()> {
         self.edits.bytes(at.start + 4, b"free")?;
         self.edits.zero(at.body.clone())
     }
 
-    /// A box that may stand anywhere and has the same meaning everywhere; false for any other.
-    pub(super) fn common_box(&mut self, at: &BoxAt) -> Result<bool> {
+    /// A box that may stand anywhere, or one of unknown kind, which is emptied.
+    pub(super) fn other_box(&mut self, at: &BoxAt) -> Result<()> {
         match &at.kind {
-            // Dashboard cameras hide their log in padding.
-            b"free" | b"skip" | b"wide" | b"junk" => self.empty(at.body.clone())?,
-            b"uuid" => self.user_type(at)?,
-            _ => return Ok(false),
+            b"free" | b"skip" => self.empty(at.body.clone()),
+            b"uuid" => self.user_type(at),
+            _ => self.empty_box(at),
         }
-        Ok(true)
     }
 
     fn user_type(&mut self, at: &BoxAt) -> Result<()> {
         if at.body.end - at.body.start < USER_TYPE_BYTES {
             return Err(RedactError::Unparsable("a box without its type"));
         }
-        let user_type: [u8; 16] = self.source.array(at.body.start)?;
-        let rest = Extents::one(at.body.start + USER_TYPE_BYTES..at.body.end);
-        match user_type {
-            XMP => self.xmp(&rest),
-            SPHERICAL => {
-                let text = rest.read(&mut self.source)?;
-                match words::text_names_place(&text) {
-                    true => self.empty_box(at),
-                    false => Ok(()),
-                }
-            }
-            known if STREAMING.contains(&known) => Ok(()),
+        match self.source.array(at.body.start)? {
+            XMP => self.xmp(&Extents::one(at.body.start + USER_TYPE_BYTES..at.body.end)),
             _ => self.empty_box(at),
         }
     }

@@ -9,11 +9,17 @@ pub(super) enum Container {
     Jpeg,
     Png,
     WebP,
-    /// Boxes: HEIF (HEIC, AVIF), MP4, MOV, 3GP.
-    IsoMedia,
+    /// HEIC, AVIF.
+    Heif,
+    /// Boxes that are no still picture: MP4, MOV, 3GP, CR3, sequences of pictures.
+    Film,
 }
 
-/// What a file of boxes may begin with. Old QuickTime files have no `ftyp`.
+/// The brands of still pictures. Those of sequences (`hevc`, `msf1`, `avis`) are not among them.
+const PICTURES: [&[u8; 4]; 8] = [
+    b"heic", b"heix", b"heim", b"heis", b"mif1", b"mif2", b"miaf", b"avif",
+];
+/// What a film may begin with. Old QuickTime files have no `ftyp`.
 const FIRST_BOXES: [&[u8; 4]; 10] = [
     b"ftyp", b"styp", b"moov", b"moof", b"mdat", b"wide", b"free", b"skip", b"pnot", b"uuid",
 ];
@@ -36,8 +42,12 @@ pub(super) fn of_head(head: &[u8]) -> Option<Container> {
         return Some(Container::WebP);
     }
     let kind = head.get(4..8)?;
+    let brand = head.get(8..12).unwrap_or_default();
+    if kind == b"ftyp" && PICTURES.iter().any(|picture| *picture == brand) {
+        return Some(Container::Heif);
+    }
     FIRST_BOXES
         .iter()
-        .any(|first| first.as_slice() == kind)
-        .then_some(Container::IsoMedia)
+        .any(|first| *first == kind)
+        .then_some(Container::Film)
 }

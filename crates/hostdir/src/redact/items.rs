@@ -3,8 +3,8 @@
 
 use super::boxes::{BoxAt, Fields};
 use super::extents::Extents;
+use super::heif::Heif;
 use super::limits::ITEMS_MAX;
-use super::movie::Movie;
 use super::search::Search;
 use super::{RedactError, Result, words};
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ struct Place {
 
 impl Search<'_> {
     /// The items of a `meta` box with these children.
-    pub(super) fn items(&mut self, children: &[BoxAt], movie: &mut Movie) -> Result<()> {
+    pub(super) fn items(&mut self, children: &[BoxAt], heif: &mut Heif) -> Result<()> {
         let find = |kind: &[u8; 4]| children.iter().find(|at| &at.kind == kind);
         let kinds = match find(b"iinf") {
             Some(at) => {
@@ -62,7 +62,7 @@ impl Search<'_> {
         for place in item_places(&body)? {
             let holds = kinds.get(&place.item).copied().unwrap_or(Holds::Unknown);
             if holds != Holds::Picture {
-                let extents = extents(&place, item_data.clone(), movie)?;
+                let extents = extents(&place, item_data.clone(), heif)?;
                 self.item(holds, &extents)?;
             }
         }
@@ -104,15 +104,11 @@ impl Search<'_> {
     }
 }
 
-fn extents(place: &Place, item_data: Option<Range<u64>>, movie: &mut Movie) -> Result<Extents> {
+fn extents(place: &Place, item_data: Option<Range<u64>>, heif: &mut Heif) -> Result<Extents> {
     let mut ranges = Vec::with_capacity(place.pieces.len());
     for &(offset, length) in &place.pieces {
         let range = match (place.counted, &item_data) {
-            (Counted::FromFile, _) => {
-                let range = movie.locate(offset, length)?;
-                movie.lies_in_data(range.clone())?;
-                range
-            }
+            (Counted::FromFile, _) => heif.locate(offset, length)?,
             (Counted::FromItemData, Some(data)) => {
                 let start = data.start.saturating_add(offset);
                 start..start.saturating_add(length)

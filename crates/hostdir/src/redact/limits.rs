@@ -14,11 +14,11 @@ pub(super) const PADDING_BYTES_MAX: u64 = 1 << 20;
 pub(super) const SEGMENTS_MAX: u32 = 1 << 16;
 /// Chunks of a PNG or WebP.
 pub(super) const CHUNKS_MAX: u32 = 1 << 18;
-/// Boxes of a HEIF, MP4 or MOV file.
+/// Boxes of a HEIF file.
 pub(super) const BOXES_MAX: u32 = 1 << 18;
 /// Items of a HEIF file.
 pub(super) const ITEMS_MAX: u32 = 1 << 16;
-/// Ranges in a plan, and ranges of samples looked at.
+/// Ranges in a plan, and pieces of items.
 pub(super) const RANGES_MAX: usize = 1 << 18;
 /// Bytes of replacement in a plan.
 pub(super) const REPLACEMENT_BYTES_MAX: usize = 16 << 20;
@@ -28,7 +28,5 @@ pub(super) const DIRECTORIES_MAX: usize = 64;
 pub(super) const ENTRIES_MAX: usize = 4096;
 /// Files that were found in the bytes behind a JPEG, or that looked like one.
 pub(super) const TRAILING_FILES_MAX: u32 = 64;
-/// How deep images and movies may lie in each other.
+/// How deep images may lie in each other.
 pub(super) const DEPTH_MAX: u32 = 4;
-/// Bytes of a text track that are looked through.
-pub(super) const TEXT_BYTES_MAX: u64 = 16 << 20;

@@ -2,7 +2,6 @@
 //! readers see.
 
 mod damage;
-mod film;
 mod jpeg;
 mod make;
 mod still;

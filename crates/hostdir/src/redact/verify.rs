@@ -33,7 +33,8 @@ pub(super) fn no_place_left(
     // Nor may strangers' bytes fill the log with what it thinks of them.
     let found = catch_unwind(AssertUnwindSafe(|| {
         with_default(NoSubscriber::default(), || {
-            let film = matches!(container, Container::Jpeg | Container::IsoMedia);
+            // A film may lie behind a JPEG.
+            let film = container == Container::Jpeg;
             image_names_place(view()) || film && film_names_place(view())
         })
     }));

@@ -75,22 +75,8 @@ pub(super) fn holds_metadata(bytes: &[u8]) -> bool {
     contains_any(bytes, &SIGNATURES) || contains_any(bytes, &TIFF_HEADERS)
 }
 
-/// Whether captions are a recorder's log: `GPS(121.3, …`, `[latitude: 31.2]`. A film may speak of
-/// GPS without being emptied.
-pub(super) fn captions_log_place(bytes: &[u8]) -> bool {
-    let lower = bytes.to_ascii_lowercase();
-    let words: [&[u8]; 4] = [b"gps", b"latitude", b"longitude", b"longtitude"];
-    words.iter().any(|word| {
-        memmem::find_iter(&lower, word).any(|at| {
-            let mut rest = lower[at + word.len()..].iter();
-            let next = rest.find(|byte| **byte != b' ' && **byte != b'\t');
-            matches!(next, Some(b'(' | b':' | b'='))
-        })
-    }) || holds_iso6709(bytes)
-}
-
 /// Whether there is a position as ISO 6709 writes it: `+27.1281+100.2508`.
-pub(super) fn holds_iso6709(bytes: &[u8]) -> bool {
+fn holds_iso6709(bytes: &[u8]) -> bool {
     let signs = memchr::memchr2_iter(b'+', b'-', bytes);
     signs.into_iter().any(|at| {
         let after_latitude = coordinate(&bytes[at..], 2);
@@ -120,15 +106,4 @@ fn coordinate(bytes: &[u8], digits: usize) -> usize {
 
 fn contains_any(bytes: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|word| memmem::find(bytes, word).is_some())
-}
-
-/// Whether there is a word of structured text among numbers.
-pub(super) fn fields_name_place(bytes: &[u8]) -> bool {
-    let text: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
-    contains_any(&text.to_ascii_lowercase(), &TEXT) || holds_iso6709(&text)
-}
-
-/// Whether a piece of a dashboard camera's log begins here: a padding box, and a name in it.
-pub(super) fn begins_log(head: &[u8; 12]) -> bool {
-    &head[4..8] == b"free" && (&head[8..] == b"GPS " || &head[8..] == b"IDIT")
 }

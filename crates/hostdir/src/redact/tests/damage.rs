@@ -73,7 +73,7 @@ fn the_second_parser_sees_what_is_left() {
 fn errors_of_reading_are_told_apart() {
     let reader = |_: &mut [u8], _: u64| Err(io::ErrorKind::TimedOut.into());
     assert!(matches!(plan(&reader, 9), Err(RedactError::Read(_))));
-    let bytes = phone_film();
+    let bytes = phone_photograph();
     let shorter = plan(&reader_of(&bytes), bytes.len() as u64 + 9);
     assert!(matches!(shorter, Err(RedactError::Unparsable(_))));
 }

@@ -150,28 +150,79 @@ fn second_images_behind_the_first() {
     assert_exif_without_gps(&second, second_seen);
 }
 
+/// Readers see the picture, and of these bytes, which lie behind it, nothing but zeros.
+fn shows_picture_alone(still: &[u8], behind: &[u8]) -> Vec<u8> {
+    let photograph = [still, behind].concat();
+    let seen = redacted(&photograph);
+    assert!(seen[..still.len()] == redacted(still)[..]);
+    assert!(seen[still.len()..].iter().all(|byte| *byte == 0));
+    assert_same_picture(&photograph, &seen);
+    seen
+}
+
 #[test]
-fn motion_photos() {
+fn motion_photos_show_their_picture() {
     let still = jpeg_with(&[exif_segment(&exif_block(true))]);
+    let frame = jpeg_with(&[exif_segment(&exif_without_gps(true))]);
+    let of_frames = [
+        a_box(b"ftyp", &[b"qt  ", &[0; 4]]),
+        a_box(b"mdat", &[&frame, &frame]),
+    ]
+    .concat();
     // Google puts the film at once behind the image, Samsung puts records before and after it.
-    let plain = [still.clone(), phone_film()].concat();
-    let record: &[u8] = b"\0\0\x30\x0a\x1a\0\0\0NETWORK-SECRET";
     let records = [
-        still.as_slice(),
-        record,
-        &phone_film(),
+        b"\0\0\x30\x0a\x1a\0\0\0NETWORK-SECRET",
+        &film(b"mp42")[..],
         b"SEFH....+48.137154SEFT",
     ]
     .concat();
-    for photograph in [plain, records] {
-        assert_secret(&photograph);
-        let seen = redacted(&photograph);
+    let no_film = [7; 300];
+    for behind in [
+        &film(b"isom")[..],
+        &plain_film(b"3gp4"),
+        &of_frames,
+        &records,
+        &film(b"isom")[4..],
+        b"ftyp",
+        &no_film,
+        &[0xff, 0xd8, 0xff, 0xe1, 0xff],
+    ] {
+        let seen = shows_picture_alone(&still, behind);
         assert_no_secret(&seen);
-        assert_same_picture(&photograph, &seen);
-        assert_exif_without_gps(&photograph, &seen);
-        let film = memchr::memmem::find(&seen, b"ftyp").unwrap() - 4;
-        film::assert_phone_film(&seen[film..][..phone_film().len()]);
+        assert_exif_without_gps(&still, &seen);
+        // Nothing but the film is to be taken out.
+        let plain = jpeg_with(&[exif_segment(&exif_without_gps(true))]);
+        let seen = shows_picture_alone(&plain, behind);
+        assert!(seen.starts_with(&plain));
     }
+}
+
+#[test]
+fn a_film_behind_second_images() {
+    let photograph = jpeg_with(&[exif_segment(&exif_without_gps(true))]);
+    let images = [photograph.clone(), photograph].concat();
+    let seen = shows_picture_alone(&images, &film(b"isom"));
+    assert!(seen.starts_with(&images));
+    // Larger than what is looked through at once, and where two such pieces meet.
+    for gap in [255 << 10, (256 << 10) - 6, (256 << 10) + 1, 1 << 20] {
+        let behind = [vec![1; gap], film(b"isom"), images.clone()].concat();
+        shows_picture_alone(&images, &behind);
+    }
+}
+
+/// Were the walkers blind for films, the second parser would refuse the file.
+#[test]
+fn the_second_parser_sees_a_film_behind_a_photograph() {
+    use crate::redact::{detect::Container, verify};
+    let judged = |photograph: &[u8], plan: &RedactionPlan| {
+        let length = photograph.len() as u64;
+        verify::no_place_left(&reader(photograph), length, Container::Jpeg, plan)
+    };
+    let blind = RedactionPlan::default();
+    let photograph = motion_photo(&[], &film(b"isom"));
+    assert!(judged(&photograph, &blind).is_err());
+    judged(&photograph, &planned(&photograph)).unwrap();
+    judged(&motion_photo(&[], &plain_film(b"isom")), &blind).unwrap();
 }
 
 #[test]

@@ -176,95 +176,35 @@ pub fn handler(kind: &[u8; 4]) -> Vec<u8> {
     full_box(b"hdlr", 0, &[&[0; 4], kind, &[0; 12], b"\0"])
 }
 
-pub fn movie_header() -> Vec<u8> {
-    let mut body = vec![0; 96];
-    body[..12].copy_from_slice(&[0xe0, 0, 0, 0, 0xe0, 0, 0, 0, 0, 0, 3, 0xe8]);
-    body[92..].copy_from_slice(&3_u32.to_be_bytes());
-    full_box(b"mvhd", 0, &[&body])
+/// A film of this brand that says where it was taken, as telephones write it.
+pub fn film(brand: &[u8; 4]) -> Vec<u8> {
+    let position = a_box(b"\xa9xyz", &[&[0, 30, 0x15, 0xc7], POSITION.as_bytes()]);
+    film_with(brand, &a_box(b"udta", &[&position]))
 }
 
-/// A track whose samples lie in chunks of one sample each.
-pub fn track(medium: &[u8; 4], format: &[u8; 4], chunks: &[(u32, u32)]) -> Vec<u8> {
-    track_with(medium, format, &[], chunks)
+/// One that does not.
+pub fn plain_film(brand: &[u8; 4]) -> Vec<u8> {
+    film_with(brand, b"")
 }
 
-/// The same, with more about the format.
-pub fn track_with(
-    medium: &[u8; 4],
-    format: &[u8; 4],
-    more: &[u8],
-    chunks: &[(u32, u32)],
-) -> Vec<u8> {
-    let description = a_box(format, &[&[0; 6], &[0, 1], more]);
-    let count = (chunks.len() as u32).to_be_bytes();
-    let offsets: Vec<u8> = chunks.iter().flat_map(|c| c.0.to_be_bytes()).collect();
-    let sizes: Vec<u8> = chunks.iter().flat_map(|c| c.1.to_be_bytes()).collect();
-    let one = 1_u32.to_be_bytes();
-    let table = [
-        full_box(b"stsd", 0, &[&one, &description]),
-        full_box(b"stts", 0, &[&[0; 4]]),
-        full_box(b"stsc", 0, &[&one, &one, &one, &one]),
-        full_box(b"stsz", 0, &[&[0; 4], &count, &sizes]),
-        full_box(b"stco", 0, &[&count, &offsets]),
-    ];
-    let table = a_box(b"stbl", &[&table.concat()]);
-    let headers = a_box(b"minf", &[&full_box(b"nmhd", 0, &[]), &table]);
-    let media = a_box(
-        b"mdia",
-        &[
-            &full_box(b"mdhd", 0, &[&[0; 20]]),
-            &handler(medium),
-            &headers,
-        ],
-    );
-    a_box(b"trak", &[&full_box(b"tkhd", 0, &[&[0; 80]]), &media])
-}
-
-/// QuickTime's list of keys and values, as iPhones write it.
-pub fn quick_time_meta(entries: &[(&str, &str)]) -> Vec<u8> {
-    let mut keys = (entries.len() as u32).to_be_bytes().to_vec();
-    let mut values = Vec::new();
-    for (index, (key, value)) in entries.iter().enumerate() {
-        keys.extend(a_box(b"mdta", &[key.as_bytes()]));
-        let data = a_box(b"data", &[&[0, 0, 0, 1, 0, 0, 0, 0], value.as_bytes()]);
-        values.extend(a_box(&(index as u32 + 1).to_be_bytes(), &[&data]));
-    }
-    let children = [
-        handler(b"mdta"),
-        full_box(b"keys", 0, &[&keys]),
-        a_box(b"ilst", &[&values]),
-    ];
-    a_box(b"meta", &[&children.concat()])
-}
-
-/// A film: type, data, and a description that is given where the data lie.
-pub fn film(brand: &[u8; 4], data: &[u8], describe: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
-    let head = a_box(b"ftyp", &[brand, &[0; 4], brand]);
-    let start = head.len() as u32 + 8;
+fn film_with(brand: &[u8; 4], description: &[u8]) -> Vec<u8> {
+    let header = full_box(b"mvhd", 0, &[&[0; 96]]);
     [
-        head,
-        a_box(b"mdat", &[data]),
-        a_box(b"moov", &[&describe(start)]),
+        a_box(b"ftyp", &[brand, &[0; 4], brand]),
+        a_box(b"mdat", &[b"moving pictures"]),
+        a_box(b"moov", &[&header, description]),
     ]
     .concat()
 }
 
-/// The film of an iPhone.
-pub fn phone_film() -> Vec<u8> {
-    film(b"qt  ", b"picture data", |start| {
-        let meta = quick_time_meta(&[
-            ("com.apple.quicktime.make", "Apple"),
-            ("com.apple.quicktime.location.ISO6709", POSITION),
-            ("com.apple.quicktime.location.accuracy.horizontal", "4.7"),
-            ("com.apple.quicktime.model", "iPhone"),
-        ]);
-        [
-            movie_header(),
-            track(b"vide", b"hvc1", &[(start, 12)]),
-            meta,
-        ]
-        .concat()
-    })
+/// The photograph of a telephone with its film behind it, as the packet says.
+pub fn motion_photo(still: &[(u8, Vec<u8>)], film: &[u8]) -> Vec<u8> {
+    let attributes = format!(
+        "xmlns:GCamera=\"g\" GCamera:MotionPhoto=\"1\" GCamera:MotionPhotoOffset=\"{}\"",
+        film.len()
+    );
+    let segments = [still, &[xmp_segment(&packet(&attributes, ""))]].concat();
+    [&jpeg_with(&segments), film].concat()
 }
 
 /// One item of a HEIF file: its type, content type, pieces; and whether they lie in `idat`.
@@ -370,9 +310,9 @@ pub fn webp_with(chunks: &[([u8; 4], Vec<u8>)]) -> Vec<u8> {
     webp.encoder().bytes().to_vec()
 }
 
-/// One of each kind, for tests that damage them.
+/// A photograph of each kind, for tests that damage them.
 pub fn samples() -> Vec<(&'static str, Vec<u8>)> {
-    let motion = [jpeg_with(&[exif_segment(&exif_block(true))]), phone_film()].concat();
+    let motion = motion_photo(&[exif_segment(&exif_block(true))], &film(b"isom"));
     vec![
         (
             "jpeg",
@@ -388,6 +328,5 @@ pub fn samples() -> Vec<(&'static str, Vec<u8>)> {
             webp_with(&[(*b"XMP ", drone_packet().into_bytes())]),
         ),
         ("heif", phone_photograph()),
-        ("film", phone_film()),
     ]
 }

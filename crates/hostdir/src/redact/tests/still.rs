@@ -151,13 +151,110 @@ fn heif_with_a_jpeg_inside() {
     }
 }
 
+/// Google puts the film of a motion photo into a box, others put it behind the photograph.
 #[test]
-fn heif_with_a_film_inside() {
-    let film = phone_film();
-    let photograph = [phone_photograph(), a_box(b"mpvd", &[&film])].concat();
+fn heif_with_a_film_behind_it() {
+    let photograph = phone_photograph();
+    let alone = redacted(&photograph);
+    for film in [film(b"mp42"), plain_film(b"isom")] {
+        let boxed = a_box(b"mpvd", &[&film]);
+        for (behind, header) in [(boxed, 8), (film.clone(), 0), (film[..40].to_vec(), 0)] {
+            let seen = redacted(&[&photograph[..], &behind].concat());
+            assert!(seen.starts_with(&alone));
+            let film = &seen[photograph.len() + header..];
+            assert!(film.iter().all(|byte| *byte == 0));
+        }
+    }
+}
+
+#[test]
+fn heif_with_boxes_that_it_does_not_need() {
+    let own = b"0123456789abcdef";
+    let xmp = b"\xbe\x7a\xcf\xcb\x97\xa9\x42\xe8\x9c\x71\x99\x94\x91\xe3\xaf\xac";
+    let mut photograph = phone_photograph();
+    photograph.extend(a_box(b"uuid", &[xmp, drone_packet().as_bytes()]));
+    photograph.extend(a_box(b"uuid", &[own, POSITION.as_bytes()]));
+    photograph.extend(a_box(b"skip", &[POSITION.as_bytes()]));
+    photograph.extend(a_box(b"what", &[POSITION.as_bytes()]));
+    photograph.extend(POSITION.as_bytes());
     let seen = redacted(&photograph);
     assert_no_secret(&seen);
-    film::assert_phone_film(&seen[seen.len() - film.len()..]);
+    assert_exif_without_gps(&photograph, &seen);
+    assert!(holds(&seen, xmp) && holds(&seen, b"<rdf:RDF") && holds(&seen, b"coded picture"));
+}
+
+#[test]
+fn a_film_is_refused() {
+    for brand in [
+        b"isom",
+        b"mp42",
+        b"mp41",
+        b"avc1",
+        b"M4V ",
+        b"M4A ",
+        b"qt  ",
+        b"3gp4",
+        b"3g2a",
+        b"crx ",
+        b"msf1",
+        b"hevc",
+        b"hevx",
+        b"avis",
+        b"\0\0\0\0",
+    ] {
+        assert!(is_refused(&film(brand)), "{brand:?}");
+        assert!(is_refused(&plain_film(brand)), "{brand:?}");
+    }
+    let without_type = &plain_film(b"qt  ")[20..];
+    assert_eq!(&without_type[4..8], b"mdat");
+    assert!(is_refused(without_type));
+    for first in [b"moov", b"moof", b"wide", b"free", b"styp"] {
+        assert!(is_refused(&a_box(first, &[&[0; 8]])), "{first:?}");
+    }
+}
+
+/// A photograph's brand does not make a photograph of it.
+#[test]
+fn a_film_in_a_photograph_is_refused() {
+    assert!(is_refused(&film(b"heic")));
+    let [moov, moof] = [b"moov", b"moof"].map(|kind| a_box(kind, &[&[0; 8]]));
+    for description in [moov, moof] {
+        assert!(is_refused(&[phone_photograph(), description].concat()));
+    }
+    let data_alone = [
+        a_box(b"ftyp", &[b"heic", &[0; 4]]),
+        a_box(b"mdat", &[b"data"]),
+    ]
+    .concat();
+    assert!(is_refused(&data_alone));
+}
+
+#[test]
+fn a_photograph_of_a_terabyte_costs_a_few_reads() {
+    let photograph = phone_photograph();
+    let size = 1_u64 << 40;
+    let head = [
+        &1_u32.to_be_bytes(),
+        b"mdat".as_slice(),
+        &size.to_be_bytes(),
+    ]
+    .concat();
+    let before = [&photograph[..], &head].concat();
+    let read = std::cell::Cell::new(0_u64);
+    let reader = |buffer: &mut [u8], offset: u64| {
+        let rest = before.get(offset as usize..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        buffer[count..].fill(0);
+        read.set(read.get() + buffer.len() as u64);
+        Ok(buffer.len())
+    };
+    let length = photograph.len() as u64 + size;
+    let Ok(Outcome::Plan(plan)) = plan(&reader, length) else {
+        panic!("no plan");
+    };
+    assert_eq!(plan, planned(&photograph));
+    assert!(read.get() < 1 << 20, "{} bytes read", read.get());
 }
 
 #[test]

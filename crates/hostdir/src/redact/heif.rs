@@ -1,0 +1,131 @@
+//! HEIF files (HEIC, AVIF): boxes, of which `meta` says what lies where in `mdat`.
+
+use super::boxes::{BoxAt, Next};
+use super::extents::Extents;
+use super::limits::RANGES_MAX;
+use super::search::Search;
+use super::{RedactError, Result, words};
+use std::ops::Range;
+
+/// Boxes in `meta` that say how to show the picture. Items in `idat` are looked through like
+/// those in `mdat`.
+const HARMLESS: [&[u8; 4]; 8] = [
+    b"hdlr", b"pitm", b"iref", b"idat", b"dinf", b"ipro", b"grpl", b"iinf",
+];
+
+/// What is known of a file while it is walked.
+pub(super) struct Heif {
+    end: u64,
+    /// Whether something said what the data are.
+    described: bool,
+    /// The bodies of `mdat` boxes.
+    data: Vec<Range<u64>>,
+    /// What has to lie in them.
+    within_data: Vec<Range<u64>>,
+}
+
+impl Heif {
+    /// Where `length` bytes at an offset lie, which has to be in the data.
+    pub(super) fn locate(&mut self, offset: u64, length: u64) -> Result<Range<u64>> {
+        let end = offset.checked_add(length).filter(|end| *end <= self.end);
+        let range = offset..end.ok_or(RedactError::Unparsable("data behind the end"))?;
+        if self.within_data.len() >= RANGES_MAX {
+            return Err(RedactError::Unparsable("too many ranges"));
+        }
+        self.within_data.push(range.clone());
+        Ok(range)
+    }
+
+    /// Checks what could be judged only when all of the file was seen.
+    fn check(mut self) -> Result<()> {
+        if !self.described {
+            return Err(RedactError::Unparsable("data without a description"));
+        }
+        self.data.sort_by_key(|data| data.start);
+        let lies_in_data = |range: &Range<u64>| {
+            let before = self.data.partition_point(|data| data.start <= range.start);
+            range.is_empty() || before > 0 && range.end <= self.data[before - 1].end
+        };
+        match self.within_data.iter().all(lies_in_data) {
+            true => Ok(()),
+            false => Err(RedactError::Unparsable("metadata outside the data")),
+        }
+    }
+}
+
+impl Search<'_> {
+    /// A HEIF file and whatever comes behind it.
+    pub(super) fn heif(&mut self, range: Range<u64>) -> Result<()> {
+        let mut heif = Heif {
+            end: range.end,
+            described: false,
+            data: Vec::new(),
+            within_data: Vec::new(),
+        };
+        let mut at = range.start;
+        while at < range.end {
+            let found = match self.next_box(at..range.end, true)? {
+                // The film of a motion photo.
+                Next::Box(found) if &found.kind == b"ftyp" && at > range.start => break,
+                Next::Box(found) => found,
+                Next::CutOff(found) if &found.kind == b"mdat" => found,
+                Next::CutOff(_) | Next::Nothing => break,
+            };
+            at = found.body.end;
+            self.top_box(&found, &mut heif)?;
+        }
+        heif.check()?;
+        self.empty(at..range.end)
+    }
+
+    fn top_box(&mut self, at: &BoxAt, heif: &mut Heif) -> Result<()> {
+        match &at.kind {
+            b"ftyp" => Ok(()),
+            b"mdat" => {
+                heif.data.push(at.body.clone());
+                Ok(())
+            }
+            b"meta" => {
+                heif.described = true;
+                self.meta(at, heif)
+            }
+            // The samples of a sequence lie in `mdat`, and some may be measurements.
+            b"moov" | b"moof" => Err(RedactError::Unparsable("a film beside a picture")),
+            // Also `mpvd`, the film of a motion photo.
+            _ => self.other_box(at),
+        }
+    }
+
+    fn meta(&mut self, at: &BoxAt, heif: &mut Heif) -> Result<()> {
+        let version_bytes = 4;
+        if at.body.end - at.body.start < version_bytes {
+            return Err(RedactError::Unparsable("a box without all of its fields"));
+        }
+        let children = self.children(at.body.start + version_bytes..at.body.end)?;
+        for single in [b"iinf", b"iloc", b"idat"] {
+            if children.iter().filter(|at| &at.kind == single).count() > 1 {
+                return Err(RedactError::Unparsable("two lists of one kind"));
+            }
+        }
+        for child in &children {
+            match &child.kind {
+                b"iloc" => self.items(&children, heif)?,
+                b"iprp" => self.properties(child)?,
+                kind if HARMLESS.contains(&kind) => {}
+                _ => self.other_box(child)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Properties of pictures. Emptying them would change how they are decoded.
+    fn properties(&mut self, at: &BoxAt) -> Result<()> {
+        let bytes = Extents::one(at.body.clone()).read(&mut self.source)?;
+        match words::opaque_names_place(&bytes) {
+            true => Err(RedactError::Unparsable(
+                "a place among the picture's properties",
+            )),
+            false => Ok(()),
+        }
+    }
+}
