@@ -419,10 +419,7 @@ fn a_rename_is_refused_where_a_directory_was_moved_beneath() {
         fs::rename(served.path("dir"), served.path("elsewhere")).unwrap();
         let rename = |from, to| root.rename(from, to, 0);
         let moved: Result<()> = Err(Errno::EXDEV);
-        assert_eq!(
-            rename((dir, b"x"), (ROOT, b"y")),
-            moved
-        );
+        assert_eq!(rename((dir, b"x"), (ROOT, b"y")), moved);
         assert_eq!(rename((ROOT, b"a"), (dir, b"y")), moved);
         fs::rename(served.path("elsewhere"), served.path("dir")).unwrap();
         assert_eq!(rename((dir, b"x"), (ROOT, b"y")), Ok(()));
