@@ -72,6 +72,36 @@ fn whom_the_kernel_above_lets_through_changes_a_mode() {
     }
 }
 
+/// The kernel above may have let it through by a name that it remembers.
+#[test]
+fn who_owns_neither_name_nor_sticky_directory_takes_no_name_away() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    let stale: Result<()> = Err(Errno::ESTALE);
+    for (bits, caller, expected) in [
+        (0o1777, OTHER, stale),
+        (0o1777, OWNER, Ok(())),
+        (0o1777, 0, Ok(())),
+        (0o777, OTHER, Ok(())),
+    ] {
+        let directory = served.path("directory");
+        fs::create_dir_all(&directory).unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(bits)).unwrap();
+        for name in ["removed", "renamed"] {
+            fs::write(directory.join(name), "").unwrap();
+            chown(directory.join(name), Some(OWNER), Some(OWNER)).unwrap();
+        }
+        let node = served.client.root().walk("directory").unwrap();
+        let user = served.client.user(caller, caller);
+        assert_eq!(user.unlink(node, b"removed"), expected, "{bits:o} {caller}");
+        let renamed = user.rename((node, b"renamed"), (node, b"new"), 0);
+        assert_eq!(renamed, expected, "{bits:o} {caller}");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
+
 /// The kernel above may have checked it before it heard of the new owner.
 #[test]
 fn a_change_on_its_way_while_a_new_owner_is_told_is_refused() {

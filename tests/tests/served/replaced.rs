@@ -259,6 +259,48 @@ fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
     });
 }
 
+/// One user has half of the descriptors for that, and all but root have three quarters; what is found again
+/// by another name counts no more.
+#[test]
+fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
+    let few = Config {
+        descriptor_budget: Some(32),
+        ..Config::default()
+    };
+    beneath::on_overlay(few, |served| {
+        let root = served.client.root();
+        let removed_by = |uid| -> Vec<NodeId> {
+            let user = served.client.user(uid, uid);
+            let remove = |_| {
+                let node = NodeId(root.mkdir(ROOT, b"removed", 0o755).unwrap().nodeid);
+                user.rmdir(ROOT, b"removed").unwrap();
+                node
+            };
+            (0..40).map(remove).collect()
+        };
+        let kept = |nodes: &[NodeId]| {
+            let answers = |node: &&NodeId| root.getattr(**node).is_ok();
+            nodes.iter().filter(answers).count()
+        };
+        let (first, second) = (removed_by(1001), removed_by(1002));
+        assert_eq!((kept(&first), kept(&second)), (16, 8));
+        let roots = removed_by(0);
+        assert_eq!(kept(&roots), 40);
+        first.iter().for_each(|node| root.forget(*node, 1));
+        // A file that keeps a name that nobody has looked up is held like that, until somebody does.
+        let user = served.client.user(1001, 1001);
+        for number in 0..40 {
+            served.write("one", b"content");
+            let other = format!("other-{number}");
+            fs::hard_link(served.path("one"), served.path(&other)).unwrap();
+            let node = root.walk("one").unwrap();
+            user.unlink(ROOT, b"one").unwrap();
+            assert!(root.getattr(node).is_ok(), "{number}");
+            assert_eq!(root.walk(&other).unwrap(), node);
+        }
+    });
+}
+
 /// Counts what is kept for whoever goes on.
 #[derive(Debug, Default)]
 struct Kept(AtomicUsize);
