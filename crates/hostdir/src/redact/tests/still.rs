@@ -204,6 +204,10 @@ fn a_film_is_refused() {
     ] {
         assert!(is_refused(&film(brand)), "{brand:?}");
         assert!(is_refused(&plain_film(brand)), "{brand:?}");
+        // Also where it is made like a photograph.
+        let mut sequence = phone_photograph();
+        sequence[8..12].copy_from_slice(brand);
+        assert!(is_refused(&sequence), "{brand:?}");
     }
     let without_type = &plain_film(b"qt  ")[20..];
     assert_eq!(&without_type[4..8], b"mdat");
