@@ -19,6 +19,7 @@ const PROGRAMS: &[&str] = &[
     "--test=served",
     "--test=sharing",
     "--test=succession",
+    "--test=copies",
     "--test=device",
 ];
 
