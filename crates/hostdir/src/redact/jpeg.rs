@@ -91,14 +91,17 @@ impl Search<'_> {
 
     fn segments(&mut self, range: Range<u64>, packets: &mut Packets) -> Result<u64> {
         let mut at = range.start;
-        let mut scanned = false;
+        let mut scan = None;
         loop {
             count(&mut self.segments, SEGMENTS_MAX, "too many segments")?;
             if range.end - at < 2 {
-                return match scanned {
-                    // Cut off behind a scan: everything that is there was looked at.
-                    true => Ok(range.end),
-                    false => Err(RedactError::Unparsable("a JPEG without an image")),
+                let Some(scan) = scan else {
+                    return Err(RedactError::Unparsable("a JPEG without an image"));
+                };
+                // Cut off in a scan: everything that is there is coded, unless something was put behind it.
+                return match self.next_head(scan..range.end)? {
+                    None => Ok(range.end),
+                    Some(_) => Err(RedactError::Unparsable("a film in a JPEG without an end")),
                 };
             }
             let [lead, marker] = self.source.array(at)?;
@@ -114,7 +117,7 @@ impl Search<'_> {
                     at = end;
                     if marker == START_OF_SCAN {
                         at = self.scan(end..range.end)?;
-                        scanned = true;
+                        scan = Some(end);
                     }
                 }
             }

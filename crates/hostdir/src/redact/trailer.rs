@@ -52,6 +52,12 @@ impl Search<'_> {
 
     /// Where the next JPEG begins, unless a film is before it.
     fn next_image(&mut self, range: Range<u64>) -> Result<Option<u64>> {
+        let next = self.next_head(range)?;
+        Ok(next.and_then(|(at, is_film)| (!is_film).then_some(at)))
+    }
+
+    /// Where the next JPEG or film begins, and whether it is a film.
+    pub(super) fn next_head(&mut self, range: Range<u64>) -> Result<Option<(u64, bool)>> {
         let mut at = range.start;
         let mut piece = vec![0; SCAN_PIECE_BYTES];
         while range.end - at >= HEAD_BYTES as u64 {
@@ -60,7 +66,7 @@ impl Search<'_> {
             let mut heads = piece[..size].windows(HEAD_BYTES);
             if let Some(found) = heads.position(|head| begins_film(head) || begins_image(head)) {
                 let is_film = begins_film(&piece[found..]);
-                return Ok((!is_film).then_some(at + found as u64));
+                return Ok(Some((at + found as u64, is_film)));
             }
             at += (size - HEAD_BYTES + 1) as u64;
         }

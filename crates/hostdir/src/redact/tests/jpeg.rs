@@ -2,6 +2,7 @@
 
 use super::make::*;
 use super::*;
+use crate::redact::search::SCAN_PIECE_BYTES;
 use image::ImageFormat;
 
 #[test]
@@ -194,6 +195,21 @@ fn motion_photos_show_their_picture() {
         let plain = jpeg_with(&[exif_segment(&exif_without_gps(true))]);
         let seen = shows_picture_alone(&plain, behind);
         assert!(seen.starts_with(&plain));
+    }
+}
+
+/// Without its end marker, what is put behind a JPEG passes for coded data.
+#[test]
+fn a_film_behind_a_photograph_that_is_cut_off() {
+    let still = jpeg_with(&[exif_segment(&exif_block(true))]);
+    let cut_off = still.strip_suffix(&[0xff, 0xd9]).unwrap();
+    assert_no_secret(&redacted(cut_off));
+    let film = film(b"isom");
+    assert!(!film.contains(&0xff), "nothing in it looks like a marker");
+    // Also where the film's beginning lies in two pieces that are read.
+    for more in [0, SCAN_PIECE_BYTES - cut_off.len() - 3] {
+        let padded = [cut_off, &vec![0x55; more], &film].concat();
+        assert!(is_refused(&padded), "{more}");
     }
 }
 
