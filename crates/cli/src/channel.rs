@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use thrufs_sys::passing;
+use thrufs_sys::fd_passing;
 
 /// Longest packet: two paths and a long list of options.
 const PACKET_BYTES_MAX: usize = 128 * 1024;
@@ -233,7 +233,7 @@ impl Channel {
             }
             _ => Vec::new(),
         };
-        passing::send(self.0.as_fd(), &bytes, &borrowed)?;
+        fd_passing::send(self.0.as_fd(), &bytes, &borrowed)?;
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl Channel {
     /// `InvalidData` for what is no packet of ours.
     pub(crate) fn receive(&self) -> io::Result<Option<Message>> {
         let mut bytes = vec![0; PACKET_BYTES_MAX];
-        let received = match passing::receive(self.0.as_fd(), &mut bytes, RecvFlags::empty()) {
+        let received = match fd_passing::receive(self.0.as_fd(), &mut bytes, RecvFlags::empty()) {
             Err(Errno::CONNRESET) => return Ok(None),
             received => received?,
         };

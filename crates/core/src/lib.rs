@@ -57,7 +57,6 @@ mod errno;
 mod features;
 mod file_system;
 mod interrupt;
-mod lock_waiters;
 pub mod metrics;
 pub mod mount;
 mod mounted;
@@ -65,6 +64,7 @@ mod notify;
 mod reply;
 pub mod serving;
 pub mod session;
+mod sleepers;
 mod transport;
 
 pub use attributes::{
@@ -80,7 +80,6 @@ pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
 pub use interrupt::{InterruptToken, Interrupts};
-pub use lock_waiters::LockWaiters;
 pub use metrics::{Metrics, Snapshot};
 pub use mount::{MountError, MountOptions};
 pub use mounted::{MountFailure, MountedSession, mount};
@@ -89,6 +88,7 @@ pub use session::{
     Carrier, End, RingConfig, RingRefusal, Session, SessionConfig, SessionError, SessionHandle,
     Threads, Transport, ring_availability,
 };
+pub use sleepers::Sleepers;
 pub use thrufs_abi::layout;
 pub use thrufs_abi::{
     BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,

@@ -60,18 +60,6 @@ pub(crate) struct Events {
     pub(crate) interrupts: AtomicU64,
 }
 
-/// What a pool of threads does. A session over io_uring has two, the readers of its device and those of
-/// its rings: each adds its own.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Waiting {
-    /// Requests that sleep.
-    pub blocked: usize,
-    /// Requests that wait for a lock.
-    pub lock_waiters: usize,
-    /// Threads that wait for such.
-    pub standby: usize,
-}
-
 /// How many threads do what at the moment.
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
@@ -155,20 +143,6 @@ impl Metrics {
         bump(&self.events.lock_waiters_refused);
     }
 
-    /// Says what a pool of threads does `now`, which had said `before` last.
-    pub fn set_waiting(&self, before: &mut Waiting, now: Waiting) {
-        let levels = &self.levels;
-        let changes = [
-            (&levels.blocked, before.blocked, now.blocked),
-            (&levels.lock_waiters, before.lock_waiters, now.lock_waiters),
-            (&levels.standby, before.standby, now.standby),
-        ];
-        for (level, before, now) in changes {
-            level.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
-        }
-        *before = now;
-    }
-
     /// Counts a request that is carried out elsewhere, because it would sleep.
     pub fn count_deferred(&self) {
         bump(&self.events.deferred);
@@ -201,28 +175,6 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_two_pools_of_a_session_do_is_summed() {
-        let metrics = Metrics::default();
-        let (mut readers, mut rings) = (Waiting::default(), Waiting::default());
-        let waiting = |lock_waiters, standby| Waiting {
-            blocked: 1,
-            lock_waiters,
-            standby,
-        };
-        let seen = || {
-            let snapshot = metrics.snapshot();
-            (snapshot.blocked, snapshot.lock_waiters, snapshot.standby)
-        };
-        metrics.set_waiting(&mut rings, waiting(8, 0));
-        metrics.set_waiting(&mut readers, waiting(0, 2));
-        assert_eq!(seen(), (2, 8, 2));
-        metrics.set_waiting(&mut rings, waiting(3, 5));
-        assert_eq!(seen(), (2, 3, 7));
-        metrics.set_waiting(&mut readers, Waiting::default());
-        assert_eq!(seen(), (1, 3, 5));
-    }
 
     #[test]
     fn threads_add_up() {

@@ -230,9 +230,9 @@ pub struct Config {
     /// [`descriptor_budget`](Self::descriptor_budget) unless given; all users together have three
     /// quarters of that, or as much as one if that is more. Root has no limit, nor has the user who serves.
     ///
-    /// The same parts of the budget are for inodes to which nothing but their descriptor leads (those
-    /// without file handles that have lost the name by which they were known). Beyond them such an inode
-    /// is let go, and gives ESTALE.
+    /// The same parts of the budget are for removed inodes to which nothing but their descriptor leads,
+    /// because they have no file handles: of the user who has removed them. Beyond them the
+    /// descriptor is closed, and whoever holds the inode gets ESTALE.
     pub user_descriptors_max: Option<usize>,
     /// How the session of a client leaves for another process, and how one is received.
     pub migration: Migration,

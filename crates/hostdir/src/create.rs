@@ -401,7 +401,8 @@ impl Host {
             let share = self.shares.take(context.uid())?;
             let (entry, opened) = self.tmpfile_by(end, new, args, wanted, share)?;
             let inode = self.nodes.get(entry.node)?;
-            if let Err(error) = self.count_lost(context.uid(), &inode) {
+            // It is born without a name.
+            if let Err(error) = self.charge_removed(context.uid(), &inode) {
                 drop(self.close_file(opened.handle));
                 self.forget(entry.node, 1);
                 return Err(error);

@@ -11,6 +11,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+/// With fewer, one request could not keep what the next needs.
+pub(crate) const BUDGET_MIN: usize = 16;
+
 pub(crate) struct Descriptors {
     ring: Mutex<Ring>,
     budget: usize,
@@ -23,14 +26,14 @@ struct Ring {
 }
 
 impl Descriptors {
-    /// A cache of at most `budget` descriptors, at least 16.
+    /// A cache of at most `budget` descriptors.
     pub(crate) fn new(budget: usize) -> Descriptors {
         Descriptors {
             ring: Mutex::new(Ring {
                 members: Vec::new(),
                 hand: 0,
             }),
-            budget: budget.max(16),
+            budget,
             evictions: AtomicU64::new(0),
         }
     }

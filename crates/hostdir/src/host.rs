@@ -3,7 +3,7 @@
 use crate::config::{Config, ConfigError, FileHandles};
 use crate::credentials::Credentials;
 use crate::datapath::Passthrough;
-use crate::descriptors::Descriptors;
+use crate::descriptors::{BUDGET_MIN, Descriptors};
 use crate::directories::OpenDirectory;
 use crate::files::OpenFile;
 use crate::identity::Identity;
@@ -97,8 +97,8 @@ pub(crate) struct Host {
     pub(crate) shares: Arc<Shares>,
     /// Of places of owners of locks.
     pub(crate) lock_shares: Arc<Shares>,
-    /// Of inodes to which nothing but their descriptor leads.
-    pub(crate) lost_shares: Arc<Shares>,
+    /// Of removed inodes to which nothing but their descriptor leads.
+    pub(crate) removed_shares: Arc<Shares>,
     pub(crate) locks: crate::locks::LockOwners,
     pub(crate) lock_waits: crate::deadlock::Waits,
     pub(crate) retries: crate::retries::Retries,
@@ -203,10 +203,10 @@ impl HostDir {
         root.keep_descriptor(root_fd);
         let budget = config.descriptor_budget;
         let budget = budget.unwrap_or_else(|| default_budget(root.mount().has_handles()));
+        let budget = budget.max(BUDGET_MIN);
         let for_clients = descriptors_for_clients(budget);
         let share = config.user_descriptors_max.unwrap_or(for_clients / 2);
         let server_uid = credentials.server_uid();
-        let half_of = |all: usize| Shares::new(all / 2, all / 4 * 3, server_uid);
         let host = Host {
             nodes,
             mounts,
@@ -222,8 +222,8 @@ impl HostDir {
                 config.programs.clone(),
             ),
             shares: Shares::new(share, for_clients / 4 * 3, server_uid),
-            lock_shares: half_of(OWNERS_MAX),
-            lost_shares: half_of(budget),
+            lock_shares: Shares::new(OWNERS_MAX / 2, OWNERS_MAX / 4 * 3, server_uid),
+            removed_shares: Shares::new(budget / 2, budget / 4 * 3, server_uid),
             locks: crate::locks::LockOwners::default(),
             lock_waits: crate::deadlock::Waits::default(),
             retries: crate::retries::Retries::default(),
@@ -282,7 +282,7 @@ impl HostDir {
             mounts: host.mounts.len(),
             lock_owners: host.locks.len(),
             backing_files: host.passthrough.registered(),
-            refused_to_users: [&host.shares, &host.lock_shares, &host.lost_shares]
+            refused_to_users: [&host.shares, &host.lock_shares, &host.removed_shares]
                 .iter()
                 .map(|shares| shares.refused())
                 .sum(),

@@ -72,7 +72,7 @@ struct Held {
     descriptor: Option<Arc<OwnedFd>>,
     /// Made from the descriptor, and kept no longer than that.
     backing: Option<Arc<Backing>>,
-    /// Of the user because of whom nothing but the descriptor leads to it.
+    /// Of the user who has removed it, where nothing but the descriptor leads to it.
     share: Option<Box<Share>>,
 }
 
@@ -231,8 +231,8 @@ impl Inode {
         }
     }
 
-    /// Nothing but the descriptor leads to it any more. That counts as a user's.
-    pub(crate) fn count_descriptor(&self, share: Option<Share>) {
+    /// Nothing but the descriptor leads to it any more, which is of a user's share.
+    pub(crate) fn charge_descriptor(&self, share: Option<Share>) {
         let share = share.map(Box::new);
         let reach = &mut *self.reach.lock();
         if reach.held.descriptor.is_some() && reach.held.share.is_none() && reach.place.is_none() {
@@ -240,8 +240,8 @@ impl Inode {
         }
     }
 
-    /// Nothing leads to it any more, but for an open file: it is not found again.
-    pub(crate) fn let_go(&self) {
+    /// Closes the only way to it, but for an open file: whoever holds it gets ESTALE.
+    pub(crate) fn drop_for_good(&self) {
         self.is_gone.store(true, Ordering::Relaxed);
         drop(self.take_held());
     }

@@ -104,7 +104,7 @@ impl Host {
             // Files are looked into, and a log is written.
             context.require_blocking()?;
         }
-        self.may_judge_here(context, inode)?;
+        self.defer_if_many_names(context, inode)?;
         let judged = self.judge(rules, inode, context)?;
         let flags = lower_flags(args.flags, &self.config) as i32;
         let opened = permitted(&judged.decision, access(flags))

@@ -54,7 +54,7 @@ impl Host {
             fd: parent_descriptor.as_fd(),
             name,
         };
-        self.may_judge_here(context, &inode)?;
+        self.defer_if_many_names(context, &inode)?;
         let _in_order = self.names_in_order(context)?;
         self.may_become(context, &inode, to)?;
         if self.rules.are_there() && inode.names().count() >= NAMES_MAX {
@@ -149,8 +149,8 @@ impl Host {
     }
 
     /// The name by which an inode without a handle was found is gone. It keeps its descriptor, by which it
-    /// may have other names, unless it is a file that has none, then what it takes up must be free, or the
-    /// user has too many such inodes.
+    /// may have other names. It does not if it is a file that has none, whose space must become free, or if
+    /// the user has removed too many inodes that are still held.
     fn lose_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         self.nodes.set_place(inode, None);
         let links = self
@@ -159,24 +159,24 @@ impl Host {
         if inode.is_regular() && matches!(links, Ok(Ok(stat)) if stat.st_nlink == 0) {
             inode.last_name_removed();
         }
-        self.let_go_if_too_many(uid, inode);
+        self.drop_if_over_share(uid, inode);
     }
 
-    /// Lets go of what nothing but its descriptor leads to, if the user holds its share of such.
-    fn let_go_if_too_many(&self, uid: Option<u32>, inode: &Arc<Inode>) {
-        if self.count_lost(uid, inode).is_err() {
-            inode.let_go();
+    /// Closes the descriptor of a removed inode if the user has too many such.
+    fn drop_if_over_share(&self, uid: Option<u32>, inode: &Arc<Inode>) {
+        if self.charge_removed(uid, inode).is_err() {
+            inode.drop_for_good();
         }
     }
 
-    /// Counts what nothing but its descriptor leads to as the user's because of whom that is so.
+    /// Counts a removed inode to which nothing but its descriptor leads as the user's who has removed it.
     ///
     /// # Errors
     ///
-    /// `ENFILE` when that user holds its share.
-    pub(crate) fn count_lost(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Result<()> {
+    /// `ENFILE` when that user has its share of such, or all together have theirs.
+    pub(crate) fn charge_removed(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Result<()> {
         if !inode.can_be_found_again() && !inode.cached_descriptor_is_gone() {
-            inode.count_descriptor(self.lost_shares.take(uid)?);
+            inode.charge_descriptor(self.removed_shares.take(uid)?);
         }
         Ok(())
     }
@@ -392,7 +392,7 @@ impl Host {
                 Err(_) => inode.boxed_place(),
             };
             self.nodes.set_place(inode, place);
-            self.let_go_if_too_many(uid, inode);
+            self.drop_if_over_share(uid, inode);
         }
         Ok(renamed?)
     }

@@ -1,10 +1,12 @@
 //! How many descriptors one user of clients may hold.
 //!
 //! A directory that a client has open may cost a descriptor of this process, and so do an open file whose data
-//! come through it, a `flock(2)` on any other, an owner of shared locks, and what has lost the name by which
-//! alone it could be found again. So that one user cannot use up all that the process may open, each has a
-//! share of them, and all together leave some: a user with subordinate ids is as many users as it likes.
-//! Root has no limit, nor has the user who serves.
+//! come through it, a `flock(2)` on any other, and an owner of shared locks. So that one user cannot use up all
+//! that the process may open, each has a share of them, and all together leave some: a user with subordinate
+//! ids is as many users as it likes. Root has no limit, nor has the user who serves.
+//!
+//! A removed inode without a file handle costs one as well, as long as the kernel knows it, because nothing but
+//! the descriptor leads to it. It counts as the user's who removed it, whoever holds it.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

@@ -12,8 +12,7 @@ use crate::steward::Watch;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use thrufs::metrics::Waiting;
-use thrufs::{FileReply, FileSystem, LockWaiters, Metrics, Outcome, Wait};
+use thrufs::{FileReply, FileSystem, Metrics, Outcome, Sleepers, Wait};
 
 /// How long a thread without work stays.
 const KEEP_THREAD: Duration = Duration::from_secs(10);
@@ -120,33 +119,8 @@ struct State<F: FileSystem> {
     threads: usize,
     /// Threads that wait for a job.
     idle: usize,
-    io: usize,
-    locks: LockWaiters,
+    sleepers: Sleepers,
     ending: bool,
-    noted: Waiting,
-}
-
-impl<F: FileSystem> State<F> {
-    fn admits(&self, wait: Wait, limits: Limits) -> bool {
-        match wait {
-            Wait::Io => self.io < limits.blocked_max,
-            Wait::Lock { uid } => self.locks.admits(uid, limits.lock_waiters_max),
-        }
-    }
-
-    fn enter(&mut self, wait: Wait) {
-        match wait {
-            Wait::Io => self.io += 1,
-            Wait::Lock { uid } => self.locks.enter(uid),
-        }
-    }
-
-    fn leave(&mut self, wait: Wait) {
-        match wait {
-            Wait::Io => self.io -= 1,
-            Wait::Lock { uid } => self.locks.leave(uid),
-        }
-    }
 }
 
 impl<F: FileSystem> Pool<F> {
@@ -165,10 +139,8 @@ impl<F: FileSystem> Pool<F> {
                 jobs: VecDeque::new(),
                 threads: 0,
                 idle: 0,
-                io: 0,
-                locks: LockWaiters::default(),
+                sleepers: Sleepers::default(),
                 ending: false,
-                noted: Waiting::default(),
             }),
             called: Condvar::new(),
             left: Condvar::new(),
@@ -186,7 +158,8 @@ impl<F: FileSystem> Pool<F> {
     /// The request, when so many sleep already, or no thread is to be had.
     pub(crate) fn take(self: &Arc<Self>, job: Job<F>) -> Result<(), Box<Job<F>>> {
         let mut state = self.lock();
-        if state.ending || !state.admits(job.wait, self.limits) {
+        let (blocked, lock_waiters) = (self.limits.blocked_max, self.limits.lock_waiters_max);
+        if state.ending || !state.sleepers.admits(job.wait, blocked, lock_waiters) {
             return Err(Box::new(job));
         }
         if state.idle <= state.jobs.len() {
@@ -195,7 +168,7 @@ impl<F: FileSystem> Pool<F> {
             }
             state.threads += 1;
         }
-        state.enter(job.wait);
+        state.sleepers.enter(job.wait);
         state.jobs.push_back(job);
         self.note(&mut state);
         drop(state);
@@ -223,7 +196,7 @@ impl<F: FileSystem> Pool<F> {
             let (wait, post) = (job.wait, Arc::clone(&job.post));
             let returned = job.run();
             let mut state = self.lock();
-            state.leave(wait);
+            state.sleepers.leave(wait);
             self.note(&mut state);
             drop(state);
             post.give_back(returned);
@@ -254,12 +227,7 @@ impl<F: FileSystem> Pool<F> {
     }
 
     fn note(&self, state: &mut State<F>) {
-        let now = Waiting {
-            blocked: state.io,
-            lock_waiters: state.locks.count(),
-            standby: state.idle,
-        };
-        self.metrics.set_waiting(&mut state.noted, now);
+        state.sleepers.report(&self.metrics, state.idle);
     }
 
     /// Waits until nobody sleeps, calling `wake` again and again, until `deadline`. False when somebody
@@ -269,7 +237,7 @@ impl<F: FileSystem> Pool<F> {
         loop {
             {
                 let state = self.lock();
-                if state.io + state.locks.count() == 0 {
+                if state.sleepers.is_empty() {
                     return true;
                 }
             }

@@ -284,9 +284,15 @@ fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
         };
         let (first, second) = (removed_by(1001), removed_by(1002));
         assert_eq!((kept(&first), kept(&second)), (16, 8));
-        let roots = removed_by(0);
-        assert_eq!(kept(&roots), 40);
         first.iter().for_each(|node| root.forget(*node, 1));
+        assert_eq!(kept(&removed_by(0)), 40);
+        let made = root.tmpfile(ROOT, libc::O_RDWR, 0o600);
+        assert!(made.is_ok(), "root may");
+        removed_by(1003);
+        let user = served.client.user(1003, 1003);
+        let made = user.tmpfile(ROOT, libc::O_RDWR, 0o600).map(drop);
+        assert_eq!(made, Err(Errno::ENFILE));
+        second.iter().for_each(|node| root.forget(*node, 1));
         // A file that keeps a name that nobody has looked up is held like that, until somebody does.
         let user = served.client.user(1001, 1001);
         for number in 0..40 {

@@ -44,6 +44,18 @@ fn hold_share(what: &str, open: impl Fn() -> io::Result<File> + Sync) -> Vec<Fil
     }
 }
 
+/// A tree in which everybody may work.
+fn open_ground() -> Ground {
+    let ground = Ground::prepare(Lower::Ext4).unwrap();
+    let source = ground.source();
+    fs::create_dir(source.join("dir")).unwrap();
+    fs::write(source.join("dir/inner"), "").unwrap();
+    fs::write(source.join("file"), "content").unwrap();
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(source, everybody).unwrap();
+    ground
+}
+
 /// What somebody else does meanwhile.
 fn work(mnt: &Path) {
     BOB.run(|| {
@@ -60,13 +72,7 @@ fn work(mnt: &Path) {
 #[test]
 fn who_holds_its_share_keeps_nobody_else_from_opening() {
     over_each("shares::who_holds_its_share", |transport| {
-        let ground = Ground::prepare(Lower::Ext4).unwrap();
-        let source = ground.source();
-        fs::create_dir(source.join("dir")).unwrap();
-        fs::write(source.join("dir/inner"), "").unwrap();
-        fs::write(source.join("file"), "content").unwrap();
-        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        fs::set_permissions(source, everybody).unwrap();
+        let ground = open_ground();
         let options = transport.with("nopassthrough,locks=shared");
         let server = Server::start(&ground, &options, Some(FILES_MAX));
         let mnt = ground.mnt();
@@ -104,13 +110,7 @@ fn who_holds_its_share_keeps_nobody_else_from_opening() {
 fn who_holds_what_it_has_removed_keeps_nobody_else_from_working() {
     const LOST: usize = 96 / 2;
     over_each("shares::who_holds_what_it_has_removed", |transport| {
-        let ground = Ground::prepare(Lower::Ext4).unwrap();
-        let source = ground.source();
-        fs::create_dir(source.join("dir")).unwrap();
-        fs::write(source.join("dir/inner"), "").unwrap();
-        fs::write(source.join("file"), "content").unwrap();
-        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        fs::set_permissions(source, everybody).unwrap();
+        let ground = open_ground();
         let options = transport.with("inode_file_handles=never");
         let server = Server::start(&ground, &options, Some(FILES_MAX));
         let mnt = ground.mnt();

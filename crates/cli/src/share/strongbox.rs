@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs_hostdir::Strongbox;
-use thrufs_sys::passing;
+use thrufs_sys::fd_passing;
 
 const KEEP: u8 = b'K';
 const DISCARD: u8 = b'D';
@@ -57,14 +57,14 @@ fn send(
     let mut bytes = [0; PACKET_BYTES];
     bytes[0] = word;
     bytes[1..].copy_from_slice(&key.to_ne_bytes());
-    passing::send(socket, &bytes, file.as_slice())?;
+    fd_passing::send(socket, &bytes, file.as_slice())?;
     Ok(())
 }
 
 /// None at the end.
 fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     let mut bytes = [0; PACKET_BYTES];
-    let received = passing::receive(socket, &mut bytes, RecvFlags::empty())?;
+    let received = fd_passing::receive(socket, &mut bytes, RecvFlags::empty())?;
     if received.bytes < PACKET_BYTES {
         return Ok(None);
     }

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use thrufs_sys::passing;
+use thrufs_sys::fd_passing;
 
 fn helper() -> Result<PathBuf, MountError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -178,7 +178,7 @@ fn words(output: &Output) -> String {
 }
 
 fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    let received = passing::receive(socket.as_fd(), &mut [0; 1], RecvFlags::empty())?;
+    let received = fd_passing::receive(socket.as_fd(), &mut [0; 1], RecvFlags::empty())?;
     Ok(received.descriptors.into_iter().next())
 }
 

@@ -17,11 +17,11 @@ use thrufs_abi::NodeId;
 /// Most directories above a file.
 const DEPTH_MAX: usize = 4096;
 
-/// Most bytes of paths that one judgement puts together and looks at: 2000 levels where rules hide, or a
-/// thousand names of four kilobytes. Others wait for it.
+/// Most bytes of paths that one judgement joins and matches, because other changes of names wait for it: a
+/// path of 2000 levels where rules hide, or a thousand names of four kilobytes.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Who has fewer names is judged on the thread of a queue.
+/// A file with fewer names is judged on the thread of a queue.
 const MANY_NAMES: usize = 8;
 
 /// How often to look for all names of a file while others are renamed.
@@ -223,12 +223,13 @@ impl Host {
         }
     }
 
-    /// What has many names is judged where it may take a while. To be asked for before anything is changed.
+    /// A file with many names is judged on a thread that may take a while. To be called before anything is
+    /// changed.
     ///
     /// # Errors
     ///
     /// `DEFER`.
-    pub(crate) fn may_judge_here(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
+    pub(crate) fn defer_if_many_names(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
         if inode.names().count() < MANY_NAMES {
             return Ok(());
         }

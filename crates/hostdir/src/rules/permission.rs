@@ -21,7 +21,7 @@ impl Host {
         let Some(rules) = self.rules.of_changes() else {
             return Ok(());
         };
-        self.may_judge_here(context, inode)?;
+        self.defer_if_many_names(context, inode)?;
         let judged = self.judge(rules, inode, context)?;
         permitted(&judged.decision, Access::Change)
     }
@@ -32,7 +32,7 @@ impl Host {
         let Some(rules) = self.rules.that_redact() else {
             return Ok(());
         };
-        self.may_judge_here(context, inode)?;
+        self.defer_if_many_names(context, inode)?;
         match self.judge(rules, inode, context)?.decision.file.redaction() {
             Some(redaction) => Err(redaction.errno),
             None => Ok(()),

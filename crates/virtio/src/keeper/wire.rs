@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use thrufs_sys::passing;
+use thrufs_sys::fd_passing;
 
 /// Before the body: code, flags and the length of the body, four bytes each.
 const HEADER_BYTES: usize = 12;
@@ -113,9 +113,9 @@ pub(super) fn send(
     if files.len() > FILES_MAX {
         return Err(io::Error::other("too many descriptors for one message"));
     }
-    let mut sent = passing::send(stream, &bytes, files)?;
+    let mut sent = fd_passing::send(stream, &bytes, files)?;
     while sent < bytes.len() {
-        sent += passing::send(stream, &bytes[sent..], &[])?;
+        sent += fd_passing::send(stream, &bytes[sent..], &[])?;
     }
     Ok(())
 }
@@ -181,7 +181,7 @@ impl Reader {
     fn read_some(&mut self, stream: BorrowedFd<'_>, wanted: usize) -> io::Result<bool> {
         let before = self.bytes.len();
         self.bytes.resize(wanted, 0);
-        let received = passing::receive(stream, &mut self.bytes[before..], RecvFlags::DONTWAIT);
+        let received = fd_passing::receive(stream, &mut self.bytes[before..], RecvFlags::DONTWAIT);
         let count = received.as_ref().map_or(0, |received| received.bytes);
         self.bytes.truncate(before + count);
         let received = match received {

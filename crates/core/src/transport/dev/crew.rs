@@ -30,10 +30,10 @@ mod pair;
 pub(super) use pair::Matchmaker;
 
 use crate::dispatch::Wait;
-use crate::lock_waiters::LockWaiters;
-use crate::metrics::{Metrics, Waiting, bump};
+use crate::metrics::{Metrics, bump};
 use crate::session::SessionConfig;
 use crate::session::control::Control;
+use crate::sleepers::Sleepers;
 use crate::transport::scheduling::{Processes, allowed_cpus, wants_cpu};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::thread::CpuSet;
@@ -76,7 +76,7 @@ pub(super) struct Member {
     caller: AtomicU32,
     changes: AtomicU64,
     large: AtomicU64,
-    /// What the member is away for, and above [`AWAY_UID`] of whom; changed under the roster's lock.
+    /// What the member is away for, as [`away_for`] says; changed under the roster's lock.
     away: AtomicU64,
     thread: OnceLock<(Thread, ThreadId)>,
 }
@@ -86,8 +86,26 @@ const RUNNING_LOOKS: u32 = 5;
 
 const HERE: u64 = 0;
 const AWAY_IO: u64 = 1;
+/// The user of the request stands above.
 const AWAY_LOCK: u64 = 2;
-const AWAY_UID: u32 = 8;
+const AWAY_UID_SHIFT: u32 = 8;
+
+fn away_for(wait: Wait) -> u64 {
+    match wait {
+        Wait::Io => AWAY_IO,
+        Wait::Lock { uid } => AWAY_LOCK | u64::from(uid) << AWAY_UID_SHIFT,
+    }
+}
+
+fn waits_for(away: u64) -> Option<Wait> {
+    match away {
+        HERE => None,
+        AWAY_IO => Some(Wait::Io),
+        _ => Some(Wait::Lock {
+            uid: (away >> AWAY_UID_SHIFT) as u32,
+        }),
+    }
+}
 
 impl Member {
     pub(super) fn number(&self) -> usize {
@@ -214,10 +232,9 @@ struct Roster {
     readers: usize,
     /// How many there should be.
     wanted: usize,
-    away_io: usize,
-    away_lock: LockWaiters,
+    /// Members that are away.
+    away: Sleepers,
     numbers: usize,
-    noted: Waiting,
 }
 
 impl fmt::Debug for Crew {
@@ -327,10 +344,8 @@ impl Crew {
     /// `member` is about to sleep: takes its role as reader away, unless it must not.
     pub(super) fn stand_aside(self: &Arc<Self>, member: &Arc<Member>, wait: Wait) -> Aside {
         let mut roster = self.lock();
-        let room = match wait {
-            Wait::Io => roster.away_io < self.config.blocked_max,
-            Wait::Lock { uid } => roster.away_lock.admits(uid, self.config.lock_waiters_max),
-        };
+        let (blocked, lock_waiters) = (self.config.blocked_max, self.config.lock_waiters_max);
+        let room = roster.away.admits(wait, blocked, lock_waiters);
         if !member.is_reader() {
             // The steward was quicker: counted among those who sleep already.
             return match wait {
@@ -452,12 +467,8 @@ impl Crew {
     fn note(&self, roster: &mut Roster) {
         let levels = &self.metrics.levels;
         levels.readers.store(roster.readers, Ordering::Relaxed);
-        let now = Waiting {
-            blocked: roster.away_io,
-            lock_waiters: roster.away_lock.count(),
-            standby: roster.standby.len(),
-        };
-        self.metrics.set_waiting(&mut roster.noted, now);
+        let standby = roster.standby.len();
+        roster.away.report(&self.metrics, standby);
     }
 }
 
@@ -542,7 +553,7 @@ impl Crew {
     /// Takes the role from a member that is stuck in the request it had at `word`, and gives it to
     /// another.
     fn displace(self: &Arc<Self>, roster: &mut Roster, member: &Arc<Member>, word: u64) {
-        if roster.away_io >= self.config.blocked_max {
+        if roster.away.blocked() >= self.config.blocked_max {
             return;
         }
         let taken =
@@ -561,24 +572,13 @@ impl Crew {
 
 impl Roster {
     fn count_away(&mut self, member: &Member, wait: Wait) {
-        let away = match wait {
-            Wait::Io => {
-                self.away_io += 1;
-                AWAY_IO
-            }
-            Wait::Lock { uid } => {
-                self.away_lock.enter(uid);
-                AWAY_LOCK | u64::from(uid) << AWAY_UID
-            }
-        };
-        member.away.store(away, Ordering::Relaxed);
+        self.away.enter(wait);
+        member.away.store(away_for(wait), Ordering::Relaxed);
     }
 
     fn count_back(&mut self, member: &Member) {
-        match member.away.swap(HERE, Ordering::Relaxed) {
-            HERE => {}
-            AWAY_IO => self.away_io -= 1,
-            away_lock => self.away_lock.leave((away_lock >> AWAY_UID) as u32),
+        if let Some(wait) = waits_for(member.away.swap(HERE, Ordering::Relaxed)) {
+            self.away.leave(wait);
         }
     }
 

@@ -7,10 +7,10 @@
 
 use super::member::Member;
 use crate::dispatch::Wait;
-use crate::lock_waiters::LockWaiters;
-use crate::metrics::{Metrics, Waiting};
+use crate::metrics::Metrics;
 use crate::session::control::Control;
 use crate::session::{End, SessionConfig};
+use crate::sleepers::Sleepers;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -53,32 +53,7 @@ struct State {
     jobs: VecDeque<Job>,
     /// Threads that wait for a job.
     idle: usize,
-    io: usize,
-    locks: LockWaiters,
-    noted: Waiting,
-}
-
-impl State {
-    fn admits(&self, wait: Wait, config: &SessionConfig) -> bool {
-        match wait {
-            Wait::Io => self.io < config.blocked_max,
-            Wait::Lock { uid } => self.locks.admits(uid, config.lock_waiters_max),
-        }
-    }
-
-    fn enter(&mut self, wait: Wait) {
-        match wait {
-            Wait::Io => self.io += 1,
-            Wait::Lock { uid } => self.locks.enter(uid),
-        }
-    }
-
-    fn leave(&mut self, wait: Wait) {
-        match wait {
-            Wait::Io => self.io = self.io.saturating_sub(1),
-            Wait::Lock { uid } => self.locks.leave(uid),
-        }
-    }
+    sleepers: Sleepers,
 }
 
 impl fmt::Debug for Pool {
@@ -112,6 +87,11 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn admits(&self, state: &State, wait: Wait) -> bool {
+        let (blocked, lock_waiters) = (self.config.blocked_max, self.config.lock_waiters_max);
+        state.sleepers.admits(wait, blocked, lock_waiters)
+    }
+
     /// Takes a request over.
     ///
     /// # Errors
@@ -120,10 +100,10 @@ impl Pool {
     pub(super) fn take(self: &Arc<Self>, job: Job) -> Result<(), Job> {
         let mut state = self.lock();
         let spawns = state.idle <= state.jobs.len();
-        if !state.admits(job.wait, &self.config) || spawns && self.spawn().is_err() {
+        if !self.admits(&state, job.wait) || spawns && self.spawn().is_err() {
             return Err(job);
         }
-        state.enter(job.wait);
+        state.sleepers.enter(job.wait);
         state.jobs.push_back(job);
         self.note(&mut state);
         drop(state);
@@ -134,9 +114,9 @@ impl Pool {
     /// Counts a request that will sleep on a thread of its own. False when so many sleep already.
     pub(super) fn admit(&self, wait: Wait) -> bool {
         let mut state = self.lock();
-        let admitted = state.admits(wait, &self.config);
+        let admitted = self.admits(&state, wait);
         if admitted {
-            state.enter(wait);
+            state.sleepers.enter(wait);
             self.note(&mut state);
         }
         admitted
@@ -145,7 +125,7 @@ impl Pool {
     /// It sleeps no more.
     pub(super) fn dismiss(&self, wait: Wait) {
         let mut state = self.lock();
-        state.leave(wait);
+        state.sleepers.leave(wait);
         self.note(&mut state);
     }
 
@@ -202,12 +182,7 @@ impl Pool {
     }
 
     fn note(&self, state: &mut State) {
-        let now = Waiting {
-            blocked: state.io,
-            lock_waiters: state.locks.count(),
-            standby: state.idle,
-        };
-        self.metrics.set_waiting(&mut state.noted, now);
+        state.sleepers.report(&self.metrics, state.idle);
     }
 }
 

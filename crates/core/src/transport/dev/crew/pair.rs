@@ -112,7 +112,7 @@ impl Matchmaker {
             requests: counts.requests.saturating_sub(seen.requests),
             changes: counts.changes.saturating_sub(seen.changes),
             large: counts.large.saturating_sub(seen.large),
-            sleeping: roster.away_io > 0,
+            sleeping: roster.away.blocked() > 0,
         }
     }
 

@@ -1,0 +1,148 @@
+//! The requests of a pool of threads that sleep: for a device, or for a lock.
+//!
+//! The latter may wait for ever, so one user must not have all places: it gets half of them, and all users but
+//! root together three quarters, since a user with subordinate ids is as many users as it likes.
+
+use crate::dispatch::Wait;
+use crate::metrics::Metrics;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Sleepers {
+    blocked: usize,
+    lock_waiters: usize,
+    /// Those of `lock_waiters` that are not root's.
+    of_users: usize,
+    by_user: HashMap<u32, usize>,
+    /// What the metrics were told last.
+    reported: [usize; 3],
+}
+
+impl Sleepers {
+    /// Whether there is room for one more, where `blocked_max` may wait for devices and `lock_waiters_max`
+    /// for locks.
+    pub fn admits(&self, wait: Wait, blocked_max: usize, lock_waiters_max: usize) -> bool {
+        let Wait::Lock { uid } = wait else {
+            return self.blocked < blocked_max;
+        };
+        let most = lock_waiters_max;
+        let of_this = self.by_user.get(&uid).copied().unwrap_or(0);
+        let is_within_share = of_this < most - most / 2 && self.of_users < most - most / 4;
+        self.lock_waiters < most && (uid == 0 || is_within_share)
+    }
+
+    /// Counts one more.
+    pub fn enter(&mut self, wait: Wait) {
+        let Wait::Lock { uid } = wait else {
+            self.blocked += 1;
+            return;
+        };
+        self.lock_waiters += 1;
+        if uid != 0 {
+            self.of_users += 1;
+            *self.by_user.entry(uid).or_default() += 1;
+        }
+    }
+
+    /// One of those that were counted sleeps no more.
+    pub fn leave(&mut self, wait: Wait) {
+        let Wait::Lock { uid } = wait else {
+            self.blocked -= 1;
+            return;
+        };
+        self.lock_waiters -= 1;
+        if let Some(of_this) = self.by_user.get_mut(&uid) {
+            self.of_users -= 1;
+            *of_this -= 1;
+            if *of_this == 0 {
+                self.by_user.remove(&uid);
+            }
+        }
+    }
+
+    /// How many sleep for a device.
+    pub fn blocked(&self) -> usize {
+        self.blocked
+    }
+
+    /// Whether nothing sleeps.
+    pub fn is_empty(&self) -> bool {
+        self.blocked + self.lock_waiters == 0
+    }
+
+    /// Adds to the levels what has changed since the last time, with the threads that stand by for such
+    /// requests. A session over io_uring has two pools, the readers of its device and those of its rings:
+    /// the levels are their sum.
+    pub fn report(&mut self, metrics: &Metrics, standby: usize) {
+        let levels = &metrics.levels;
+        let levels: [&AtomicUsize; 3] = [&levels.blocked, &levels.lock_waiters, &levels.standby];
+        let now = [self.blocked, self.lock_waiters, standby];
+        for ((level, before), now) in levels.into_iter().zip(self.reported).zip(now) {
+            level.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        }
+        self.reported = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(uid: u32) -> Wait {
+        Wait::Lock { uid }
+    }
+
+    #[test]
+    fn one_user_has_half_of_the_lock_waiters_and_all_but_root_three_quarters() {
+        const MOST: usize = 8;
+        let mut sleepers = Sleepers::default();
+        let mut enter = |uid| {
+            let admitted = sleepers.admits(lock(uid), 0, MOST);
+            if admitted {
+                sleepers.enter(lock(uid));
+            }
+            admitted
+        };
+        assert_eq!([7; 5].map(&mut enter), [true, true, true, true, false]);
+        assert_eq!([8; 3].map(&mut enter), [true, true, false]);
+        assert!(!enter(9));
+        assert_eq!([0; 3].map(&mut enter), [true, true, false]);
+        sleepers.leave(lock(7));
+        let admits = |uid, most| sleepers.admits(lock(uid), 0, most);
+        assert!(!admits(8, 6) && admits(9, MOST) && admits(0, MOST));
+        for uid in [7, 7, 7, 8, 8, 0, 0] {
+            sleepers.leave(lock(uid));
+        }
+        assert!(sleepers.is_empty() && sleepers.of_users == 0 && sleepers.by_user.is_empty());
+        assert!(sleepers.admits(lock(7), 0, 1), "one may always wait");
+        assert!(!sleepers.admits(Wait::Io, 0, 1));
+        sleepers.enter(Wait::Io);
+        assert!(sleepers.admits(Wait::Io, 2, 0) && !sleepers.admits(Wait::Io, 1, 0));
+        assert!(!sleepers.is_empty() && sleepers.blocked() == 1);
+    }
+
+    #[test]
+    fn what_two_pools_of_a_session_do_is_summed() {
+        let metrics = Metrics::default();
+        let (mut readers, mut rings) = (Sleepers::default(), Sleepers::default());
+        let seen = || {
+            let snapshot = metrics.snapshot();
+            (snapshot.blocked, snapshot.lock_waiters, snapshot.standby)
+        };
+        readers.enter(Wait::Io);
+        for uid in [7, 8, 9] {
+            rings.enter(lock(uid));
+        }
+        rings.report(&metrics, 0);
+        readers.report(&metrics, 2);
+        assert_eq!(seen(), (1, 3, 2));
+        rings.leave(lock(7));
+        rings.report(&metrics, 5);
+        assert_eq!(seen(), (1, 2, 7));
+        readers.leave(Wait::Io);
+        readers.report(&metrics, 0);
+        assert_eq!(seen(), (0, 2, 5));
+    }
+}
