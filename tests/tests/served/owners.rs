@@ -44,6 +44,15 @@ fn set_mode(served: &Served, node: NodeId, caller: u32, mode: u32) -> Result<()>
         .map(drop)
 }
 
+fn set_mtime(served: &Served, caller: u32, node: NodeId, valid: SetattrValid) -> Result<()> {
+    let set = SetattrIn {
+        valid: valid.bits(),
+        ..SetattrIn::default()
+    };
+    let caller = served.client.user(caller, caller);
+    caller.setattr(node, &set).map(drop)
+}
+
 #[test]
 fn whom_the_kernel_above_lets_through_changes_a_mode() {
     if !is_root() {
@@ -126,6 +135,94 @@ fn a_change_on_its_way_while_a_new_owner_is_told_is_refused() {
         );
         assert_eq!(mode(&served.path("file")), 0o4755);
         served.client.root().forget(node, 1);
+    }
+}
+
+/// For the group, the lower file system is asked as somebody who is in the new one, and has no reason to
+/// take a bit that is no privilege.
+#[test]
+fn an_owner_gives_a_file_to_another_of_its_groups() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    let node = file_of(&served, OWNER);
+    fs::set_permissions(served.path("file"), fs::Permissions::from_mode(0o2644)).unwrap();
+    let set = SetattrIn {
+        valid: SetattrValid::GID.bits(),
+        gid: OTHER,
+        ..SetattrIn::default()
+    };
+    let owner = served.client.user(OWNER, OWNER);
+    let given = owner.setattr(node, &set).unwrap().attr;
+    assert_eq!((given.uid, given.gid), (OWNER, OTHER));
+    assert_eq!(given.mode & 0o7777, 0o2644);
+}
+
+/// The kernel above lets callers link a file and set its times by the owner and the mode that it was told.
+#[test]
+fn links_and_times_go_by_what_the_kernel_above_was_told() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    type Act = fn(&Served, u32, NodeId) -> Result<()>;
+    let ways: [Act; 3] = [
+        |served, caller, node| set_mtime(served, caller, node, SetattrValid::MTIME),
+        |served, caller, node| {
+            let to_now = SetattrValid::MTIME | SetattrValid::MTIME_NOW;
+            set_mtime(served, caller, node, to_now)
+        },
+        |served, caller, node| {
+            let user = served.client.user(caller, caller);
+            let linked = user.link(node, NodeId::ROOT, b"link").map(drop);
+            let _ = fs::remove_file(served.path("link"));
+            linked
+        },
+    ];
+    let ok: Result<()> = Ok(());
+    let [permission, access, stale] = [Errno::EPERM, Errno::EACCES, Errno::ESTALE].map(Err);
+    let same: fn(&Served) = |_| ();
+    let given: fn(&Served) = |served| give(served, CAPABLE);
+    let shut: fn(&Served) = |served| {
+        fs::set_permissions(served.path("file"), PermissionsExt::from_mode(0o700)).unwrap();
+    };
+    for (what, change, caller, expected) in [
+        ("same", same, OWNER, [ok, ok, ok]),
+        ("same", same, OTHER, [ok, ok, ok]),
+        ("given", given, OWNER, [permission, access, permission]),
+        ("given", given, OTHER, [permission, ok, permission]),
+        ("given", given, 0, [ok, ok, ok]),
+        ("shut", shut, OWNER, [ok, ok, ok]),
+        ("shut", shut, OTHER, [ok, access, stale]),
+    ] {
+        let found = ways.map(|act| {
+            let node = file_of(&served, OWNER);
+            change(&served);
+            act(&served, caller, node)
+        });
+        assert_eq!(found, expected, "{what}, by {caller}");
+    }
+}
+
+/// The kernel above lets a caller set the set-group-ID bit by the group that it was told of the directory.
+#[test]
+fn a_directory_that_got_another_group_gives_no_set_group_id_program() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    let team = served.path("team");
+    fs::create_dir(&team).unwrap();
+    chown(&team, None, Some(OWNER)).unwrap();
+    fs::set_permissions(&team, fs::Permissions::from_mode(0o2777)).unwrap();
+    let user = served.client.user(OWNER, OWNER);
+    let node = user.walk("team").unwrap();
+    for (group, name, expected) in [(OWNER, "own", 0o2755), (OTHER, "others", 0o755)] {
+        chown(&team, None, Some(group)).unwrap();
+        user.create(node, name.as_bytes(), libc::O_RDWR, 0o2755)
+            .unwrap();
+        assert_eq!(mode(&team.join(name)), expected, "{name}");
     }
 }
 

@@ -307,6 +307,29 @@ fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
     });
 }
 
+/// A handle leads to what has another name, whoever has removed how much.
+#[test]
+fn who_removes_much_that_has_handles_has_no_share_of_the_descriptors() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config {
+        descriptor_budget: Some(32),
+        ..Config::default()
+    });
+    let (root, user) = (served.client.root(), served.client.user(1001, 1001));
+    for number in 0..40 {
+        served.write("removed", b"content");
+        let other = served.path(&format!("other-{number}"));
+        fs::hard_link(served.path("removed"), other).unwrap();
+        let node = root.walk("removed").unwrap();
+        user.unlink(ROOT, b"removed").unwrap();
+        assert!(root.getattr(node).is_ok(), "{number}");
+    }
+    let refused = served.client.file_system().statistics().refused_to_users;
+    assert_eq!(refused, 0);
+}
+
 /// Counts what is kept for whoever goes on.
 #[derive(Debug, Default)]
 struct Kept(AtomicUsize);
