@@ -60,12 +60,12 @@ impl Host {
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let stays = inode.set_group_id_stays();
-        self.credentials.keep_set_ids(!kills || stays)?;
-        let changed = change()?;
         if kills && stays {
+            // Before: what somebody else has written is never executed with them.
             self.drop_privileges(fd, &stat_open(fd)?)?;
         }
-        Ok(changed)
+        self.credentials.keep_set_ids(!kills || stays)?;
+        change()
     }
 
     /// Obeys a SETATTR that sets nothing: somebody is about to change the file.

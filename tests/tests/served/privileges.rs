@@ -8,6 +8,7 @@ use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
 use thrufs_hostdir::{CacheMode, Config, IdMap, IdRange};
+use thrufs_tests::fence::seccomp::take_away;
 
 const NOBODY: u32 = u32::MAX;
 const OWNER: u32 = 1001;
@@ -138,6 +139,31 @@ fn a_writer_knows_the_mode_that_was_set_beneath() {
 }
 
 /// The order to drop them, and chown(2) of nothing: who writes may, and who could set the bits.
+/// What somebody else has written is never executed with them.
+#[test]
+fn privileges_fall_before_the_content_changes() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    for (before, after) in [(0o6706, 0o2706), (0o6777, 0o6777)] {
+        let node = with_mode(&served, before);
+        let stranger = served.client.user(STRANGER, STRANGER);
+        let fh = stranger.open(node, libc::O_RDWR).unwrap().fh;
+        let written = std::thread::scope(|scope| {
+            let write = || {
+                take_away(&[libc::SYS_pwrite64, libc::SYS_pwritev2]).unwrap();
+                stranger.write(node, fh, 0, b"x", WriteFlags::KILL_SUIDGID.bits())
+            };
+            scope.spawn(write).join().unwrap()
+        });
+        assert_eq!(written.map(drop), Err(Errno::ENOSYS));
+        // The others fall in the write itself.
+        assert_eq!(mode(&served.path("file")), after, "{before:o}");
+        fs::remove_file(served.path("file")).unwrap();
+    }
+}
+
 #[test]
 fn a_change_of_nothing_takes_privileges_away_from_no_stranger() {
     if !is_root() {
