@@ -4,7 +4,7 @@ use crate::acl;
 use crate::config::IdMap;
 use crate::host::Host;
 use crate::inode::Inode;
-use crate::ownership::OfOwner;
+use crate::ownership::{Checked, OfOwner};
 use crate::xattr_map::OnHost;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::borrow::Cow;
@@ -28,9 +28,9 @@ fn is_acl(name: &CStr) -> bool {
     matches!(name.to_bytes(), ACL_ACCESS | ACL_DEFAULT)
 }
 
-/// Whether only user 0 sets and removes an attribute, by its name on the host. The kernel above checks
-/// nothing of `system.` but POSIX ACLs: it leaves the others, ACLs of NFSv4 and of Windows among them, to
-/// their file system (`xattr_permission` in `fs/xattr.c`), which would ask this process.
+/// Whether only user 0 sets and removes an attribute, by its name above and by that on the host. The kernel
+/// above checks nothing of `system.` but POSIX ACLs: it leaves the others, ACLs of NFSv4 and of Windows
+/// among them, to their file system (`xattr_permission` in `fs/xattr.c`), which would ask this process.
 fn is_unchecked(name: &CStr) -> bool {
     name.to_bytes().starts_with(b"system.") && !is_acl(name)
 }
@@ -55,17 +55,40 @@ impl Host {
         }
     }
 
+    /// What an attribute that a caller sets or removes is called on the host.
+    fn changed_on_host<'a>(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        name: &'a CStr,
+    ) -> Result<Cow<'a, CStr>> {
+        let on_host = self.on_host(name)?;
+        self.writable()?;
+        let is_checked = !is_unchecked(name) && !is_unchecked(&on_host);
+        if !is_checked && context.uid().is_some_and(|uid| uid != 0) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if is_acl(name) && !is_acl(&on_host) {
+            // To the lower file system it is any attribute.
+            let descriptor = self.descriptor(inode)?;
+            self.still_permitted(context, inode, descriptor.as_fd(), Checked::Owner)?;
+        }
+        Ok(on_host)
+    }
+
     pub(crate) fn maps_ids(&self) -> bool {
         !(self.config.uid_map.is_identity() && self.config.gid_map.is_identity())
     }
 
     pub(crate) fn getxattr(&self, node: NodeId, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
-        let name = &*self.on_host(name)?;
+        let on_host = self.on_host(name)?;
         let inode = self.nodes.get(node)?;
         self.may_look(&inode)?;
-        if name.to_bytes().starts_with(OF_USERS) && self.is_redacted(&inode)? {
+        let is_of_users = |name: &CStr| name.to_bytes().starts_with(OF_USERS);
+        if (is_of_users(name) || is_of_users(&on_host)) && self.is_redacted(&inode)? {
             return Err(Errno::ENODATA);
         }
+        let name = &*on_host;
         let length = self.read_xattr(&inode, name, buffer)?;
         if is_acl(name) && self.maps_ids() {
             let filled = buffer.len().min(length);
@@ -99,11 +122,7 @@ impl Host {
         flags: u32,
         clear_set_group_id: bool,
     ) -> Result<()> {
-        let name = &*self.on_host(name)?;
-        self.writable()?;
-        if is_unchecked(name) && context.uid().is_some_and(|uid| uid != 0) {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let name = &*self.changed_on_host(context, inode, name)?;
         let descriptor = self.descriptor(inode)?;
         let fd = descriptor.as_fd();
         self.credentials.keep_set_ids(true)?;
@@ -157,10 +176,10 @@ impl Host {
         let length = xattr::list(fd, &mut all)?;
         let mut used = 0;
         for name in all[..length].split_inclusive(|&byte| byte == 0) {
-            let bare = name.strip_suffix(b"\0").unwrap_or(name);
+            let on_host = name.strip_suffix(b"\0").unwrap_or(name);
             let bare = match map {
-                None => bare,
-                Some(map) => match map.for_clients(bare) {
+                None => on_host,
+                Some(map) => match map.for_clients(on_host) {
                     Some(bare) => bare,
                     None => continue,
                 },
@@ -168,7 +187,10 @@ impl Host {
             // What was cut off is at its beginning.
             let name = &name[name.len().saturating_sub(bare.len() + 1)..];
             let hidden = (hides_trusted && bare.starts_with(b"trusted."))
-                || (hides_users && bare.starts_with(OF_USERS))
+                || (hides_users
+                    && [bare, on_host]
+                        .iter()
+                        .any(|name| name.starts_with(OF_USERS)))
                 || (hides_acls && matches!(bare, ACL_ACCESS | ACL_DEFAULT));
             if hidden {
                 continue;
@@ -190,11 +212,7 @@ impl Host {
         inode: &Arc<Inode>,
         name: &CStr,
     ) -> Result<()> {
-        let name = &*self.on_host(name)?;
-        self.writable()?;
-        if is_unchecked(name) && context.uid().is_some_and(|uid| uid != 0) {
-            return Err(Errno::EOPNOTSUPP);
-        }
+        let name = &*self.changed_on_host(context, inode, name)?;
         let descriptor = self.descriptor(inode)?;
         let fd = descriptor.as_fd();
         self.change_attributes(inode, fd, || {

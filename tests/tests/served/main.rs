@@ -21,12 +21,13 @@ mod rules;
 mod samples;
 mod views;
 mod waits;
+mod xattrs;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thrufs::{Errno, MountOptions, Result, SessionConfig};
+use thrufs::{Errno, MountOptions, SessionConfig};
 use thrufs_abi::layout::{FallocateIn, LkIn, SetattrIn};
 use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
 use thrufs_client::{Client, InProcess};
@@ -471,34 +472,6 @@ fn a_listing_goes_on_at_any_offset() {
         assert_eq!(rest[0].name, all[at + 1].name, "behind entry {at}");
     }
     root.releasedir(ROOT, fh).unwrap();
-}
-
-#[test]
-fn trusted_attributes_are_shown_to_root_alone() {
-    if !is_root() {
-        return;
-    }
-    let served = serve(Config::default());
-    served.write("file", b"");
-    let root = served.client.root();
-    let node = root.walk("file").unwrap();
-    root.setxattr(node, b"trusted.thrufs", b"t", 0).unwrap();
-    root.setxattr(node, b"user.thrufs", b"u", 0).unwrap();
-    let has = |names: Result<Vec<Vec<u8>>>, name: &[u8]| names.unwrap().contains(&name.to_vec());
-    assert!(has(root.listxattr(node), b"trusted.thrufs"));
-    let user = served.client.user(1001, 1001);
-    assert!(!has(user.listxattr(node), b"trusted.thrufs"));
-    assert!(has(user.listxattr(node), b"user.thrufs"));
-    assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
-    // Another way is taken while the file is open; once it answered 0 for every size.
-    let fh = root.open(node, libc::O_RDONLY).unwrap().fh;
-    assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
-    root.release(node, fh).unwrap();
-    root.removexattr(node, b"user.thrufs").unwrap();
-    assert_eq!(
-        root.getxattr(node, b"user.thrufs").unwrap_err(),
-        Errno::ENODATA
-    );
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! Extended attributes, by their names above and on the host.
+
+use super::{Served, is_root, serve};
+use rustix::fs::XattrFlags;
+use std::os::unix::fs::chown;
+use std::sync::Arc;
+use thrufs::{Errno, Result};
+use thrufs_abi::NodeId;
+use thrufs_hostdir::Config;
+use thrufs_hostdir::policy::{Accounts, Policy};
+
+#[test]
+fn trusted_attributes_are_shown_to_root_alone() {
+    if !is_root() {
+        return;
+    }
+    let served = serve(Config::default());
+    served.write("file", b"");
+    let root = served.client.root();
+    let node = root.walk("file").unwrap();
+    root.setxattr(node, b"trusted.thrufs", b"t", 0).unwrap();
+    root.setxattr(node, b"user.thrufs", b"u", 0).unwrap();
+    let has = |names: Result<Vec<Vec<u8>>>, name: &[u8]| names.unwrap().contains(&name.to_vec());
+    assert!(has(root.listxattr(node), b"trusted.thrufs"));
+    let user = served.client.user(1001, 1001);
+    assert!(!has(user.listxattr(node), b"trusted.thrufs"));
+    assert!(has(user.listxattr(node), b"user.thrufs"));
+    assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
+    // Another way is taken while the file is open; once it answered 0 for every size.
+    let fh = root.open(node, libc::O_RDONLY).unwrap().fh;
+    assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
+    root.release(node, fh).unwrap();
+    root.removexattr(node, b"user.thrufs").unwrap();
+    assert_eq!(
+        root.getxattr(node, b"user.thrufs").unwrap_err(),
+        Errno::ENODATA
+    );
+}
+
+const OWNER: u32 = 1001;
+const ACL: &[u8] = b"system.posix_acl_access";
+
+/// Serves an empty file of somebody's, with other names for its attributes on the host.
+fn serve_mapped(map: &str, policy: Option<&str>) -> (Served, NodeId) {
+    let parsed = |text: &str| Policy::parse(text.as_bytes(), &Accounts::default()).unwrap();
+    let served = serve(Config {
+        xattr_map: Some(Arc::new(map.parse().unwrap())),
+        policy: policy.map(|text| Arc::new(parsed(text))),
+        ..Config::default()
+    });
+    served.write("file", b"");
+    chown(served.path("file"), Some(OWNER), Some(OWNER)).unwrap();
+    let node = served.client.root().walk("file").unwrap();
+    (served, node)
+}
+
+/// The kernel above does not know what the attribute is called on the host, and checks none of these.
+#[test]
+fn a_name_that_the_kernel_above_does_not_check_is_roots_whatever_it_is_on_the_host() {
+    if !is_root() {
+        return;
+    }
+    let (served, node) = serve_mapped(":map::user.mapped.:", None);
+    for (uid, expected) in [(OWNER, Err(Errno::EOPNOTSUPP)), (0, Ok(()))] {
+        let user = served.client.user(uid, uid);
+        let name = b"system.nfs4_acl";
+        assert_eq!(user.setxattr(node, name, b"x", 0), expected, "{uid}");
+        assert_eq!(user.removexattr(node, name), expected, "{uid}");
+        assert_eq!(user.setxattr(node, b"user.x", b"x", 0), Ok(()), "{uid}");
+    }
+}
+
+#[test]
+fn who_lost_a_file_sets_no_acl_that_is_any_attribute_on_the_host() {
+    if !is_root() {
+        return;
+    }
+    let (served, node) = serve_mapped(":map::user.mapped.:", None);
+    let owner = served.client.user(OWNER, OWNER);
+    assert_eq!(owner.setxattr(node, ACL, b"x", 0), Ok(()));
+    chown(served.path("file"), Some(0), Some(0)).unwrap();
+    assert_eq!(owner.setxattr(node, ACL, b"x", 0), Err(Errno::EPERM));
+    assert_eq!(owner.removexattr(node, ACL), Err(Errno::EPERM));
+    assert_eq!(served.client.root().removexattr(node, ACL), Ok(()));
+}
+
+#[test]
+fn what_users_keep_beside_a_redacted_file_is_hidden_by_either_name() {
+    if !is_root() {
+        return;
+    }
+    let rule = "[[rule]]\npath = 'file'\naction = 'redact'\nredact = 'gps'\n";
+    // Here what is "user." above is another's on the host, and there the other way around.
+    for (map, name, on_host) in [
+        (
+            ":map:user.:trusted.:",
+            "user.thumbnail",
+            "trusted.user.thumbnail",
+        ),
+        (
+            ":map:trusted.:user.:",
+            "trusted.thumbnail",
+            "user.trusted.thumbnail",
+        ),
+    ] {
+        let seen = |policy: Option<&str>| {
+            let (served, node) = serve_mapped(map, policy);
+            let (path, flags) = (served.path("file"), XattrFlags::empty());
+            rustix::fs::setxattr(path, on_host, b"place", flags).unwrap();
+            let root = served.client.root();
+            let listed = root.listxattr(node).unwrap();
+            let value = root.getxattr(node, name.as_bytes());
+            (listed.contains(&name.as_bytes().to_vec()), value)
+        };
+        assert_eq!(seen(None), (true, Ok(b"place".to_vec())), "{map}");
+        assert_eq!(seen(Some(rule)), (false, Err(Errno::ENODATA)), "{map}");
+    }
+}
