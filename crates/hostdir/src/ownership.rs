@@ -176,11 +176,8 @@ impl Host {
                 asked,
                 OfOwner::Permissions | OfOwner::PermissionsOutsideGroup
             );
-            if is_of_mode && !inode.is_directory() {
-                let stat = stat_open(fd)?;
-                if self.owner_of(&stat) != owner {
-                    self.drop_privileges(fd, &stat)?;
-                }
+            if is_of_mode {
+                self.drop_if_taken_over(inode, fd, owner)?;
             }
             return Ok(changed);
         }
@@ -202,6 +199,19 @@ impl Host {
             self.check_owner(inode, owner, &stat_open(fd)?)?;
         }
         changed
+    }
+
+    /// Drops the set-id bits of a file that got them while its owner became another.
+    fn drop_if_taken_over(&self, inode: &Inode, fd: BorrowedFd<'_>, owner: Owner) -> Result<()> {
+        if inode.is_directory() {
+            // Its set-group-ID bit is no privilege.
+            return Ok(());
+        }
+        let stat = stat_open(fd)?;
+        if self.owner_of(&stat) != owner {
+            self.drop_privileges(fd, &stat)?;
+        }
+        Ok(())
     }
 
     /// Refuses a change for a caller other than root whom the kernel above checked by an owner or, where
@@ -349,5 +359,42 @@ impl Host {
         }
         self.attributes_changed(inode);
         Err(Errno::EPERM)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, HostDir};
+    use std::fs::{self, Permissions};
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn a_file_that_was_taken_over_while_it_got_set_id_bits_loses_them() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("file"), "").unwrap();
+        fs::create_dir(place.path().join("directory")).unwrap();
+        let served = HostDir::open(place.path(), Config::default()).unwrap();
+        let host = &served.host;
+        let metadata = place.path().metadata().unwrap();
+        let (uid, gid) = (metadata.uid(), metadata.gid());
+        let (own, others) = (Owner { uid, gid }, Owner { uid: 1001, gid });
+        for (name, owner, left) in [
+            ("file", own, 0o6755),
+            ("file", others, 0o755),
+            ("directory", others, 0o2755),
+        ] {
+            let path = place.path().join(name);
+            let bits = if path.is_dir() { 0o2755 } else { 0o6755 };
+            fs::set_permissions(&path, Permissions::from_mode(bits)).unwrap();
+            let entry = std::ffi::CString::new(name).unwrap();
+            let inode = host.look_up(&host.root, &entry).unwrap().0;
+            let descriptor = host.descriptor(&inode).unwrap();
+            host.drop_if_taken_over(&inode, descriptor.as_fd(), owner)
+                .unwrap();
+            let mode = path.metadata().unwrap().mode() & 0o7777;
+            assert_eq!(mode, left, "{name}");
+        }
     }
 }
