@@ -223,7 +223,12 @@ impl HostDir {
             ),
             shares: Shares::new(share, for_clients / 4 * 3, server_uid),
             lock_shares: Shares::new(OWNERS_MAX / 2, OWNERS_MAX / 4 * 3, server_uid),
-            removed_shares: Shares::new(budget / 2, budget / 4 * 3, server_uid),
+            removed_shares: Shares::also_of_root(
+                budget / 2,
+                budget / 4 * 3,
+                budget.max(default_budget(false)) / 4,
+                server_uid,
+            ),
             locks: crate::locks::LockOwners::default(),
             lock_waits: crate::deadlock::Waits::default(),
             retries: crate::retries::Retries::default(),

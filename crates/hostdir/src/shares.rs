@@ -6,7 +6,8 @@
 //! ids is as many users as it likes. Root has no limit, nor has the user who serves.
 //!
 //! A removed inode without a file handle costs one as well, as long as the kernel knows it, because nothing but
-//! the descriptor leads to it. It counts as the user's who removed it, whoever holds it.
+//! the descriptor leads to it. It counts as the user's who removed it, whoever holds it. Root has a share of
+//! those: it removes what others hold.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -22,6 +23,8 @@ pub(crate) struct Shares {
     held_together: AtomicUsize,
     most: usize,
     most_together: usize,
+    /// Of root and of who serves, apart from the others. None: they are not counted.
+    most_of_root: Option<usize>,
     server_uid: u32,
     refused: AtomicU64,
 }
@@ -35,15 +38,33 @@ pub(crate) struct Share {
 impl Shares {
     /// At most `most` for each user, at least 1, and `most_together` for all, no less than for one.
     pub(crate) fn new(most: usize, most_together: usize, server_uid: u32) -> Arc<Shares> {
-        let most = most.max(1);
+        Arc::new(Shares::of(most, most_together, server_uid))
+    }
+
+    /// The same, with `most_of_root` for each of root and who serves.
+    pub(crate) fn also_of_root(
+        most: usize,
+        most_together: usize,
+        most_of_root: usize,
+        server_uid: u32,
+    ) -> Arc<Shares> {
         Arc::new(Shares {
+            most_of_root: Some(most_of_root),
+            ..Shares::of(most, most_together, server_uid)
+        })
+    }
+
+    fn of(most: usize, most_together: usize, server_uid: u32) -> Shares {
+        let most = most.max(1);
+        Shares {
             held: Default::default(),
             held_together: AtomicUsize::new(0),
             most,
             most_together: most_together.max(most),
+            most_of_root: None,
             server_uid,
             refused: AtomicU64::new(0),
-        })
+        }
     }
 
     /// One more for a user. Nothing where that is not counted.
@@ -52,10 +73,15 @@ impl Shares {
     ///
     /// `ENFILE` when the user holds its share, or all together hold theirs.
     pub(crate) fn take(self: &Arc<Self>, uid: Option<u32>) -> Result<Option<Share>> {
-        let Some(uid) = uid.filter(|uid| self.counts(*uid)) else {
+        let Some(uid) = uid else {
             return Ok(None);
         };
-        if self.counted(uid, self.most, self.most_together) {
+        let most = match self.most_of_root {
+            None if self.is_root(uid) => return Ok(None),
+            Some(most) if self.is_root(uid) => most,
+            _ => self.most,
+        };
+        if self.counted(uid, most, self.most_together) {
             return Ok(Some(self.share(uid)));
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -64,7 +90,7 @@ impl Shares {
 
     /// One more for what a user opened in the process before, which had granted it.
     pub(crate) fn take_again(self: &Arc<Self>, uid: u32) -> Option<Share> {
-        let is_counted = self.counts(uid) && self.counted(uid, usize::MAX, usize::MAX);
+        let is_counted = !self.is_root(uid) && self.counted(uid, usize::MAX, usize::MAX);
         is_counted.then(|| self.share(uid))
     }
 
@@ -73,8 +99,8 @@ impl Shares {
         self.refused.load(Ordering::Relaxed)
     }
 
-    fn counts(&self, uid: u32) -> bool {
-        uid != 0 && uid != self.server_uid
+    fn is_root(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.server_uid
     }
 
     fn share(self: &Arc<Self>, uid: u32) -> Share {
@@ -89,7 +115,7 @@ impl Shares {
     fn counted(&self, uid: u32, most: usize, most_together: usize) -> bool {
         let mut users = self.shard(uid).lock();
         let held = users.get(&uid).copied().unwrap_or(0);
-        if held >= most || !self.counted_together(most_together) {
+        if held >= most || !self.is_root(uid) && !self.counted_together(most_together) {
             return false;
         }
         users.insert(uid, held + 1);
@@ -119,7 +145,9 @@ impl Drop for Share {
                 users.remove(&self.uid);
             }
         }
-        self.shares.held_together.fetch_sub(1, Ordering::Relaxed);
+        if !self.shares.is_root(self.uid) {
+            self.shares.held_together.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -159,6 +187,19 @@ mod tests {
         assert!(take(0).is_ok());
         held.pop();
         assert!(take(3).is_ok());
+    }
+
+    #[test]
+    fn root_has_a_share_of_its_own_where_it_has_one() {
+        let shares = Shares::also_of_root(1, 1, 2, 1000);
+        let take = |uid| shares.take(Some(uid));
+        let held = [0, 0, 1000, 1000, 7].map(|uid| take(uid).unwrap());
+        assert!(held.iter().all(Option::is_some));
+        for uid in [0, 1000, 7] {
+            assert_eq!(take(uid).err(), Some(Errno::ENFILE), "{uid}");
+        }
+        drop(held);
+        assert!(take(7).is_ok() && take(0).is_ok());
     }
 
     #[test]

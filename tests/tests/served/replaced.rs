@@ -307,6 +307,24 @@ fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
     });
 }
 
+/// A cleaner of old files removes what others hold.
+#[test]
+fn what_root_removes_takes_a_share_of_the_descriptors_too() {
+    beneath::on_overlay(Config::default(), |served| {
+        let root = served.client.root();
+        let refused = || served.client.file_system().statistics().refused_to_users;
+        let mut last = ROOT;
+        let mut removed = 0;
+        while refused() == 0 {
+            assert!(removed <= 16_384, "nothing is refused");
+            last = NodeId(root.mkdir(ROOT, b"removed", 0o755).unwrap().nodeid);
+            root.rmdir(ROOT, b"removed").unwrap();
+            removed += 1;
+        }
+        assert_eq!(root.getattr(last).map(drop), Err(Errno::ESTALE));
+    });
+}
+
 /// A handle leads to what has another name, whoever has removed how much.
 #[test]
 fn who_removes_much_that_has_handles_has_no_share_of_the_descriptors() {
