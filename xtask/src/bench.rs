@@ -1,6 +1,5 @@
 //! The benchmark: the command, built optimised, with the peers that it is compared with.
 
-use crate::arguments::Arguments;
 use crate::project;
 use crate::run;
 use crate::step::{Failure, Step};
@@ -47,50 +46,22 @@ fn become_patient(arguments: &[String]) -> Result<(), Failure> {
 
 /// Runs the benchmark to its end, whichever that is, and keeps what it has found.
 fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
-    let (on_host, in_guests) = asked(arguments)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let number = now.map_or(0, |time| time.as_secs()).to_string();
     let report = project::target().join("bench").join(&number);
-    let mut outcome = Ok(());
-    if let Some(arguments) = on_host {
-        make_directory(report.parent().unwrap_or(&report))?;
-        // Results tell how they came about, and not where.
-        let out = report.strip_prefix(project::root()).unwrap_or(&report);
-        outcome = interruptible(server)
-            .args(["bench"])
-            .args(arguments)
-            .args([Path::new("--out"), out])
-            .env("PEERS", project::peers())
-            .env("PROJECT", project::root())
-            .run();
-    }
+    make_directory(report.parent().unwrap_or(&report))?;
+    // Results tell how they came about, and not where.
+    let out = report.strip_prefix(project::root()).unwrap_or(&report);
+    let outcome = interruptible(server)
+        .args(["bench"])
+        .args(arguments)
+        .args([Path::new("--out"), out])
+        .env("PEERS", project::peers())
+        .env("PROJECT", project::root())
+        .run();
     // Before anything else can fail.
     keep(&report, &number)?;
-    if let (Some(rounds), Ok(())) = (in_guests, &outcome) {
-        outcome = measure_guests(server, &report, &rounds);
-        keep(&report, &number)?;
-    }
     outcome
-}
-
-/// What `thrufs bench` is told, if anything is measured on this machine, and how many rounds there are in
-/// guests, if any: the suite `published` has a part there.
-fn asked(arguments: &[String]) -> Result<(Option<Vec<String>>, Option<String>), Failure> {
-    let mut on_host = Arguments(arguments.to_vec());
-    let (no_guest, only_guest) = (on_host.flag("--no-guest"), on_host.flag("--only-guest"));
-    let mut options = Arguments(arguments.to_vec());
-    let is_published = options.value("--suite")?.as_deref() == Some("published");
-    // Whoever chooses rows, or only asks, wants no guests.
-    let asks = options.flag("--list") || options.flag("--help") || options.flag("-h");
-    let without = no_guest || asks || options.value("--rows")?.is_some();
-    if (no_guest || only_guest) && !is_published || only_guest && without {
-        return Err(Failure::new(
-            "--no-guest or --only-guest goes with --suite published; rows in guests are those of vm-bench",
-        ));
-    }
-    let rounds = options.value("--rounds")?.unwrap_or_else(|| "5".to_owned());
-    let in_guests = (is_published && !without).then_some(rounds);
-    Ok(((!only_guest).then_some(on_host.0), in_guests))
 }
 
 /// A program that is to hear the Ctrl-C that this process does not.
@@ -98,36 +69,6 @@ fn interruptible(program: &Path) -> Step {
     Step::new("env")
         .args(["--default-signal=INT,HUP"])
         .args([program])
-}
-
-/// What belongs to the suite `published` and takes place in guests: measured, and added to the report.
-fn measure_guests(server: &Path, report: &Path, rounds: &str) -> Result<(), Failure> {
-    tools::set_up(Tier::Full)?;
-    make_directory(report)?;
-    let (guest, open1) = (report.join("guest.json"), report.join("open1.json"));
-    let measure = |which: &[&str], path: &Path| {
-        let vm_bench = interruptible(&run::this()?).args(["vm-bench"]).args(which);
-        vm_bench
-            .args(["--rounds", rounds, "--seconds", "1", "--save-as"])
-            .args([path])
-            .run()
-    };
-    let outcome =
-        measure(&["--guest", "qemu"], &guest).and_then(|()| measure(&["--open1"], &open1));
-    // What was measured before something failed, too.
-    let found: Vec<_> = [guest, open1]
-        .into_iter()
-        .filter(|path| path.exists())
-        .collect();
-    if !found.is_empty() {
-        Step::new(server.with_file_name("thrufs-bench"))
-            .args(["--bench", "guests"])
-            .args([report])
-            .args(found)
-            .env("PROJECT", project::root())
-            .run()?;
-    }
-    outcome
 }
 
 /// Makes the tables of the document anew from the committed results.
@@ -176,27 +117,4 @@ fn scripted(script: &str, server: &Path, arguments: &[String]) -> Result<(), Fai
         .env("VIRTIOFSD", tools::program("virtiofsd")?)
         .env("PROJECT", project::root())
         .run()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::asked;
-
-    #[test]
-    fn the_published_suite_has_guests_and_others_have_none() {
-        let asked = |text: &str| asked(&Vec::from_iter(text.split(' ').map(str::to_owned)));
-        for (text, is_on_host, rounds) in [
-            ("--suite published", true, Some("5")),
-            ("--rounds=2 --suite=published", true, Some("2")),
-            ("--suite published --no-guest", true, None),
-            ("--suite published --only-guest", false, Some("5")),
-            ("--suite published --rows=a", true, None),
-            ("--suite builds", true, None),
-        ] {
-            let (on_host, in_guests) = asked(text).expect("it makes sense");
-            let found = (on_host.is_some(), in_guests.as_deref());
-            assert_eq!(found, (is_on_host, rounds), "{text}");
-        }
-        assert!(asked("--suite published --only-guest --rows a").is_err());
-    }
 }

@@ -17,7 +17,6 @@ const FULL: &[&str] = &[
     "thrufs-bench/thrufs_bench",
     "thrufs-cli/bench",
     "thrufs-tests/posix_native",
-    "xtask/bench",
 ];
 
 /// The same of programs that run while no other does: they look at what others leave in /run/thrufs, have

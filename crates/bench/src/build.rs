@@ -5,9 +5,7 @@
 mod small;
 
 use crate::Outcome;
-use crate::archive::{self, Source};
 use crate::lower::run;
-use crate::peers;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -19,32 +17,16 @@ use std::time::Instant;
 /// A project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Project {
-    /// The C library musl, configured and made: small files, so that opening them is much of it.
-    C,
     /// This one, by `cargo build`, with what it depends on.
     Cargo,
     /// One that is made up on the spot: no network is needed, only a C compiler.
     Small,
 }
 
-const MUSL: Source = Source {
-    package: "musl",
-    version: "1.2",
-    release: "bookworm",
-};
-/// Fewer objects made from C than that are no build of the project.
-const OBJECTS_MIN: usize = 500;
-/// The same when only a part is built.
-const OBJECTS_MIN_QUICK: usize = 50;
-
 impl Project {
     /// Fetches what it needs, once.
     pub(crate) fn fetch(self) -> Outcome<()> {
         match self {
-            Project::C => {
-                archive::install(&["gcc", "libc6-dev", "make"])?;
-                MUSL.unpacked(&peers::directory()?).map(drop)
-            }
             Project::Cargo => run(cargo()
                 .args(["fetch", "--locked", "--quiet"])
                 .current_dir(this_project())),
@@ -54,18 +36,10 @@ impl Project {
 
     /// Why it cannot be built here, if it cannot.
     pub(crate) fn missing(self) -> Option<String> {
-        let sources = match self {
-            Project::C => peers::directory()
-                .and_then(|peers| MUSL.found(&peers))
-                .map(drop),
-            Project::Cargo if this_project().join("crates/bench").is_dir() => Ok(()),
-            Project::Cargo => Err("PROJECT does not name the sources of Thrufs".to_owned()),
-            Project::Small => Ok(()),
-        };
-        match sources {
-            Err(why) => Some(why),
-            Ok(()) if self == Project::Cargo => None,
-            Ok(()) => small::missing_compiler(),
+        match self {
+            Project::Cargo if this_project().join("crates/bench").is_dir() => None,
+            Project::Cargo => Some("PROJECT does not name the sources of Thrufs".to_owned()),
+            Project::Small => small::missing_compiler(),
         }
     }
 
@@ -83,11 +57,6 @@ impl Project {
         fs::create_dir(&project)?;
         fs::create_dir(&warm_up)?;
         match self {
-            Project::C => {
-                let source = peers::directory().and_then(|peers| MUSL.found(&peers));
-                let source = source.map_err(io::Error::other)?.join(".");
-                done(Command::new("cp").arg("-a").arg(source).arg(&project))?;
-            }
             Project::Cargo => {
                 copy_this_project(&project)?;
                 fs::write(warm_up.join("main.rs"), "fn main() {}\n")?;
@@ -103,54 +72,25 @@ impl Project {
     /// took, in nanoseconds.
     pub(crate) fn run(self, seen: &Path, percent: usize) -> io::Result<u64> {
         let project = seen.join("project");
-        let jobs = std::thread::available_parallelism()?;
         let start = Instant::now();
-        if self == Project::Small {
-            small::build(&project, jobs.get(), percent)?;
-        } else {
-            done(&mut self.command(&project, jobs.get(), percent < 100))?;
-        }
+        let made = match self {
+            Project::Small => {
+                let jobs = std::thread::available_parallelism()?;
+                small::build(&project, jobs.get(), percent)?;
+                small::PROGRAM
+            }
+            Project::Cargo => {
+                let mut command = cargo();
+                command.args(["build", "--offline", "--locked", "--quiet"]);
+                command.args((percent < 100).then_some("--package=thrufs-abi"));
+                command.env("CARGO_TARGET_DIR", project.join("target"));
+                done(command.current_dir(&project))?;
+                "target/debug"
+            }
+        };
         let time = start.elapsed();
-        self.must_be_built(&project, percent < 100)?;
+        fs::metadata(project.join(made))?;
         Ok(time.as_nanos() as u64)
-    }
-
-    fn command(self, project: &Path, jobs: usize, quick: bool) -> Command {
-        let mut command = if self == Project::Cargo {
-            let mut command = cargo();
-            command.args(["build", "--offline", "--locked", "--quiet"]);
-            command.args(quick.then_some("--package=thrufs-abi"));
-            command.env("CARGO_TARGET_DIR", project.join("target"));
-            command
-        } else {
-            let part = if quick {
-                "$(ls src/string/*.c | sed 's/.*/obj\\/&/; s/c$/o/')"
-            } else {
-                ""
-            };
-            let mut command = Command::new("sh");
-            command.arg("-c");
-            command.arg(format!("./configure && make -j{jobs} {part}"));
-            command
-        };
-        command.current_dir(project);
-        command
-    }
-
-    fn must_be_built(self, project: &Path, quick: bool) -> io::Result<()> {
-        let (made, least) = match self {
-            Project::C if quick => (objects(&project.join("obj"))?, OBJECTS_MIN_QUICK),
-            Project::C => (objects(&project.join("obj"))?, OBJECTS_MIN),
-            Project::Cargo => (fs::read_dir(project.join("target/debug"))?.count(), 1),
-            Project::Small => (usize::from(project.join(small::PROGRAM).is_file()), 1),
-        };
-        if made >= least {
-            Ok(())
-        } else {
-            Err(io::Error::other(format!(
-                "only {made} of at least {least} files were made"
-            )))
-        }
     }
 }
 
@@ -158,7 +98,6 @@ impl Project {
 impl Project {
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Project::C => "build musl",
             Project::Cargo => "build Thrufs",
             Project::Small => "build a small C project",
         }
@@ -166,10 +105,6 @@ impl Project {
 
     pub(crate) fn about(self) -> &'static str {
         match self {
-            Project::C => {
-                "One operation is ./configure && make of the C library musl: 1,316 C files, most of them small. \
-                 Sources and everything made lie in the directory that is measured."
-            }
             Project::Cargo => {
                 "One operation is cargo build of Thrufs and what it depends on, without the network. Sources and \
                  everything made lie in the directory that is measured."
@@ -183,7 +118,6 @@ impl Project {
 
     pub(crate) fn engine(self) -> &'static str {
         match self {
-            Project::C => "make",
             Project::Cargo => "cargo",
             Project::Small => "cc",
         }
@@ -193,7 +127,6 @@ impl Project {
     pub(crate) fn bytes_needed(self) -> u64 {
         const MIB: u64 = 1 << 20;
         match self {
-            Project::C => 96 * MIB,
             Project::Cargo => 1536 * MIB,
             Project::Small => 8 * MIB,
         }
@@ -201,29 +134,10 @@ impl Project {
 
     pub(crate) fn inodes_needed(self) -> u64 {
         match self {
-            Project::C => 9000,
             Project::Cargo => 15_000,
             Project::Small => 600,
         }
     }
-}
-
-/// How many object files lie beneath: for static libraries (`.o`) and for shared ones (`.lo`).
-fn objects(directory: &Path) -> io::Result<usize> {
-    let mut found = 0;
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            found += objects(&entry.path())?;
-        } else if entry
-            .path()
-            .extension()
-            .is_some_and(|end| end == "o" || end == "lo")
-        {
-            found += 1;
-        }
-    }
-    Ok(found)
 }
 
 /// All files that git knows or would add.

@@ -12,8 +12,8 @@ mod waiting;
 pub(crate) use waiting::Waiting;
 
 use crate::Outcome;
-use crate::archive;
 use crate::job::{Calls, Job, data};
+use crate::lower::run;
 use std::io;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -53,7 +53,13 @@ fn usable(said: &str) -> Option<String> {
 pub(crate) fn install() -> Outcome<()> {
     match version() {
         Some(_) => Ok(()),
-        None => archive::install(&["fio"]),
+        None => run(Command::new("apt-get").args([
+            "-qq",
+            "-y",
+            "--no-install-recommends",
+            "install",
+            "fio",
+        ])),
     }
 }
 

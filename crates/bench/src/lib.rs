@@ -14,7 +14,6 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod archive;
 mod build;
 mod clock;
 mod contestant;
@@ -38,7 +37,6 @@ mod mounted;
 mod peers;
 mod plan;
 mod progress;
-pub mod published;
 mod repeat;
 pub mod report;
 mod request;
@@ -97,7 +95,6 @@ pub fn main(arguments: &[String]) -> ExitCode {
         "row" => done(measurement::measure_here(rest)),
         "floor" => done(floor::serve_here(rest)),
         "report" => done(report::again(rest)),
-        "guests" => done(report::with_guests(rest)),
         "document" => done(report::document(rest)),
         "serve" => done(server::serve_here(rest)),
         _ => Err(format!(

@@ -15,13 +15,6 @@ pub(crate) const PEERS: [(&str, &str); 6] = [
     ("go-fuse", "go-fuse's loopback"),
 ];
 
-/// Where what the benchmark builds and fetches is kept.
-pub(crate) fn directory() -> Outcome<PathBuf> {
-    let peers = PathBuf::from(std::env::var_os("PEERS").ok_or("PEERS must name a directory")?);
-    std::fs::create_dir_all(&peers).map_err(|error| format!("{}: {error}", peers.display()))?;
-    Ok(peers)
-}
-
 /// The names of a list, parted by commas; `all` is all of them.
 ///
 /// # Errors
@@ -79,12 +72,6 @@ pub(crate) fn passthrough_hp() -> Outcome<PathBuf> {
     install("passthrough_hp")?;
     let program = run(Command::new(script("passthrough_hp")?).arg("where"))?;
     Ok(PathBuf::from(program))
-}
-
-/// What a script of `bench/peers` prints.
-pub(crate) fn script_says(name: &str, arguments: &[&str], place: &Path) -> Outcome<String> {
-    let mut command = Command::new(script(name)?);
-    run(command.args(arguments).arg(place).stderr(Stdio::inherit()))
 }
 
 fn script(name: &str) -> Outcome<PathBuf> {

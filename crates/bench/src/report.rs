@@ -28,7 +28,7 @@ mod table;
 mod terminal;
 mod words;
 
-pub(crate) use again::{again, with_guests};
+pub(crate) use again::again;
 pub use csv::csv;
 pub(crate) use document::document;
 pub use html::html;

@@ -4,12 +4,9 @@
 //! of work). A **cell** is one row at one contestant by so many jobs; it has a sample for each round. What
 //! counts is the ratio of two samples of one round, never a rate by itself: see [`statistics`].
 
-mod guest;
-pub mod published;
 mod reading;
 pub mod statistics;
 
-pub use guest::{GuestRow, GuestRun};
 pub use reading::ReadError;
 
 use serde::{Deserialize, Serialize};
@@ -44,9 +41,6 @@ pub struct Results {
     pub cells: Vec<Cell>,
     /// What else a reader has to know, each a sentence: what could not be measured and why, what was set up.
     pub remarks: Vec<String>,
-    /// What belongs to the run and was measured in guests; in most runs nothing.
-    #[serde(default)]
-    pub guests: Vec<GuestRun>,
 }
 
 /// How a run ended.

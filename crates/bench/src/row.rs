@@ -11,7 +11,6 @@ pub(crate) mod list;
 mod metadata;
 mod programs;
 mod sets;
-mod without_rseq;
 
 use crate::Outcome;
 use crate::build::Project;

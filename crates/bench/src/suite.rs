@@ -4,7 +4,6 @@ mod goals;
 
 use crate::Outcome;
 use crate::entrant::{Data, Entrant, Mode, Transport};
-use crate::{published, server};
 
 /// A set of rows and contestants that belong together.
 pub(crate) struct Suite {
@@ -96,26 +95,10 @@ const SUITES: &[Suite] = &[
         ..COMPARISON
     },
     Suite {
-        name: "passthrough-only",
-        about: "the same without those whose data go by a server, which take most of the time",
-        rows: "passthrough",
-        jobs: &[1, 2],
-        entrants: Some(passthrough_only),
-        ..COMPARISON
-    },
-    Suite {
         name: "builds",
-        about: "building a C project and this one",
+        about: "building a small C project and this one",
         rows: "builds",
         entrants: Some(builds),
-        ..COMPARISON
-    },
-    Suite {
-        name: "killpriv",
-        about: "small writes with KILLPRIV_V2 and without",
-        rows: "killpriv",
-        turns_ring_on: false,
-        entrants: Some(killpriv),
         ..COMPARISON
     },
     Suite {
@@ -128,28 +111,7 @@ const SUITES: &[Suite] = &[
         asks: Some(goals::asks),
         ..COMPARISON
     },
-    Suite {
-        name: published::SUITE,
-        about: "published measurements again, each beside the original's figures",
-        rows: published::SUITE,
-        jobs: &[1, 2, 4, 8],
-        lowers: &["tmpfs"],
-        rounds: Some(10),
-        entrants: Some(published_entrants),
-        asks: Some(published::asks),
-        ..COMPARISON
-    },
 ];
-
-/// What the originals compare, as far as a directory is enough for it.
-fn published_entrants() -> Vec<Entrant> {
-    let mut all: Vec<Entrant> = Mode::ALL
-        .iter()
-        .map(|mode| mode.entrant(Some("always"), false))
-        .collect();
-    all.extend(killpriv().into_iter().take(2));
-    all
-}
 
 /// The suite of that name.
 pub(crate) fn named(name: &str) -> Outcome<&'static Suite> {
@@ -196,17 +158,12 @@ fn transports() -> Vec<Entrant> {
 }
 
 fn passthrough() -> Vec<Entrant> {
-    let mut all = passthrough_only();
-    all.push(ours(Transport::Dev, Data::Served));
-    all.push(libfuse(Transport::Dev, Data::Served));
-    all
-}
-
-fn passthrough_only() -> Vec<Entrant> {
     vec![
         ours(Transport::Dev, Data::Through),
         ours(Transport::Ring, Data::Through),
         libfuse(Transport::Dev, Data::Through),
+        ours(Transport::Dev, Data::Served),
+        libfuse(Transport::Dev, Data::Served),
     ]
 }
 
@@ -220,18 +177,4 @@ fn builds() -> Vec<Entrant> {
         by_default(Transport::Ring),
         libfuse(Transport::Dev, Data::Through),
     ]
-}
-
-fn killpriv() -> Vec<Entrant> {
-    [
-        (server::KILLPRIV, Data::Served),
-        (server::NO_KILLPRIV, Data::Served),
-        (server::KILLPRIV_THROUGH, Data::Through),
-        (server::NO_KILLPRIV_THROUGH, Data::Through),
-    ]
-    .map(|(name, data)| Entrant::Library {
-        name: name.to_owned(),
-        data,
-    })
-    .into()
 }

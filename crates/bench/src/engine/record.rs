@@ -30,7 +30,6 @@ impl Record {
             rows: Vec::new(),
             cells: Vec::new(),
             remarks: Vec::new(),
-            guests: Vec::new(),
         };
         Record {
             results,

@@ -3,7 +3,6 @@
 use super::order::{Order, Reply, Span};
 use super::{Amount, Measured, Question, absent};
 use crate::contestant::Contestant;
-use crate::published;
 use crate::results::Absence;
 use crate::row::Row;
 use crate::stop::{First, Stop};
@@ -71,7 +70,6 @@ impl Job {
         let text = serde_json::to_string(&order).map_err(io::Error::other)?;
         let mut process = Command::new("/proc/self/exe")
             .args([crate::ROLE, "row", &text])
-            .envs(published::environment(row.name).iter().copied())
             .stdin(waiting)
             .stdout(Stdio::piped())
             .spawn()?;

@@ -22,8 +22,6 @@ pub(crate) enum Against {
     NativeTime,
     /// The same over `/dev/fuse`.
     Dev,
-    /// The same without what it is named for: `v2` against `no-v2`.
-    Without,
     /// The rate of libfuse's best mode in this row.
     Libfuse,
     /// The rate of one of the others in this row, by the best of ours.
@@ -109,11 +107,9 @@ impl Comparison<'_> {
     pub(crate) fn title(&self) -> String {
         let (subject, other) = (self.subject, self.other);
         match self.against {
-            Against::Native
-            | Against::Dev
-            | Against::Without
-            | Against::Libfuse
-            | Against::Other => format!("{subject} / {other}"),
+            Against::Native | Against::Dev | Against::Libfuse | Against::Other => {
+                format!("{subject} / {other}")
+            }
             Against::NativeTime => format!("time of {subject} / {other}"),
             Against::Floor => format!("time of {subject} / ({other} + native)"),
         }
@@ -123,11 +119,11 @@ impl Comparison<'_> {
 /// All that can be made of a row.
 pub(crate) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
     let mut all = Vec::new();
-    for ours in line.entries.iter().filter(|entry| is_ours(entry)) {
-        if !is_mount(ours.contestant) {
-            all.extend(without(line, ours));
-            continue;
-        }
+    for ours in line
+        .entries
+        .iter()
+        .filter(|entry| is_mount(entry.contestant))
+    {
         all.extend(with_native(line, ours));
         all.extend(with_dev(line, ours));
         all.extend(with_libfuse(line, ours));
@@ -163,10 +159,6 @@ pub(crate) fn goes_through(contestant: &Contestant) -> bool {
     // Ours by itself does, unless it is told not to.
     let by_itself = contestant.name == "thrufs" && !contestant.options.contains("nopassthrough");
     contestant.name.contains("+pt") || by_itself
-}
-
-fn is_ours(entry: &Entry<'_>) -> bool {
-    entry.contestant.kind == Kind::Ours
 }
 
 /// Whether it is a mount as people have it: goals are for those. Others are servers of the benchmark's own.
@@ -208,17 +200,6 @@ fn with_dev<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
         against: Against::Dev,
         other: &dev.contestant.name,
         times: ratio(ours.cell, dev.cell)?,
-        goal: None,
-    })
-}
-
-fn without<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
-    let without = line.entry(&format!("no-{}", ours.contestant.name))?;
-    Some(Comparison {
-        subject: &ours.contestant.name,
-        against: Against::Without,
-        other: &without.contestant.name,
-        times: ratio(ours.cell, without.cell)?,
         goal: None,
     })
 }

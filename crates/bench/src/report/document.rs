@@ -7,25 +7,19 @@
 //!
 //! is made anew from `FILE.json` among the results, which must be of that suite.
 //!
-//! * `*.json all/goals` is the table of the project's goals, from all of them.
-//! * `A.json,B.json guest/TABLE` is of runs in guests, which vm-bench keeps.
-//! * A table `beside-NAME` is what was published under that name (see [`published`](crate::published)), and
-//!   what was found here; with `*.json`, in the newest run of the suite that has anything for it. As long as there is
-//!   none, the document says so.
+//! `*.json all/goals` is the table of the project's goals, from all of them.
 
 mod goals;
-mod guests;
 mod list;
 mod markdown;
 mod memory;
-mod published;
 mod shares;
 
 #[cfg(test)]
 pub(crate) use list::of_mounts as goals_of_mounts;
 
 use crate::Outcome;
-use crate::results::{GuestRun, Results, Row};
+use crate::results::{Results, Row};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -34,10 +28,6 @@ const CLOSE: &str = " -->";
 const END: &str = "<!-- end -->";
 /// In place of a file: all of them.
 const ALL: &str = "*.json";
-/// In place of a suite: runs in guests.
-const GUEST: &str = "guest";
-/// What the name of a table begins with that shows what was published.
-const BESIDE: &str = "beside-";
 
 /// `document [--check] DOCUMENT RESULTS`: makes the tables of a document anew, or says whether they are as they
 /// would be made.
@@ -138,12 +128,9 @@ impl Marker {
         if (self.file.as_str(), self.suite.as_str(), self.table.as_str()) == (ALL, "all", "goals") {
             return goals::table(directory);
         }
-        if self.file == ALL {
-            return self.newest(directory);
-        }
         let mut results = self.results(directory)?;
         self.choice.apply(&mut results)?;
-        let text = self.made(&results)?;
+        let text = markdown::named(&self.table)?(&results);
         if text.is_empty() {
             return Err("there is nothing to show".to_owned());
         }
@@ -151,50 +138,12 @@ impl Marker {
     }
 
     fn results(&self, directory: &Path) -> Outcome<Results> {
-        if self.suite == GUEST {
-            let files = self.file.split(',');
-            let runs = files.map(|file| GuestRun::read(&directory.join(file)));
-            return Ok(Results::of_guests(GUEST, runs.collect::<Outcome<_>>()?));
-        }
         let results =
             Results::read(&directory.join(&self.file)).map_err(|error| error.to_string())?;
         if results.suite != self.suite {
             return Err(format!("{} is of the suite {}", self.file, results.suite));
         }
         Ok(results)
-    }
-
-    fn made(&self, results: &Results) -> Outcome<String> {
-        match self.table.strip_prefix(BESIDE) {
-            Some(name) => published::beside(results, name),
-            None => Ok(markdown::named(&self.table)?(results)),
-        }
-    }
-
-    /// Of the newest run of the suite that has anything to show; a run that has not taken place yet is no failure.
-    fn newest(&self, directory: &Path) -> Outcome<String> {
-        let mut runs: Vec<Results> = files(directory)?
-            .iter()
-            .filter_map(|file| Results::read(file).ok())
-            .filter(|run| run.suite == self.suite && is_whole(run))
-            .collect();
-        runs.sort_by_key(|run| run.started);
-        // A name that makes no sense is one before there is a run, too.
-        self.made(&Results::of_guests(&self.suite, Vec::new()))?;
-        for mut run in runs.into_iter().rev() {
-            // It may be about other rows.
-            if self.choice.apply(&mut run).is_err() {
-                continue;
-            }
-            let text = self.made(&run)?;
-            if !text.is_empty() {
-                return Ok(text);
-            }
-        }
-        Ok(format!(
-            "Not measured yet: `cargo xtask bench --suite {}` does it.\n",
-            self.suite
-        ))
     }
 }
 

@@ -20,7 +20,6 @@ use super::standing_out::standing_out;
 use super::table::{Section, sections};
 use super::terminal::{absences, method};
 use super::words;
-use crate::published;
 use crate::results::{Ending, Kind, Results};
 use page::{Plain, add, folded, section};
 
@@ -40,9 +39,8 @@ pub fn html(results: &Results) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n{}<main>\n",
+         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{}<main>\n",
         Plain(&title),
-        published::STYLE,
         marks::DEFINITIONS
     );
     text += &head(results, &sections);
@@ -61,8 +59,6 @@ pub fn html(results: &Results) -> String {
     );
     let against: String = sections.iter().map(tables::against).collect();
     text += &section("against", "One against another", &against);
-    let published = published::html(&published::of(results));
-    text += &section("published", "Published, and here", &published);
     text += &section("numbers", "Raw numbers", &numbers(results, &sections));
     text += &section("what", "What was measured", &definitions(results));
     text += &section("where", "Where, and how to repeat it", &place(results));

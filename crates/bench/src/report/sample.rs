@@ -62,7 +62,6 @@ impl Builder {
             rows: Vec::new(),
             cells: Vec::new(),
             remarks: Vec::new(),
-            guests: Vec::new(),
         };
         Builder {
             results,

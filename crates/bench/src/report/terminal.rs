@@ -6,7 +6,6 @@ use super::grid::{Grid, Text, Weight, paint, wrapped};
 use super::screen::Screen;
 use super::table::{self, Entry, Line, Section, Verdict, is_rough, sections};
 use super::words;
-use crate::published;
 use crate::results::statistics::Middle;
 use crate::results::{Cell, Ending, Results};
 
@@ -39,7 +38,6 @@ pub fn terminal(results: &Results, screen: Screen) -> String {
             screen,
         );
     }
-    text += &published::terminal(&published::of(results));
     text += &remarks(results, screen);
     text
 }
@@ -317,7 +315,6 @@ pub(super) fn column_title(against: Against, subject: &str) -> String {
         Against::Native => format!("{subject} / native"),
         Against::NativeTime => format!("time of {subject} / native"),
         Against::Dev => format!("{subject} / {}", subject.replacen("ring", "dev", 1)),
-        Against::Without => format!("{subject} / no-{subject}"),
         Against::Libfuse => format!("{subject} / libfuse's best"),
         Against::Other => format!("our best / {subject}"),
         Against::Floor => format!("time of {subject} / (floor + native)"),

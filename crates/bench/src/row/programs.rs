@@ -19,9 +19,8 @@ const fn row(name: &'static str, goal: Option<f64>, work: Work) -> Row {
     }
 }
 
-pub(super) static ROWS: [Row; 5] = [
+pub(super) static ROWS: [Row; 4] = [
     row("build-small", Some(GOAL_BUILD), Work::Build(Project::Small)),
-    row("build-c", Some(GOAL_BUILD), Work::Build(Project::C)),
     row("build-cargo", Some(GOAL_BUILD), Work::Build(Project::Cargo)),
     row("git-status", Some(GOAL_CACHED), Work::Git(Git::Status)),
     row("git-clone", None, Work::Git(Git::Clone)),

@@ -1,6 +1,6 @@
 //! All rows, by name, and names of several at once.
 
-use super::{Row, data, metadata, programs, without_rseq};
+use super::{Row, data, metadata, programs};
 use crate::Outcome;
 
 /// The rows that say most in the least time: none takes longer than some tenths of a second natively. Those of
@@ -224,32 +224,6 @@ const GOALS: &[&str] = &[
     "find-stat-cold",
 ];
 
-/// Small writes, to files with extended attributes and without.
-const KILLPRIV: &[&str] = &[
-    "random-write-4k",
-    "random-write-4k-loop",
-    "random-write-4k-xattr",
-    "random-write-4k-xattr-loop",
-    "aio64-buffered-random-write-4k-xattr",
-];
-
-/// Those that stand for published measurements: [`published`](crate::published) says of which.
-const PUBLISHED: &[&str] = &[
-    "read-4k",
-    "write-4k-fsync",
-    "random-read-4k",
-    "random-write-4k-fsync",
-    "build-c",
-    "read-128k",
-    "read-1m",
-    "direct-read-1m",
-    "mmap-read-4k",
-    "create",
-    "aio64-buffered-random-write-4k-xattr",
-    "open-close",
-    "open-close-no-rseq",
-];
-
 /// Names of several rows.
 pub(crate) const SETS: &[(&str, &[&str])] = &[
     ("quick", QUICK),
@@ -257,10 +231,8 @@ pub(crate) const SETS: &[(&str, &[&str])] = &[
     ("usual", USUAL),
     ("transports", TRANSPORTS),
     ("passthrough", PASSTHROUGH),
-    ("builds", &["build-c", "build-cargo"]),
-    ("killpriv", KILLPRIV),
+    ("builds", &["build-small", "build-cargo"]),
     ("goals", GOALS),
-    ("published", PUBLISHED),
 ];
 
 /// Rows that are measured by several processes as well when nobody says how many.
@@ -287,8 +259,7 @@ impl Row {
 
 fn all() -> impl Iterator<Item = &'static Row> {
     let tables = data::ROWS.into_iter().chain(metadata::ROWS);
-    let programs = programs::ROWS.iter().chain(&without_rseq::ROWS);
-    tables.flatten().chain(programs)
+    tables.flatten().chain(&programs::ROWS)
 }
 
 /// The names of all rows.

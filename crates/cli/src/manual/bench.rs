@@ -68,7 +68,7 @@ pub(crate) const OPTIONS: [(&str, &str); 13] = [
 ];
 
 /// Every suite, and what it is.
-pub(crate) const SUITES: [(&str, &str); 10] = [
+pub(crate) const SUITES: [(&str, &str); 7] = [
     ("quick", "the headline rows in two to three minutes"),
     ("full", "every row, in about an hour"),
     (
@@ -83,18 +83,9 @@ pub(crate) const SUITES: [(&str, &str); 10] = [
         "passthrough",
         "files that the kernel uses by itself, of Thrufs and libfuse",
     ),
-    (
-        "passthrough-only",
-        "the same without those whose data go by a server, which take most of the time",
-    ),
-    ("builds", "building a C project and this one"),
-    ("killpriv", "small writes with KILLPRIV_V2 and without"),
+    ("builds", "building a small C project and this one"),
     (
         "goals",
         "what the project's goals and its table of peers need, of all modes, in half an hour",
-    ),
-    (
-        "published",
-        "published measurements again, each beside the original's figures",
     ),
 ];

@@ -1,29 +1,17 @@
 //! Tables of documents.
 
-use super::guests;
 use crate::Outcome;
-use crate::report::derived::{Against, Comparison, Goal, Met, comparisons};
+use crate::report::derived::{Against, Comparison, Met, comparisons};
 use crate::report::figure;
 use crate::report::table::{self, Entry, Line, Section, Verdict, sections};
 use crate::report::terminal::column_title;
 use crate::results::statistics::Middle;
-use crate::results::{Cell, Ending, Results};
+use crate::results::{Cell, Results};
 
 /// What makes a table.
 type Table = fn(&Results) -> String;
 
-const TABLES: [(&str, Table); 10] = [
-    ("run", run),
-    ("ratios", ratios),
-    ("against", against),
-    ("times", times),
-    ("rates", rates),
-    ("costs", costs),
-    ("latency", latency),
-    ("guest-run", guests::run),
-    ("guest-ratios", guests::ratios),
-    ("guest-kernels", guests::by_kernel),
-];
+const TABLES: [(&str, Table); 3] = [("ratios", ratios), ("rates", rates), ("costs", costs)];
 
 /// In place of a figure that there is not.
 pub(super) const NONE: &str = "–";
@@ -59,11 +47,6 @@ impl Grid {
         let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
         self.text += &format!("| {} |\n", cells.join(" | "));
     }
-
-    /// The table's text.
-    pub(super) fn finished(self) -> String {
-        self.text
-    }
 }
 
 /// What comes from outside neither ends a cell nor begins a tag.
@@ -72,32 +55,6 @@ pub(super) fn plain(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
-}
-
-/// By whom, where and how it was measured: a paragraph.
-fn run(results: &Results) -> String {
-    let machine = &results.machine;
-    let version = |name: &str| machine.versions.get(name);
-    let commit = version("commit").map_or(String::new(), |commit| format!(", commit {commit}"));
-    let fio = version("fio").map_or(String::new(), |fio| format!(", fio {fio}"));
-    let rounds = results.cells.iter().map(|cell| cell.samples.len()).max();
-    let shared = machine.hypervisor.as_ref();
-    let shared = shared.map_or(String::new(), |name| format!(" ({name})"));
-    let ending = match results.ending {
-        Ending::Complete => "",
-        Ending::Interrupted => " The run was stopped before its end.",
-    };
-    format!(
-        "`{}`, {}: {} interleaved rounds. Linux {}, {} × {}{shared}, {}, load {:.1} before{commit}{fio}.{ending}\n",
-        plain(&figure::command(&results.command)),
-        figure::date(results.started),
-        rounds.unwrap_or_default(),
-        plain(&machine.kernel),
-        machine.processors,
-        plain(&machine.processor),
-        figure::bytes(machine.memory_bytes),
-        machine.load_before,
-    )
 }
 
 /// For each file system beneath and number of jobs, what `of` makes of it.
@@ -221,58 +178,6 @@ fn titles(columns: &[(Against, String)]) -> impl Iterator<Item = String> {
         .map(|(against, subject)| column_title(*against, subject))
 }
 
-/// One comparison in a line, with its interval and its goal.
-fn against(results: &Results) -> String {
-    each(results, |corner, lines| {
-        let head = [corner, "compared", "median of the rounds", "goal", ""].map(str::to_owned);
-        let mut grid = Grid::new(&head);
-        for line in lines {
-            for one in comparisons(line) {
-                let goal = one.goal.map_or(NONE.to_owned(), Goal::text);
-                let met = match one.met() {
-                    Some(Met::Yes) => Met::Yes.text().to_owned(),
-                    Some(met) => format!("**{}**", met.text()),
-                    None => String::new(),
-                };
-                let times = with_interval(&one.times);
-                grid.line(&[line.row.name.clone(), one.title(), times, goal, met]);
-            }
-        }
-        grid.text
-    })
-}
-
-/// How many times native's time.
-fn times(results: &Results) -> String {
-    each(results, |corner, lines| {
-        let names = present(results, lines);
-        let mut head = vec![corner.to_owned(), "native".to_owned()];
-        head.extend(names.iter().map(|name| (*name).to_owned()));
-        let mut grid = Grid::new(&head);
-        for line in lines {
-            let mut cells = vec![line.row.name.clone(), native(line)];
-            let found = comparisons(line);
-            cells.extend(names.iter().map(|name| {
-                let Some(entry) = line.entry(name) else {
-                    return NONE.to_owned();
-                };
-                let times = line
-                    .native
-                    .and_then(|native| table::ratio(native, entry.cell));
-                let Some(times) = times else {
-                    return absent(entry.cell);
-                };
-                let mut own = found.iter();
-                let own = own.find(|one| one.against.is_with_native() && one.subject == *name);
-                let text = with_interval(&times);
-                own.map_or(text.clone(), |one| marked(&text, one))
-            }));
-            grid.line(&cells);
-        }
-        grid.text
-    })
-}
-
 /// Median rates: rows down, contestants and jobs across.
 fn rates(results: &Results) -> String {
     let sections = sections(results);
@@ -358,45 +263,6 @@ fn costs(results: &Results) -> String {
                 let requests = counts.requests.as_ref();
                 let requests = each(requests.map(|requests| requests.values().sum()));
                 format!("{requests} / {}", each(counts.system_calls))
-            }));
-            grid.line(&cells);
-        }
-        grid.text
-    })
-}
-
-/// Half of the operations, and 99 in a hundred.
-fn latency(results: &Results) -> String {
-    each(results, |corner, lines| {
-        let mut names = vec!["native"];
-        names.extend(present(results, lines));
-        let cell = |line: &Line<'_>, name: &str| match line.entry(name) {
-            Some(entry) => entry.cell.latency.clone(),
-            None => line
-                .native
-                .filter(|cell| cell.contestant == name)?
-                .latency
-                .clone(),
-        };
-        names.retain(|name| lines.iter().any(|line| cell(line, name).is_some()));
-        if names.is_empty() {
-            return String::new();
-        }
-        let mut head = vec![format!("{corner}, half / 99 % within")];
-        head.extend(names.iter().map(|name| (*name).to_owned()));
-        let mut grid = Grid::new(&head);
-        for line in lines {
-            let mut cells = vec![line.row.name.clone()];
-            cells.extend(names.iter().map(|name| {
-                let Some(latency) = cell(line, name) else {
-                    return NONE.to_owned();
-                };
-                let within = |wanted: u32| {
-                    let found = latency.within.iter().find(|(share, _)| *share >= wanted);
-                    let time = found.map(|(_, time)| figure::duration(*time as f64));
-                    time.unwrap_or(NONE.to_owned())
-                };
-                format!("{} / {}", within(500), within(990))
             }));
             grid.line(&cells);
         }

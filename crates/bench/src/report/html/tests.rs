@@ -125,16 +125,6 @@ fn nothing_from_outside_is_markup() {
 }
 
 #[test]
-fn published_measurements_stand_beside_ours() {
-    let mut results = sample::usual();
-    crate::published::SUITE.clone_into(&mut results.suite);
-    let page = html(&results);
-    elements(&page);
-    assert!(page.contains("Published, and here"));
-    assert!(!html(&sample::usual()).contains("Published, and here"));
-}
-
-#[test]
 fn whatever_was_measured_there_is_a_page() {
     let empty = Builder::new().results();
     let alone = Builder::new()
