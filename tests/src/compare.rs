@@ -1,13 +1,13 @@
 //! The whole of a tree as a value, to compare what a mount shows with what lies beneath.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Stat};
+use thrufs_testing::xattrs;
 
 /// What there is to see of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,32 +92,6 @@ fn read_node(path: &Path, stat: &Stat, first_name: PathBuf) -> io::Result<Node> 
         content,
         xattrs: xattrs(path)?,
     })
-}
-
-/// All extended attributes of a name, symbolic links not followed. None where the file system has
-/// none.
-///
-/// # Errors
-///
-/// As `llistxattr(2)` and `lgetxattr(2)`.
-pub fn xattrs(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-    let mut list = vec![0; 65_536];
-    let len = match rustix::fs::llistxattr(path, &mut list[..]) {
-        Ok(len) => len,
-        Err(rustix::io::Errno::OPNOTSUPP) => 0,
-        Err(error) => return Err(error.into()),
-    };
-    let mut found = BTreeMap::new();
-    for name in list[..len]
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-    {
-        let mut value = vec![0; 65_536];
-        let len = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value[..])?;
-        value.truncate(len);
-        found.insert(name.to_vec(), value);
-    }
-    Ok(found)
 }
 
 /// One line per name that differs; empty when the trees are the same.

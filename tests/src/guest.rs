@@ -7,9 +7,10 @@
 use std::env;
 use std::path::Path;
 
+use thrufs_testing::Tree;
+
 use crate::lower::Lower;
-use crate::posix::Setting;
-use crate::tree::Tree;
+use crate::suite::Setting;
 
 /// Where the guest's first process mounts the share under test.
 pub const SHARED: &str = "/shared";

@@ -1,12 +1,8 @@
-//! Tests that cross crates: the POSIX case list, the harness that mounts a tree with the `thrufs`
-//! command, the comparison of whole trees.
+//! Tests that cross crates: the harness that mounts a tree with the `thrufs` command, the comparison of
+//! whole trees.
 //!
-//! The judges here know nothing of the server's inside: they speak system calls to a directory.
-//! So every case also runs natively, on the file system beneath, which is how the list itself is
-//! kept right.
-//!
-//! What a case may assume about its ground stands in [`posix::Env`]; who unmounts what, in
-//! [`mounted::Mounted`].
+//! The judges here know nothing of the server's inside: they speak system calls to a directory. Who unmounts
+//! what stands in [`mounted::Mounted`].
 
 #![deny(unsafe_code)]
 // The whole crate is tests: a failed step must stop the case, and the panic is its report.
@@ -14,7 +10,6 @@
 
 pub mod acknowledged;
 pub mod acl;
-pub mod caller;
 pub mod close;
 pub mod compare;
 pub mod connection;
@@ -25,7 +20,6 @@ pub mod machine;
 pub mod measure;
 pub mod mounted;
 pub mod policy_race;
-pub mod posix;
 pub mod programs;
 pub mod property;
 pub mod race;

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal};
 use crate::lower::{Ground, Lower};
 use crate::programs;
 use crate::transport;
-use crate::tree::Tree;
+use thrufs_testing::Tree;
 
 /// `f_type` of a FUSE file system, `FUSE_SUPER_MAGIC` in `linux/magic.h`.
 const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
 
 /// What is in the original and in nothing that is redacted.
 pub const SECRET: &[u8] = b"48.137154";

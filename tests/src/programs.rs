@@ -1,7 +1,10 @@
 //! Where the programs under test and beside it are.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::PathBuf;
+
+use thrufs_testing::process::Process;
 
 /// The server: `THRUFS_BIN`, else `thrufs` in the build directory of this test.
 ///
@@ -39,9 +42,21 @@ pub fn thrufs_client() -> Result<PathBuf, String> {
     })
 }
 
-/// The helper program of this crate, which cargo builds before the integration tests.
-pub fn test_helper() -> PathBuf {
-    built("thrufs-test-helper").expect("cargo builds thrufs-test-helper with the tests")
+/// Starts the helper program of this crate, which cargo builds before the integration tests; its own
+/// documentation lists the commands.
+#[track_caller]
+pub fn start_helper<S: AsRef<OsStr>>(command: &[S]) -> Process {
+    let helper = built("thrufs-test-helper");
+    Process::start(
+        &helper.expect("cargo builds thrufs-test-helper with the tests"),
+        command,
+    )
+}
+
+/// The same to its end: what it prints.
+#[track_caller]
+pub fn run_helper<S: AsRef<OsStr>>(command: &[S]) -> String {
+    start_helper(command).output()
 }
 
 /// The slow file system of this crate, built as well.

@@ -17,7 +17,8 @@ use rustix::fs::{
 };
 
 use crate::compare::{differences, snapshot};
-use crate::tree::{Native, Tree};
+use crate::tree::Native;
+use thrufs_testing::Tree;
 
 /// Sequences, without `THRUFS_PROPERTY_CASES`.
 const CASES_DEFAULT: u64 = 40;

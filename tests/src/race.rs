@@ -10,7 +10,7 @@ use std::io::{self, Seek, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
 
 /// What a process that takes part knows.
 pub struct Racer {

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal};
 use crate::lower::{Ground, Lower};
 use crate::mounted::{answers_within, is_mounted};
 use crate::programs;
-use crate::tree::Tree;
+use thrufs_testing::Tree;
 
 /// How long anything may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -14,8 +14,8 @@ use rustix::fs::{
     Timespec, Timestamps, UTIME_NOW, XattrFlags,
 };
 
-use crate::fence::mapping::{Mapping, Sharing};
-use crate::fence::record_lock::{self, Kind, Owner, Range};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::record_lock::{self, Kind, Owner, Range};
 
 /// Files that it keeps open at most.
 const KEPT_MAX: usize = 100;

@@ -1,220 +1,162 @@
-//! Runs the POSIX case list as counted tests, on several grounds.
+//! On what the POSIX case list runs here, and the report of it.
 
-use std::any::Any;
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use rustix::fs::Mode;
+use thrufs_testing::{Need, Setup, Tree, posix};
 
-use crate::fence::umask::private_umask;
+use crate::guest::Share;
 use crate::lower::Lower;
 use crate::mounted::Mounted;
-use crate::posix::{self, Case, Env, Setting};
 use crate::relayed::{Queues, Relayed};
 use crate::transport::Transport;
-use crate::tree::{Native, Tree};
+use crate::tree::Native;
 
-/// A case that takes longer hangs, also on a busy machine. Its tree is then aborted and the ground
-/// prepared anew, so that one stall fails one case and the run goes on.
-const CASE_TIMEOUT: Duration = Duration::from_secs(300);
-
-type Started = Result<Arc<dyn Tree>, String>;
-
-/// A ground, prepared when the first case needs it: listing and filtering mount nothing.
-struct Ground {
-    setting: Setting,
-    start: fn(&Setting) -> Started,
-    tree: Mutex<Option<Started>>,
+/// On what the list runs.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The file system beneath.
+    pub lower: Lower,
+    /// Options of the mount or share, or none for a native run.
+    pub options: Option<&'static str>,
+    /// The shares of the guest that this runs in, if it does.
+    pub share: Option<Share>,
+    /// The queues of the relay that mounts a share here, if one does.
+    pub queues: Option<Queues>,
 }
 
-impl Ground {
-    fn new(setting: Setting, start: fn(&Setting) -> Started) -> Self {
-        Self {
-            setting,
-            start,
-            tree: Mutex::new(None),
+impl Setting {
+    /// Whether the kernel uses the files beneath by itself.
+    fn passes_through(&self) -> bool {
+        self.share.is_none()
+            && self.queues.is_none()
+            && !self.has_option("nopassthrough")
+            && !self.has_option("writeback")
+    }
+
+    fn maps_are_private(&self) -> bool {
+        let uncached = ["cache=never", "cache=metadata"];
+        uncached.iter().any(|option| self.has_option(option)) && !self.has_option("allow_mmap")
+    }
+
+    fn has_option(&self, wanted: &str) -> bool {
+        self.options
+            .is_some_and(|options| options.split(',').any(|option| option == wanted))
+    }
+}
+
+impl Setup for Setting {
+    /// The lower file system and the options.
+    fn name(&self) -> String {
+        let way = match (self.options, self.share) {
+            (None, _) => "native",
+            (_, Some(_)) => "guest",
+            _ if self.queues.is_some() => "relay",
+            _ => "mount",
+        };
+        let queues = self.queues.map(Queues::name).unwrap_or_default();
+        match self.options {
+            None | Some("") => format!("{way}{queues} {}", self.lower.name()),
+            Some(options) => format!("{way}{queues} {} {options}", self.lower.name()),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Started>> {
-        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    fn start(&self) -> Result<Arc<dyn Tree>, String> {
+        if let (Some(queues), Some(options)) = (self.queues, self.options) {
+            return Ok(Arc::new(Relayed::start_on(self.lower, options, queues)?));
+        }
+        Ok(match (self.share, self.options) {
+            (Some(share), _) => Arc::new(share),
+            (None, None) => Arc::new(Native::start_on(self.lower)?),
+            (None, Some(options)) => Arc::new(Mounted::start_on(self.lower, options)?),
+        })
     }
 
-    fn tree(&self) -> Started {
-        let mut tree = self.lock();
-        tree.get_or_insert_with(|| (self.start)(&self.setting))
-            .clone()
-    }
-
-    fn is_current(&self, tree: &Arc<dyn Tree>) -> bool {
-        matches!(&*self.lock(), Some(Ok(current)) if Arc::ptr_eq(current, tree))
-    }
-
-    /// Ends what hangs in `tree`. Cases that come later get another.
-    fn abort(&self, tree: &Arc<dyn Tree>) {
-        {
-            let mut current = self.lock();
-            if matches!(&*current, Some(Ok(current)) if Arc::ptr_eq(current, tree)) {
-                *current = None;
+    fn lacks(&self, need: Need) -> Option<&'static str> {
+        let mounted = self.options.is_some();
+        match need {
+            Need::Acl if mounted && !self.has_option("acl") => {
+                Some("ACLs are enforced on mounts with the option acl only")
             }
+            Need::ZeroRange if !self.lower.has_zero_range() => {
+                Some("the file system beneath has no ZERO_RANGE")
+            }
+            Need::ShiftRange if mounted => {
+                Some("the kernel's FUSE client refuses COLLAPSE_RANGE and INSERT_RANGE itself")
+            }
+            Need::ShiftRange if !self.lower.has_shift_range() => {
+                Some("this file system has no COLLAPSE_RANGE and INSERT_RANGE")
+            }
+            Need::NoShiftRange if !mounted && self.lower.has_shift_range() => {
+                Some("this file system has COLLAPSE_RANGE and INSERT_RANGE")
+            }
+            Need::SharedLocks if mounted && !self.has_option("locks=shared") => {
+                Some("locks stay in the mount without locks=shared")
+            }
+            Need::NotXfs if self.lower == Lower::Xfs => Some("XFS does it differently"),
+            Need::NotBtrfs if self.lower == Lower::Btrfs => Some("btrfs does it differently"),
+            Need::NotOverlay if self.lower == Lower::Overlay => {
+                Some("overlayfs does it differently")
+            }
+            Need::TruncateToSameSize if matches!(self.lower, Lower::Xfs | Lower::Btrfs) => {
+                Some("this file system leaves the times when the size stays")
+            }
+            Need::HostMaps if self.share.is_some() => {
+                Some("what lies beneath is a share as well, whose maps are the guest's")
+            }
+            Need::SharedMaps
+                if (self.queues.is_some() || self.share.is_some()) && self.maps_are_private() =>
+            {
+                Some("data that are not cached are not mapped shared, without allow_mmap")
+            }
+            Need::TrustedAttributes
+                if self.queues.is_some() && !self.has_option("modcaps=+sys_admin") =>
+            {
+                Some("the worker of a share has no SYS_ADMIN unless it is told to keep it")
+            }
+            Need::WriteThrough if self.has_option("writeback") => {
+                Some("with writeback the kernel keeps written data until a flush")
+            }
+            Need::AppendSwitchedOff if mounted && self.passes_through() => {
+                Some("the kernel keeps O_APPEND on a file beneath that it has opened with it")
+            }
+            Need::CloseToOpen if self.has_option("cache=always") => {
+                Some("cache=always is for what nobody else writes")
+            }
+            Need::Notifications
+                if (self.queues.is_some() || self.share.is_some())
+                    && !self.has_option("cache=never") =>
+            {
+                Some("nobody can tell a guest's kernel of a change")
+            }
+            Need::Notifications if self.has_option("writeback") => {
+                Some("with writeback the kernel has times of its own")
+            }
+            Need::NoCache
+                if mounted && !self.has_option("cache=never") && !self.passes_through() =>
+            {
+                Some("the kernel appends at the size that it has cached, unless cache=never")
+            }
+            _ => None,
         }
-        tree.abort();
-        eprintln!("{}, aborted:", self.setting.name());
-        tree.print_log();
     }
 }
 
-fn start(setting: &Setting) -> Started {
-    if let (Some(queues), Some(options)) = (setting.queues, setting.options) {
-        return Ok(Arc::new(Relayed::start_on(setting.lower, options, queues)?));
-    }
-    Ok(match (setting.share, setting.options) {
-        (Some(share), _) => Arc::new(share),
-        (None, None) => Arc::new(Native::start_on(setting.lower)?),
-        (None, Some(options)) => Arc::new(Mounted::start_on(setting.lower, options)?),
-    })
-}
-
-/// Runs every case on every ground and reports, as the arguments of this process say. `skip` is why
-/// nothing can run here, if so.
-pub fn run(settings: &[Setting], skip: Option<String>) -> ExitCode {
-    run_with(&Arguments::from_args(), settings, skip)
+/// Runs every case on every setting and reports, as the arguments of this process say; or says why nothing
+/// can run here.
+pub fn run(settings: Vec<Setting>, skip: Option<String>) -> ExitCode {
+    let Some(reason) = skip else {
+        return run_with(std::env::args(), settings);
+    };
+    let (cases, settings) = (posix::all().len(), settings.len());
+    thrufs_test_report::skipped_in(&format!("all {cases} cases on {settings} grounds"), reason);
+    ExitCode::SUCCESS
 }
 
 /// The same with arguments that are given.
-pub fn run_with(arguments: &Arguments, settings: &[Setting], skip: Option<String>) -> ExitCode {
-    let cases = posix::all();
-    let grounds: Vec<Arc<Ground>> = settings
-        .iter()
-        .map(|setting| Arc::new(Ground::new(setting.clone(), start)))
-        .collect();
-    if let Some(reason) = &skip {
-        let (cases, grounds) = (cases.len(), grounds.len());
-        let what = format!("all {cases} cases on {grounds} grounds");
-        thrufs_test_report::skipped_in(&what, reason);
-    } else if !arguments.list {
-        report_exclusions(settings, &cases);
-    }
-    let mut trials = Vec::new();
-    for ground in &grounds {
-        for case in &cases {
-            trials.push(trial(Arc::clone(ground), *case, skip.is_some()));
-        }
-    }
-    let conclusion = libtest_mimic::run(arguments, trials);
-    for ground in &grounds {
-        if conclusion.has_failed()
-            && let Some(Ok(tree)) = &*ground.lock()
-        {
-            eprintln!("{}:", ground.setting.name());
-            tree.print_log();
-        }
-    }
-    // Unmounts; the exit code comes after, so that nothing is left behind.
-    drop(grounds);
-    conclusion.exit_code()
-}
-
-fn trial(ground: Arc<Ground>, case: Case, skip: bool) -> Trial {
-    let ignored = skip
-        || case
-            .needs
-            .iter()
-            .any(|need| ground.setting.lacks(*need).is_some());
-    // The ground is part of the name, so that a filter can choose it.
-    let name = format!("{}: {}", ground.setting.name(), case.name());
-    Trial::test(name, move || run_case(&ground, case, CASE_TIMEOUT)).with_ignored_flag(ignored)
-}
-
-/// Says once per ground and reason what is not run.
-fn report_exclusions(settings: &[Setting], cases: &[Case]) {
-    for setting in settings {
-        let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for case in cases {
-            for reason in case.needs.iter().filter_map(|need| setting.lacks(*need)) {
-                reasons.entry(reason).or_default().push(case.name());
-            }
-        }
-        for (reason, names) in reasons {
-            eprintln!(
-                "{}: not run, as {reason}: {}",
-                setting.name(),
-                names.join(", ")
-            );
-        }
-    }
-}
-
-/// Runs a case. One that fails because another one hung, and had their tree aborted, begins again on
-/// the next tree.
-fn run_case(ground: &Ground, case: Case, timeout: Duration) -> Result<(), Failed> {
-    loop {
-        let tree = ground.tree()?;
-        match run_on(&tree, ground, case, timeout) {
-            Ok(()) => return Ok(()),
-            Err(Outcome::Hung) => {
-                ground.abort(&tree);
-                return Err(format!("hung for {timeout:?}; the tree was aborted").into());
-            }
-            Err(Outcome::Failed(error)) if ground.is_current(&tree) => return Err(error.into()),
-            Err(Outcome::Failed(_)) => {}
-        }
-    }
-}
-
-enum Outcome {
-    Failed(String),
-    Hung,
-}
-
-/// Each case runs in a thread of its own: with its own umask, and so that one that hangs can be
-/// left to end when its tree is aborted.
-fn run_on(
-    tree: &Arc<dyn Tree>,
-    ground: &Ground,
-    case: Case,
-    timeout: Duration,
-) -> Result<(), Outcome> {
-    let setting = ground.setting.clone();
-    let (sender, receiver) = mpsc::channel();
-    let case_tree = Arc::clone(tree);
-    let name = format!("{} on {}", case.name(), setting.name());
-    let worker = thread::Builder::new().name(name).spawn(move || {
-        let result = catch_unwind(AssertUnwindSafe(|| run_here(case_tree, setting, case)));
-        let _ = sender.send(result.unwrap_or_else(|panic| Err(panic_text(&*panic))));
-    });
-    let worker = worker.map_err(|error| Outcome::Failed(error.to_string()))?;
-    let result = match receiver.recv_timeout(timeout) {
-        Ok(result) => result,
-        Err(RecvTimeoutError::Disconnected) => Err("the case's thread ended early".to_owned()),
-        Err(RecvTimeoutError::Timeout) => return Err(Outcome::Hung),
-    };
-    let _ = worker.join();
-    result.map_err(Outcome::Failed)
-}
-
-fn run_here(tree: Arc<dyn Tree>, setting: Setting, case: Case) -> Result<(), String> {
-    private_umask().map_err(|error| format!("unshare: {error}"))?;
-    rustix::process::umask(Mode::from_raw_mode(0o022));
-    let env = Env::new(tree, setting, case.name())
-        .map_err(|error| format!("cannot make the case's directory: {error}"))?;
-    (case.run)(&env);
-    env.clean_up()
-        .map_err(|error| format!("passed, but its directory cannot be removed: {error}"))
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<String>()
-        .cloned()
-        .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-        .unwrap_or_else(|| "panicked".to_owned())
+pub fn run_with(arguments: impl IntoIterator<Item = String>, settings: Vec<Setting>) -> ExitCode {
+    let settings = settings.into_iter();
+    thrufs_testing::suite::run(arguments, settings.map(|it| Arc::new(it) as Arc<dyn Setup>))
 }
 
 /// The file systems that are served with default options only.
@@ -279,98 +221,4 @@ fn is_missing(setting: &Setting) -> Option<String> {
         return Some("not in this kernel".to_owned());
     }
     Transport::of(setting.options?).is_missing()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    /// Native, but what hangs in it can be ended.
-    struct Abortable {
-        native: Native,
-        is_aborted: Mutex<bool>,
-    }
-
-    impl Tree for Abortable {
-        fn root(&self) -> &Path {
-            self.native.root()
-        }
-
-        fn beneath(&self) -> &Path {
-            self.native.root()
-        }
-
-        fn abort(&self) {
-            *self.is_aborted.lock().unwrap() = true;
-            std::fs::write(self.native.root().join("aborted"), "").unwrap();
-        }
-    }
-
-    static STARTED: AtomicU32 = AtomicU32::new(0);
-    static WAITING: AtomicU32 = AtomicU32::new(0);
-
-    fn start_abortable(_: &Setting) -> Started {
-        STARTED.fetch_add(1, Ordering::SeqCst);
-        Ok(Arc::new(Abortable {
-            native: Native::start(),
-            is_aborted: Mutex::new(false),
-        }))
-    }
-
-    fn is_aborted(env: &Env) -> bool {
-        let root = env.path("");
-        root.ancestors().any(|above| above.join("aborted").exists())
-    }
-
-    fn hangs(env: &Env) {
-        while !is_aborted(env) {
-            thread::sleep(Duration::from_millis(1));
-        }
-        panic!("not connected");
-    }
-
-    /// Is under way when another case has its tree aborted, the first time.
-    fn fails_when_aborted(env: &Env) {
-        if WAITING.fetch_add(1, Ordering::SeqCst) == 0 {
-            hangs(env);
-        }
-    }
-
-    fn passes(_: &Env) {}
-
-    fn case(path: &'static str, run: fn(&Env)) -> Case {
-        Case {
-            path,
-            needs: &[],
-            run,
-        }
-    }
-
-    #[test]
-    fn a_case_that_hangs_fails_alone() {
-        const LONG: Duration = Duration::from_secs(300);
-        let setting = Setting {
-            lower: Lower::Default,
-            options: None,
-            share: None,
-            queues: None,
-        };
-        let ground = Ground::new(setting, start_abortable);
-        run_case(&ground, case("before", passes), LONG).unwrap();
-        thread::scope(|scope| {
-            let beside =
-                scope.spawn(|| run_case(&ground, case("beside", fails_when_aborted), LONG));
-            while WAITING.load(Ordering::SeqCst) == 0 {
-                thread::sleep(Duration::from_millis(1));
-            }
-            let short = Duration::from_millis(10);
-            let hung = run_case(&ground, case("hangs", hangs), short);
-            assert!(hung.is_err());
-            beside.join().unwrap().unwrap();
-        });
-        run_case(&ground, case("after", passes), LONG).unwrap();
-        assert_eq!(STARTED.load(Ordering::SeqCst), 2);
-    }
 }

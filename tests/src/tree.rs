@@ -1,23 +1,10 @@
-//! A directory tree under test, native or mounted.
+//! A native directory under test.
 
 use std::path::Path;
 
+use thrufs_testing::Tree;
+
 use crate::lower::{Ground, Lower};
-
-/// A directory tree under test together with the tree that lies beneath it.
-pub trait Tree: Send + Sync {
-    /// The directory to test: the mount point, or the native directory itself.
-    fn root(&self) -> &Path;
-
-    /// The same directory in the lower file system. Natively this is [`Tree::root`].
-    fn beneath(&self) -> &Path;
-
-    /// Makes every call that hangs in this tree return. A native tree has nothing to abort.
-    fn abort(&self) {}
-
-    /// Prints what the server said, for the report of a failure. A native tree has no server.
-    fn print_log(&self) {}
-}
 
 /// A native directory on a chosen file system, the twin of a [`crate::mounted::Mounted`].
 pub struct Native {

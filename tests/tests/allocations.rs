@@ -11,8 +11,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use thrufs_abi::layout::{GetattrIn, ReadIn, WriteIn};
 use thrufs_abi::{NodeId, Opcode, RequestBuilder, Unique};
-use thrufs_client::Client;
 use thrufs_hostdir::{Config, HostDir, Ledger};
+use thrufs_testing::Client;
 
 struct Counting;
 

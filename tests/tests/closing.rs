@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{MountFlags, UnmountFlags};
 use thrufs_sys::closing::close;
-use thrufs_tests::caller::{Process, run_process};
+use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::{Mounted, is_mounted};
 use thrufs_tests::programs;
@@ -50,7 +50,7 @@ fn delays(mounted: &Mounted, what: &str, usage: &str, count: usize) -> (usize, D
     let beneath = mounted.source().join("file");
     let (through, beneath) = (through.to_str().unwrap(), beneath.to_str().unwrap());
     let count = count.to_string();
-    let said = run_process(&["close", what, usage, &count, through, beneath]);
+    let said = programs::run_helper(&["close", what, usage, &count, through, beneath]);
     let numbers: Vec<u64> = said
         .split(' ')
         .filter_map(|number| number.parse().ok())
@@ -311,7 +311,7 @@ fn an_error_of_the_close_beneath_is_reported() {
     over_each("an_error_of_the_close_beneath_is_reported", |transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source().to_str().unwrap();
-        let other = Process::start_program(&programs::slow_files(), &[source]);
+        let other = Process::start(&programs::slow_files(), &[source]);
         assert_eq!(other.line(), "ok");
         {
             let server = Server::start(&ground, &transport.with(""), None);

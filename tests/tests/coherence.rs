@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{CWD, XattrFlags};
-use thrufs_tests::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::{Transport, over_each};

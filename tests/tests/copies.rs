@@ -12,8 +12,8 @@ use std::process::Command;
 use std::sync::Arc;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
-use thrufs_client::Client;
 use thrufs_hostdir::{Config, HostDir};
+use thrufs_testing::Client;
 
 /// Something mounted, detached when dropped.
 struct Mounted(PathBuf);

@@ -20,8 +20,8 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 use thrufs_sys::handle::{FileHandleBuf, name_to_handle, open_by_handle};
+use thrufs_testing::process::Process;
 use thrufs_tests::acknowledged::{check_blocks, write_and_sync};
-use thrufs_tests::caller::Process;
 use thrufs_tests::connection::Connection;
 use thrufs_tests::fence::inject::write_by;
 use thrufs_tests::lower::{Ground, Lower};
@@ -117,7 +117,7 @@ fn a_killed_program_of_the_library_leaves_enotconn_or_what_it_was_told() {
     let (mnt, gate) = (ground.mnt(), ground.base().join("gate"));
     let start = |more: &[&str]| {
         let all = [mnt.to_str().unwrap(), gate.to_str().unwrap()];
-        let started = Process::start_program(&programs::slow_files(), &[&all, more].concat());
+        let started = Process::start(&programs::slow_files(), &[&all, more].concat());
         assert_eq!(started.line(), "ok");
         started
     };
@@ -263,7 +263,7 @@ fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source().to_str().unwrap();
         let _unmount = Detach(ground.source());
-        let beneath = Process::start_program(&programs::slow_files(), &[source]);
+        let beneath = Process::start(&programs::slow_files(), &[source]);
         assert_eq!(beneath.line(), "ok");
         let mut server = Server::start(&ground, &transport.with("cache=always"), None);
         // So that it is the name that is asked for, under the directory's lock.
@@ -318,12 +318,12 @@ fn sigterm_while_busy_ends_in_time() {
             "0",
             "0",
         ];
-        let holder = Process::start(&lock);
+        let holder = programs::start_helper(&lock);
         assert_eq!(
             (holder.line(), holder.line()),
             ("waiting".to_owned(), "ok".to_owned())
         );
-        let waiter = Process::start(&lock);
+        let waiter = programs::start_helper(&lock);
         assert_eq!(waiter.line(), "waiting");
         assert_eq!(
             waiter.line_within(Duration::from_millis(200)),
@@ -377,7 +377,8 @@ fn a_killed_client_does_no_harm() {
         let text = "thirty-one bytes of one client.";
         for _ in 0..3 {
             let before = fs::metadata(ground.source().join("file")).unwrap().len();
-            let client = Process::start(&["append", file.to_str().unwrap(), text, "100000000"]);
+            let client =
+                programs::start_helper(&["append", file.to_str().unwrap(), text, "100000000"]);
             let deadline = Instant::now() + START_TIMEOUT;
             while fs::metadata(ground.source().join("file")).unwrap().len() < before + 10_000 {
                 assert!(Instant::now() < deadline, "the client does not write");

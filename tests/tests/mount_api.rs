@@ -8,10 +8,10 @@ use std::thread;
 
 use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, fsopen};
+use thrufs_testing::Tree;
 use thrufs_tests::fence::seccomp;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::{Mounted, must_skip};
-use thrufs_tests::tree::Tree;
 
 /// Everything that came with Linux 5.2 and after it.
 const MOUNT_API: [libc::c_long; 7] = [

@@ -46,5 +46,5 @@ fn main() -> ExitCode {
         let gate = GATE.iter();
         suite::known(gate.map(|(lower, options)| suite::mount_setting(*lower, options)))
     };
-    suite::run(&settings, mounted::cannot_mount())
+    suite::run(settings, mounted::cannot_mount())
 }

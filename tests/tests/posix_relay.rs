@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use thrufs_test_report::is_full;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted;
-use thrufs_tests::posix::Setting;
 use thrufs_tests::relayed::Queues;
-use thrufs_tests::suite::{self, relay_setting};
+use thrufs_tests::suite::{self, Setting, relay_setting};
 
 /// Of all grounds: as after `-o` of the share, each on tmpfs.
 const OPTIONS: &[&str] = &[
@@ -41,7 +40,7 @@ const GATE: &[(&str, Queues)] = &[
 
 fn main() -> ExitCode {
     let settings = if is_full() { all() } else { gate() };
-    suite::run(&settings, mounted::cannot_mount())
+    suite::run(settings, mounted::cannot_mount())
 }
 
 fn gate() -> Vec<Setting> {

@@ -15,13 +15,13 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use thrufs_test_report::skipped_in;
-use thrufs_tests::caller::Caller;
+use thrufs_testing::user::User;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::tracer::{Requests, Tracer, requests};
 use thrufs_tests::transport::over_each;
 
 /// An ordinary user.
-const USER: Caller = Caller {
+const USER: User = User {
     uid: 1000,
     gid: 1000,
     groups: &[],

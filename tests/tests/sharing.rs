@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use thrufs::{Errno, Features, FileSystem, Services};
 use thrufs_abi::layout::{CreateIn, MkdirIn};
 use thrufs_abi::{AttrFlags, InitFlags, NodeId, Opcode, OpenReplyFlags};
-use thrufs_client::{Client, InProcess};
 use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, Translation};
+use thrufs_testing::{Client, InProcess};
 
 type Served = Client<InProcess<HostDir>>;
 

@@ -36,8 +36,6 @@ pub(crate) use handshake::Watch;
 #[cfg(test)]
 pub(crate) use queue::tests as queue_tests;
 
-use crate::carrier::Carrier;
-use crate::shape::{ReplyLayout, Shape};
 use buffers::SlotLayout;
 use handshake::QueuePlace;
 use memory::SharedMemory;
@@ -51,6 +49,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thrufs_abi::Opcode;
 use thrufs_abi::layout::{InHeader, OutHeader};
+use thrufs_testing::Carrier;
+use thrufs_testing::{ReplyLayout, Shape};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 use zerocopy::FromBytes;
 

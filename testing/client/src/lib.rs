@@ -1,13 +1,8 @@
-//! A FUSE client in user space.
+//! A guest without a machine: a FUSE client of virtio-fs.
 //!
-//! [`Client`] speaks to a server as a kernel would: it makes requests byte by byte and reads the
-//! replies, with any caller's ids, and with bytes that no kernel would send. What carries them is a
-//! [`Carrier`]:
-//!
-//! * [`InProcess`]: a file system in this process, through the same dispatch that serves a mount.
-//! * [`FrontEnd`]: any server of virtio-fs behind a vhost-user socket, Thrufs or another. The front
-//!   end is what a virtual machine is to the server: it makes the memory, the rings and the signals,
-//!   and keeps as many requests in flight on as many queues as one likes.
+//! [`FrontEnd`] carries the requests of a [`Client`] to any server of virtio-fs behind a vhost-user socket,
+//! Thrufs or another. The front end is what a virtual machine is to the server: it makes the memory, the
+//! rings and the signals, and keeps as many requests in flight on as many queues as one likes.
 //!
 //! Tests, benchmarks and fuzzers drive servers with it; [`misbehave`] does what no guest should, and
 //! [`relay`] mounts a server on this machine, for programs that know only paths; [`tool`] is the library
@@ -59,25 +54,16 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod calls;
-mod carrier;
-mod client;
 mod front_end;
-mod listing;
-mod shape;
 
 pub mod misbehave;
 pub mod relay;
 pub mod tool;
 
-pub use calls::Caller;
-pub use carrier::{Carrier, InProcess};
-pub use client::{Client, ClientError, OFFERED_BY_GUESTS, OFFERED_ON_DEV_FUSE};
 pub use front_end::{
     Agreed, Completion, ConnectError, Data, ExchangeError, FIRST_REQUEST_QUEUE, FrontEnd,
     FrontEndConfig, GuestMemory, HIGH_PRIORITY, MigrateError, Migrated, Parts, ProtocolFeatures,
     Queue, QueueError, QueueGuard, RawDescriptor, StateError, Step, SubmitError, Token,
     UsedElement, VhostLink, descriptor_flags, features,
 };
-pub use listing::Listed;
-pub use shape::{ReplyLayout, Shape};
+pub use thrufs_testing::{Caller, Client};

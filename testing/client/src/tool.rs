@@ -14,13 +14,13 @@ mod show;
 pub use bench::{Bench, Contestant, row_names};
 pub use conform::{Conform, check_names};
 
-use crate::client::ClientError;
 use crate::front_end::{ConnectError, FrontEnd, FrontEndConfig};
 use share::Share;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 use thrufs::Errno;
+use thrufs_testing::ClientError;
 
 /// Where a server is, and how to speak to it.
 #[derive(Clone, Debug)]

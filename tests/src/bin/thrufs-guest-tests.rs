@@ -14,11 +14,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use libtest_mimic::Arguments;
+use thrufs_testing::{Setup, helper};
 use thrufs_tests::guest::{self, Share};
 use thrufs_tests::{measure, property, suite};
 
 fn main() -> ExitCode {
+    if let Some(code) = helper::run_if_started() {
+        return code;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [first, row, directory, seconds] = arguments.as_slice()
         && first == "measure"
@@ -34,7 +37,7 @@ fn main() -> ExitCode {
     };
     match arguments.first().map(String::as_str) {
         // What libtest takes for the name of the program is ours.
-        Some("posix") => suite::run_with(&Arguments::from_iter(&arguments), &[setting], None),
+        Some("posix") => suite::run_with(arguments, vec![setting]),
         Some("property") => {
             property::run_cases(&Share, &setting.name(), "thrufs-guest-tests property");
             println!("property: the same operations had the same results");

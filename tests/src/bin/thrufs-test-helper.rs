@@ -1,14 +1,6 @@
 //! Another process, for tests: locks and signals belong to processes.
 //!
 //! ```text
-//! lock-try  OWNER KIND PATH START LEN   takes a lock or not, prints "ok" or "errno N", ends
-//! lock-hold OWNER KIND PATH START LEN   prints "waiting", takes the lock (blocking), prints "ok" or
-//!                                       "errno N", holds it until standard input closes.
-//!                                       SIGUSR1 interrupts the wait.
-//! lock-two OWNER KIND PATH START LEN SECOND  the same, and then of the file SECOND besides
-//! lock-query OWNER KIND PATH START LEN  prints "free" or "held KIND START LEN PID"
-//! append PATH TEXT COUNT                appends TEXT and a newline COUNT times, one write each
-//! hold PATH                             opens PATH for reading and writing, prints "ok", holds it
 //! load DIR NAME PAUSE                   makes, reads, moves and removes files NAME-* in DIR, over and
 //!                                       over, with PAUSE microseconds between rounds. Prints the
 //!                                       number of each round; after an error "errno N", and ends.
@@ -30,13 +22,12 @@
 //! stat PATH...                          looks at each, prints "ok" or "errno N"
 //! ```
 //!
-//! OWNER is `process`, `description` (OFD) or `flock`; KIND is `read` or `write`.
+//! And what `thrufs_testing::helper` has: locks, `append`, `hold`.
 
 #![forbid(unsafe_code)]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -44,13 +35,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
 use rustix::process::{Gid, Uid, chroot};
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+use thrufs_testing::helper::{self, report, say};
 use thrufs_tests::acknowledged::write_and_sync;
 use thrufs_tests::close::{self, Usage};
-use thrufs_tests::fence::interrupt::interrupt_on_usr1;
-use thrufs_tests::fence::record_lock::{self, Kind, Owner, Range};
 use thrufs_tests::policy_race;
 use thrufs_tests::race::Racer;
 use thrufs_tests::storm::Storm;
@@ -59,15 +48,6 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args.as_slice() {
-        ["lock-try", rest @ ..] => lock_try(rest),
-        ["lock-hold", rest @ ..] => lock_hold(rest),
-        ["lock-two", owner, kind, path, start, len, second] => lock_two(
-            &[owner, kind, path, start, len],
-            &[owner, kind, second, start, len],
-        ),
-        ["lock-query", rest @ ..] => lock_query(rest),
-        ["append", path, text, count] => append(path, text, count),
-        ["hold", path] => hold(path),
         ["load", dir, name, pause] => load(Path::new(dir), name, pause),
         ["load-inside", dir, name, pause] => load_inside(dir, name, pause),
         ["write-synced", path] => write_synced(path),
@@ -82,7 +62,7 @@ fn main() -> ExitCode {
         }
         ["storm", dir, seed, user] => storm(Path::new(dir), seed, user),
         ["stat", paths @ ..] => report(paths.iter().try_for_each(|path| stat(path))),
-        other => Err(io::Error::other(format!("unknown command {other:?}"))),
+        other => helper::run(other),
     };
     if let Err(error) = done {
         eprintln!("thrufs-test-helper {args:?}: {error}");
@@ -106,128 +86,6 @@ fn storm(dir: &Path, seed: &str, user: &str) -> io::Result<()> {
     loop {
         storm.step();
     }
-}
-
-struct Request {
-    file: File,
-    /// None for flock.
-    owner: Option<Owner>,
-    kind: Kind,
-    range: Range,
-}
-
-impl Request {
-    fn parse(args: &[&str]) -> io::Result<Self> {
-        let [owner, kind, path, start, len] = args else {
-            return Err(io::Error::other("OWNER KIND PATH START LEN"));
-        };
-        let owner = match *owner {
-            "process" => Some(Owner::Process),
-            "description" => Some(Owner::Description),
-            "flock" => None,
-            _ => return Err(io::Error::other("OWNER")),
-        };
-        let kind = match *kind {
-            "read" => Kind::Read,
-            "write" => Kind::Write,
-            _ => return Err(io::Error::other("KIND")),
-        };
-        let number = |text: &str| text.parse().map_err(io::Error::other);
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let range = Range {
-            start: number(start)?,
-            len: number(len)?,
-        };
-        Ok(Self {
-            file,
-            owner,
-            kind,
-            range,
-        })
-    }
-
-    fn take(&self, wait: bool) -> io::Result<()> {
-        let Some(owner) = self.owner else {
-            let operation = match (self.kind, wait) {
-                (Kind::Read, true) => FlockOperation::LockShared,
-                (Kind::Read, false) => FlockOperation::NonBlockingLockShared,
-                (_, true) => FlockOperation::LockExclusive,
-                (_, false) => FlockOperation::NonBlockingLockExclusive,
-            };
-            return Ok(rustix::fs::flock(&self.file, operation)?);
-        };
-        record_lock::set(self.file.as_fd(), owner, self.kind, self.range, wait)
-    }
-}
-
-fn report(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Ok(()) => say("ok"),
-        Err(error) => say(&format!("errno {}", error.raw_os_error().unwrap_or(0))),
-    }
-}
-
-fn say(line: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{line}")?;
-    stdout.flush()
-}
-
-fn wait_for_end_of_input() -> io::Result<()> {
-    io::stdin().read_to_end(&mut Vec::new()).map(drop)
-}
-
-fn lock_try(args: &[&str]) -> io::Result<()> {
-    let request = Request::parse(args)?;
-    report(request.take(false))
-}
-
-fn lock_hold(args: &[&str]) -> io::Result<()> {
-    interrupt_on_usr1()?;
-    let request = Request::parse(args)?;
-    say("waiting")?;
-    report(request.take(true))?;
-    wait_for_end_of_input()
-}
-
-fn lock_two(first: &[&str], second: &[&str]) -> io::Result<()> {
-    let requests = [Request::parse(first)?, Request::parse(second)?];
-    for request in &requests {
-        say("waiting")?;
-        report(request.take(true))?;
-    }
-    wait_for_end_of_input()
-}
-
-fn lock_query(args: &[&str]) -> io::Result<()> {
-    let request = Request::parse(args)?;
-    let owner = request.owner.unwrap_or(Owner::Process);
-    match record_lock::query(request.file.as_fd(), owner, request.kind, request.range)? {
-        None => say("free"),
-        Some(held) => say(&format!(
-            "held {:?} {} {} {}",
-            held.kind, held.range.start, held.range.len, held.pid
-        )),
-    }
-}
-
-fn append(path: &str, text: &str, count: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().append(true).open(path)?;
-    let count: u32 = count.parse().map_err(io::Error::other)?;
-    let line = format!("{text}\n");
-    for _ in 0..count {
-        // One write each: that is what O_APPEND makes atomic.
-        if file.write(line.as_bytes())? != line.len() {
-            return Err(io::Error::other("short write"));
-        }
-    }
-    Ok(())
-}
-
-fn hold(path: &str) -> io::Result<()> {
-    let _file = OpenOptions::new().read(true).write(true).open(path)?;
-    say("ok")?;
-    wait_for_end_of_input()
 }
 
 /// Some pages more than one request of 128 KiB takes.

@@ -11,7 +11,6 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs_client::misbehave::storm::Random;
-use thrufs_tests::caller::Process;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::must_skip;
 use thrufs_tests::programs;
@@ -56,7 +55,7 @@ impl Hour<'_> {
         let place = self.ground.mnt().to_str().unwrap();
         while self.goes_on() {
             let seed = (random.number() as u32).to_string();
-            let process = Process::start(&["storm", place, &seed, user]);
+            let process = programs::start_helper(&["storm", place, &seed, user]);
             std::thread::sleep(Duration::from_millis(1 + random.number() % LIFE_MS_MAX));
             // It can be killed whatever it waits for.
             process.kill();

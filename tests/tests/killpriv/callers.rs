@@ -3,7 +3,7 @@
 use std::thread;
 
 use thrufs_sys::cred::{self, Capabilities};
-use thrufs_tests::caller::{ALICE, BOB, MEMBER, TEAM};
+use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM};
 
 /// The files' group: [`MEMBER`]'s, and nobody else's.
 pub const GROUP: u32 = TEAM;

@@ -5,8 +5,8 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use thrufs_tests::caller::ALICE;
-use thrufs_tests::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::user::ALICE;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::{Mounted, must_skip};
 

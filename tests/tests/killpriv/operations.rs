@@ -9,9 +9,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
-use thrufs_tests::caller::BOB;
-use thrufs_tests::fence::mapping::{Mapping, Sharing};
-use thrufs_tests::fence::truncate::truncate;
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::truncate::truncate;
+use thrufs_testing::user::BOB;
 
 use crate::callers::{GROUP, OWNER, Who};
 

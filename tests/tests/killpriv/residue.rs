@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::XattrFlags;
-use thrufs_tests::caller::ALICE;
+use thrufs_testing::user::ALICE;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::{Mounted, must_skip};
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use thrufs_test_report::skipped_in;
-use thrufs_tests::caller::Process;
+use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::{Mounted, must_skip};
 use thrufs_tests::programs;
@@ -135,7 +135,7 @@ fn on_a_file_system_that_another_serves() {
     over_each("on_a_file_system_that_another_serves", |transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source().to_str().unwrap();
-        let other = Process::start_program(&programs::slow_files(), &[source]);
+        let other = Process::start(&programs::slow_files(), &[source]);
         let beneath = Submount(ground.source());
         assert_eq!(other.line(), "ok");
         let server = Server::start(&ground, &transport.with(""), None);

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use rustix::fs::FallocateFlags;
 use rustix::pipe::{SpliceFlags, pipe};
-use thrufs_tests::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::transport::{Transport, over_each};
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
-use thrufs_tests::caller::ALICE;
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::user::ALICE;
 use thrufs_tests::fence::lease::{ignore_lease_signal, take_write_lease};
-use thrufs_tests::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 

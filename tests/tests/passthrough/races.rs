@@ -7,9 +7,10 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thrufs_tests::caller::Process;
+use thrufs_testing::process::Process;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
+use thrufs_tests::programs;
 
 use crate::ground::on_each;
 
@@ -29,7 +30,7 @@ fn race(mounted: &Mounted) {
     let mut seed = thrufs_test_report::seed();
     let mut start = || {
         seed += 1;
-        Process::start(&["race", dir, &seed.to_string()])
+        programs::start_helper(&["race", dir, &seed.to_string()])
     };
     let mut racers: Vec<Process> = (0..RACERS).map(|_| start()).collect();
     let deadline = Instant::now() + duration();

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thrufs_tests::caller::Process;
+use thrufs_testing::process::Process;
 use thrufs_tests::lower::Lower;
+use thrufs_tests::programs;
 
 use crate::ground::{LOWERS, on_each};
 
@@ -96,7 +97,9 @@ fn appends_of_processes_are_whole_and_none_is_lost() {
         File::create(&through).unwrap();
         let lines = LINES.to_string();
         let writers: Vec<Process> = [(&through, "one"), (&through, "two"), (&beneath, "three")]
-            .map(|(path, text)| Process::start(&["append", path.to_str().unwrap(), text, &lines]))
+            .map(|(path, text)| {
+                programs::start_helper(&["append", path.to_str().unwrap(), text, &lines])
+            })
             .into();
         for mut writer in writers {
             assert!(writer.is_ended_within(Duration::from_secs(60)));

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::OFlags;
-use thrufs_tests::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::tracer::Tracer;

@@ -49,7 +49,7 @@ fn chmod(path: &Path) -> io::Result<()> {
 
 fn truncate(path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    thrufs_tests::fence::truncate::truncate(&path, 3)
+    thrufs_testing::fence::truncate::truncate(&path, 3)
 }
 
 const NAME: &CStr = c"user.thrufs";
@@ -418,7 +418,7 @@ fn flags_of_what_is_read_only_stay() {
 fn with_umask<T: Send>(mask: u32, run: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let ran = scope.spawn(|| {
-            thrufs_tests::fence::umask::private_umask().unwrap();
+            thrufs_testing::fence::umask::private_umask().unwrap();
             rustix::process::umask(Mode::from_raw_mode(mask));
             run()
         });

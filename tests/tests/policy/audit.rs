@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use serde_json::Value;
-use thrufs_tests::caller::ALICE;
+use thrufs_testing::user::ALICE;
 
 use crate::served::{REDACT, Served, audited_in, errno, open, put, raw, with_policy};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use rustix::mount::UnmountFlags;
-use thrufs_tests::caller::Process;
-use thrufs_tests::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::process::Process;
 use thrufs_tests::programs;
 
 use crate::samples;
@@ -50,8 +50,7 @@ fn no_view_is_made_of_a_file_that_a_write_beneath_is_changing() {
             let (slow, gate) = (base.join("slow"), base.join("gate"));
             fs::create_dir(&slow).unwrap();
             let [at, until] = [&slow, &gate].map(|path| path.to_str().unwrap());
-            let pages =
-                Process::start_program(&programs::slow_files(), &[at, until, "auto_unmount"]);
+            let pages = Process::start(&programs::slow_files(), &[at, until, "auto_unmount"]);
             assert_eq!(pages.line(), "ok");
             let page = File::open(slow.join("page-0")).unwrap();
             let path = served.at("photos/a.jpg");

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use thrufs_tests::caller::{ALICE, BOB};
+use thrufs_testing::user::{ALICE, BOB};
 
 use crate::served::{errno, open, put, with_policy};
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
-use thrufs_tests::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
 
 use crate::reload::StopAll;
 use crate::samples;
@@ -102,7 +102,7 @@ fn a_byte_in_the_right_place_does_not_undo_a_rule() {
 
 fn truncate(path: &Path, size: u64) -> io::Result<()> {
     let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-    thrufs_tests::fence::truncate::truncate(&path, size as i64)
+    thrufs_testing::fence::truncate::truncate(&path, size as i64)
 }
 
 /// Who opened the file while there was nothing in it does not change what others write into it.

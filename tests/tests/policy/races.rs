@@ -6,8 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use thrufs_tests::caller::Process;
+use thrufs_testing::process::Process;
 use thrufs_tests::connection::Connection;
+use thrufs_tests::programs;
 
 use crate::samples;
 use crate::served::{NOTHING, REDACT, Served, put, with_policy};
@@ -81,7 +82,7 @@ fn race(served: &Served) {
             );
             let [directory, original, state] =
                 [&directory, &original, &state].map(|path| path.to_str().unwrap());
-            Process::start(&["policy-race", directory, original, state, &seed])
+            programs::start_helper(&["policy-race", directory, original, state, &seed])
         })
         .collect();
     let (start, duration) = (Instant::now(), duration());

@@ -30,8 +30,8 @@ use std::sync::Arc;
 use thrufs::{Errno, MountOptions, SessionConfig};
 use thrufs_abi::layout::{FallocateIn, LkIn, SetattrIn};
 use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
-use thrufs_client::{Client, InProcess};
 use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, IdRange, Locks};
+use thrufs_testing::{Client, InProcess};
 
 struct Served {
     // Dropped before the directory that it serves.

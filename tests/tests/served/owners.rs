@@ -8,9 +8,9 @@ use tempfile::TempDir;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_client::Client;
 use thrufs_hostdir::{Config, HostDir, IdMap, IdRange};
-use thrufs_tests::caller::{ALICE, BOB};
+use thrufs_testing::Client;
+use thrufs_testing::user::{ALICE, BOB};
 
 const OWNER: u32 = 1001;
 const OTHER: u32 = 1002;

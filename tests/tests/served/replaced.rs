@@ -11,8 +11,8 @@ use std::{fs, io};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_client::{Caller, InProcess};
 use thrufs_hostdir::{Config, HostDir, Strongbox};
+use thrufs_testing::{Caller, InProcess};
 
 type Root<'a> = Caller<'a, InProcess<HostDir>>;
 

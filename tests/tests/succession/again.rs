@@ -8,7 +8,7 @@ use std::path::Path;
 use thrufs::{Errno, NodeId, Opcode};
 use thrufs_abi::layout::{CreateIn, LinkIn, MkdirIn, MknodIn, Rename2In, SetxattrIn};
 use thrufs_abi::{Reply, RequestBuilder};
-use thrufs_client::Caller;
+use thrufs_testing::Caller;
 use thrufs_tests::lower::{Ground, Lower};
 
 const XATTR_CREATE: u32 = 1;

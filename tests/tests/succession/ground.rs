@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 use thrufs::{Begun, Dispatcher};
-use thrufs_client::{Carrier, Client, OFFERED_BY_GUESTS};
 use thrufs_hostdir::policy::Policy;
 use thrufs_hostdir::{Config, HostDir, Ledger, Locks, Migration, MigrationMode, Strongbox};
+use thrufs_testing::{Carrier, Client, OFFERED_BY_GUESTS};
 
 /// What a supervisor keeps for its workers.
 #[derive(Default)]

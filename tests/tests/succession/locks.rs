@@ -56,7 +56,7 @@ struct Held {
     path: std::path::PathBuf,
 }
 
-fn locked(client: &thrufs_client::Client<&Server>, source: &Path) -> Held {
+fn locked(client: &thrufs_testing::Client<&Server>, source: &Path) -> Held {
     let root = client.root();
     let node = root.walk("file").unwrap();
     let fh = root.open(node, libc::O_RDWR).unwrap().fh;

@@ -7,7 +7,7 @@ use std::path::Path;
 use thrufs::{Errno, NodeId};
 use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::SetattrIn;
-use thrufs_tests::caller::{ALICE, BOB};
+use thrufs_testing::user::{ALICE, BOB};
 use thrufs_tests::lower::{Ground, Lower};
 
 fn make(source: &Path, name: &str, owner: u32) {

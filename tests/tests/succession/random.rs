@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use thrufs::Errno;
 use thrufs_abi::NodeId;
-use thrufs_client::Caller;
 use thrufs_hostdir::MigrationMode;
+use thrufs_testing::Caller;
 use thrufs_tests::compare::{differences, snapshot};
 use thrufs_tests::lower::{Ground, Lower};
 

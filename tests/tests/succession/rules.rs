@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use thrufs::layout::{CreateIn, OpenIn};
 use thrufs::{Begun, Errno, NodeId, Opcode};
-use thrufs_client::{Caller, Client};
 use thrufs_hostdir::policy::{Accounts, Policy};
 use thrufs_hostdir::{AuditLog, Config, Migration, MigrationMode, MigrationOnError};
+use thrufs_testing::{Caller, Client};
 use thrufs_tests::lower::{Ground, Lower};
 
 const ROOT: NodeId = NodeId::ROOT;

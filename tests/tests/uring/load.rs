@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
+use thrufs_testing::process::Process;
 use thrufs_tests::acknowledged::check_blocks;
-use thrufs_tests::caller::Process;
 use thrufs_tests::connection::Connection;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::machine::{cpus, on_cpu};
+use thrufs_tests::programs;
 use thrufs_tests::server::{START_TIMEOUT, Server};
 
 /// How long callers may take to come back after an end.
@@ -82,7 +83,7 @@ impl Load {
 
     fn add(&mut self, cpu: usize, args: &[&str]) {
         self.callers.push(Caller {
-            process: on_cpu(cpu, || Process::start(args)),
+            process: on_cpu(cpu, || programs::start_helper(args)),
             name: format!("{args:?} on CPU {cpu}"),
             count: 0,
             last_words: String::new(),

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::mount::{UnmountFlags, unmount};
-use thrufs_tests::caller::Process;
+use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::machine::{cpus, on_cpu};
 use thrufs_tests::mounted::is_mounted;
@@ -30,7 +30,7 @@ impl<'a> SlowSource<'a> {
         let gate = ground.base().join("gate");
         let _ = fs::remove_file(&gate);
         let args = [source, gate.to_str().unwrap()];
-        let process = Process::start_program(&programs::slow_files(), &args);
+        let process = Process::start(&programs::slow_files(), &args);
         let slow = Self {
             process: Some(process),
             ground,
@@ -92,7 +92,9 @@ fn slow_ones_hold_up_nobody(options: &str, slow: &[[&str; 2]]) {
         .iter()
         .map(|[command, name]| {
             let path = ground.mnt().join(name);
-            on_cpu(cpu, || Process::start(&[command, path.to_str().unwrap()]))
+            on_cpu(cpu, || {
+                programs::start_helper(&[command, path.to_str().unwrap()])
+            })
         })
         .collect();
     let are_under_way = slow.iter().all(|_| source.is_slow());

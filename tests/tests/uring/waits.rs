@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use thrufs_tests::caller::Process;
+use thrufs_testing::process::Process;
 use thrufs_tests::connection::Connection;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::{cpus, on_cpu};
+use thrufs_tests::programs;
 use thrufs_tests::transport::must_skip_ring;
 
 use crate::load::serve;
@@ -39,13 +40,13 @@ fn waiters_hold_up_nobody(options: &str, owner: &str) {
     let lock = ["lock-hold", owner, "write", path, "0", "0"];
     let cpu = cpus()[0];
     let (holder, waiters, _abort);
-    holder = Process::start(&lock);
+    holder = programs::start_helper(&lock);
     assert_eq!(
         (holder.line(), holder.line()),
         ("waiting".into(), "ok".into())
     );
     waiters = (0..WAITERS)
-        .map(|_| on_cpu(cpu, || Process::start(&lock)))
+        .map(|_| on_cpu(cpu, || programs::start_helper(&lock)))
         .collect::<Vec<_>>();
     _abort = AbortOnPanic(Connection::of(ground.mnt()));
     for waiter in &waiters {

@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use rustix::fs::{Access, CWD, accessat};
+use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM, User};
 use thrufs_tests::acl::List;
-use thrufs_tests::caller::{ALICE, BOB, Caller, MEMBER, TEAM};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::over_each;
@@ -35,7 +35,7 @@ fn all_lists() -> impl Iterator<Item = List> {
 }
 
 /// What callers may do: nobody special, who is named, who is in both groups.
-fn permitted(path: &Path) -> Vec<(Caller, Access)> {
+fn permitted(path: &Path) -> Vec<(User, Access)> {
     let kinds = [Access::READ_OK, Access::WRITE_OK, Access::EXEC_OK];
     let callers = [ALICE, BOB, MEMBER];
     let tried = callers.map(|caller| {
@@ -58,8 +58,8 @@ fn what_an_acl_refuses_is_refused_where_none_is_served() {
             chown(source.join(&name), Some(0), Some(TEAM)).unwrap();
             list.set(&source.join(&name));
             let (above, beneath) = (permitted(&mnt.join(&name)), permitted(&source.join(&name)));
-            let is_there = |(caller, kind): &&(Caller, Access)| {
-                let same = |(other, is): &(Caller, Access)| other.uid == caller.uid && is == kind;
+            let is_there = |(caller, kind): &&(User, Access)| {
+                let same = |(other, is): &(User, Access)| other.uid == caller.uid && is == kind;
                 beneath.iter().any(same)
             };
             let more: Vec<_> = above.iter().filter(|it| !is_there(it)).collect();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{IFlags, ioctl_getflags};
 use rustix::io::Errno;
-use thrufs_tests::caller::BOB;
+use thrufs_testing::user::BOB;
 use thrufs_tests::fence::ioctl::{Argument, send};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;

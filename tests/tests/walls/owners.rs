@@ -11,7 +11,7 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, XattrFlags,
 };
 use rustix::io::{Errno, Result};
-use thrufs_tests::caller::{ALICE, BOB, Caller, MEMBER, TEAM};
+use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM, User};
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::{Mounted, must_skip};
 use thrufs_tests::relayed::{Queues, Relayed};
@@ -385,7 +385,7 @@ fn who_is_in_no_group_in_a_guest_makes_no_program_of_it() {
 }
 
 /// [`MEMBER`] without further groups.
-const MEMBER_ALONE: Caller = Caller {
+const MEMBER_ALONE: User = User {
     groups: &[],
     ..MEMBER
 };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use thrufs_tests::caller::{ALICE, BOB, Caller};
+use thrufs_testing::user::{ALICE, BOB, User};
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::server::{END_TIMEOUT, Server};
 use thrufs_tests::transport::over_each;
@@ -193,7 +193,7 @@ fn who_waits_for_locks_keeps_nobody_else_from_waiting() {
         };
         let held = lock().unwrap();
         thread::scope(|scope| {
-            let wait = |user: Caller| scope.spawn(move || user.run(lock).map(drop));
+            let wait = |user: User| scope.spawn(move || user.run(lock).map(drop));
             let alices: Vec<_> = (0..WAITERS).map(|_| wait(ALICE)).collect();
             let deadline = Instant::now() + END_TIMEOUT;
             let refused = || alices.iter().filter(|alice| alice.is_finished()).count();

@@ -9,7 +9,7 @@ use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags,
 };
 use rustix::io::Result;
-use thrufs_tests::caller::BOB;
+use thrufs_testing::user::BOB;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::{Mounted, must_skip};
 use thrufs_tests::relayed::{Queues, Relayed};

@@ -9,8 +9,8 @@
 //! ```
 
 use super::ring::{RawDescriptor, descriptor_flags};
-use crate::shape::ReplyLayout;
 use thrufs_abi::layout::{InHeader, OutHeader};
+use thrufs_testing::ReplyLayout;
 
 /// Room for the arguments of a request: the largest value of an extended attribute with its name,
 /// two names, a link's target.

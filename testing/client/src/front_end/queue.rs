@@ -5,11 +5,11 @@ use super::error::{QueueError, SubmitError};
 use super::memory::SharedMemory;
 use super::ring::{RawDescriptor, Ring, UsedElement, descriptor_flags};
 use super::waker::{Waker, Woken};
-use crate::shape::{ReplyLayout, Shape};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 use thrufs_abi::layout::{InHeader, OutHeader};
+use thrufs_testing::{ReplyLayout, Shape};
 use vmm_sys_util::eventfd::EventFd;
 use zerocopy::{FromBytes, IntoBytes};
 

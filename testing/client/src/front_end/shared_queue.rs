@@ -7,9 +7,9 @@
 use super::error::{ExchangeError, QueueError, SubmitError};
 use super::queue::{Parts, Queue, Token};
 use super::waker::{Waker, Woken};
-use crate::shape::ReplyLayout;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use thrufs_testing::ReplyLayout;
 
 struct State {
     queue: Queue,
@@ -169,12 +169,12 @@ mod tests {
     use super::super::ring::tests::use_chain;
     use super::super::ring::{RawDescriptor, Ring, RingLayout, descriptor_flags};
     use super::*;
-    use crate::shape::Shape;
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::Ordering;
     use std::time::Duration;
     use thrufs_abi::layout::{InHeader, OutHeader};
     use thrufs_abi::{NodeId, Opcode, Reply, RequestBuilder, Unique};
+    use thrufs_testing::Shape;
     use vmm_sys_util::eventfd::{EFD_CLOEXEC, EventFd};
     use zerocopy::{FromBytes, IntoBytes};
 

@@ -15,7 +15,6 @@ use super::chain::{Fault, RawQueue, inject};
 use super::leave_after;
 use super::socket::{RawMessage, is_closed, odd_messages, send};
 use super::steps;
-use crate::client::Client;
 use crate::front_end::{
     FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, HIGH_PRIORITY, RawDescriptor, descriptor_flags,
 };
@@ -25,6 +24,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use thrufs_testing::Client;
 
 /// How long a chain or a message is waited for that may never be answered.
 const PATIENCE: Duration = Duration::from_millis(20);

@@ -2,10 +2,10 @@
 
 use super::{RelayError, Shared};
 use crate::front_end::{HIGH_PRIORITY, Parts, SubmitError};
-use crate::shape::Shape;
 use std::time::{Duration, Instant};
 use thrufs_abi::Opcode;
 use thrufs_abi::layout::{BatchForgetIn, ForgetOne, InHeader};
+use thrufs_testing::Shape;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Nodes that are forgotten by one message: it fits where arguments have room.

@@ -9,13 +9,13 @@ use super::{DRAIN_TIMEOUT, RelayError, Shared, aside, system};
 use crate::front_end::{
     Completion, FIRST_REQUEST_QUEUE, Parts, QueueError, QueueGuard, SubmitError,
 };
-use crate::shape::Shape;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 use thrufs_abi::layout::{InHeader, OutHeader};
+use thrufs_testing::Shape;
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use zerocopy::FromBytes;
 

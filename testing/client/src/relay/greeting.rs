@@ -3,9 +3,9 @@
 
 use super::RelayError;
 use crate::front_end::FrontEnd;
-use crate::shape::Shape;
 use thrufs_abi::layout::{InHeader, InitIn, InitOut, OutHeader};
 use thrufs_abi::{InitFlags, Opcode, Reply};
+use thrufs_testing::Shape;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Room for INIT: the least that the kernel lets anybody read with (`FUSE_MIN_READ_BUFFER`).

@@ -17,12 +17,12 @@ mod offer;
 
 use super::share::Share;
 use super::{Connection, Outcome, ToolError};
-use crate::client::{Client, OFFERED_BY_GUESTS};
 use crate::front_end::{FIRST_REQUEST_QUEUE, FrontEnd, QueueError, SubmitError};
 use std::io::Write;
 use std::time::{Duration, Instant};
 use thrufs::Errno;
 use thrufs_abi::{NodeId, Opcode, Reply, RequestBuilder, Unique};
+use thrufs_testing::{Client, OFFERED_BY_GUESTS};
 
 /// Arguments of `conform`.
 #[derive(Clone, Debug, Default)]
@@ -298,7 +298,7 @@ fn well_behaved(connection: &Connection, report: &mut Report<'_>) -> Result<(), 
 fn open(
     front_end: FrontEnd,
     connection: &Connection,
-) -> Result<Session, crate::client::ClientError> {
+) -> Result<Session, thrufs_testing::ClientError> {
     let share = Share::over(front_end)?;
     Ok(Session {
         top: files::make_top(&share),

@@ -1,14 +1,14 @@
 //! A mounted share, by paths, which forgets what it has looked up.
 
 use super::{Connection, ToolError};
-use crate::calls::Caller;
-use crate::client::Client;
 use crate::front_end::FrontEnd;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use thrufs::Errno;
 use thrufs_abi::layout::Attr;
 use thrufs_abi::{InitFlags, NodeId, Opcode, RequestBuilder};
+use thrufs_testing::Caller;
+use thrufs_testing::Client;
 
 /// The least that `max_write` means (`FUSE_MIN_READ_BUFFER` less its headers, as the kernel has it).
 const TRANSFER_BYTES_MIN: usize = 4096;
@@ -36,7 +36,7 @@ impl Share {
         })
     }
 
-    pub(crate) fn over(front_end: FrontEnd) -> Result<Share, crate::client::ClientError> {
+    pub(crate) fn over(front_end: FrontEnd) -> Result<Share, thrufs_testing::ClientError> {
         Ok(Share {
             client: Client::mount(front_end)?,
             lookups: Mutex::default(),

@@ -2,10 +2,10 @@
 
 use super::{Random, usual};
 use crate::front_end::{FrontEnd, Parts};
-use crate::shape::{ReplyLayout, Shape};
 use std::time::{Duration, Instant};
 use thrufs_abi::layout::{EntryOut, OpenOut};
 use thrufs_abi::{NodeId, Opcode, Reply, RequestBuilder, Unique};
+use thrufs_testing::{ReplyLayout, Shape};
 
 /// How long the answers to many requests are waited for.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -6,13 +6,13 @@
 use super::ground::{Ground, Lookups, file_name};
 use super::row::Kind;
 use crate::front_end::{Completion, HIGH_PRIORITY, Queue};
-use crate::shape::ReplyLayout;
 use thrufs_abi::layout::{
     AttrOut, CreateIn, EntryOut, ForgetIn, GetattrIn, InHeader, OpenIn, OpenOut, ReadIn, ReleaseIn,
     WriteIn, WriteOut,
 };
 use thrufs_abi::reply::DirectoryEntries;
 use thrufs_abi::{NodeId, Opcode};
+use thrufs_testing::ReplyLayout;
 use zerocopy::{Immutable, IntoBytes};
 
 /// The room that a C library asks for when it lists a directory.

@@ -1,12 +1,12 @@
 //! That files are files.
 
 use super::{Answer, Check, Finding, Session, Verdict, ensure, fail, offered, skip};
-use crate::client::Client;
 use crate::tool::share::Share;
 use std::collections::BTreeSet;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{LockOwner, NodeId, Opcode, SetattrValid};
+use thrufs_testing::Client;
 
 const fn check(name: &'static str, run: fn(&Session) -> Verdict) -> Check {
     Check { name, run }

@@ -2,7 +2,6 @@
 //! another connection and serves it.
 
 use super::{Finding, Report, Verdict, fail, skip};
-use crate::client::Client;
 use crate::front_end::{FrontEnd, QueueError, Step};
 use crate::misbehave::chain::{self, Fault};
 use crate::misbehave::{leave_after, socket, steps};
@@ -10,6 +9,7 @@ use crate::tool::{Connection, ToolError};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use thrufs_abi::NodeId;
+use thrufs_testing::Client;
 
 /// How long it is waited for a faulty chain to come back. That it does is not asked for.
 const PATIENCE: Duration = Duration::from_millis(50);

@@ -1,10 +1,10 @@
 //! What a server offers, on the socket and in INIT.
 
 use super::{Verdict, ensure, offered, skip};
-use crate::client::Client;
 use crate::front_end::{FrontEnd, ProtocolFeatures, features};
 use thrufs_abi::InitFlags;
 use thrufs_abi::version::{KERNEL_MINOR, KERNEL_VERSION, MIN_MINOR};
+use thrufs_testing::Client;
 
 /// A check of what was agreed on.
 pub(super) struct OfferCheck {

@@ -10,4 +10,4 @@ pub(super) use rustix::io::Errno;
 
 pub(super) use super::env::{chmod, chown, fails, mkdir, open, open_mode, tick};
 pub(super) use super::{Case, Env, cases};
-pub(super) use crate::caller::{ALICE, BOB, MEMBER, TEAM};
+pub(super) use crate::user::{ALICE, BOB, MEMBER, TEAM};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 
 use super::prelude::*;
-use crate::caller::{Process, run_process};
+use crate::helper;
 
 pub(super) const CASES: &[Case] = cases! {
     exclusive_keeps_all_out,
@@ -101,17 +101,17 @@ fn keeps_another_process_out(env: &Env) {
     let file = env.open("file", OFlags::RDWR);
     flock(&file, TRY_EXCLUSIVE).unwrap();
     let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
-    assert_eq!(run_process(&other("lock-try", "read", &path)), busy);
+    assert_eq!(helper::output(&other("lock-try", "read", &path)), busy);
     flock(&file, TRY_SHARED).unwrap();
-    assert_eq!(run_process(&other("lock-try", "read", &path)), "ok");
-    assert_eq!(run_process(&other("lock-try", "write", &path)), busy);
+    assert_eq!(helper::output(&other("lock-try", "read", &path)), "ok");
+    assert_eq!(helper::output(&other("lock-try", "write", &path)), busy);
 }
 
 fn waiter_gets_it_on_release(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
     flock(&file, TRY_EXCLUSIVE).unwrap();
-    let waiter = Process::start(&other("lock-hold", "write", &path));
+    let waiter = helper::start(&other("lock-hold", "write", &path));
     assert_eq!(waiter.line(), "waiting");
     assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
     flock(&file, FlockOperation::Unlock).unwrap();
@@ -124,7 +124,7 @@ fn waiter_gets_it_on_release(env: &Env) {
 fn gone_when_the_holder_dies(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
-    let holder = Process::start(&other("lock-hold", "write", &path));
+    let holder = helper::start(&other("lock-hold", "write", &path));
     assert_eq!(
         (holder.line().as_str(), holder.line().as_str()),
         ("waiting", "ok")

@@ -45,7 +45,8 @@ mod truncate;
 mod unlinked;
 mod xattr;
 
-pub use env::{Env, Need, Setting};
+use crate::setup::Need;
+pub use env::Env;
 
 /// One named case.
 #[derive(Clone, Copy)]
@@ -72,7 +73,7 @@ macro_rules! cases {
     ($($name:ident $([$($need:ident),*])?),* $(,)?) => {
         &[$($crate::posix::Case {
             path: concat!(module_path!(), "::", stringify!($name)),
-            needs: &[$($($crate::posix::Need::$need),*)?],
+            needs: &[$($($crate::Need::$need),*)?],
             run: $name,
         }),*]
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustix::fs::XattrFlags;
 
 use super::prelude::*;
-use crate::compare::xattrs;
+use crate::xattrs;
 
 pub(super) const CASES: &[Case] = cases! {
     set_get_list_remove,

@@ -14,189 +14,23 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use crate::fence::clock::at_latest_tick;
-use crate::guest::Share;
-use crate::lower::Lower;
-use crate::relayed::Queues;
-use crate::tree::Tree;
-
-/// What a case needs that not every ground has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// POSIX ACLs that are enforced.
-    Acl,
-    /// `FALLOC_FL_ZERO_RANGE`.
-    ZeroRange,
-    /// `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE`.
-    ShiftRange,
-    /// None of the two: they must then be refused.
-    NoShiftRange,
-    /// Locks that users of the tree beneath see too.
-    SharedLocks,
-    /// Written data that is beneath at once, without a flush.
-    WriteThrough,
-    /// Changes by others beneath that are seen at once.
-    NoCache,
-    /// `O_APPEND` that can be taken back from an open file.
-    AppendSwitchedOff,
-    /// Not XFS, which knows no minor numbers above 18 bits and no targets above 1023 bytes, and says
-    /// EEXIST of a full directory.
-    NotXfs,
-    /// Not btrfs, which does not count the links of directories, and counts room by transactions.
-    NotBtrfs,
-    /// Not overlayfs, which makes no whiteouts for others.
-    NotOverlay,
-    /// Times that change when a file is cut to the size it has: natively, XFS and btrfs leave them.
-    TruncateToSameSize,
-    /// Data written by others beneath that are seen at the next open.
-    CloseToOpen,
-    /// A server that can tell the kernel of changes, or a kernel that keeps nothing.
-    Notifications,
-    /// Maps that several processes share.
-    SharedMaps,
-    /// Stores through a map beneath are on the host at once.
-    HostMaps,
-    /// Attributes of the class `trusted`.
-    TrustedAttributes,
-}
-
-/// On what ground the list runs.
-#[derive(Clone, Debug)]
-pub struct Setting {
-    /// The file system beneath.
-    pub lower: Lower,
-    /// Options of the mount or share, or none for a native run.
-    pub options: Option<&'static str>,
-    /// The shares of the guest that this runs in, if it does.
-    pub share: Option<Share>,
-    /// The queues of the relay that mounts a share here, if one does.
-    pub queues: Option<Queues>,
-}
-
-impl Setting {
-    /// A short name for reports: the lower file system and the options.
-    pub fn name(&self) -> String {
-        let way = match (self.options, self.share) {
-            (None, _) => "native",
-            (_, Some(_)) => "guest",
-            _ if self.queues.is_some() => "relay",
-            _ => "mount",
-        };
-        let queues = self.queues.map(Queues::name).unwrap_or_default();
-        match self.options {
-            None | Some("") => format!("{way}{queues} {}", self.lower.name()),
-            Some(options) => format!("{way}{queues} {} {options}", self.lower.name()),
-        }
-    }
-
-    /// Whether the kernel uses the files beneath by itself.
-    fn passes_through(&self) -> bool {
-        self.share.is_none()
-            && self.queues.is_none()
-            && !self.has_option("nopassthrough")
-            && !self.has_option("writeback")
-    }
-
-    fn maps_are_private(&self) -> bool {
-        let uncached = ["cache=never", "cache=metadata"];
-        uncached.iter().any(|option| self.has_option(option)) && !self.has_option("allow_mmap")
-    }
-
-    fn has_option(&self, wanted: &str) -> bool {
-        self.options
-            .is_some_and(|options| options.split(',').any(|option| option == wanted))
-    }
-
-    /// Why a case with this need cannot hold here, if so.
-    pub fn lacks(&self, need: Need) -> Option<&'static str> {
-        let mounted = self.options.is_some();
-        match need {
-            Need::Acl if mounted && !self.has_option("acl") => {
-                Some("ACLs are enforced on mounts with the option acl only")
-            }
-            Need::ZeroRange if !self.lower.has_zero_range() => {
-                Some("the file system beneath has no ZERO_RANGE")
-            }
-            Need::ShiftRange if mounted => {
-                Some("the kernel's FUSE client refuses COLLAPSE_RANGE and INSERT_RANGE itself")
-            }
-            Need::ShiftRange if !self.lower.has_shift_range() => {
-                Some("this file system has no COLLAPSE_RANGE and INSERT_RANGE")
-            }
-            Need::NoShiftRange if !mounted && self.lower.has_shift_range() => {
-                Some("this file system has COLLAPSE_RANGE and INSERT_RANGE")
-            }
-            Need::SharedLocks if mounted && !self.has_option("locks=shared") => {
-                Some("locks stay in the mount without locks=shared")
-            }
-            Need::NotXfs if self.lower == Lower::Xfs => Some("XFS does it differently"),
-            Need::NotBtrfs if self.lower == Lower::Btrfs => Some("btrfs does it differently"),
-            Need::NotOverlay if self.lower == Lower::Overlay => {
-                Some("overlayfs does it differently")
-            }
-            Need::TruncateToSameSize if matches!(self.lower, Lower::Xfs | Lower::Btrfs) => {
-                Some("this file system leaves the times when the size stays")
-            }
-            Need::HostMaps if self.share.is_some() => {
-                Some("what lies beneath is a share as well, whose maps are the guest's")
-            }
-            Need::SharedMaps
-                if (self.queues.is_some() || self.share.is_some()) && self.maps_are_private() =>
-            {
-                Some("data that are not cached are not mapped shared, without allow_mmap")
-            }
-            Need::TrustedAttributes
-                if self.queues.is_some() && !self.has_option("modcaps=+sys_admin") =>
-            {
-                Some("the worker of a share has no SYS_ADMIN unless it is told to keep it")
-            }
-            Need::WriteThrough if self.has_option("writeback") => {
-                Some("with writeback the kernel keeps written data until a flush")
-            }
-            Need::AppendSwitchedOff if mounted && self.passes_through() => {
-                Some("the kernel keeps O_APPEND on a file beneath that it has opened with it")
-            }
-            Need::CloseToOpen if self.has_option("cache=always") => {
-                Some("cache=always is for what nobody else writes")
-            }
-            Need::Notifications
-                if (self.queues.is_some() || self.share.is_some())
-                    && !self.has_option("cache=never") =>
-            {
-                Some("nobody can tell a guest's kernel of a change")
-            }
-            Need::Notifications if self.has_option("writeback") => {
-                Some("with writeback the kernel has times of its own")
-            }
-            Need::NoCache
-                if mounted && !self.has_option("cache=never") && !self.passes_through() =>
-            {
-                Some("the kernel appends at the size that it has cached, unless cache=never")
-            }
-            _ => None,
-        }
-    }
-}
+use crate::setup::{Need, Setup, Tree};
 
 /// The ground of one case: a fresh directory in the tree under test.
 ///
 /// Names that the methods take are relative to that directory.
 pub struct Env {
     tree: Arc<dyn Tree>,
-    setting: Setting,
+    setup: Arc<dyn Setup>,
     dir: PathBuf,
 }
 
 impl Env {
     /// Makes the directory of the case called `name`, owned by root, mode 0755.
-    pub fn new(tree: Arc<dyn Tree>, setting: Setting, name: &str) -> io::Result<Self> {
+    pub fn new(tree: Arc<dyn Tree>, setup: Arc<dyn Setup>, name: &str) -> io::Result<Self> {
         let dir = PathBuf::from(name.replace("::", "."));
         fs::create_dir(tree.root().join(&dir))?;
-        Ok(Self { tree, setting, dir })
-    }
-
-    /// The ground this runs on.
-    pub fn setting(&self) -> &Setting {
-        &self.setting
+        Ok(Self { tree, setup, dir })
     }
 
     /// Removes the directory of the case, through the tree under test.
@@ -325,7 +159,7 @@ impl Env {
             rustix::fs::fsync(open(&above, OFlags::RDONLY).unwrap()).unwrap();
         }
         let (mut seen, mut real) = (facts(&above), facts(&below));
-        if self.setting.has_option("writeback") {
+        if self.setup.lacks(Need::WriteThrough).is_some() {
             // The kernel keeps the time of the write; beneath it is that of the writing back.
             (seen.modified, real.modified) = Default::default();
         }

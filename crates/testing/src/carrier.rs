@@ -6,7 +6,7 @@ use thrufs::{Dispatcher, FileSystem};
 /// Carries requests to a server and replies back.
 ///
 /// The calls of [`Caller`](crate::Caller) are made over any carrier: [`InProcess`] for a file system
-/// in the same process, [`FrontEnd`](crate::FrontEnd) for a server behind a vhost-user socket.
+/// in the same process, or what else reaches a server.
 pub trait Carrier: Sync {
     /// Sends bytes as they are, a request or not, and waits for the reply.
     ///

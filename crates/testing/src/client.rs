@@ -2,7 +2,6 @@
 
 use crate::calls::Caller;
 use crate::carrier::{Carrier, InProcess};
-use crate::front_end::FrontEnd;
 use crate::shape::Shape;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,26 +88,24 @@ impl<F: FileSystem> Client<InProcess<F>> {
     }
 }
 
-impl Client<FrontEnd> {
-    /// Mounts what is behind a front end, as a 6.18 guest would.
+impl<C: Carrier> Client<C> {
+    /// Mounts what is behind a carrier, as a 6.18 guest would.
     ///
     /// # Errors
     ///
     /// When INIT is refused, malformed or not answered.
-    pub fn mount(front_end: FrontEnd) -> Result<Client<FrontEnd>, ClientError> {
-        Client::over_offering(front_end, KERNEL_MINOR, OFFERED_BY_GUESTS)
+    pub fn mount(carrier: C) -> Result<Client<C>, ClientError> {
+        Client::over_offering(carrier, KERNEL_MINOR, OFFERED_BY_GUESTS)
     }
 
-    /// Ends the session as a guest does at unmount, by DESTROY, and gives the front end back: it may
-    /// be mounted again. A client that is dropped instead is a machine that was switched off.
-    pub fn unmount(self) -> FrontEnd {
+    /// Ends the session as a guest does at unmount, by DESTROY, and gives the carrier back: it may be
+    /// mounted again. A client that is dropped instead is a machine that was switched off.
+    pub fn unmount(self) -> C {
         let request = RequestBuilder::new(Opcode::Destroy, self.next_unique(), NodeId(0)).finish();
         self.transact(&request);
         self.carrier
     }
-}
 
-impl<C: Carrier> Client<C> {
     /// Sends INIT over a carrier, with the minor version and the capabilities given.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! Flags of open.
 
+use crate::helper;
+
 use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
@@ -207,7 +209,7 @@ fn many_descriptors_of_one_file(env: &Env) {
 
 fn running_program_is_etxtbsy(env: &Env) {
     let program = env.path("program");
-    fs::copy(crate::programs::test_helper(), &program).unwrap();
+    fs::copy(helper::program(), &program).unwrap();
     env.chmod("program", 0o755);
     env.file("file", "");
     // `hold` runs until its input closes; it says "ok" once it is running.
@@ -227,7 +229,7 @@ fn running_program_is_etxtbsy(env: &Env) {
 fn started(program: &Path, file: &Path) -> std::process::Child {
     for _ in 0..100 {
         let child = std::process::Command::new(program)
-            .arg("hold")
+            .args([helper::MARK, "hold"])
             .arg(file)
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())

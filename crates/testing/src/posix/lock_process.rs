@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::prelude::*;
-use crate::caller::{Process, run_process};
 use crate::fence::record_lock::{self, Kind, Owner, Range, WHOLE};
+use crate::helper;
 
 pub(super) const CASES: &[Case] = cases! {
     write_lock_keeps_another_process_out,
@@ -49,7 +49,7 @@ fn args(command: &str, kind: &str, path: &Path, range: Range) -> Vec<String> {
 /// Whether another process can have the lock.
 #[track_caller]
 fn free(kind: &str, path: &Path, range: Range) -> bool {
-    let said = run_process(&args("lock-try", kind, path, range));
+    let said = helper::output(&args("lock-try", kind, path, range));
     let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
     assert!(said == "ok" || said == busy, "{said}");
     said == "ok"
@@ -106,17 +106,17 @@ fn query_names_the_holder(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
     assert_eq!(
-        run_process(&args("lock-query", "write", &path, WHOLE)),
+        helper::output(&args("lock-query", "write", &path, WHOLE)),
         "free"
     );
     set(&file, Kind::Read, range(5, 7)).unwrap();
     let held = format!("held Read 5 7 {}", std::process::id());
     assert_eq!(
-        run_process(&args("lock-query", "write", &path, WHOLE)),
+        helper::output(&args("lock-query", "write", &path, WHOLE)),
         held
     );
     assert_eq!(
-        run_process(&args("lock-query", "read", &path, WHOLE)),
+        helper::output(&args("lock-query", "read", &path, WHOLE)),
         "free"
     );
 }
@@ -129,12 +129,12 @@ fn query_names_the_holder_among_many(env: &Env) {
         .into_iter()
         .map(|start| {
             let range = range(start, 10);
-            let holder = Process::start(&args("lock-hold", "write", &path, range));
+            let holder = helper::start(&args("lock-hold", "write", &path, range));
             assert_eq!([holder.line(), holder.line()], ["waiting", "ok"]);
             (start, holder)
         })
         .collect();
-    let query = |start| run_process(&args("lock-query", "write", &path, range(start, 5)));
+    let query = |start| helper::output(&args("lock-query", "write", &path, range(start, 5)));
     let own = format!("held Read 0 10 {}", std::process::id());
     assert_eq!(query(0), own);
     for (start, holder) in &holders {
@@ -178,7 +178,7 @@ fn waiter_gets_it_on_release(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
     set(&file, Kind::Write, WHOLE).unwrap();
-    let waiter = Process::start(&args("lock-hold", "write", &path, WHOLE));
+    let waiter = helper::start(&args("lock-hold", "write", &path, WHOLE));
     assert_eq!(waiter.line(), "waiting");
     assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
     set(&file, Kind::Unlock, WHOLE).unwrap();
@@ -192,7 +192,7 @@ fn wait_ends_with_a_signal(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
     set(&file, Kind::Write, WHOLE).unwrap();
-    let waiter = Process::start(&args("lock-hold", "write", &path, WHOLE));
+    let waiter = helper::start(&args("lock-hold", "write", &path, WHOLE));
     assert_eq!(waiter.line(), "waiting");
     assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
     waiter.signal(Signal::USR1);
@@ -209,7 +209,7 @@ fn wait_ends_with_a_signal(env: &Env) {
 fn gone_when_the_holder_dies(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
-    let holder = Process::start(&args("lock-hold", "write", &path, WHOLE));
+    let holder = helper::start(&args("lock-hold", "write", &path, WHOLE));
     assert_eq!(
         (holder.line().as_str(), holder.line().as_str()),
         ("waiting", "ok")
@@ -235,7 +235,7 @@ fn waiting_in_a_circle_is_refused(env: &Env) {
     set(&ours, Kind::Write, WHOLE).unwrap();
     let mut arguments = args("lock-two", "write", &two, WHOLE);
     arguments.push(one.to_str().unwrap().to_owned());
-    let other = Process::start(&arguments);
+    let other = helper::start(&arguments);
     for expected in ["waiting", "ok", "waiting"] {
         assert_eq!(other.line(), expected);
     }
@@ -258,7 +258,7 @@ fn seen_beneath(env: &Env) {
     assert!(free("write", &below, range(7, 10)));
     set(&file, Kind::Unlock, WHOLE).unwrap();
     assert!(free("write", &below, WHOLE));
-    let holder = Process::start(&args("lock-hold", "write", &below, WHOLE));
+    let holder = helper::start(&args("lock-hold", "write", &below, WHOLE));
     assert_eq!(
         (holder.line().as_str(), holder.line().as_str()),
         ("waiting", "ok")

@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::prelude::*;
-use crate::caller::{Process, run_process};
 use crate::fence::record_lock::{self, Kind, Owner, Range, WHOLE};
+use crate::helper;
 
 pub(super) const CASES: &[Case] = cases! {
     conflict_within_a_process,
@@ -129,11 +129,11 @@ fn conflicts_with_locks_of_processes(env: &Env) {
     let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
     let path = env.path("file");
     assert_eq!(
-        run_process(&args("lock-try", "process", "read", &path)),
+        helper::output(&args("lock-try", "process", "read", &path)),
         busy
     );
     assert_eq!(
-        run_process(&args("lock-try", "description", "read", &path)),
+        helper::output(&args("lock-try", "description", "read", &path)),
         busy
     );
 }
@@ -141,7 +141,7 @@ fn conflicts_with_locks_of_processes(env: &Env) {
 fn waiter_gets_it_on_release(env: &Env) {
     let (one, _) = two(env);
     set(&one, Kind::Write, WHOLE).unwrap();
-    let waiter = Process::start(&args(
+    let waiter = helper::start(&args(
         "lock-hold",
         "description",
         "write",

@@ -1,7 +1,8 @@
 //! O_APPEND.
 
 use super::prelude::*;
-use crate::caller::Process;
+use crate::helper;
+use crate::process::Process;
 
 pub(super) const CASES: &[Case] = cases! {
     writes_at_the_end,
@@ -175,7 +176,7 @@ fn appends_of_two_processes_are_whole(env: &Env) {
     let path = path.to_str().unwrap();
     let workers: Vec<Process> = ["aaaaaaaaaa", "bbbbbbbbbbbbbbbbb", "c"]
         .iter()
-        .map(|text| Process::start(&["append", path, text, "300"]))
+        .map(|text| helper::start(&["append", path, text, "300"]))
         .collect();
     workers.into_iter().for_each(Process::finish);
     let content = String::from_utf8(env.read("file")).unwrap();

@@ -1,0 +1,91 @@
+//! For whoever writes a file system with [`thrufs`]: what tests it, without a virtual machine.
+//!
+//! **Calls without a kernel.** A [`Client`] speaks to a file system as a kernel would: it makes requests byte
+//! by byte and reads the replies, with any caller's ids, and with bytes that no kernel would send. What carries
+//! them is a [`Carrier`]: [`InProcess`], through the same dispatch that serves a mount, or one's own.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use thrufs::{Errno, FileSystem, NodeId};
+//! use thrufs_testing::Client;
+//!
+//! struct Nothing;
+//! impl FileSystem for Nothing {}
+//!
+//! let client = Client::connect(Arc::new(Nothing)).unwrap();
+//! let refused = client.root().lookup(NodeId::ROOT, b"name");
+//! assert_eq!(refused.unwrap_err(), Errno::ENOSYS);
+//! ```
+//!
+//! **The POSIX cases.** [`suite::run`] runs a list of cases over a file system that is mounted: what a program
+//! may expect of one, asked by system calls. It is the `main` of a test program with `harness = false`, and has
+//! to be root, because cases act as several users. What the file system does not do, [`Setup::lacks`] says.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::process::ExitCode;
+//! use std::sync::Arc;
+//! use thrufs_testing::{Need, Setup, Tree, suite};
+//!
+//! /// My file system, which is mounted already.
+//! struct Mine;
+//!
+//! impl Setup for Mine {
+//!     fn name(&self) -> String {
+//!         "mine".to_owned()
+//!     }
+//!
+//!     fn start(&self) -> Result<Arc<dyn Tree>, String> {
+//!         Ok(Arc::new(Mine))
+//!     }
+//!
+//!     fn lacks(&self, need: Need) -> Option<&'static str> {
+//!         matches!(need, Need::Acl).then_some("there are no ACLs")
+//!     }
+//! }
+//!
+//! impl Tree for Mine {
+//!     fn root(&self) -> &Path {
+//!         Path::new("/mnt/mine")
+//!     }
+//!
+//!     fn beneath(&self) -> &Path {
+//!         self.root()
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     suite::run(std::env::args(), [Arc::new(Mine) as Arc<dyn Setup>])
+//! }
+//! ```
+//!
+//! The judges know nothing of the server's inside. So every case also runs natively, on a file system of the
+//! kernel's, which is how the list itself is kept right. What cases use, other tests can: a [`user`] to act as,
+//! a [`process`] to lock against, the calls of [`fence`].
+
+#![deny(unsafe_code)]
+// The whole crate is tests: a failed step must stop the case, and the panic is its report.
+#![allow(clippy::unwrap_used)]
+
+mod attributes;
+mod calls;
+mod carrier;
+mod client;
+mod listing;
+mod setup;
+mod shape;
+
+pub mod fence;
+pub mod helper;
+pub mod posix;
+pub mod process;
+pub mod suite;
+pub mod user;
+
+pub use attributes::xattrs;
+pub use calls::Caller;
+pub use carrier::{Carrier, InProcess};
+pub use client::{Client, ClientError, OFFERED_BY_GUESTS, OFFERED_ON_DEV_FUSE};
+pub use listing::Listed;
+pub use setup::{Need, Setup, Tree};
+pub use shape::{ReplyLayout, Shape};

@@ -1,0 +1,291 @@
+//! Runs the POSIX case list as counted tests, on several grounds.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::fs::Mode;
+
+use crate::fence::umask::private_umask;
+use crate::helper;
+use crate::posix::{self, Case, Env};
+use crate::setup::{Setup, Tree};
+
+/// A case that takes longer hangs, also on a busy machine. Its tree is then aborted and the ground
+/// prepared anew, so that one stall fails one case and the run goes on.
+const CASE_TIMEOUT: Duration = Duration::from_secs(300);
+
+type Started = Result<Arc<dyn Tree>, String>;
+
+/// A ground, prepared when the first case needs it: listing and filtering mount nothing.
+struct Ground {
+    setup: Arc<dyn Setup>,
+    tree: Mutex<Option<Started>>,
+}
+
+impl Ground {
+    fn new(setup: Arc<dyn Setup>) -> Self {
+        Self {
+            setup,
+            tree: Mutex::new(None),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Started>> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tree(&self) -> Started {
+        let mut tree = self.lock();
+        tree.get_or_insert_with(|| self.setup.start()).clone()
+    }
+
+    fn is_current(&self, tree: &Arc<dyn Tree>) -> bool {
+        matches!(&*self.lock(), Some(Ok(current)) if Arc::ptr_eq(current, tree))
+    }
+
+    /// Ends what hangs in `tree`. Cases that come later get another.
+    fn abort(&self, tree: &Arc<dyn Tree>) {
+        {
+            let mut current = self.lock();
+            if matches!(&*current, Some(Ok(current)) if Arc::ptr_eq(current, tree)) {
+                *current = None;
+            }
+        }
+        tree.abort();
+        eprintln!("{}, aborted:", self.setup.name());
+        tree.print_log();
+    }
+}
+
+/// Runs every case on every setup and reports, as the arguments of a test harness say, of which the first is
+/// the name of the program.
+///
+/// For the `main` of a test program without a harness of its own: cases start it again, to have another
+/// process.
+pub fn run(
+    arguments: impl IntoIterator<Item = String>,
+    setups: impl IntoIterator<Item = Arc<dyn Setup>>,
+) -> ExitCode {
+    if let Some(code) = helper::run_if_started() {
+        return code;
+    }
+    let arguments = Arguments::from_iter(arguments);
+    let cases = posix::all();
+    let setups = setups.into_iter();
+    let grounds: Vec<_> = setups.map(|it| Arc::new(Ground::new(it))).collect();
+    if !arguments.list {
+        report_exclusions(&grounds, &cases);
+    }
+    let mut trials = Vec::new();
+    for ground in &grounds {
+        for case in &cases {
+            trials.push(trial(Arc::clone(ground), *case));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    for ground in &grounds {
+        if conclusion.has_failed()
+            && let Some(Ok(tree)) = &*ground.lock()
+        {
+            eprintln!("{}:", ground.setup.name());
+            tree.print_log();
+        }
+    }
+    // Unmounts; the exit code comes after, so that nothing is left behind.
+    drop(grounds);
+    conclusion.exit_code()
+}
+
+fn trial(ground: Arc<Ground>, case: Case) -> Trial {
+    let mut needs = case.needs.iter();
+    let ignored = needs.any(|need| ground.setup.lacks(*need).is_some());
+    // The ground is part of the name, so that a filter can choose it.
+    let name = format!("{}: {}", ground.setup.name(), case.name());
+    Trial::test(name, move || run_case(&ground, case, CASE_TIMEOUT)).with_ignored_flag(ignored)
+}
+
+/// Says once per ground and reason what is not run.
+fn report_exclusions(grounds: &[Arc<Ground>], cases: &[Case]) {
+    for setup in grounds.iter().map(|ground| &ground.setup) {
+        let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for case in cases {
+            for reason in case.needs.iter().filter_map(|need| setup.lacks(*need)) {
+                reasons.entry(reason).or_default().push(case.name());
+            }
+        }
+        for (reason, names) in reasons {
+            eprintln!(
+                "{}: not run, as {reason}: {}",
+                setup.name(),
+                names.join(", ")
+            );
+        }
+    }
+}
+
+/// Runs a case. One that fails because another one hung, and had their tree aborted, begins again on
+/// the next tree.
+fn run_case(ground: &Ground, case: Case, timeout: Duration) -> Result<(), Failed> {
+    loop {
+        let tree = ground.tree()?;
+        match run_on(&tree, ground, case, timeout) {
+            Ok(()) => return Ok(()),
+            Err(Outcome::Hung) => {
+                ground.abort(&tree);
+                return Err(format!("hung for {timeout:?}; the tree was aborted").into());
+            }
+            Err(Outcome::Failed(error)) if ground.is_current(&tree) => return Err(error.into()),
+            Err(Outcome::Failed(_)) => {}
+        }
+    }
+}
+
+enum Outcome {
+    Failed(String),
+    Hung,
+}
+
+/// Each case runs in a thread of its own: with its own umask, and so that one that hangs can be
+/// left to end when its tree is aborted.
+fn run_on(
+    tree: &Arc<dyn Tree>,
+    ground: &Ground,
+    case: Case,
+    timeout: Duration,
+) -> Result<(), Outcome> {
+    let setup = Arc::clone(&ground.setup);
+    let (sender, receiver) = mpsc::channel();
+    let case_tree = Arc::clone(tree);
+    let name = format!("{} on {}", case.name(), setup.name());
+    let worker = thread::Builder::new().name(name).spawn(move || {
+        let result = catch_unwind(AssertUnwindSafe(|| run_here(case_tree, setup, case)));
+        let _ = sender.send(result.unwrap_or_else(|panic| Err(panic_text(&*panic))));
+    });
+    let worker = worker.map_err(|error| Outcome::Failed(error.to_string()))?;
+    let result = match receiver.recv_timeout(timeout) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Disconnected) => Err("the case's thread ended early".to_owned()),
+        Err(RecvTimeoutError::Timeout) => return Err(Outcome::Hung),
+    };
+    let _ = worker.join();
+    result.map_err(Outcome::Failed)
+}
+
+fn run_here(tree: Arc<dyn Tree>, setup: Arc<dyn Setup>, case: Case) -> Result<(), String> {
+    private_umask().map_err(|error| format!("unshare: {error}"))?;
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    let env = Env::new(tree, setup, case.name())
+        .map_err(|error| format!("cannot make the case's directory: {error}"))?;
+    (case.run)(&env);
+    env.clean_up()
+        .map_err(|error| format!("passed, but its directory cannot be removed: {error}"))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_else(|| "panicked".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::Need;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A native directory, but what hangs in it can be ended.
+    struct Abortable(tempfile::TempDir);
+
+    impl Tree for Abortable {
+        fn root(&self) -> &Path {
+            self.0.path()
+        }
+
+        fn beneath(&self) -> &Path {
+            self.0.path()
+        }
+
+        fn abort(&self) {
+            std::fs::write(self.0.path().join("aborted"), "").unwrap();
+        }
+    }
+
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    static WAITING: AtomicU32 = AtomicU32::new(0);
+
+    struct Native;
+
+    impl Setup for Native {
+        fn name(&self) -> String {
+            "native".to_owned()
+        }
+
+        fn start(&self) -> Started {
+            STARTED.fetch_add(1, Ordering::SeqCst);
+            Ok(Arc::new(Abortable(tempfile::tempdir().unwrap())))
+        }
+
+        fn lacks(&self, _: Need) -> Option<&'static str> {
+            None
+        }
+    }
+
+    fn is_aborted(env: &Env) -> bool {
+        let root = env.path("");
+        root.ancestors().any(|above| above.join("aborted").exists())
+    }
+
+    fn hangs(env: &Env) {
+        while !is_aborted(env) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        panic!("not connected");
+    }
+
+    /// Is under way when another case has its tree aborted, the first time.
+    fn fails_when_aborted(env: &Env) {
+        if WAITING.fetch_add(1, Ordering::SeqCst) == 0 {
+            hangs(env);
+        }
+    }
+
+    fn passes(_: &Env) {}
+
+    fn case(path: &'static str, run: fn(&Env)) -> Case {
+        Case {
+            path,
+            needs: &[],
+            run,
+        }
+    }
+
+    #[test]
+    fn a_case_that_hangs_fails_alone() {
+        const LONG: Duration = Duration::from_secs(300);
+        let ground = Ground::new(Arc::new(Native));
+        run_case(&ground, case("before", passes), LONG).unwrap();
+        thread::scope(|scope| {
+            let beside =
+                scope.spawn(|| run_case(&ground, case("beside", fails_when_aborted), LONG));
+            while WAITING.load(Ordering::SeqCst) == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let short = Duration::from_millis(10);
+            let hung = run_case(&ground, case("hangs", hangs), short);
+            assert!(hung.is_err());
+            beside.join().unwrap().unwrap();
+        });
+        run_case(&ground, case("after", passes), LONG).unwrap();
+        assert_eq!(STARTED.load(Ordering::SeqCst), 2);
+    }
+}
