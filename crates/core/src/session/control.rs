@@ -1,5 +1,6 @@
 //! Whether a session goes on, and how many of its threads still do.
 
+use crate::serving::OnPanic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -89,6 +90,12 @@ impl Control {
             }
             drop(self.changed.wait_timeout(state, INTERVAL));
         }
+    }
+}
+
+impl OnPanic for Control {
+    fn panicked(&self) {
+        self.stop(End::Failed(libc::EIO));
     }
 }
 

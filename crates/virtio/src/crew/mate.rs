@@ -2,10 +2,9 @@
 
 use super::{Crew, Found, Next, Terms};
 use crate::frame::Kind;
-use crate::line::CutOnPanic;
 use crate::patience::Patience;
-use crate::pool::{Carried, carry_out};
 use crate::post::Returned;
+use crate::serving::{Carried, carry_out};
 use crate::session::MakeFileSystem;
 use crate::slot::Slot;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,12 +58,9 @@ impl<M: MakeFileSystem> Crew<M> {
         let started = std::thread::Builder::new()
             .name("thrufs-mate".to_owned())
             .spawn(move || {
-                thrufs::begin_serving_thread();
-                crew.shared.watch.begin_thread();
-                let leaving = Leaving(&crew);
-                let cut = CutOnPanic(&crew.shared.line);
+                let _leaving = Leaving(&crew);
+                let _serving = crew.shared.threads.begin();
                 crew.live(&crew.berths[number]);
-                drop((cut, leaving));
             });
         if let Err(error) = started {
             tracing::debug!(%error, "no further thread for a queue");
@@ -147,11 +143,11 @@ impl<M: MakeFileSystem> Crew<M> {
         }
         match carry_out(&terms.session, &self.post, &self.shared.metrics, slot) {
             Carried::Out(returned) => Some(returned),
-            Carried::Asleep(job) if job.wait.is_for_lock() => {
-                self.post.hand_over(job.slot, kind);
+            Carried::Asleep(sleeping) if sleeping.wait.is_for_lock() => {
+                self.post.hand_over(sleeping.slot, kind);
                 None
             }
-            Carried::Asleep(job) => Some(job.run()),
+            Carried::Asleep(sleeping) => Some(sleeping.carry_out()),
         }
     }
 
