@@ -1,6 +1,7 @@
 //! What threads that serve have in common, for transports here and in other crates: how they begin, where
 //! they run, who looks after them, and the pool for requests that sleep.
 
+mod count;
 mod pool;
 mod stall_monitor;
 
@@ -9,6 +10,7 @@ pub use crate::transport::pairing::{Pairing, Sight};
 pub use crate::transport::scheduling::{
     allowed_cpus, bind, cpu_in_stat, move_to, release, times_in_schedstat,
 };
+pub use count::{Count, Counted};
 pub use pool::{Job, Pool};
 pub use stall_monitor::{Alarm, LOOK_INTERVAL, Monitor, start_monitor};
 

@@ -5,7 +5,7 @@
 //! requests. Those who wait for a lock are counted apart: they may wait for ever, and must not keep
 //! others out.
 
-use super::ServingThreads;
+use super::{Count, ServingThreads};
 use crate::dispatch::Wait;
 use crate::metrics::Metrics;
 use crate::sleepers::{Limits, Sleepers};
@@ -35,15 +35,14 @@ pub struct Pool<J> {
     limits: Limits,
     metrics: Arc<Metrics>,
     threads: ServingThreads,
+    count: Arc<Count>,
     state: Mutex<State<J>>,
     called: Condvar,
-    left: Condvar,
 }
 
 #[derive(Debug)]
 struct State<J> {
     jobs: VecDeque<J>,
-    threads: usize,
     /// Threads that wait for a job.
     idle: usize,
     sleepers: Sleepers,
@@ -57,15 +56,14 @@ impl<J> Pool<J> {
             limits,
             metrics,
             threads,
+            count: Arc::default(),
             state: Mutex::new(State {
                 jobs: VecDeque::new(),
-                threads: 0,
                 idle: 0,
                 sleepers: Sleepers::default(),
                 ending: false,
             }),
             called: Condvar::new(),
-            left: Condvar::new(),
         }
     }
 
@@ -123,16 +121,7 @@ impl<J> Pool<J> {
     /// left.
     pub fn end(&self, deadline: Instant) -> usize {
         self.begin_to_end();
-        let mut state = self.lock();
-        while state.threads > 0 {
-            let patience = deadline.saturating_duration_since(Instant::now());
-            if patience.is_zero() {
-                break;
-            }
-            let waited = self.left.wait_timeout(state, patience);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state.threads
+        self.count.wait_for_none(deadline)
     }
 
     fn next_job(&self) -> Option<J> {
@@ -170,11 +159,8 @@ impl<J: Job> Pool<J> {
         if state.ending || !state.sleepers.admits(wait, self.limits) {
             return Err(job);
         }
-        if state.idle <= state.jobs.len() {
-            if self.spawn().is_err() {
-                return Err(job);
-            }
-            state.threads += 1;
+        if state.idle <= state.jobs.len() && self.spawn().is_err() {
+            return Err(job);
         }
         state.jobs.push_back(job);
         self.enter(&mut state, wait);
@@ -184,11 +170,11 @@ impl<J: Job> Pool<J> {
     }
 
     fn spawn(self: &Arc<Self>) -> io::Result<()> {
-        let pool = Arc::clone(self);
+        let (pool, count) = (Arc::clone(self), self.count.one_more());
         std::thread::Builder::new()
             .name("thrufs-aside".to_owned())
             .spawn(move || {
-                let _leaving = Leaving(&pool);
+                let _count = count;
                 let _serving = pool.threads.begin();
                 while let Some(job) = pool.next_job() {
                     let wait = job.wait();
@@ -198,15 +184,5 @@ impl<J: Job> Pool<J> {
                 }
             })
             .map(drop)
-    }
-}
-
-/// Takes a thread off the count, however it ends.
-struct Leaving<'a, J>(&'a Pool<J>);
-
-impl<J> Drop for Leaving<'_, J> {
-    fn drop(&mut self) {
-        self.0.lock().threads -= 1;
-        self.0.left.notify_all();
     }
 }

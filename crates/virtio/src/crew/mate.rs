@@ -53,23 +53,17 @@ impl<M: MakeFileSystem> Crew<M> {
     }
 
     fn start(self: &Arc<Self>, number: usize) {
-        let crew = Arc::clone(self);
-        *self.threads() += 1;
+        let (crew, count) = (Arc::clone(self), self.threads.one_more());
         let started = std::thread::Builder::new()
             .name("thrufs-mate".to_owned())
             .spawn(move || {
-                let _leaving = Leaving(&crew);
+                let _count = count;
                 let _serving = crew.shared.threads.begin();
                 crew.live(&crew.berths[number]);
             });
         if let Err(error) = started {
             tracing::debug!(%error, "no further thread for a queue");
-            *self.threads() -= 1;
         }
-    }
-
-    fn threads(&self) -> MutexGuard<'_, usize> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_ending(&self) -> bool {
@@ -154,30 +148,12 @@ impl<M: MakeFileSystem> Crew<M> {
     /// Ends the threads. Those that have not ended by `deadline` do when their requests have.
     pub(crate) fn end(&self, deadline: Instant) {
         self.begin_to_end();
-        let mut threads = self.threads();
-        while *threads > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let waited = self.left.wait_timeout(threads, left);
-            threads = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        self.threads.wait_for_none(deadline);
     }
 
     /// Has the threads end.
     pub(crate) fn begin_to_end(&self) {
         self.ending.store(true, Ordering::SeqCst);
         self.berths.iter().for_each(Berth::wake);
-    }
-}
-
-/// Takes a thread off the count, however it ends.
-struct Leaving<'a, M: MakeFileSystem>(&'a Crew<M>);
-
-impl<M: MakeFileSystem> Drop for Leaving<'_, M> {
-    fn drop(&mut self) {
-        *self.0.threads() -= 1;
-        self.0.left.notify_all();
     }
 }

@@ -10,8 +10,7 @@
 
 use super::crew::{Crew, Matchmaker};
 use crate::file_system::FileSystem;
-use crate::serving::{Alarm, Monitor, start_monitor};
-use crate::session::control::ThreadCount;
+use crate::serving::{Alarm, Counted, Monitor, start_monitor};
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,7 +28,7 @@ struct Steward<F> {
     crew: Arc<Crew<F>>,
     matchmaker: Matchmaker,
     /// Last: whoever sees no thread left may rely on that.
-    _count: ThreadCount,
+    _count: Counted,
 }
 
 impl<F: FileSystem> Monitor for Steward<F> {

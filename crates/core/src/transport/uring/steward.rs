@@ -12,8 +12,7 @@ use super::member::Member;
 use super::team::Team;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::serving::{Alarm, LOOK_INTERVAL, Monitor, start_monitor};
-use crate::session::control::ThreadCount;
+use crate::serving::{Alarm, Counted, LOOK_INTERVAL, Monitor, start_monitor};
 use crate::transport::pairing::{Pairing, Sight};
 use crate::transport::{Connection, scheduling};
 use std::collections::HashMap;
@@ -66,7 +65,7 @@ struct Steward<F> {
     wards: Vec<Ward>,
     may_pair: bool,
     /// Last: whoever sees no thread left may rely on that.
-    _count: ThreadCount,
+    _count: Counted,
 }
 
 impl<F: FileSystem> Monitor for Steward<F> {
