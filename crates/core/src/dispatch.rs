@@ -173,6 +173,11 @@ enum Done {
 }
 
 impl<F> Dispatcher<F> {
+    /// What is counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
     /// The requests that wait.
     pub(crate) fn interrupts(&self) -> &Interrupts {
         &self.interrupts
@@ -232,11 +237,6 @@ impl<F: FileSystem> Dispatcher<F> {
     /// Has INIT agree on io_uring, if the kernel offers it.
     pub(crate) fn want_ring(&self) {
         self.wants_ring.store(true, Ordering::Relaxed);
-    }
-
-    /// What is counted.
-    pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
     }
 
     fn dialect(&self) -> Dialect {

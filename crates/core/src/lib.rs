@@ -88,10 +88,8 @@ pub use session::{
     Carrier, End, RingConfig, RingRefusal, Session, SessionConfig, SessionError, SessionHandle,
     Threads, Transport, ring_availability,
 };
-pub use sleepers::Sleepers;
 pub use thrufs_abi::layout;
 pub use thrufs_abi::{
     BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,
     Unique,
 };
-pub use transport::begin_serving_thread;

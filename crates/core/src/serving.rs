@@ -1,7 +1,97 @@
-//! What threads that serve have in common, for transports in other crates: where they run, and how long
-//! they look out for more.
+//! What threads that serve have in common, for transports here and in other crates: how they begin, where
+//! they run, who looks after them, and the pool for requests that sleep.
 
+mod count;
+mod pool;
+mod stall_monitor;
+
+pub use crate::sleepers::Limits;
 pub use crate::transport::pairing::{Pairing, Sight};
 pub use crate::transport::scheduling::{
     allowed_cpus, bind, cpu_in_stat, move_to, release, times_in_schedstat,
 };
+pub use count::{Count, Counted};
+pub use pool::{Job, Pool};
+pub use stall_monitor::{Alarm, LOOK_INTERVAL, Monitor, start_monitor};
+
+use crate::transport::begin_serving_thread;
+use rustix::thread::CpuSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use thrufs_sys::signal::current_thread_id;
+
+/// Hears that a thread has panicked: requests would never be answered.
+pub trait OnPanic: Debug + Send + Sync {
+    /// Ends what the thread served.
+    fn panicked(&self);
+}
+
+/// How threads that serve begin. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct ServingThreads {
+    allowed: CpuSet,
+    owner: Arc<dyn OnPanic>,
+}
+
+impl ServingThreads {
+    /// Threads that may use the CPUs of `allowed`, and whose panics `owner` hears of.
+    pub fn new(allowed: CpuSet, owner: Arc<dyn OnPanic>) -> ServingThreads {
+        ServingThreads { allowed, owner }
+    }
+
+    /// Makes the calling thread, just started, one that serves, until what is returned is dropped. No
+    /// signal reaches it but the one that ends a wait ([`install_interrupt_handler`] is to be called once
+    /// before), it may not wait for notifications, and it runs where all do: who has started it may be
+    /// paired, and threads inherit the class and the CPUs.
+    ///
+    /// [`install_interrupt_handler`]: thrufs_sys::signal::install_interrupt_handler
+    pub fn begin(&self) -> ServingThread<'_> {
+        begin_serving_thread();
+        release(current_thread_id(), &self.allowed);
+        ServingThread(&*self.owner)
+    }
+}
+
+/// The calling thread, while it serves.
+#[derive(Debug)]
+pub struct ServingThread<'a>(&'a dyn OnPanic);
+
+impl Drop for ServingThread<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.panicked();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::thread::sched_getaffinity;
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl OnPanic for Nobody {
+        fn panicked(&self) {}
+    }
+
+    #[test]
+    fn a_thread_that_is_started_by_a_paired_one_is_an_ordinary_one() {
+        let allowed = allowed_cpus();
+        let one = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
+        if allowed.count() < 2 || !thrufs_sys::sched::may_leave_idle() {
+            return thrufs_test_report::skipped("threads cannot be moved here");
+        }
+        let threads = ServingThreads::new(allowed, Arc::new(Nobody));
+        let bound = std::thread::spawn(move || {
+            bind(current_thread_id(), one.unwrap()).unwrap();
+            let child = std::thread::spawn(move || {
+                let _serving = threads.begin();
+                sched_getaffinity(None).unwrap()
+            });
+            child.join().unwrap()
+        });
+        assert_eq!(bound.join().unwrap(), allowed);
+    }
+}

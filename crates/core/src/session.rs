@@ -29,6 +29,7 @@ use crate::features::Features;
 use crate::file_system::FileSystem;
 use crate::metrics::{Metrics, Snapshot};
 use crate::notify::{Notifier, Queue};
+use crate::serving::{Limits, ServingThreads};
 use crate::transport::dev::{Dev, Load};
 use crate::transport::scheduling::Processes;
 use crate::transport::uring::{Prepared, Uring, prepare};
@@ -109,6 +110,16 @@ impl Default for SessionConfig {
     }
 }
 
+impl SessionConfig {
+    /// How many requests may sleep.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            blocked_max: self.blocked_max,
+            lock_waiters_max: self.lock_waiters_max,
+        }
+    }
+}
+
 /// Why a session could not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -144,7 +155,7 @@ pub struct Session<F> {
     ran: AtomicBool,
     /// Rings that wait for INIT, or why there are none; nothing when none are wanted.
     prepared: Mutex<Option<Result<Prepared, RingRefusal>>>,
-    ring: OnceLock<Uring>,
+    ring: OnceLock<Uring<F>>,
 }
 
 /// Watches and ends a session from any thread. Clones are the same.
@@ -251,6 +262,7 @@ impl<F: FileSystem> Session<F> {
             dispatcher,
             device,
             processes: Processes::open(callers),
+            threads: ServingThreads::new(allowed, Arc::<Control>::clone(&control)),
             allowed,
             config,
             control,
@@ -360,7 +372,7 @@ impl<F: FileSystem> Session<F> {
         self.queue.close();
         connection.dispatcher.interrupts().stop();
         let deadline = Instant::now() + connection.config.drain_timeout;
-        let left = control.drain(deadline, || {
+        let mut left = control.drain(deadline, || {
             if let Ok(transport) = &started {
                 transport.wake();
             }
@@ -368,6 +380,9 @@ impl<F: FileSystem> Session<F> {
                 ring.wake();
             }
         });
+        if let Some(ring) = self.ring.get() {
+            left += ring.end(deadline);
+        }
         started.map_err(SessionError::Start)?;
         if left > 0 {
             return Err(SessionError::Stuck(left));
@@ -379,7 +394,7 @@ impl<F: FileSystem> Session<F> {
         }
     }
 
-    fn start(&self) -> io::Result<Dev> {
+    fn start(&self) -> io::Result<Dev<F>> {
         let (queue, connection) = (Arc::clone(&self.queue), Arc::clone(&self.connection));
         let count = connection.control.thread();
         std::thread::Builder::new()
@@ -416,6 +431,7 @@ impl<F> Drop for Session<F> {
             self.connection.dispatcher.interrupts().stop();
             let deadline = Instant::now() + self.connection.config.drain_timeout;
             control.drain(deadline, || ring.wake());
+            ring.end(deadline);
         }
     }
 }

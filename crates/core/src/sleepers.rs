@@ -8,9 +8,18 @@ use crate::metrics::Metrics;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// How many may sleep.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// For devices.
+    pub blocked_max: usize,
+    /// For locks.
+    pub lock_waiters_max: usize,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Sleepers {
+pub(crate) struct Sleepers {
     blocked: usize,
     lock_waiters: usize,
     /// Those of `lock_waiters` that are not root's.
@@ -21,20 +30,19 @@ pub struct Sleepers {
 }
 
 impl Sleepers {
-    /// Whether there is room for one more, where `blocked_max` may wait for devices and `lock_waiters_max`
-    /// for locks.
-    pub fn admits(&self, wait: Wait, blocked_max: usize, lock_waiters_max: usize) -> bool {
+    /// Whether there is room for one more.
+    pub(crate) fn admits(&self, wait: Wait, limits: Limits) -> bool {
         let Wait::Lock { uid } = wait else {
-            return self.blocked < blocked_max;
+            return self.blocked < limits.blocked_max;
         };
-        let most = lock_waiters_max;
+        let most = limits.lock_waiters_max;
         let of_this = self.by_user.get(&uid).copied().unwrap_or(0);
         let is_within_share = of_this < most - most / 2 && self.of_users < most - most / 4;
         self.lock_waiters < most && (uid == 0 || is_within_share)
     }
 
     /// Counts one more.
-    pub fn enter(&mut self, wait: Wait) {
+    pub(crate) fn enter(&mut self, wait: Wait) {
         let Wait::Lock { uid } = wait else {
             self.blocked += 1;
             return;
@@ -47,7 +55,7 @@ impl Sleepers {
     }
 
     /// One of those that were counted sleeps no more.
-    pub fn leave(&mut self, wait: Wait) {
+    pub(crate) fn leave(&mut self, wait: Wait) {
         let Wait::Lock { uid } = wait else {
             self.blocked -= 1;
             return;
@@ -63,19 +71,19 @@ impl Sleepers {
     }
 
     /// How many sleep for a device.
-    pub fn blocked(&self) -> usize {
+    pub(crate) fn blocked(&self) -> usize {
         self.blocked
     }
 
     /// Whether nothing sleeps.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.blocked + self.lock_waiters == 0
     }
 
     /// Adds to the levels what has changed since the last time, with the threads that stand by for such
     /// requests. A session over io_uring has two pools, the readers of its device and those of its rings:
     /// the levels are their sum.
-    pub fn report(&mut self, metrics: &Metrics, standby: usize) {
+    pub(crate) fn report(&mut self, metrics: &Metrics, standby: usize) {
         let levels = &metrics.levels;
         let levels: [&AtomicUsize; 3] = [&levels.blocked, &levels.lock_waiters, &levels.standby];
         let now = [self.blocked, self.lock_waiters, standby];
@@ -94,12 +102,19 @@ mod tests {
         Wait::Lock { uid }
     }
 
+    fn limits(blocked_max: usize, lock_waiters_max: usize) -> Limits {
+        Limits {
+            blocked_max,
+            lock_waiters_max,
+        }
+    }
+
     #[test]
     fn one_user_has_half_of_the_lock_waiters_and_all_but_root_three_quarters() {
         const MOST: usize = 8;
         let mut sleepers = Sleepers::default();
         let mut enter = |uid| {
-            let admitted = sleepers.admits(lock(uid), 0, MOST);
+            let admitted = sleepers.admits(lock(uid), limits(0, MOST));
             if admitted {
                 sleepers.enter(lock(uid));
             }
@@ -110,16 +125,21 @@ mod tests {
         assert!(!enter(9));
         assert_eq!([0; 3].map(&mut enter), [true, true, false]);
         sleepers.leave(lock(7));
-        let admits = |uid, most| sleepers.admits(lock(uid), 0, most);
+        let admits = |uid, most| sleepers.admits(lock(uid), limits(0, most));
         assert!(!admits(8, 6) && admits(9, MOST) && admits(0, MOST));
         for uid in [7, 7, 7, 8, 8, 0, 0] {
             sleepers.leave(lock(uid));
         }
         assert!(sleepers.is_empty() && sleepers.of_users == 0 && sleepers.by_user.is_empty());
-        assert!(sleepers.admits(lock(7), 0, 1), "one may always wait");
-        assert!(!sleepers.admits(Wait::Io, 0, 1));
+        assert!(
+            sleepers.admits(lock(7), limits(0, 1)),
+            "one may always wait"
+        );
+        assert!(!sleepers.admits(Wait::Io, limits(0, 1)));
         sleepers.enter(Wait::Io);
-        assert!(sleepers.admits(Wait::Io, 2, 0) && !sleepers.admits(Wait::Io, 1, 0));
+        assert!(
+            sleepers.admits(Wait::Io, limits(2, 0)) && !sleepers.admits(Wait::Io, limits(1, 0))
+        );
         assert!(!sleepers.is_empty() && sleepers.blocked() == 1);
     }
 

@@ -12,14 +12,16 @@ pub(crate) mod scheduling;
 pub(crate) mod uring;
 
 use crate::dispatch::Dispatcher;
+use crate::metrics::Metrics;
 use crate::notify::mark_serving_thread;
+use crate::serving::ServingThreads;
 use crate::session::SessionConfig;
 use crate::session::control::Control;
 use crate::transport::scheduling::Processes;
 use rustix::thread::CpuSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use thrufs_sys::signal::{block, current_thread_id, interrupt_signal, unblock};
+use thrufs_sys::signal::{block, interrupt_signal, unblock};
 
 /// Requests and replies of so many bytes take longer to copy than threads to wake.
 const LARGE_BYTES: usize = 32 << 10;
@@ -34,26 +36,24 @@ pub(crate) struct Connection<F> {
     pub(crate) processes: Option<Processes>,
     /// The CPUs that the session may use.
     pub(crate) allowed: CpuSet,
+    pub(crate) threads: ServingThreads,
     pub(crate) config: SessionConfig,
     pub(crate) control: Arc<Control>,
 }
 
 impl<F> Connection<F> {
-    /// Makes the calling thread, just started, one that serves, wherever it was started from.
-    pub(crate) fn begin_thread(&self) {
-        confine_signals();
-        mark_serving_thread();
-        // Threads inherit the class and the CPUs of those who start them, who may be paired.
-        scheduling::release(current_thread_id(), &self.allowed);
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        self.dispatcher.metrics()
+    }
+
+    pub(crate) fn processes(&self) -> Option<BorrowedFd<'_>> {
+        self.processes.as_ref().map(AsFd::as_fd)
     }
 }
 
-/// Makes the calling thread one that serves requests of a transport of one's own: no signal reaches it
-/// but the one that ends a wait ([`install_interrupt_handler`] is to be called once before), and it
-/// may not wait for notifications.
-///
-/// [`install_interrupt_handler`]: thrufs_sys::signal::install_interrupt_handler
-pub fn begin_serving_thread() {
+/// Makes the calling thread one that serves: no signal reaches it but the one that ends a wait, and it may
+/// not wait for notifications.
+pub(crate) fn begin_serving_thread() {
     confine_signals();
     mark_serving_thread();
 }

@@ -300,7 +300,8 @@ impl Host {
     pub(crate) fn readdir(
         &self,
         context: &Context<'_>,
-        (node, handle): (NodeId, FileHandle),
+        node: NodeId,
+        handle: FileHandle,
         offset: u64,
         sink: &mut DirectorySink<'_>,
     ) -> Result<()> {
@@ -383,7 +384,7 @@ impl Host {
         drop(self.close_directory(args.handle));
     }
 
-    pub(crate) fn fsync_directory(
+    pub(crate) fn fsyncdir(
         &self,
         context: &Context<'_>,
         node: NodeId,
@@ -400,32 +401,9 @@ impl Host {
 
 /// The length of the first record in what `getdents64` filled (`d_reclen`).
 fn record_bytes(records: &[u8]) -> usize {
-    match records {
-        [
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            low,
-            high,
-            ..,
-        ] => usize::from(u16::from_ne_bytes([*low, *high]))
-            .max(1)
-            .min(records.len()),
-        _ => records.len(),
-    }
+    let length = records.get(16..).and_then(<[u8]>::first_chunk);
+    let length = length.map_or(records.len(), |bytes| u16::from_ne_bytes(*bytes).into());
+    length.max(1).min(records.len())
 }
 
 #[cfg(test)]

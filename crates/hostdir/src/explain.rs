@@ -10,10 +10,10 @@ use crate::explanation::{
 };
 use crate::host::{BASIC, Host, HostDir, opened_identity};
 use crate::inode::Inode;
-use crate::mounts::{LowerMount, mount_id_mask};
+use crate::mounts::{LowerMount, mount_id_mask, open_beneath};
 use crate::policy::{FilePath, FileType, Subject};
 use crate::rules::{OfStat, STRAIGHT};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -265,17 +265,8 @@ impl Host {
     /// One component further. A mount that no client has looked into is not entered: it might be the
     /// one that is served, and who asks the server there waits for itself.
     fn step(&self, parent: BorrowedFd<'_>, mount: &Arc<LowerMount>, name: &CStr) -> Result<Step> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let fd = self.with_room(|| {
-            Ok(rustix::fs::openat2(
-                parent,
-                name,
-                flags,
-                Mode::empty(),
-                resolve,
-            )?)
-        })?;
+        let resolve = ResolveFlags::NO_MAGICLINKS;
+        let fd = self.with_room(|| open_beneath(parent, name, OFlags::PATH, resolve))?;
         // The id of its mount, for which no file system is asked.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let id = rustix::fs::statx(&fd, c"", flags, mount_id_mask())?.stx_mnt_id;

@@ -15,7 +15,37 @@ use thrufs::{
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
 
+/// Methods that the host's method of this name answers, by itself.
+macro_rules! answered_by_host {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
+        fn $name(&self, context: &Context<'_>, $($argument: $type),*) -> $answer {
+            self.host.$name(context, $($argument),*)
+        }
+    )*};
+}
+
 impl FileSystem for HostDir {
+    answered_by_host! {
+        fn lookup(parent: NodeId, name: Name<'_>) -> Result<Entry>;
+        fn rename(
+            parent: NodeId, name: Name<'_>, new_parent: NodeId, new_name: Name<'_>, flags: u32
+        ) -> Result<()>;
+        fn read(node: NodeId, args: &ReadArgs, reply: ReadReply<'_>) -> Result<ReadAnswer>;
+        fn write(node: NodeId, args: &WriteArgs, data: WriteSource<'_>) -> Result<usize>;
+        fn flush(node: NodeId, handle: FileHandle, owner: LockOwner) -> Result<()>;
+        fn fsync(node: NodeId, handle: FileHandle, data_only: bool) -> Result<()>;
+        fn readdir(
+            node: NodeId, handle: FileHandle, offset: u64, sink: &mut DirectorySink<'_>
+        ) -> Result<()>;
+        fn fsyncdir(node: NodeId, handle: FileHandle, data_only: bool) -> Result<()>;
+        fn statfs(node: NodeId) -> Result<FileSystemStatistics>;
+        fn setlk(node: NodeId, lock: &LockArgs, wait: bool) -> Result<()>;
+        fn fallocate(
+            node: NodeId, handle: FileHandle, offset: u64, length: u64, mode: u32
+        ) -> Result<()>;
+        fn copy_file_range(node: NodeId, copy: &CopyArgs) -> Result<u64>;
+    }
+
     fn may_be_mounted(&self, options: &MountOptions) -> std::result::Result<(), &'static str> {
         if options.allow_other && !options.default_permissions {
             return Err(
@@ -138,10 +168,6 @@ impl FileSystem for HostDir {
         self.host.recover()
     }
 
-    fn lookup(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
-        self.host.lookup(context, parent, name)
-    }
-
     fn forget(&self, node: NodeId, count: u64) {
         self.host.forget(node, count);
     }
@@ -219,19 +245,6 @@ impl FileSystem for HostDir {
         self.host.unlink(context, parent, name, true)
     }
 
-    fn rename(
-        &self,
-        context: &Context<'_>,
-        parent: NodeId,
-        name: Name<'_>,
-        new_parent: NodeId,
-        new_name: Name<'_>,
-        flags: u32,
-    ) -> Result<()> {
-        let (from, to) = ((parent, name), (new_parent, new_name));
-        self.host.rename(context, from, to, flags)
-    }
-
     fn link(
         &self,
         context: &Context<'_>,
@@ -273,81 +286,16 @@ impl FileSystem for HostDir {
         self.host.opened_labelled(context, None, made)
     }
 
-    fn read(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        args: &ReadArgs,
-        reply: ReadReply<'_>,
-    ) -> Result<ReadAnswer> {
-        self.host.read(context, node, args, reply)
-    }
-
-    fn write(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        args: &WriteArgs,
-        data: WriteSource<'_>,
-    ) -> Result<usize> {
-        self.host.write(context, node, args, data)
-    }
-
-    fn flush(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        owner: LockOwner,
-    ) -> Result<()> {
-        self.host.flush(context, node, handle, owner)
-    }
-
     fn release(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
         self.host.release_file(node, args);
-    }
-
-    fn fsync(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        data_only: bool,
-    ) -> Result<()> {
-        self.host.fsync(context, node, handle, data_only)
     }
 
     fn opendir(&self, context: &Context<'_>, node: NodeId, _: &OpenArgs) -> Result<Opened> {
         self.host.open_directory(context, node)
     }
 
-    fn readdir(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        offset: u64,
-        sink: &mut DirectorySink<'_>,
-    ) -> Result<()> {
-        self.host.readdir(context, (node, handle), offset, sink)
-    }
-
     fn releasedir(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
         self.host.release_directory(node, args);
-    }
-
-    fn fsyncdir(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        data_only: bool,
-    ) -> Result<()> {
-        self.host.fsync_directory(context, node, handle, data_only)
-    }
-
-    fn statfs(&self, context: &Context<'_>, node: NodeId) -> Result<FileSystemStatistics> {
-        self.host.statfs(context, node)
     }
 
     fn syncfs(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
@@ -408,29 +356,6 @@ impl FileSystem for HostDir {
         self.host.getlk(node, lock)
     }
 
-    fn setlk(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        lock: &LockArgs,
-        wait: bool,
-    ) -> Result<()> {
-        self.host.setlk(context, node, lock, wait)
-    }
-
-    fn fallocate(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: u32,
-    ) -> Result<()> {
-        self.host
-            .fallocate(context, (node, handle), offset, length, mode)
-    }
-
     fn lseek(
         &self,
         _: &Context<'_>,
@@ -440,10 +365,6 @@ impl FileSystem for HostDir {
         whence: u32,
     ) -> Result<u64> {
         self.host.lseek(node, handle, offset, whence)
-    }
-
-    fn copy_file_range(&self, context: &Context<'_>, node: NodeId, copy: &CopyArgs) -> Result<u64> {
-        self.host.copy_file_range(context, node, copy)
     }
 
     fn ioctl(

@@ -434,7 +434,8 @@ impl Host {
     pub(crate) fn fallocate(
         &self,
         context: &Context<'_>,
-        (node, handle): (NodeId, FileHandle),
+        node: NodeId,
+        handle: FileHandle,
         offset: u64,
         length: u64,
         mode: u32,

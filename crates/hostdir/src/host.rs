@@ -11,7 +11,7 @@ use crate::inode::{Descriptor, Inode};
 use crate::ledger::Notes;
 use crate::listings::Listings;
 use crate::locks::OWNERS_MAX;
-use crate::mounts::{LowerMount, Mounts};
+use crate::mounts::{LowerMount, Mounts, open_beneath};
 use crate::names::{KnownName, Noting};
 use crate::nodes::{NewInode, Nodes};
 use crate::policy::Policy;
@@ -306,18 +306,7 @@ impl Host {
             return Ok(Descriptor::Cached(fd));
         }
         let opened = match inode.identity().handle() {
-            Some((kind, bytes)) => {
-                let anchor = self.anchor(inode)?;
-                let flags = libc::O_PATH | libc::O_NOFOLLOW;
-                self.with_room(|| {
-                    Ok(handle::open_by_handle_parts(
-                        anchor.as_fd(),
-                        kind,
-                        bytes,
-                        flags,
-                    )?)
-                })
-            }
+            Some(handle) => self.open_by_handle(inode, handle, libc::O_PATH | libc::O_NOFOLLOW),
             None => self.walk_again(inode, climb),
         };
         match opened {
@@ -334,8 +323,15 @@ impl Host {
         }
     }
 
-    fn anchor(&self, inode: &Arc<Inode>) -> Result<Arc<OwnedFd>> {
-        self.anchor_of(inode.mount())
+    fn open_by_handle(
+        &self,
+        inode: &Inode,
+        (kind, bytes): (i32, &[u8]),
+        flags: i32,
+    ) -> Result<OwnedFd> {
+        let anchor = self.anchor_of(inode.mount())?;
+        let open = || handle::open_by_handle_parts(anchor.as_fd(), kind, bytes, flags);
+        self.with_room(|| Ok(open()?))
     }
 
     /// What file handles of a mount are opened against.
@@ -363,19 +359,9 @@ impl Host {
         parent: impl AsFd,
         name: &std::ffi::CStr,
     ) -> Result<(OwnedFd, Statx)> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         for _ in 0..ATTEMPTS_MAX {
-            let parent = parent.as_fd();
-            let opened = self.with_room(|| {
-                Ok(rustix::fs::openat2(
-                    parent,
-                    name,
-                    flags,
-                    Mode::empty(),
-                    resolve,
-                )?)
-            });
+            let resolve = ResolveFlags::NO_SYMLINKS;
+            let opened = self.with_room(|| open_beneath(&parent, name, OFlags::PATH, resolve));
             match opened {
                 Ok(fd) => {
                     let mask = BASIC | StatxFlags::BTIME | crate::mounts::mount_id_mask();
@@ -396,17 +382,8 @@ impl Host {
             self.credentials.as_server()?;
         }
         let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY;
-        if let Some((kind, bytes)) = inode.identity().handle() {
-            let anchor = self.anchor(inode)?;
-            let opened = self.with_room(|| {
-                Ok(handle::open_by_handle_parts(
-                    anchor.as_fd(),
-                    kind,
-                    bytes,
-                    flags,
-                )?)
-            });
-            match opened {
+        if let Some(handle) = inode.identity().handle() {
+            match self.open_by_handle(inode, handle, flags) {
                 Err(Errno::ESTALE) => {}
                 other => return other,
             }

@@ -430,18 +430,24 @@ pub(crate) fn mount_id(fd: impl AsFd, name: &CStr) -> Result<u64> {
     Ok(rustix::fs::statx(fd, name, flags, mount_id_mask())?.stx_mnt_id)
 }
 
+/// Opens what lies beneath, the last component not followed.
+pub(crate) fn open_beneath(
+    parent: impl AsFd,
+    name: &CStr,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = resolve | ResolveFlags::BENEATH;
+    let opened = rustix::fs::openat2(parent, name, flags, Mode::empty(), resolve);
+    Ok(opened?)
+}
+
 fn open_anchor(parent: impl AsFd, name: &CStr) -> Result<OwnedFd> {
     // Read access, because open_by_handle_at(2) takes no O_PATH descriptor. A mount of a single
     // file is no directory: O_NONBLOCK, should it be a fifo or a device.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    Ok(rustix::fs::openat2(
-        parent,
-        name,
-        flags,
-        Mode::empty(),
-        resolve,
-    )?)
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    open_beneath(parent, name, flags, ResolveFlags::NO_MAGICLINKS)
 }
 
 fn probe(

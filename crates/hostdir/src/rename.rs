@@ -236,8 +236,10 @@ impl Host {
     pub(crate) fn rename(
         &self,
         context: &Context<'_>,
-        (parent, name): (NodeId, Name<'_>),
-        (new_parent, new_name): (NodeId, Name<'_>),
+        parent: NodeId,
+        name: Name<'_>,
+        new_parent: NodeId,
+        new_name: Name<'_>,
         flags: u32,
     ) -> Result<()> {
         self.writable()?;

@@ -73,6 +73,23 @@ fn either<T>(
     old()
 }
 
+/// Calls one of `*xattrat(2)` on the inode that `link` leads to, with what follows the flags (none).
+///
+/// # Safety
+///
+/// `first` and, where it is an address, `second` are what the call takes there.
+unsafe fn call_at<T>(
+    call: libc::c_long,
+    link: &Link,
+    first: *const T,
+    second: usize,
+    third: usize,
+) -> Result<usize> {
+    let (directory, path) = (directory()?.as_raw_fd(), link.in_directory().as_ptr());
+    // SAFETY: the path ends in NUL; the caller sees to the rest.
+    check(unsafe { libc::syscall(call, directory, path, 0_u32, first, second, third) })
+}
+
 /// Reads attribute `name` into `value` and gives its size; with an empty `value` only the size.
 ///
 /// # Errors
@@ -84,19 +101,9 @@ pub fn get(descriptor: impl AsFd, name: &CStr, value: &mut [u8]) -> Result<usize
     let value = value.as_mut_ptr();
     let modern = || {
         let args = XattrArgs::new(value, room, 0)?;
-        // SAFETY: path and name end in NUL; `args` names the `room` bytes of the caller's slice.
-        let answer = unsafe {
-            libc::syscall(
-                SYS_GETXATTRAT,
-                directory()?.as_raw_fd(),
-                link.in_directory().as_ptr(),
-                0_u32,
-                name.as_ptr(),
-                &raw const args,
-                XattrArgs::SIZE,
-            )
-        };
-        check(answer)
+        let at = (&raw const args).expose_provenance();
+        // SAFETY: the name ends in NUL; `args` names the `room` bytes of the caller's slice.
+        unsafe { call_at(SYS_GETXATTRAT, &link, name.as_ptr(), at, XattrArgs::SIZE) }
     };
     let old = || {
         let path = link.path().as_ptr();
@@ -115,19 +122,9 @@ pub fn set(descriptor: impl AsFd, name: &CStr, value: &[u8], flags: u32) -> Resu
     let link = Link::of(descriptor.as_fd());
     let modern = || {
         let args = XattrArgs::new(value.as_ptr(), value.len(), flags)?;
-        // SAFETY: path and name end in NUL; `args` names the bytes of `value`, which are only read.
-        let answer = unsafe {
-            libc::syscall(
-                SYS_SETXATTRAT,
-                directory()?.as_raw_fd(),
-                link.in_directory().as_ptr(),
-                0_u32,
-                name.as_ptr(),
-                &raw const args,
-                XattrArgs::SIZE,
-            )
-        };
-        check(answer).map(drop)
+        let at = (&raw const args).expose_provenance();
+        // SAFETY: the name ends in NUL; `args` names the bytes of `value`, which are only read.
+        unsafe { call_at(SYS_SETXATTRAT, &link, name.as_ptr(), at, XattrArgs::SIZE) }.map(drop)
     };
     let old = || {
         let path = link.path().as_ptr();
@@ -157,20 +154,8 @@ pub fn list(descriptor: impl AsFd, names: &mut [u8]) -> Result<usize> {
     let link = Link::of(descriptor.as_fd());
     let room = names.len();
     let names = names.as_mut_ptr();
-    let modern = || {
-        // SAFETY: the path ends in NUL; pointer and length are those of the caller's slice.
-        let answer = unsafe {
-            libc::syscall(
-                SYS_LISTXATTRAT,
-                directory()?.as_raw_fd(),
-                link.in_directory().as_ptr(),
-                0_u32,
-                names,
-                room,
-            )
-        };
-        check(answer)
-    };
+    // SAFETY: pointer and length are those of the caller's slice.
+    let modern = || unsafe { call_at(SYS_LISTXATTRAT, &link, names, room, 0) };
     let old = || {
         // SAFETY: as above.
         let answer = unsafe { libc::listxattr(link.path().as_ptr(), names.cast(), room) };
@@ -185,19 +170,8 @@ pub fn list(descriptor: impl AsFd, names: &mut [u8]) -> Result<usize> {
 /// ENODATA when it is not there, EOPNOTSUPP, EPERM, EACCES.
 pub fn remove(descriptor: impl AsFd, name: &CStr) -> Result<()> {
     let link = Link::of(descriptor.as_fd());
-    let modern = || {
-        // SAFETY: path and name end in NUL.
-        let answer = unsafe {
-            libc::syscall(
-                SYS_REMOVEXATTRAT,
-                directory()?.as_raw_fd(),
-                link.in_directory().as_ptr(),
-                0_u32,
-                name.as_ptr(),
-            )
-        };
-        check(answer).map(drop)
-    };
+    // SAFETY: the name ends in NUL.
+    let modern = || unsafe { call_at(SYS_REMOVEXATTRAT, &link, name.as_ptr(), 0, 0) }.map(drop);
     let old = || {
         // SAFETY: as above.
         let answer = unsafe { libc::removexattr(link.path().as_ptr(), name.as_ptr()) };

@@ -24,7 +24,8 @@ use crate::slot::Slot;
 use mate::Berth;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thrufs::serving::Count;
 use thrufs::{FileSystem, Wait};
 
 /// After so many requests the guest is told, though there are more: it has work while we have.
@@ -119,8 +120,7 @@ pub(crate) struct Crew<M: MakeFileSystem> {
     /// Threads that are not asleep.
     awake: AtomicUsize,
     ending: AtomicBool,
-    threads: Mutex<usize>,
-    left: Condvar,
+    threads: Arc<Count>,
 }
 
 impl<M: MakeFileSystem> Crew<M> {
@@ -145,8 +145,7 @@ impl<M: MakeFileSystem> Crew<M> {
             berths: (0..size_max).map(|_| Berth::default()).collect(),
             awake: AtomicUsize::new(0),
             ending: AtomicBool::new(false),
-            threads: Mutex::new(0),
-            left: Condvar::new(),
+            threads: Arc::default(),
         }
     }
 

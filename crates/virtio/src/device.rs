@@ -6,7 +6,6 @@ use crate::control::Control;
 use crate::error::DeviceError;
 use crate::journal::Journal;
 use crate::line::Line;
-use crate::pool::{Limits, Pool};
 use crate::post::Post;
 use crate::serving::Shared;
 use crate::session::{MakeFileSystem, Nobody, Sessions};
@@ -16,6 +15,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thrufs::serving::{Limits, Pool, ServingThreads, allowed_cpus};
 use thrufs::{Dispatcher, Metrics, Snapshot};
 use thrufs_sys::signal::install_interrupt_handler;
 use vhost::vhost_user::{BackendReqHandler, Error};
@@ -179,6 +179,7 @@ impl<M: MakeFileSystem> Device<M> {
             lock_waiters_max: self.config.lock_waiters_max,
         };
         let watch = Arc::new(Watch::new(posts.len()));
+        let threads = ServingThreads::new(allowed_cpus(), Arc::<Line>::clone(line));
         let nobody = Dispatcher::new(Arc::new(Nobody)).counting_into(Arc::clone(metrics));
         Shared {
             sessions: Sessions::new(
@@ -187,12 +188,8 @@ impl<M: MakeFileSystem> Device<M> {
                 self.config.drain_timeout,
                 posts.to_vec(),
             ),
-            pool: Arc::new(Pool::new(
-                limits,
-                Arc::clone(metrics),
-                Arc::clone(line),
-                Arc::clone(&watch),
-            )),
+            pool: Arc::new(Pool::new(limits, Arc::clone(metrics), threads.clone())),
+            threads,
             watch,
             spin: self.config.spin,
             crew_max: self.config.crew_max,

@@ -56,7 +56,6 @@ mod keeper;
 mod line;
 pub mod memory;
 mod patience;
-mod pool;
 mod post;
 pub mod queue;
 mod serving;

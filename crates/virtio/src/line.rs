@@ -3,6 +3,7 @@
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
+use thrufs::serving::OnPanic;
 
 /// A connection that can be cut from any thread: whoever reads from it hears that it has ended.
 #[derive(Debug)]
@@ -39,14 +40,9 @@ impl Line {
     }
 }
 
-/// Cuts the connection when its thread panics: requests would never be answered.
-pub(crate) struct CutOnPanic<'a>(pub(crate) &'a Line);
-
-impl Drop for CutOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.failed.store(true, Ordering::Release);
-            self.0.cut();
-        }
+impl OnPanic for Line {
+    fn panicked(&self) {
+        self.failed.store(true, Ordering::Release);
+        self.cut();
     }
 }

@@ -7,18 +7,19 @@
 //! others for a while ([`crate::crew`]).
 
 mod again;
+mod carry_out;
 mod together;
 
 pub(crate) use again::in_order;
+pub(crate) use carry_out::{Carried, Sleeping, carry_out};
 
 use crate::crew::{Crew, TELL_EVERY};
 use crate::desk::{Away, Desk, LARGE_BYTES};
 use crate::frame::Kind;
 use crate::journal::{Again, Journal, Tracker};
-use crate::line::{CutOnPanic, Line};
+use crate::line::Line;
 use crate::memory::Regions;
 use crate::patience::Patience;
-use crate::pool::{Carried, Job, Pool, carry_out};
 use crate::post::{Mail, Post, Returned, Wiring, ring};
 use crate::queue::Broken;
 use crate::session::{GuestSession, MakeFileSystem, Nobody, Sessions};
@@ -29,6 +30,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thrufs::serving::{Pool, ServingThreads};
 use thrufs::{Dispatcher, Errno, Metrics};
 
 /// The queue for FORGETs, which nobody waits for.
@@ -46,7 +48,8 @@ const KEEP_MEMORY: Timespec = Timespec {
 /// What the threads of a connection share.
 pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) sessions: Sessions<M>,
-    pub(crate) pool: Arc<Pool<M::FileSystem>>,
+    pub(crate) pool: Arc<Pool<Sleeping<M::FileSystem>>>,
+    pub(crate) threads: ServingThreads,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) line: Arc<Line>,
     /// Answers what belongs to no session.
@@ -146,10 +149,9 @@ impl<M: MakeFileSystem> Serving<M> {
 
     /// Serves until it is told to stop.
     pub(crate) fn serve(mut self) -> Finished {
-        thrufs::begin_serving_thread();
         let shared = Arc::clone(&self.shared);
+        let _serving = shared.threads.begin();
         shared.watch.begin_queue(self.start.number);
-        let cut = CutOnPanic(&shared.line);
         while !self.stops {
             let more = self.turn().unwrap_or_else(|broken| {
                 self.give_up(broken);
@@ -163,7 +165,6 @@ impl<M: MakeFileSystem> Serving<M> {
         shared.watch.end_queue(self.start.number);
         self.wind_down();
         shared.watch.set_awake(self.start.number, false);
-        drop(cut);
         Finished {
             next_available: self.start.desk.ring.next_available(),
             away: std::mem::take(&mut self.start.desk.away),
@@ -313,39 +314,40 @@ impl<M: MakeFileSystem> Serving<M> {
         session: &Arc<GuestSession<M::FileSystem>>,
         slot: Slot,
     ) -> Result<(), Broken> {
-        let job = match carry_out(session, &self.start.post, &self.shared.metrics, slot) {
+        let sleeping = match carry_out(session, &self.start.post, &self.shared.metrics, slot) {
             Carried::Out(returned) => return self.start.desk.finish(returned),
-            Carried::Asleep(job) => job,
+            Carried::Asleep(sleeping) => sleeping,
         };
         let away = Away {
-            head: job.slot.head(),
-            wait: job.wait,
+            head: sleeping.slot.head(),
+            wait: sleeping.wait,
             run: self.start.run,
         };
-        match self.shared.pool.take(job) {
+        match self.shared.pool.take(sleeping) {
             Ok(()) => {
                 self.start.desk.away.push(away);
                 Ok(())
             }
-            Err(job) => {
-                let returned = self.carry_out_here(*job);
+            Err(refused) => {
+                let returned = self.carry_out_here(refused);
                 self.start.desk.finish(returned)
             }
         }
     }
 
     /// Carries out what nobody else can.
-    fn carry_out_here(&self, mut job: Job<M::FileSystem>) -> Returned {
+    fn carry_out_here(&self, mut refused: Sleeping<M::FileSystem>) -> Returned {
         let metrics = &self.shared.metrics;
-        if job.wait.is_for_lock() {
+        if refused.wait.is_for_lock() {
             // A queue must not wait for a lock, whose holder may need it to let go.
             metrics.count_lock_refused();
-            let length = job.slot.refuse(job.session.dispatcher(), Errno::ENOLCK);
-            let slot = job.slot;
+            let dispatcher = refused.session.dispatcher();
+            let length = refused.slot.refuse(dispatcher, Errno::ENOLCK);
+            let slot = refused.slot;
             return Returned { slot, length };
         }
         metrics.count_blocked_inline();
-        job.run()
+        refused.carry_out()
     }
 
     /// Gives a request back to the guest, of whose reply `length` bytes were written.

@@ -12,8 +12,9 @@ use crate::post::Post;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use thrufs::serving::{Count, Counted};
 use thrufs::{
     Attributes, Context, Dispatcher, Entry, Errno, FileHandle, FileSystem, InitFlags, Metrics,
     Name, NodeId, Services,
@@ -85,7 +86,7 @@ impl FileSystem for Nobody {
 pub(crate) struct GuestSession<F: FileSystem> {
     dispatcher: Dispatcher<F>,
     // Last: the next one is made when all that this one had open is closed.
-    _gone: SetWhenDropped,
+    _count: Counted,
 }
 
 impl<F: FileSystem> GuestSession<F> {
@@ -118,46 +119,6 @@ impl<F: FileSystem> Drop for GuestSession<F> {
     }
 }
 
-struct SetWhenDropped(Arc<Gone>);
-
-impl Drop for SetWhenDropped {
-    fn drop(&mut self) {
-        self.0.set();
-    }
-}
-
-/// Whether a session is over and done with.
-#[derive(Debug, Default)]
-struct Gone {
-    state: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Gone {
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self) {
-        *self.lock() = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits until it is so, or until `deadline`.
-    fn wait(&self, deadline: Instant) -> bool {
-        let mut gone = self.lock();
-        while !*gone {
-            let patience = deadline.saturating_duration_since(Instant::now());
-            if patience.is_zero() {
-                break;
-            }
-            let waited = self.changed.wait_timeout(gone, patience);
-            gone = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        *gone
-    }
-}
-
 /// The sessions of one connection, one after the other.
 pub(crate) struct Sessions<M: MakeFileSystem> {
     make: Arc<M>,
@@ -168,8 +129,8 @@ pub(crate) struct Sessions<M: MakeFileSystem> {
     current: Mutex<Option<Arc<GuestSession<M::FileSystem>>>>,
     /// Grows whenever `current` changes.
     generation: AtomicU64,
-    /// The last that was made. Locked by whoever makes the next.
-    last: Mutex<Option<Arc<Gone>>>,
+    /// How many are not over and done with: one at most. Locked by whoever makes the next.
+    last: Mutex<Arc<Count>>,
 }
 
 impl<M: MakeFileSystem> Sessions<M> {
@@ -235,10 +196,10 @@ impl<M: MakeFileSystem> Sessions<M> {
         &self,
         make: impl FnOnce(&M) -> io::Result<Arc<M::FileSystem>>,
     ) -> Result<Arc<GuestSession<M::FileSystem>>, Errno> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         self.end();
         let deadline = Instant::now() + self.drain_timeout;
-        if last.as_ref().is_some_and(|gone| !gone.wait(deadline)) {
+        if last.wait_for_none(deadline) > 0 {
             tracing::error!("the guest begins anew, but requests from before do not end");
             return Err(Errno::EBUSY);
         }
@@ -246,14 +207,12 @@ impl<M: MakeFileSystem> Sessions<M> {
             tracing::error!(%error, "no file system for a guest");
             Errno::from(error)
         })?;
-        let gone = Arc::<Gone>::default();
-        *last = Some(Arc::clone(&gone));
         let dispatcher = Dispatcher::new(file_system)
             .withholding(WITHHELD)
             .counting_into(Arc::clone(&self.metrics));
         Ok(Arc::new(GuestSession {
             dispatcher,
-            _gone: SetWhenDropped(gone),
+            _count: last.one_more(),
         }))
     }
 
@@ -277,6 +236,6 @@ impl<M: MakeFileSystem> Sessions<M> {
     /// Waits until the last session is over, once it was ended and nobody begins another.
     pub(crate) fn wait_until_gone(&self, deadline: Instant) -> bool {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().is_none_or(|gone| gone.wait(deadline))
+        last.wait_for_none(deadline) == 0
     }
 }

@@ -13,17 +13,16 @@ use crate::desk::LARGE_BYTES;
 use crate::slot::Slot;
 use rustix::thread::CpuSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thrufs::Metrics;
-use thrufs::serving::{Pairing, Sight, allowed_cpus, bind, move_to, release};
+use thrufs::serving::{
+    Alarm, Monitor, Pairing, Sight, allowed_cpus, bind, move_to, release, start_monitor,
+};
 use thrufs_sys::sched::may_leave_idle;
 use thrufs_sys::signal::{ThreadId, current_thread_id};
 
-const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-/// So many looks at nothing, and nobody looks until there is something.
-const CALM_LOOKS: u32 = 50;
 /// A pair that has served for so long and has nothing to do has nothing to do.
 const SETTLED: Duration = Duration::from_millis(20);
 
@@ -73,12 +72,11 @@ impl Row {
 pub(crate) struct Watch {
     allowed: CpuSet,
     pulses: Vec<Pulse>,
-    armed: AtomicBool,
+    /// There is a steward where threads can be paired.
+    alarm: Alarm,
     ending: AtomicBool,
     /// Threads of crews that are awake.
     mates: AtomicUsize,
-    /// There is one where threads can be paired.
-    steward: OnceLock<Thread>,
 }
 
 impl Watch {
@@ -87,22 +85,14 @@ impl Watch {
         Watch {
             allowed: allowed_cpus(),
             pulses: (0..queues).map(|_| Pulse::default()).collect(),
-            armed: AtomicBool::new(false),
+            alarm: Alarm::default(),
             ending: AtomicBool::new(false),
             mates: AtomicUsize::new(0),
-            steward: OnceLock::new(),
         }
-    }
-
-    /// Makes the calling thread, just started, one like all others: it inherits the place and the
-    /// class of who started it, which may be paired.
-    pub(crate) fn begin_thread(&self) {
-        release(current_thread_id(), &self.allowed);
     }
 
     /// The calling thread serves this queue from now on.
     pub(crate) fn begin_queue(&self, number: usize) {
-        self.begin_thread();
         if let Some(pulse) = self.pulses.get(number) {
             *pulse.thread() = Some(current_thread_id());
         }
@@ -115,7 +105,7 @@ impl Watch {
             *pulse.thread() = None;
         }
         self.set_awake(number, false);
-        self.begin_thread();
+        release(current_thread_id(), &self.allowed);
     }
 
     /// Says whether the thread of this queue is awake.
@@ -147,7 +137,7 @@ impl Watch {
 
     /// The thread of this queue has served some requests, one after the other.
     pub(crate) fn note(&self, number: usize, row: Row) {
-        let (Some(steward), Some(pulse)) = (self.steward.get(), self.pulses.get(number)) else {
+        let Some(pulse) = self.pulses.get(number).filter(|_| self.alarm.has_monitor()) else {
             return;
         };
         // One thread writes, so no locked instruction is needed.
@@ -158,9 +148,7 @@ impl Watch {
         add(&pulse.together, row.requests.saturating_sub(1));
         add(&pulse.large, row.large);
         // One that is missed while the steward falls asleep is made up for by the next.
-        if !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::SeqCst) {
-            steward.unpark();
-        }
+        self.alarm.arm();
     }
 }
 
@@ -191,20 +179,15 @@ impl Steward {
         if callers.is_empty() || !may_leave_idle() {
             return None;
         }
-        let wards = watch.pulses.iter().map(|_| Ward::new()).collect();
-        let mut round = Round {
+        let round = Round {
             watch: Arc::clone(&watch),
             callers: Callers::new(callers),
-            wards,
+            wards: watch.pulses.iter().map(|_| Ward::new()).collect(),
             metrics,
-            calm_looks: 0,
         };
-        let thread = std::thread::Builder::new()
-            .name("thrufs-steward".to_owned())
-            .spawn(move || round.look_after_all())
+        let thread = start_monitor(&watch.alarm, round)
             .inspect_err(|error| tracing::debug!(%error, "nobody looks after the queues"))
             .ok()?;
-        let _ = watch.steward.set(thread.thread().clone());
         Some(Steward {
             watch,
             thread: Some(thread),
@@ -267,44 +250,17 @@ struct Round {
     callers: Callers,
     wards: Vec<Ward>,
     metrics: Arc<Metrics>,
-    /// Looks in a row that found nothing.
-    calm_looks: u32,
 }
 
-impl Round {
-    fn look_after_all(&mut self) {
-        let watch = Arc::clone(&self.watch);
-        watch.begin_thread();
-        let is_ending = || watch.ending.load(Ordering::SeqCst);
-        while !is_ending() {
-            if !watch.armed.load(Ordering::SeqCst) {
-                std::thread::park();
-                continue;
-            }
-            std::thread::park_timeout(LOOK_INTERVAL);
-            let found_work = self.look(Instant::now());
-            if self.may_rest(found_work) {
-                watch.armed.store(false, Ordering::SeqCst);
-            }
-        }
-        for number in 0..self.wards.len() {
-            self.part(number);
-        }
+impl Monitor for Round {
+    fn alarm(&self) -> &Alarm {
+        &self.watch.alarm
     }
 
-    /// Whether nobody need look until there is something to do, after a look that found something or not.
-    fn may_rest(&mut self, found_work: bool) -> bool {
-        self.calm_looks = if found_work { 0 } else { self.calm_looks + 1 };
-        if self.calm_looks < CALM_LOOKS {
-            return false;
-        }
-        self.calm_looks = 0;
-        // What callers do until somebody looks again says nothing of whom is answered then.
-        self.callers.forget();
-        true
+    fn is_ending(&self) -> bool {
+        self.watch.ending.load(Ordering::SeqCst)
     }
 
-    /// True when there was something to do.
     fn look(&mut self, now: Instant) -> bool {
         let mut busy = false;
         for number in 0..self.wards.len() {
@@ -319,6 +275,14 @@ impl Round {
         busy
     }
 
+    fn rest(&mut self) {
+        (0..self.wards.len()).for_each(|number| self.part(number));
+        // What callers do until somebody looks again says nothing of whom is answered then.
+        self.callers.forget();
+    }
+}
+
+impl Round {
     fn try_to_pair(&mut self, number: usize, now: Instant) {
         let pair = match self.callers.the_busy_one() {
             Busy::NotKnownYet => return,

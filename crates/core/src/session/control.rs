@@ -1,7 +1,8 @@
 //! Whether a session goes on, and how many of its threads still do.
 
+use crate::serving::{Count, Counted, OnPanic};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Why a session ended.
@@ -23,26 +24,21 @@ pub enum End {
 pub(crate) struct Control {
     /// Looked at before every read of a request.
     stopping: AtomicBool,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    end: Option<End>,
-    threads: usize,
+    end: Mutex<Option<End>>,
+    ended: Condvar,
+    threads: Arc<Count>,
 }
 
 impl Control {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<End>> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the session. The first reason stands.
     pub(crate) fn stop(&self, end: End) {
-        self.lock().end.get_or_insert(end);
+        self.lock().get_or_insert(end);
         self.stopping.store(true, Ordering::SeqCst);
-        self.changed.notify_all();
+        self.ended.notify_all();
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -51,26 +47,22 @@ impl Control {
 
     /// Whether somebody asked for the end before anything else brought it.
     pub(crate) fn was_shut_down(&self) -> bool {
-        matches!(self.lock().end, Some(End::ShutDown))
+        matches!(*self.lock(), Some(End::ShutDown))
     }
 
     /// Counts a thread, for as long as the value lives.
-    pub(crate) fn thread(self: &std::sync::Arc<Self>) -> ThreadCount {
-        self.lock().threads += 1;
-        ThreadCount(std::sync::Arc::clone(self))
+    pub(crate) fn thread(&self) -> Counted {
+        self.threads.one_more()
     }
 
     /// Waits until the session is to end.
     pub(crate) fn wait_for_end(&self) -> End {
-        let mut state = self.lock();
+        let mut end = self.lock();
         loop {
-            if let Some(end) = state.end {
+            if let Some(end) = *end {
                 return end;
             }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            end = self.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -79,26 +71,18 @@ impl Control {
     pub(crate) fn drain(&self, deadline: Instant, mut nudge: impl FnMut()) -> usize {
         const INTERVAL: Duration = Duration::from_millis(10);
         loop {
-            if self.lock().threads == 0 {
-                return 0;
-            }
             nudge();
-            let state = self.lock();
-            if state.threads == 0 || Instant::now() >= deadline {
-                return state.threads;
+            let next = Instant::now() + INTERVAL;
+            let left = self.threads.wait_for_none(next.min(deadline));
+            if left == 0 || next >= deadline {
+                return left;
             }
-            drop(self.changed.wait_timeout(state, INTERVAL));
         }
     }
 }
 
-/// A thread of the session, which is over when this is dropped.
-#[derive(Debug)]
-pub(crate) struct ThreadCount(std::sync::Arc<Control>);
-
-impl Drop for ThreadCount {
-    fn drop(&mut self) {
-        self.0.lock().threads -= 1;
-        self.0.changed.notify_all();
+impl OnPanic for Control {
+    fn panicked(&self) {
+        self.stop(End::Failed(libc::EIO));
     }
 }

@@ -22,7 +22,7 @@ mod pipe;
 mod seat;
 mod steward;
 
-use super::{Connection, LARGE_BYTES};
+use super::{Connection, LARGE_BYTES, begin_serving_thread, scheduling};
 use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
@@ -34,6 +34,7 @@ use seat::Seat;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use thrufs_sys::signal::current_thread_id;
 
 /// What comes by `/dev/fuse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,38 +52,22 @@ const FORGET_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The threads of a session on `/dev/fuse`.
 #[derive(Debug)]
-pub(crate) struct Dev {
-    crew: Arc<Crew>,
+pub(crate) struct Dev<F> {
+    crew: Arc<Crew<F>>,
 }
 
-impl Dev {
+impl<F: FileSystem> Dev<F> {
     /// Starts the threads that serve `connection` as `config` says.
     ///
     /// # Errors
     ///
     /// What the system says when there is no thread or memory to be had.
-    pub(crate) fn start<F: FileSystem>(
+    pub(crate) fn start(
         connection: &Arc<Connection<F>>,
         config: SessionConfig,
         load: Load,
-    ) -> io::Result<Dev> {
-        let metrics = connection.dispatcher.metrics();
-        let spawner = {
-            let connection = Arc::clone(connection);
-            Box::new(move |crew: &Arc<Crew>, member: &Arc<Member>| {
-                spawn(&connection, crew, member, load)
-            })
-        };
-        let control = Arc::clone(&connection.control);
-        let processes = connection.processes.clone();
-        let crew = Arc::new(Crew::new(
-            config,
-            control,
-            Arc::clone(metrics),
-            processes,
-            connection.device.try_clone()?,
-            spawner,
-        ));
+    ) -> io::Result<Dev<F>> {
+        let crew = Arc::new(Crew::new(connection, config, load));
         steward::start(&crew)?;
         crew.start().inspect_err(|_| {
             // The steward is there already and has nobody to look after.
@@ -99,12 +84,8 @@ impl Dev {
 }
 
 /// Starts a thread for `member`, which is a reader from its first moment.
-fn spawn<F: FileSystem>(
-    connection: &Arc<Connection<F>>,
-    crew: &Arc<Crew>,
-    member: &Arc<Member>,
-    load: Load,
-) -> io::Result<()> {
+fn spawn<F: FileSystem>(crew: &Arc<Crew<F>>, member: &Arc<Member>) -> io::Result<()> {
+    let connection = &crew.connection;
     // What can fail is done before anybody relies on the thread.
     let data_bytes_max = connection
         .dispatcher
@@ -114,40 +95,29 @@ fn spawn<F: FileSystem>(
         });
     let seat = Seat::new(connection, data_bytes_max)?;
     let count = connection.control.thread();
-    let (connection, crew, member) = (Arc::clone(connection), Arc::clone(crew), Arc::clone(member));
+    let (crew, member) = (Arc::clone(crew), Arc::clone(member));
     std::thread::Builder::new()
         .name(format!("thrufs-{}", member.number()))
         .spawn(move || {
-            connection.begin_thread();
+            begin_serving_thread();
+            scheduling::release(current_thread_id(), &crew.connection.allowed);
             member.begin();
             // Last, also when this thread panics: whoever sees no thread left may rely on that.
             let _count = count;
-            let leaving = Leaving {
-                connection,
-                crew,
-                member,
-            };
-            let (connection, crew, member) = (&leaving.connection, &leaving.crew, &leaving.member);
-            Worker {
-                connection,
-                crew,
-                member,
-                seat,
-                load,
-            }
-            .serve();
+            let leaving = Leaving { crew, member };
+            let (crew, member) = (&leaving.crew, &leaving.member);
+            Worker { crew, member, seat }.serve();
         })?;
     Ok(())
 }
 
 /// Takes a member off the roster at the end of its thread.
-struct Leaving<F> {
-    connection: Arc<Connection<F>>,
-    crew: Arc<Crew>,
+struct Leaving<F: FileSystem> {
+    crew: Arc<Crew<F>>,
     member: Arc<Member>,
 }
 
-impl<F> Drop for Leaving<F> {
+impl<F: FileSystem> Drop for Leaving<F> {
     fn drop(&mut self) {
         self.crew.leave(&self.member);
     }
@@ -155,20 +125,18 @@ impl<F> Drop for Leaving<F> {
 
 /// One thread at its work.
 struct Worker<'a, F> {
-    connection: &'a Connection<F>,
-    crew: &'a Arc<Crew>,
+    crew: &'a Arc<Crew<F>>,
     member: &'a Arc<Member>,
     seat: Seat,
-    load: Load,
 }
 
 impl<F: FileSystem> Worker<'_, F> {
     fn serve(&mut self) {
-        while !self.connection.control.is_stopping() {
+        while !self.crew.connection.control.is_stopping() {
             let length = match self.seat.read() {
                 Ok(length) => length,
                 Err(errno) => match self.read_failed(errno) {
-                    Some(end) => return self.connection.control.stop(end),
+                    Some(end) => return self.crew.connection.control.stop(end),
                     None if self.member.is_reader() => continue,
                     // Called off.
                     None => 0,
@@ -177,7 +145,7 @@ impl<F: FileSystem> Worker<'_, F> {
             if length > 0 {
                 self.member.take_up(self.crew, self.seat.caller(length));
                 let silent = self.carry_out(length);
-                if silent && self.load == Load::Rest {
+                if silent && self.crew.load == Load::Rest {
                     std::thread::sleep(FORGET_INTERVAL);
                 }
                 if self.member.put_down() {
@@ -209,7 +177,7 @@ impl<F: FileSystem> Worker<'_, F> {
         if length >= LARGE_BYTES {
             self.member.count_large();
         }
-        let dispatcher = &self.connection.dispatcher;
+        let dispatcher = &self.crew.connection.dispatcher;
         let (request, reply) = self.seat.buffers(length);
         match dispatcher.dispatch(request, reply, false) {
             Outcome::Reply(reply) => self.send(length, reply),
@@ -222,7 +190,7 @@ impl<F: FileSystem> Worker<'_, F> {
 
     /// Answers the READ in the seat, of `length` bytes, with bytes of a file.
     fn answer_from_file(&mut self, length: usize, file_reply: &FileReply) {
-        let dispatcher = &self.connection.dispatcher;
+        let dispatcher = &self.crew.connection.dispatcher;
         if file_reply.length() >= SPLICE_BYTES_MIN {
             let (file, offset) = (file_reply.file(), file_reply.offset());
             let bytes = file.available(offset, file_reply.length());
@@ -248,7 +216,7 @@ impl<F: FileSystem> Worker<'_, F> {
 
     /// Carries out again what was deferred, having given the reader's role away.
     fn carry_out_aside(&mut self, length: usize, wait: Wait) {
-        let dispatcher = &self.connection.dispatcher;
+        let dispatcher = &self.crew.connection.dispatcher;
         let aside = self.crew.stand_aside(self.member, wait);
         let (request, reply) = self.seat.buffers(length);
         let reply = if aside == Aside::Refused && wait.is_for_lock() {
@@ -271,7 +239,7 @@ impl<F: FileSystem> Worker<'_, F> {
             return;
         };
         let (request, reply) = self.seat.request_and_reply(request, reply);
-        self.connection.dispatcher.undelivered(request, reply);
+        self.crew.connection.dispatcher.undelivered(request, reply);
         use rustix::io::Errno;
         // An aborted request and an ended connection are all in a day's work.
         if !matches!(errno, Errno::NOENT | Errno::NODEV) {

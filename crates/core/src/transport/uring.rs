@@ -6,7 +6,7 @@
 //! it lies ([`server`]): sending the reply and waiting for the next is one system call, and neither
 //! the request nor its data cross to another CPU.
 //!
-//! **Who sleeps.** Requests that say so go to a [pool](mod@pool), and reads of what is not in memory to the
+//! **Who sleeps.** Requests that say so go to a [pool](crate::serving::Pool), and reads of what is not in memory to the
 //! kernel, by the same ring; each leaves room for another on its queue. What sleeps unexpectedly is
 //! found by the [`steward`]. Where that can happen (that is for the file system to say,
 //! [`Negotiation::set_prompt`](crate::Negotiation::set_prompt)) a thread takes one request at a time,
@@ -23,7 +23,6 @@
 mod kick;
 mod member;
 mod plan;
-mod pool;
 mod prepare;
 mod server;
 mod steward;
@@ -34,12 +33,13 @@ pub(crate) use prepare::{Prepared, prepare};
 
 use super::Connection;
 use super::choice::{Carrier, RingRefusal};
-use crate::dispatch::{FileReply, Message};
+use crate::dispatch::{Dispatcher, FileReply, Message, Wait};
 use crate::features::Features;
 use crate::file_system::FileSystem;
+use crate::serving::Job;
+use crate::session::End;
 use member::Member;
 use plan::Group;
-use pool::{EndOnPanic, Pool};
 use rustix::io::Errno;
 use server::Server;
 use std::io;
@@ -47,7 +47,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
-use team::{Parts, Ring, Team};
+use team::{Ring, Team};
 use thrufs_sys::fuse_ring::{Desk, QueueIndex, Slot};
 
 /// How long threads have to start.
@@ -85,46 +85,59 @@ fn message(slot: &mut Slot) -> (Message<'_>, &mut [u8]) {
 /// Where a thread says whether it serves; nothing for those that come later, to help.
 type Report = Option<SyncSender<Result<(), Errno>>>;
 
-/// The threads of a session on io_uring.
+/// A request that will sleep.
 #[derive(Debug)]
-pub(crate) struct Uring {
-    team: Arc<Team>,
+struct Sleeping<F> {
+    slot: Slot,
+    wait: Wait,
+    /// Whose it is.
+    member: Arc<Member>,
+    connection: Arc<Connection<F>>,
 }
 
-impl Uring {
+impl<F: FileSystem> Job for Sleeping<F> {
+    fn wait(&self) -> Wait {
+        self.wait
+    }
+
+    fn run(mut self) -> impl FnOnce() {
+        let length = answer(&self.connection.dispatcher, &mut self.slot);
+        move || self.member.give_back(self.slot, length)
+    }
+}
+
+/// Carries out a request to its end. Returns the length of the reply.
+fn answer<F: FileSystem>(dispatcher: &Dispatcher<F>, slot: &mut Slot) -> usize {
+    let (message, reply) = message(slot);
+    dispatcher.answer(message, reply)
+}
+
+/// The threads of a session on io_uring.
+#[derive(Debug)]
+pub(crate) struct Uring<F> {
+    team: Arc<Team<F>>,
+}
+
+impl<F: FileSystem> Uring<F> {
     /// Starts serving, after INIT was answered. On an error, the kernel sends requests to `/dev/fuse`.
     ///
     /// # Errors
     ///
     /// Why there is no ring. If even that could not be made known to the kernel, the session is told
     /// to end.
-    pub(crate) fn start<F: FileSystem>(
+    pub(crate) fn start(
         connection: &Arc<Connection<F>>,
         features: &Features,
         prepared: Prepared,
-    ) -> Result<(Uring, Carrier), RingRefusal> {
+    ) -> Result<(Uring<F>, Carrier), RingRefusal> {
         let config = connection.config.ring;
         let default = if features.prompt { DEPTH_PROMPT } else { 1 };
         let depth = config.depth.map_or(default, NonZeroU16::get);
         let (groups, mut rings) = (prepared.groups, prepared.rings);
         let each = if features.prompt { 1 } else { 2 };
         let first = rings.split_off(rings.len().saturating_sub(groups.len() * each));
-        let team = Arc::new(Team::new(Parts {
-            config: connection.config,
-            control: Arc::clone(&connection.control),
-            metrics: Arc::clone(connection.dispatcher.metrics()),
-            processes: connection.processes.clone(),
-            depth,
-            payload_bytes: BODY_BYTES_MIN.max(features.write_bytes_max as usize),
-            pool: pool(connection),
-            spawner: {
-                let connection = Arc::clone(connection);
-                Box::new(move |team, member, ring, report| {
-                    spawn(&connection, team, member, ring, report)
-                })
-            },
-            reserve: rings,
-        }));
+        let payload_bytes = BODY_BYTES_MIN.max(features.write_bytes_max as usize);
+        let team = Arc::new(Team::new(connection, depth, payload_bytes, rings));
         if let Err(refusal) = start_all(&team, &groups, first) {
             give_up(&team);
             return Err(refusal);
@@ -136,14 +149,26 @@ impl Uring {
         };
         Ok((Uring { team }, carrier))
     }
+}
 
+impl<F> Uring<F> {
     /// Wakes threads so that they see that they shall end. To be called again until they have.
     pub(crate) fn wake(&self) {
         self.team.wake();
     }
+
+    /// Ends the threads for requests that sleep, once all others have ended. Returns how many are left at
+    /// `deadline`.
+    pub(crate) fn end(&self, deadline: Instant) -> usize {
+        self.team.pool.end(deadline)
+    }
 }
 
-fn start_all(team: &Arc<Team>, groups: &[Group], rings: Vec<Ring>) -> Result<(), RingRefusal> {
+fn start_all<F: FileSystem>(
+    team: &Arc<Team<F>>,
+    groups: &[Group],
+    rings: Vec<Ring>,
+) -> Result<(), RingRefusal> {
     let no_thread = |error: io::Error| {
         RingRefusal::NoThread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     };
@@ -172,7 +197,7 @@ fn await_reports(reports: &Receiver<Result<(), Errno>>, count: usize) -> Result<
 }
 
 /// Has the kernel use `/dev/fuse` after all: an entry that it must refuse makes it do so.
-fn give_up(team: &Arc<Team>) {
+fn give_up<F>(team: &Team<F>) {
     let refused = team.take_ring().is_some_and(|mut ring| {
         let refused = ring.enable().and_then(|()| {
             let slot = ring.slot(QueueIndex(u16::MAX), team.payload_bytes)?;
@@ -187,46 +212,30 @@ fn give_up(team: &Arc<Team>) {
     team.abandon();
     if !refused {
         // Better no mount than one whose callers wait for ever.
-        team.control.stop(crate::session::End::Failed(libc::EIO));
+        team.connection.control.stop(End::Failed(libc::EIO));
     }
 }
 
-fn pool<F: FileSystem>(connection: &Arc<Connection<F>>) -> Pool {
-    let (beginner, answerer) = (Arc::clone(connection), Arc::clone(connection));
-    Pool::new(
-        connection.config,
-        Arc::clone(&connection.control),
-        Arc::clone(connection.dispatcher.metrics()),
-        Box::new(move || beginner.begin_thread()),
-        Box::new(move |slot| {
-            let (message, reply) = message(slot);
-            answerer.dispatcher.answer(message, reply)
-        }),
-    )
-}
-
 fn spawn<F: FileSystem>(
-    connection: &Arc<Connection<F>>,
-    team: &Arc<Team>,
+    team: &Arc<Team<F>>,
     member: Arc<Member>,
     ring: Ring,
     report: Report,
 ) -> io::Result<()> {
-    let count = connection.control.thread();
-    let (connection, team) = (Arc::clone(connection), Arc::clone(team));
+    let count = team.connection.control.thread();
+    let team = Arc::clone(team);
     std::thread::Builder::new()
         .name(format!("thrufs-ring-{}", member.group_number))
         .spawn(move || {
-            connection.begin_thread();
-            member.begin();
             // Last, also when this thread panics: whoever sees no thread left may rely on that.
             let _count = count;
             let _leaving = Leaving {
                 team: &team,
                 member: &member,
             };
-            let _end = EndOnPanic(&connection.control);
-            let mut server = Server::new(&connection, &team, &member, ring);
+            let _serving = team.connection.threads.begin();
+            member.begin();
+            let mut server = Server::new(&team, &member, ring);
             let begun = server.begin();
             let is_late = report.is_none();
             if let Some(report) = report {
@@ -243,12 +252,12 @@ fn spawn<F: FileSystem>(
 }
 
 /// Takes a member off the roster at the end of its thread.
-struct Leaving<'a> {
-    team: &'a Arc<Team>,
+struct Leaving<'a, F> {
+    team: &'a Team<F>,
     member: &'a Arc<Member>,
 }
 
-impl Drop for Leaving<'_> {
+impl<F> Drop for Leaving<'_, F> {
     fn drop(&mut self) {
         self.team.leave(self.member);
     }

@@ -2,10 +2,9 @@
 
 use super::{Crew, Found, Next, Terms};
 use crate::frame::Kind;
-use crate::line::CutOnPanic;
 use crate::patience::Patience;
-use crate::pool::{Carried, carry_out};
 use crate::post::Returned;
+use crate::serving::{Carried, carry_out};
 use crate::session::MakeFileSystem;
 use crate::slot::Slot;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,26 +53,17 @@ impl<M: MakeFileSystem> Crew<M> {
     }
 
     fn start(self: &Arc<Self>, number: usize) {
-        let crew = Arc::clone(self);
-        *self.threads() += 1;
+        let (crew, count) = (Arc::clone(self), self.threads.one_more());
         let started = std::thread::Builder::new()
             .name("thrufs-mate".to_owned())
             .spawn(move || {
-                thrufs::begin_serving_thread();
-                crew.shared.watch.begin_thread();
-                let leaving = Leaving(&crew);
-                let cut = CutOnPanic(&crew.shared.line);
+                let _count = count;
+                let _serving = crew.shared.threads.begin();
                 crew.live(&crew.berths[number]);
-                drop((cut, leaving));
             });
         if let Err(error) = started {
             tracing::debug!(%error, "no further thread for a queue");
-            *self.threads() -= 1;
         }
-    }
-
-    fn threads(&self) -> MutexGuard<'_, usize> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_ending(&self) -> bool {
@@ -147,41 +137,23 @@ impl<M: MakeFileSystem> Crew<M> {
         }
         match carry_out(&terms.session, &self.post, &self.shared.metrics, slot) {
             Carried::Out(returned) => Some(returned),
-            Carried::Asleep(job) if job.wait.is_for_lock() => {
-                self.post.hand_over(job.slot, kind);
+            Carried::Asleep(sleeping) if sleeping.wait.is_for_lock() => {
+                self.post.hand_over(sleeping.slot, kind);
                 None
             }
-            Carried::Asleep(job) => Some(job.run()),
+            Carried::Asleep(sleeping) => Some(sleeping.carry_out()),
         }
     }
 
     /// Ends the threads. Those that have not ended by `deadline` do when their requests have.
     pub(crate) fn end(&self, deadline: Instant) {
         self.begin_to_end();
-        let mut threads = self.threads();
-        while *threads > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let waited = self.left.wait_timeout(threads, left);
-            threads = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        self.threads.wait_for_none(deadline);
     }
 
     /// Has the threads end.
     pub(crate) fn begin_to_end(&self) {
         self.ending.store(true, Ordering::SeqCst);
         self.berths.iter().for_each(Berth::wake);
-    }
-}
-
-/// Takes a thread off the count, however it ends.
-struct Leaving<'a, M: MakeFileSystem>(&'a Crew<M>);
-
-impl<M: MakeFileSystem> Drop for Leaving<'_, M> {
-    fn drop(&mut self) {
-        *self.0.threads() -= 1;
-        self.0.left.notify_all();
     }
 }

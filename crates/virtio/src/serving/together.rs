@@ -1,10 +1,9 @@
 //! Serving together with further threads, while there is enough to do for them ([`crate::crew`]).
 
-use super::Serving;
+use super::{Carried, Serving, Sleeping, carry_out};
 use crate::crew::{Found, Next, Terms};
 use crate::desk::Away;
 use crate::frame::Kind;
-use crate::pool::{Carried, Job, carry_out};
 use crate::post::Returned;
 use crate::queue::Broken;
 use crate::session::MakeFileSystem;
@@ -97,14 +96,14 @@ impl<M: MakeFileSystem> Serving<M> {
         let post = &self.start.post;
         match carry_out(terms.session(), post, &self.shared.metrics, slot) {
             Carried::Out(returned) => Some(returned),
-            Carried::Asleep(job) => self.send_away(job),
+            Carried::Asleep(sleeping) => self.send_away(sleeping),
         }
     }
 
-    fn send_away(&self, job: Job<M::FileSystem>) -> Option<Returned> {
-        self.crew.note_wait(job.slot.head(), job.wait);
-        let refused = self.shared.pool.take(job).err()?;
-        Some(self.carry_out_here(*refused))
+    fn send_away(&self, sleeping: Sleeping<M::FileSystem>) -> Option<Returned> {
+        self.crew.note_wait(sleeping.slot.head(), sleeping.wait);
+        let refused = self.shared.pool.take(sleeping).err()?;
+        Some(self.carry_out_here(refused))
     }
 
     /// Looks out for more. False when there is none, or there is news.

@@ -6,11 +6,12 @@ use rustix::thread::sched_getaffinity;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Sender, channel};
+use thrufs::serving::LOOK_INTERVAL;
 
 #[test]
 fn what_is_asked_at_once_is_as_good_as_several_callers() {
     let watch = Watch::new(2);
-    let _ = watch.steward.set(std::thread::current());
+    watch.alarm.set_monitor(std::thread::current());
     let (mut ward, now) = (Ward::new(), Instant::now());
     let mut is_wanted = |rows: &[u64]| {
         for requests in rows {
@@ -158,13 +159,12 @@ struct Stage {
 impl Stage {
     fn new(cpu: usize) -> Stage {
         let watch = Arc::new(Watch::new(1));
-        let _ = watch.steward.set(std::thread::current());
+        watch.alarm.set_monitor(std::thread::current());
         let actor = Actor::on(cpu);
         let round = Round {
             callers: Callers::new(vec![actor.caller()]),
             wards: vec![Ward::new()],
             metrics: Arc::default(),
-            calm_looks: 0,
             watch,
         };
         Stage {
@@ -240,7 +240,7 @@ fn nobody_goes_where_this_process_may_not_be() {
     stage.round.watch = {
         let mut watch = Watch::new(1);
         watch.allowed = CpuSet::new();
-        let _ = watch.steward.set(std::thread::current());
+        watch.alarm.set_monitor(std::thread::current());
         *watch.pulses[0].thread() = Some(queue.id);
         Arc::new(watch)
     };
@@ -300,33 +300,12 @@ fn a_thread_that_took_the_place_of_another_is_left_alone() {
 }
 
 #[test]
-fn a_thread_that_is_started_by_a_paired_one_is_an_ordinary_one() {
-    let Some((one, _)) = two_cpus() else { return };
-    let watch = Arc::new(Watch::new(1));
-    let started = Arc::clone(&watch);
-    let bound = std::thread::spawn(move || {
-        bind(current_thread_id(), one).unwrap();
-        let child = std::thread::spawn(move || {
-            started.begin_thread();
-            sched_getaffinity(None).unwrap()
-        });
-        child.join().unwrap()
-    });
-    assert_eq!(bound.join().unwrap(), watch.allowed);
-}
-
-#[test]
 fn what_callers_do_while_nobody_looks_does_not_count() {
     let mut stage = Stage::new(0);
     let round = &mut stage.round;
     assert_eq!(round.callers.the_busy_one(), Busy::NotKnownYet);
-    for _ in 0..3 {
-        (1..CALM_LOOKS).for_each(|_| assert!(!round.may_rest(false)));
-        assert!(!round.may_rest(true), "from the start");
-    }
-    (1..CALM_LOOKS).for_each(|_| assert!(!round.may_rest(false)));
     stage.actor.runs(5000);
-    assert!(round.may_rest(false));
+    round.rest();
     assert_eq!(round.callers.the_busy_one(), Busy::NotKnownYet);
 }
 
@@ -339,9 +318,9 @@ fn it_sleeps_when_nobody_asks_and_wakes_again() {
     assert!(steward.is_some());
     for _ in 0..2 {
         watch.note(0, ONE);
-        assert!(watch.armed.load(Ordering::SeqCst));
+        assert!(watch.alarm.is_armed());
         let begun = Instant::now();
-        while watch.armed.load(Ordering::SeqCst) {
+        while watch.alarm.is_armed() {
             assert!(begun.elapsed() < Duration::from_secs(60), "it never rests");
             std::thread::sleep(LOOK_INTERVAL);
         }

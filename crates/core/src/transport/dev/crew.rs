@@ -29,18 +29,19 @@ mod pair;
 
 pub(super) use pair::Matchmaker;
 
+use super::Load;
 use crate::dispatch::Wait;
-use crate::metrics::{Metrics, bump};
+use crate::file_system::FileSystem;
+use crate::metrics::bump;
+use crate::serving::Alarm;
 use crate::session::SessionConfig;
-use crate::session::control::Control;
 use crate::sleepers::Sleepers;
-use crate::transport::scheduling::{Processes, allowed_cpus, wants_cpu};
+use crate::transport::Connection;
+use crate::transport::scheduling::wants_cpu;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::thread::CpuSet;
-use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -120,7 +121,7 @@ impl Member {
     }
 
     /// A request was read, of the caller with this number; zero for those of the kernel itself.
-    pub(super) fn take_up(&self, crew: &Crew, caller: u32) {
+    pub(super) fn take_up<F>(&self, crew: &Crew<F>, caller: u32) {
         if caller != 0 {
             count(&self.asked);
             if caller != self.caller.load(Ordering::Relaxed) {
@@ -129,13 +130,10 @@ impl Member {
             }
         }
         let word = self.word.load(Ordering::Relaxed);
-        // Ordered before the look at `armed`: the steward lowers that flag first and looks at the
-        // words after, so that one of the two sees the other.
+        // Ordered before the look at the alarm.
         self.word
             .swap((word + ONE_REQUEST) | BUSY, Ordering::SeqCst);
-        if !crew.armed.load(Ordering::SeqCst) {
-            crew.arm();
-        }
+        crew.alarm.arm();
     }
 
     /// The request in hand carries much data.
@@ -204,25 +202,16 @@ pub(super) enum Next {
     Leave,
 }
 
-type Spawner = Box<dyn Fn(&Arc<Crew>, &Arc<Member>) -> io::Result<()> + Send + Sync>;
-
 /// All members, and the rules by which they change places.
-pub(super) struct Crew {
+#[derive(Debug)]
+pub(super) struct Crew<F> {
+    pub(super) connection: Arc<Connection<F>>,
+    pub(super) load: Load,
     config: SessionConfig,
     /// How many readers there are unless one is paired.
     readers_wanted: usize,
-    control: Arc<Control>,
-    metrics: Arc<Metrics>,
-    /// See [`Connection::processes`](crate::transport::Connection::processes).
-    processes: Option<Processes>,
-    /// To ask whether requests wait.
-    device: OwnedFd,
-    /// The CPUs that the session may use.
-    allowed: CpuSet,
-    spawner: Spawner,
     roster: Mutex<Roster>,
-    armed: AtomicBool,
-    steward: OnceLock<Thread>,
+    pub(super) alarm: Alarm,
 }
 
 #[derive(Debug, Default)]
@@ -237,44 +226,24 @@ struct Roster {
     numbers: usize,
 }
 
-impl fmt::Debug for Crew {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Crew")
-            .field("roster", &self.roster)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Crew {
+impl<F: FileSystem> Crew<F> {
     pub(super) fn new(
+        connection: &Arc<Connection<F>>,
         config: SessionConfig,
-        control: Arc<Control>,
-        metrics: Arc<Metrics>,
-        processes: Option<Processes>,
-        device: OwnedFd,
-        spawner: Spawner,
-    ) -> Crew {
+        load: Load,
+    ) -> Crew<F> {
         let readers_wanted = config.threads.count();
         Crew {
+            connection: Arc::clone(connection),
+            load,
             config,
             readers_wanted,
-            control,
-            metrics,
-            processes,
-            device,
-            allowed: allowed_cpus(),
-            spawner,
             roster: Mutex::new(Roster {
                 wanted: readers_wanted,
                 ..Roster::default()
             }),
-            armed: AtomicBool::new(false),
-            steward: OnceLock::new(),
+            alarm: Alarm::default(),
         }
-    }
-
-    pub(super) fn control(&self) -> &Arc<Control> {
-        &self.control
     }
 
     fn lock(&self) -> MutexGuard<'_, Roster> {
@@ -313,9 +282,9 @@ impl Crew {
             thread: OnceLock::new(),
         });
         // Counted before it answers anybody, who may look.
-        let readers = &self.metrics.levels.readers;
+        let readers = &self.connection.metrics().levels.readers;
         readers.store(roster.readers + 1, Ordering::Relaxed);
-        (self.spawner)(self, &member).inspect_err(|_| self.note(roster))?;
+        super::spawn(self, &member).inspect_err(|_| self.note(roster))?;
         roster.numbers += 1;
         roster.readers += 1;
         roster.members.push(member);
@@ -344,8 +313,7 @@ impl Crew {
     /// `member` is about to sleep: takes its role as reader away, unless it must not.
     pub(super) fn stand_aside(self: &Arc<Self>, member: &Arc<Member>, wait: Wait) -> Aside {
         let mut roster = self.lock();
-        let (blocked, lock_waiters) = (self.config.blocked_max, self.config.lock_waiters_max);
-        let room = roster.away.admits(wait, blocked, lock_waiters);
+        let room = roster.away.admits(wait, self.config.limits());
         if !member.is_reader() {
             // The steward was quicker: counted among those who sleep already.
             return match wait {
@@ -367,7 +335,7 @@ impl Crew {
         let replaced = room && (!needed || self.call_reader(&mut roster) || roster.readers > 1);
         if !replaced {
             if wait == Wait::Io {
-                bump(&self.metrics.events.blocked_inline);
+                bump(&self.connection.metrics().events.blocked_inline);
             }
             return Aside::Refused;
         }
@@ -383,7 +351,7 @@ impl Crew {
     pub(super) fn rejoin(&self, member: &Arc<Member>, mut release_memory: impl FnMut()) -> Next {
         let mut roster = self.lock();
         roster.count_back(member);
-        if self.control.is_stopping() {
+        if self.connection.control.is_stopping() {
             return Next::Leave;
         }
         if roster.readers < roster.wanted {
@@ -425,7 +393,7 @@ impl Crew {
                 None => std::thread::park(),
             }
             let mut roster = self.lock();
-            if self.control.is_stopping() {
+            if self.connection.control.is_stopping() {
                 return Some(Next::Leave);
             }
             if member.is_reader() {
@@ -461,62 +429,32 @@ impl Crew {
             }
         }
         drop(roster);
-        self.wake_steward();
+        self.alarm.wake();
     }
 
     fn note(&self, roster: &mut Roster) {
-        let levels = &self.metrics.levels;
+        let levels = &self.connection.metrics().levels;
         levels.readers.store(roster.readers, Ordering::Relaxed);
         let standby = roster.standby.len();
-        roster.away.report(&self.metrics, standby);
+        roster.away.report(self.connection.metrics(), standby);
     }
 }
 
 /// What the steward does; its own thread is in [`super::steward`].
-impl Crew {
-    fn processes(&self) -> Option<BorrowedFd<'_>> {
-        self.processes.as_ref().map(AsFd::as_fd)
-    }
-
+impl<F: FileSystem> Crew<F> {
     /// Whether a request waits to be read, by whomever.
     fn is_request_waiting(&self) -> bool {
-        let mut descriptors = [PollFd::new(&self.device, PollFlags::IN)];
+        let mut descriptors = [PollFd::new(&self.connection.device, PollFlags::IN)];
         rustix::event::poll(&mut descriptors, Some(&Timespec::default()))
             .is_ok_and(|ready| ready > 0)
     }
 
-    pub(super) fn set_steward(&self, thread: Thread) {
-        let _ = self.steward.set(thread);
-    }
-
-    fn wake_steward(&self) {
-        if let Some(steward) = self.steward.get() {
-            steward.unpark();
-        }
-    }
-
-    #[cold]
-    fn arm(&self) {
-        if !self.armed.swap(true, Ordering::SeqCst) {
-            self.wake_steward();
-        }
-    }
-
-    pub(super) fn is_armed(&self) -> bool {
-        self.armed.load(Ordering::SeqCst)
-    }
-
-    /// Lets the steward sleep. False when somebody is busy: it must not.
-    pub(super) fn disarm(&self) -> bool {
-        self.armed.store(false, Ordering::SeqCst);
+    /// Whether a reader has a request.
+    pub(super) fn is_busy(&self) -> bool {
         let busy = |member: &Arc<Member>| {
             member.word.load(Ordering::SeqCst) & (READER | BUSY) == READER | BUSY
         };
-        let busy = self.lock().members.iter().any(busy);
-        if busy {
-            self.armed.store(true, Ordering::SeqCst);
-        }
-        !busy
+        self.lock().members.iter().any(busy)
     }
 
     /// Sees to it that somebody reads. True when there was reason to worry: a reader that has not
@@ -529,14 +467,14 @@ impl Crew {
             match word & (READER | BUSY) {
                 READER => idle = true,
                 state if state & READER == 0 => {}
-                _ if member.is_stuck(word, self.processes()) => {
+                _ if member.is_stuck(word, self.connection.processes()) => {
                     stuck = Some((Arc::clone(member), word));
                 }
                 _ => moving = true,
             }
         }
         let worry = stuck.is_some();
-        if idle || self.control.is_stopping() {
+        if idle || self.connection.control.is_stopping() {
             return worry;
         }
         match stuck {
@@ -561,7 +499,7 @@ impl Crew {
                 .word
                 .compare_exchange(word, word & !READER, Ordering::SeqCst, Ordering::Relaxed);
         if taken.is_ok() {
-            bump(&self.metrics.events.displaced);
+            bump(&self.connection.metrics().events.displaced);
             roster.readers -= 1;
             roster.count_away(member, Wait::Io);
             // If there is no other, the member comes back as a reader when it is done.

@@ -6,58 +6,51 @@
 //! same request for two looks, it takes the role of one and calls in another, until one is idle or
 //! the bound for sleeping requests is reached. So a stall of all readers lasts 2 to 4 ms.
 //!
-//! While nobody has a request the steward sleeps. The first request after that wakes it; later ones
-//! find it awake by a look at a flag. It goes to sleep again when nobody has had a request that
-//! lasts for 100 ms, and no reader is paired and at work ([`crate::transport::pairing`]), which it looks after as
-//! well.
+//! A reader that is paired and at work is looked after as well ([`crate::transport::pairing`]).
 
 use super::crew::{Crew, Matchmaker};
-use crate::transport::confine_signals;
+use crate::file_system::FileSystem;
+use crate::serving::{Alarm, Counted, Monitor, start_monitor};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-const CALM_LOOKS: u32 = 50;
-
-pub(super) fn start(crew: &Arc<Crew>) -> io::Result<()> {
-    let count = crew.control().thread();
-    let watched = Arc::clone(crew);
-    let thread = std::thread::Builder::new()
-        .name("thrufs-steward".to_owned())
-        .spawn(move || {
-            confine_signals();
-            watch(&watched);
-            drop(watched);
-            drop(count);
-        })?;
-    crew.set_steward(thread.thread().clone());
-    Ok(())
+pub(super) fn start<F: FileSystem>(crew: &Arc<Crew<F>>) -> io::Result<()> {
+    let steward = Steward {
+        crew: Arc::clone(crew),
+        matchmaker: Matchmaker::new(crew),
+        _count: crew.connection.control.thread(),
+    };
+    start_monitor(&crew.alarm, steward).map(drop)
 }
 
-fn watch(crew: &Arc<Crew>) {
-    let stopping = || crew.control().is_stopping();
-    let mut matchmaker = Matchmaker::new(crew);
-    while !stopping() {
-        if !crew.is_armed() {
-            std::thread::park();
-            continue;
-        }
-        let mut calm = 0;
-        while !stopping() {
-            std::thread::park_timeout(LOOK_INTERVAL);
-            let paired = matchmaker.look(crew, Instant::now());
-            let worry = crew.look_after();
-            calm = if paired || worry { 0 } else { calm + 1 };
-            if calm >= CALM_LOOKS {
-                matchmaker.rest(crew);
-                if crew.disarm() {
-                    break;
-                }
-                calm = 0;
-            }
-        }
+struct Steward<F> {
+    crew: Arc<Crew<F>>,
+    matchmaker: Matchmaker,
+    /// Last: whoever sees no thread left may rely on that.
+    _count: Counted,
+}
+
+impl<F: FileSystem> Monitor for Steward<F> {
+    fn alarm(&self) -> &Alarm {
+        &self.crew.alarm
     }
-    // What it has in hand shall be done soon, whoever else wants its CPU.
-    matchmaker.rest(crew);
+
+    fn is_ending(&self) -> bool {
+        self.crew.connection.control.is_stopping()
+    }
+
+    fn look(&mut self, now: Instant) -> bool {
+        let paired = self.matchmaker.look(&self.crew, now);
+        let worry = self.crew.look_after();
+        paired || worry
+    }
+
+    fn rest(&mut self) {
+        self.matchmaker.rest(&self.crew);
+    }
+
+    fn is_needed(&self) -> bool {
+        self.crew.is_busy()
+    }
 }

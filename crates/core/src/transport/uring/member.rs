@@ -85,7 +85,7 @@ impl Member {
     }
 
     /// A request is taken in hand. Ordered before a look at whether the steward is awake; see
-    /// [`Team::arm`](super::team::Team::arm).
+    /// [`Alarm::arm`](crate::serving::Alarm::arm).
     pub(super) fn take_up(&self) {
         let word = self.word.load(Ordering::Relaxed);
         self.word

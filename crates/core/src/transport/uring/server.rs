@@ -6,9 +6,8 @@
 
 use super::kick::{found_file, is_about_file, is_answer, kick};
 use super::member::Member;
-use super::pool::Job;
 use super::team::{Ring, Team};
-use super::{Reading, message};
+use super::{Reading, Sleeping, answer, message};
 use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
@@ -44,8 +43,8 @@ struct Rotation {
 
 /// See the module.
 pub(super) struct Server<'a, F> {
-    connection: &'a Connection<F>,
-    team: &'a Arc<Team>,
+    connection: &'a Arc<Connection<F>>,
+    team: &'a Arc<Team<F>>,
     member: &'a Arc<Member>,
     ring: Ring,
     rotations: Vec<Rotation>,
@@ -55,8 +54,7 @@ pub(super) struct Server<'a, F> {
 
 impl<'a, F: FileSystem> Server<'a, F> {
     pub(super) fn new(
-        connection: &'a Connection<F>,
-        team: &'a Arc<Team>,
+        team: &'a Arc<Team<F>>,
         member: &'a Arc<Member>,
         ring: Ring,
     ) -> Server<'a, F> {
@@ -67,7 +65,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
             reading: 0,
         };
         Server {
-            connection,
+            connection: &team.connection,
             team,
             member,
             ring,
@@ -167,7 +165,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
 
     fn carry_out(&mut self, mut slot: Slot) {
         self.member.take_up();
-        self.team.arm();
+        self.team.alarm.arm();
         let Desk { header, rest, .. } = slot.desk();
         if let Ok((header, _)) = InHeader::ref_from_prefix(header) {
             if is_answer(header) {
@@ -314,17 +312,18 @@ impl<'a, F: FileSystem> Server<'a, F> {
     /// Carries out a request that will sleep: here, or where others may.
     fn hand_over(&mut self, mut slot: Slot, wait: Wait) {
         if self.may_sleep(wait) {
-            let length = self.answer(&mut slot);
+            let length = answer(&self.connection.dispatcher, &mut slot);
             self.team.pool.dismiss(wait);
             return self.send(slot, length);
         }
         let queue = slot.queue();
-        let job = Job {
+        let sleeping = Sleeping {
             slot,
             wait,
             member: Arc::clone(self.member),
+            connection: Arc::clone(self.connection),
         };
-        let Err(Job { mut slot, .. }) = self.team.pool.take(job) else {
+        let Err(Sleeping { mut slot, .. }) = self.team.pool.take(sleeping) else {
             let number = self.rotation(queue);
             return self.go_away(number);
         };
@@ -337,15 +336,9 @@ impl<'a, F: FileSystem> Server<'a, F> {
             dispatcher.refuse(message, reply, Errno::ENOLCK)
         } else {
             bump(&events.blocked_inline);
-            self.answer(&mut slot)
+            answer(&self.connection.dispatcher, &mut slot)
         };
         self.send(slot, length);
-    }
-
-    /// Carries out a request to its end.
-    fn answer(&self, slot: &mut Slot) -> usize {
-        let (message, reply) = message(slot);
-        self.connection.dispatcher.answer(message, reply)
     }
 
     fn take_returned(&mut self) {

@@ -10,64 +10,32 @@
 
 use super::member::Member;
 use super::team::Team;
+use crate::file_system::FileSystem;
 use crate::metrics::bump;
+use crate::serving::{Alarm, Counted, LOOK_INTERVAL, Monitor, start_monitor};
 use crate::transport::pairing::{Pairing, Sight};
-use crate::transport::{confine_signals, scheduling};
+use crate::transport::{Connection, scheduling};
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_sys::sched::{Class, may_leave_idle, set_class};
 use thrufs_sys::signal::ThreadId;
 
-const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-const CALM_LOOKS: u32 = 50;
 /// So many looks at one request that does not sleep, and it takes too long all the same.
 const RUNNING_LOOKS: u32 = 5;
 
-pub(super) fn start(team: &Arc<Team>) -> io::Result<()> {
-    let count = team.control.thread();
-    let watched = Arc::clone(team);
-    let thread = std::thread::Builder::new()
-        .name("thrufs-steward".to_owned())
-        .spawn(move || {
-            confine_signals();
-            watch(&watched);
-            drop(watched);
-            drop(count);
-        })?;
-    team.set_steward(thread.thread().clone());
-    Ok(())
-}
-
-fn watch(team: &Arc<Team>) {
-    let wanted = team.config.threads.pair && team.processes().is_some();
-    let mut steward = Steward {
+pub(super) fn start<F: FileSystem>(team: &Arc<Team<F>>) -> io::Result<()> {
+    let connection = &team.connection;
+    let wanted = connection.config.threads.pair && connection.processes.is_some();
+    let steward = Steward {
         team: Arc::clone(team),
         wards: Vec::new(),
         may_pair: wanted && may_leave_idle(),
+        _count: connection.control.thread(),
     };
-    while !team.is_ending() {
-        if !team.is_armed() {
-            std::thread::park();
-            continue;
-        }
-        let mut calm = 0;
-        while !team.is_ending() {
-            std::thread::park_timeout(LOOK_INTERVAL);
-            let busy = steward.look(Instant::now());
-            calm = if busy { 0 } else { calm + 1 };
-            if calm >= CALM_LOOKS {
-                steward.rest();
-                if team.disarm() {
-                    break;
-                }
-                calm = 0;
-            }
-        }
-    }
-    // What they have in hand shall be done soon, whoever else wants their CPUs.
-    steward.rest();
+    start_monitor(&team.alarm, steward).map(drop)
 }
 
 /// Where a thread runs.
@@ -92,14 +60,23 @@ struct Ward {
     time: (Duration, Duration),
 }
 
-struct Steward {
-    team: Arc<Team>,
+struct Steward<F> {
+    team: Arc<Team<F>>,
     wards: Vec<Ward>,
     may_pair: bool,
+    /// Last: whoever sees no thread left may rely on that.
+    _count: Counted,
 }
 
-impl Steward {
-    /// True when there was something to do.
+impl<F: FileSystem> Monitor for Steward<F> {
+    fn alarm(&self) -> &Alarm {
+        &self.team.alarm
+    }
+
+    fn is_ending(&self) -> bool {
+        self.team.is_ending()
+    }
+
     fn look(&mut self, now: Instant) -> bool {
         self.meet_new_members();
         let mut busy = false;
@@ -107,13 +84,27 @@ impl Steward {
             let sight = ward.see();
             busy |= sight.requests > 0 || ward.same > 0;
             if ward.member.group.cpu.is_some() {
-                ward.find_place(&self.team, sight, self.may_pair, now);
+                ward.find_place(&self.team.connection, sight, self.may_pair, now);
             }
         }
         self.help_the_stuck();
         busy
     }
 
+    /// Makes everybody an ordinary thread again.
+    fn rest(&mut self) {
+        for ward in &mut self.wards {
+            ward.go(Place::Near);
+            ward.pairing.ended();
+        }
+    }
+
+    fn is_needed(&self) -> bool {
+        self.team.is_busy()
+    }
+}
+
+impl<F: FileSystem> Steward<F> {
     fn meet_new_members(&mut self) {
         self.wards.retain(|ward| !ward.member.is_gone());
         if self.wards.len() == self.team.len() {
@@ -133,7 +124,7 @@ impl Steward {
     fn help_the_stuck(&mut self) {
         let mut groups: HashMap<usize, bool> = HashMap::new();
         for ward in &self.wards {
-            let stuck = ward.is_stuck(&self.team);
+            let stuck = ward.is_stuck(self.team.connection.processes());
             let all = groups.entry(ward.member.group_number).or_insert(true);
             *all &= stuck;
         }
@@ -148,18 +139,10 @@ impl Steward {
             let Some(ring) = self.team.take_ring() else {
                 continue;
             };
-            bump(&self.team.metrics.events.displaced);
+            bump(&self.team.connection.metrics().events.displaced);
             if let Err(error) = self.team.add(number, &ward.member.group, ring, None) {
                 tracing::debug!(%error, "no further thread");
             }
-        }
-    }
-
-    /// Makes everybody an ordinary thread again: nobody will look for a while, or any more.
-    fn rest(&mut self) {
-        for ward in &mut self.wards {
-            ward.go(Place::Near);
-            ward.pairing.ended();
         }
     }
 }
@@ -192,10 +175,16 @@ impl Ward {
         }
     }
 
-    fn find_place(&mut self, team: &Team, sight: Sight, may_pair: bool, now: Instant) {
+    fn find_place<F>(
+        &mut self,
+        connection: &Connection<F>,
+        sight: Sight,
+        may_pair: bool,
+        now: Instant,
+    ) {
         match self.place {
             Place::Together => {
-                let kept = self.is_kept_from_work(team);
+                let kept = self.is_kept_from_work(connection.processes());
                 if self.pairing.calls_for_parting(sight, kept) {
                     self.pairing.failed(now);
                     self.go(Place::Near);
@@ -208,18 +197,16 @@ impl Ward {
             Place::Near if may_pair && self.pairing.calls_for_a_pair(sight, now) => {
                 self.go(Place::Together);
                 self.pairing.paired(now);
-                self.is_kept_from_work(team);
-                bump(&team.metrics.events.pairs);
+                self.is_kept_from_work(connection.processes());
+                bump(&connection.metrics().events.pairs);
             }
             Place::Near => {}
         }
     }
 
     /// Whether it has waited for its CPU for longer than it ran since the last look.
-    fn is_kept_from_work(&mut self, team: &Team) -> bool {
-        let time = team
-            .processes()
-            .and_then(|processes| scheduling::times(processes, self.thread));
+    fn is_kept_from_work(&mut self, processes: Option<BorrowedFd<'_>>) -> bool {
+        let time = processes.and_then(|processes| scheduling::times(processes, self.thread));
         let Some(time) = time else {
             return false;
         };
@@ -228,9 +215,9 @@ impl Ward {
         waited > run && waited > LOOK_INTERVAL / 2
     }
 
-    fn is_stuck(&self, team: &Team) -> bool {
+    fn is_stuck(&self, processes: Option<BorrowedFd<'_>>) -> bool {
         self.same > 0
-            && (self.same >= RUNNING_LOOKS || !scheduling::wants_cpu(team.processes(), self.thread))
+            && (self.same >= RUNNING_LOOKS || !scheduling::wants_cpu(processes, self.thread))
     }
 
     fn go(&mut self, place: Place) {

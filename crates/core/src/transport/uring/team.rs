@@ -6,42 +6,31 @@
 
 use super::member::Member;
 use super::plan::Group;
-use super::pool::Pool;
-use super::{Reading, Report};
-use crate::metrics::Metrics;
-use crate::session::SessionConfig;
-use crate::session::control::Control;
-use crate::transport::scheduling::Processes;
-use std::fmt;
+use super::{Reading, Report, Sleeping};
+use crate::file_system::FileSystem;
+use crate::serving::{Alarm, Pool};
+use crate::transport::Connection;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thrufs_abi::NodeId;
 use thrufs_sys::fuse_ring::FuseRing;
 
 pub(super) type Ring = FuseRing<Reading>;
 
-type Spawner = Box<dyn Fn(&Arc<Team>, Arc<Member>, Ring, Report) -> io::Result<()> + Send + Sync>;
-
 /// See the module.
-pub(super) struct Team {
-    pub(super) config: SessionConfig,
-    pub(super) control: Arc<Control>,
-    pub(super) metrics: Arc<Metrics>,
-    processes: Option<Processes>,
+#[derive(Debug)]
+pub(super) struct Team<F> {
+    pub(super) connection: Arc<Connection<F>>,
     /// How many requests of one queue a thread has at once.
     pub(super) depth: u16,
     /// Room for the data of a request.
     pub(super) payload_bytes: usize,
-    pub(super) pool: Arc<Pool>,
-    spawner: Spawner,
+    pub(super) pool: Arc<Pool<Sleeping<F>>>,
+    pub(super) alarm: Alarm,
     roster: Mutex<Roster>,
-    armed: AtomicBool,
     /// The start has failed: nobody shall serve.
     abandoned: AtomicBool,
-    steward: OnceLock<Thread>,
 }
 
 #[derive(Debug, Default)]
@@ -51,45 +40,29 @@ struct Roster {
     reserve: Vec<Ring>,
 }
 
-impl fmt::Debug for Team {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Team")
-            .field("roster", &self.roster)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What a team is made of.
-pub(super) struct Parts {
-    pub(super) config: SessionConfig,
-    pub(super) control: Arc<Control>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) processes: Option<Processes>,
-    pub(super) depth: u16,
-    pub(super) payload_bytes: usize,
-    pub(super) pool: Pool,
-    pub(super) spawner: Spawner,
-    pub(super) reserve: Vec<Ring>,
-}
-
-impl Team {
-    pub(super) fn new(parts: Parts) -> Team {
+impl<F> Team<F> {
+    pub(super) fn new(
+        connection: &Arc<Connection<F>>,
+        depth: u16,
+        payload_bytes: usize,
+        reserve: Vec<Ring>,
+    ) -> Team<F>
+    where
+        F: FileSystem,
+    {
+        let (limits, metrics) = (connection.config.limits(), Arc::clone(connection.metrics()));
+        let pool = Pool::new(limits, metrics, connection.threads.clone());
         Team {
-            config: parts.config,
-            control: parts.control,
-            metrics: parts.metrics,
-            processes: parts.processes,
-            depth: parts.depth,
-            payload_bytes: parts.payload_bytes,
-            pool: Arc::new(parts.pool),
-            spawner: parts.spawner,
+            connection: Arc::clone(connection),
+            depth,
+            payload_bytes,
+            pool: Arc::new(pool),
+            alarm: Alarm::default(),
             roster: Mutex::new(Roster {
                 members: Vec::new(),
-                reserve: parts.reserve,
+                reserve,
             }),
-            armed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
-            steward: OnceLock::new(),
         }
     }
 
@@ -111,10 +84,54 @@ impl Team {
         self.lock().members.clone()
     }
 
-    pub(super) fn processes(&self) -> Option<BorrowedFd<'_>> {
-        self.processes.as_ref().map(AsFd::as_fd)
+    /// Regular files that the kernel asked about, or was told of.
+    pub(super) fn files(&self) -> Vec<NodeId> {
+        let roster = self.lock();
+        let files = roster.members.iter().filter_map(|member| member.file());
+        files.collect()
     }
 
+    fn note(&self, members: usize) {
+        let level = &self.connection.metrics().levels.ring_threads;
+        level.store(members, Ordering::Relaxed);
+    }
+
+    /// The thread of `member` is at its end.
+    pub(super) fn leave(&self, member: &Arc<Member>) {
+        member.end();
+        let mut roster = self.lock();
+        roster.members.retain(|other| !Arc::ptr_eq(other, member));
+        let count = roster.members.len();
+        self.note(count);
+    }
+
+    /// Has everybody see that they shall end.
+    pub(super) fn wake(&self) {
+        for member in self.members() {
+            member.wake();
+        }
+        self.pool.begin_to_end();
+        self.alarm.wake();
+    }
+
+    /// Ends all threads: nothing was served yet, and nothing will be.
+    pub(super) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.connection.control.is_stopping() || self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody has a request.
+    pub(super) fn is_busy(&self) -> bool {
+        let busy = |member: &Arc<Member>| Member::is_busy(member.word());
+        self.lock().members.iter().any(busy)
+    }
+}
+
+impl<F: FileSystem> Team<F> {
     /// Whether `member` may sleep with its only request: another of its group waits for requests
     /// meanwhile, or will in a moment.
     pub(super) fn stands_in_for(self: &Arc<Self>, member: &Arc<Member>) -> bool {
@@ -132,13 +149,6 @@ impl Team {
         idle > 0 || called
     }
 
-    /// Regular files that the kernel asked about, or was told of.
-    pub(super) fn files(&self) -> Vec<NodeId> {
-        let roster = self.lock();
-        let files = roster.members.iter().filter_map(|member| member.file());
-        files.collect()
-    }
-
     /// Starts a thread for the queues of a group, which tells `report` whether it serves them.
     pub(super) fn add(
         self: &Arc<Self>,
@@ -148,77 +158,11 @@ impl Team {
         report: Report,
     ) -> io::Result<()> {
         let member = Arc::new(Member::new(number, group.clone(), ring.waker()));
-        (self.spawner)(self, Arc::clone(&member), ring, report)?;
+        super::spawn(self, Arc::clone(&member), ring, report)?;
         let mut roster = self.lock();
         roster.members.push(member);
         let count = roster.members.len();
         self.note(count);
         Ok(())
-    }
-
-    fn note(&self, members: usize) {
-        let level = &self.metrics.levels.ring_threads;
-        level.store(members, Ordering::Relaxed);
-    }
-
-    /// The thread of `member` is at its end.
-    pub(super) fn leave(&self, member: &Arc<Member>) {
-        member.end();
-        let mut roster = self.lock();
-        roster.members.retain(|other| !Arc::ptr_eq(other, member));
-        let count = roster.members.len();
-        self.note(count);
-    }
-
-    /// Has everybody see that they shall end, or that somebody waits for them.
-    pub(super) fn wake(&self) {
-        for member in self.members() {
-            member.wake();
-        }
-        self.pool.wake();
-        self.wake_steward();
-    }
-
-    /// Ends all threads: nothing was served yet, and nothing will be.
-    pub(super) fn abandon(&self) {
-        self.abandoned.store(true, Ordering::SeqCst);
-        self.wake();
-    }
-
-    pub(super) fn is_ending(&self) -> bool {
-        self.control.is_stopping() || self.abandoned.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_steward(&self, thread: Thread) {
-        let _ = self.steward.set(thread);
-    }
-
-    fn wake_steward(&self) {
-        if let Some(steward) = self.steward.get() {
-            steward.unpark();
-        }
-    }
-
-    /// Called with every request, after [`Member::take_up`]: wakes the steward when it sleeps. It
-    /// lowers its flag first and looks at the words after, so that one of the two sees the other.
-    pub(super) fn arm(&self) {
-        if !self.armed.load(Ordering::SeqCst) && !self.armed.swap(true, Ordering::SeqCst) {
-            self.wake_steward();
-        }
-    }
-
-    pub(super) fn is_armed(&self) -> bool {
-        self.armed.load(Ordering::SeqCst)
-    }
-
-    /// Lets the steward sleep. False when somebody is busy: it must not.
-    pub(super) fn disarm(&self) -> bool {
-        self.armed.store(false, Ordering::SeqCst);
-        let busy = |member: &Arc<Member>| Member::is_busy(member.word());
-        let busy = self.lock().members.iter().any(busy);
-        if busy {
-            self.armed.store(true, Ordering::SeqCst);
-        }
-        !busy
     }
 }

@@ -2,10 +2,10 @@
 //! caller from CPU to CPU, and dissolves it.
 
 use super::{BUSY, Crew, HERE, Member, READER, Roster};
+use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::transport::pairing::{Pairing, Sight};
 use crate::transport::scheduling::{bind, move_to, release, time_on_cpu};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -53,9 +53,10 @@ impl Counts {
 }
 
 impl Matchmaker {
-    pub(in super::super) fn new(crew: &Crew) -> Matchmaker {
-        let several_cpus = crew.allowed.count() > 1;
-        let wanted = crew.config.threads.pair && several_cpus && crew.processes.is_some();
+    pub(in super::super) fn new<F>(crew: &Crew<F>) -> Matchmaker {
+        let several_cpus = crew.connection.allowed.count() > 1;
+        let wanted =
+            crew.config.threads.pair && several_cpus && crew.connection.processes.is_some();
         Matchmaker {
             pairing: Pairing::new(),
             possible: wanted && may_leave_idle(),
@@ -66,7 +67,11 @@ impl Matchmaker {
 
     /// Looks at the crew, and makes or dissolves a pair. True while a pair is at work: it must not
     /// go unwatched.
-    pub(in super::super) fn look(&mut self, crew: &Arc<Crew>, now: Instant) -> bool {
+    pub(in super::super) fn look<F: FileSystem>(
+        &mut self,
+        crew: &Arc<Crew<F>>,
+        now: Instant,
+    ) -> bool {
         if !self.possible {
             return false;
         }
@@ -97,7 +102,7 @@ impl Matchmaker {
     }
 
     /// Dissolves the pair, if there is one: nobody will look for a while, or any more.
-    pub(in super::super) fn rest(&mut self, crew: &Arc<Crew>) {
+    pub(in super::super) fn rest<F: FileSystem>(&mut self, crew: &Arc<Crew<F>>) {
         if self.pair.is_some() {
             self.part(crew);
             self.pairing.ended();
@@ -116,9 +121,9 @@ impl Matchmaker {
         }
     }
 
-    fn part(&mut self, crew: &Arc<Crew>) {
+    fn part<F: FileSystem>(&mut self, crew: &Arc<Crew<F>>) {
         if let Some(pair) = self.pair.take() {
-            release(pair.thread, &crew.allowed);
+            release(pair.thread, &crew.connection.allowed);
             crew.readers_as_many_as(crew.readers_wanted);
         }
     }
@@ -127,15 +132,15 @@ impl Matchmaker {
 impl Pair {
     /// Whether the member has work, has not moved for two looks, and did not run for most of that
     /// time either: a long request is no stall.
-    fn has_stalled(&mut self, crew: &Crew, now: Instant) -> bool {
+    fn has_stalled<F: FileSystem>(&mut self, crew: &Crew<F>, now: Instant) -> bool {
         let word = self.member.word.load(Ordering::SeqCst);
         let moved = std::mem::replace(&mut self.word, word) != word;
         let before = self.still.take();
         if moved || word & BUSY == 0 && !crew.is_request_waiting() {
             return false;
         }
-        let processes = crew.processes.as_ref();
-        let run = processes.and_then(|processes| time_on_cpu(processes.as_fd(), self.thread));
+        let processes = crew.connection.processes();
+        let run = processes.and_then(|processes| time_on_cpu(processes, self.thread));
         let run = run.unwrap_or_default();
         self.still = Some((now, run));
         before.is_some_and(|(then, run_then)| {
@@ -143,9 +148,9 @@ impl Pair {
         })
     }
 
-    fn follow_caller(&mut self, crew: &Crew) -> rustix::io::Result<()> {
+    fn follow_caller<F>(&mut self, crew: &Crew<F>) -> rustix::io::Result<()> {
         let caller = self.member.caller.load(Ordering::Relaxed);
-        let processes = crew.processes.as_ref();
+        let processes = crew.connection.processes.as_ref();
         let cpu = processes.and_then(|processes| processes.cpu_of_caller(caller));
         // A caller that has ended is followed by another, or by nobody.
         match cpu {
@@ -158,10 +163,10 @@ impl Pair {
     }
 }
 
-impl Crew {
+impl<F: FileSystem> Crew<F> {
     /// Makes one reader the only one, where its caller is.
     fn make_pair(self: &Arc<Self>) -> Option<Pair> {
-        let processes = self.processes.as_ref()?;
+        let processes = self.connection.processes.as_ref()?;
         let mut members = self.lock().members.clone();
         members.retain(|member| member.is_reader());
         // Each has its own last caller, who may be gone by now.
@@ -171,14 +176,14 @@ impl Crew {
             Some((member, thread, cpu))
         })?;
         if bind(thread, cpu).is_err() {
-            release(thread, &self.allowed);
+            release(thread, &self.connection.allowed);
             return None;
         }
         let mut roster = self.lock();
         if !member.is_reader() {
             // It has gone to sleep in a request meanwhile: the others are needed.
             drop(roster);
-            release(thread, &self.allowed);
+            release(thread, &self.connection.allowed);
             return None;
         }
         roster.wanted = 1;
@@ -190,7 +195,7 @@ impl Crew {
         self.note(&mut roster);
         drop(roster);
         self.call_off_others();
-        bump(&self.metrics.events.pairs);
+        bump(&self.connection.metrics().events.pairs);
         Some(Pair {
             word: member.word.load(Ordering::Relaxed),
             still: None,
@@ -226,7 +231,8 @@ impl Crew {
     fn readers_as_many_as(self: &Arc<Self>, wanted: usize) {
         let mut roster = self.lock();
         roster.wanted = wanted;
-        let missing = |roster: &Roster| roster.readers < wanted && !self.control.is_stopping();
+        let missing =
+            |roster: &Roster| roster.readers < wanted && !self.connection.control.is_stopping();
         while missing(&roster) && self.call_reader(&mut roster) {}
         self.note(&mut roster);
     }

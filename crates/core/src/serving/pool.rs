@@ -1,0 +1,188 @@
+//! Threads for requests that sleep.
+//!
+//! A request that says it would sleep leaves the thread of its queue with the memory it lies in, is
+//! carried out here, and goes back with its reply, because only the thread of a queue answers its
+//! requests. Those who wait for a lock are counted apart: they may wait for ever, and must not keep
+//! others out.
+
+use super::{Count, ServingThreads};
+use crate::dispatch::Wait;
+use crate::metrics::Metrics;
+use crate::sleepers::{Limits, Sleepers};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a thread without work stays.
+const KEEP_THREAD: Duration = Duration::from_secs(10);
+/// This many stay, so that the next request that sleeps need not wait for a thread.
+const KEPT: usize = 2;
+
+/// A request that will sleep.
+pub trait Job: Send + 'static {
+    /// For what.
+    fn wait(&self) -> Wait;
+
+    /// Carries it out to its end. What is returned gives it back, and is called once it counts no more
+    /// among those that sleep.
+    fn run(self) -> impl FnOnce();
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pool<J> {
+    limits: Limits,
+    metrics: Arc<Metrics>,
+    threads: ServingThreads,
+    count: Arc<Count>,
+    state: Mutex<State<J>>,
+    called: Condvar,
+}
+
+#[derive(Debug)]
+struct State<J> {
+    jobs: VecDeque<J>,
+    /// Threads that wait for a job.
+    idle: usize,
+    sleepers: Sleepers,
+    ending: bool,
+}
+
+impl<J> Pool<J> {
+    /// A pool without threads: they are started when there are jobs.
+    pub fn new(limits: Limits, metrics: Arc<Metrics>, threads: ServingThreads) -> Pool<J> {
+        Pool {
+            limits,
+            metrics,
+            threads,
+            count: Arc::default(),
+            state: Mutex::new(State {
+                jobs: VecDeque::new(),
+                idle: 0,
+                sleepers: Sleepers::default(),
+                ending: false,
+            }),
+            called: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<J>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, state: &mut State<J>, wait: Wait) {
+        state.sleepers.enter(wait);
+        self.note(state);
+    }
+
+    /// Counts a request that will sleep on a thread of its own. False when so many sleep already.
+    pub fn admit(&self, wait: Wait) -> bool {
+        let mut state = self.lock();
+        let admitted = state.sleepers.admits(wait, self.limits);
+        if admitted {
+            self.enter(&mut state, wait);
+        }
+        admitted
+    }
+
+    /// It sleeps no more.
+    pub fn dismiss(&self, wait: Wait) {
+        let mut state = self.lock();
+        state.sleepers.leave(wait);
+        self.note(&mut state);
+    }
+
+    fn note(&self, state: &mut State<J>) {
+        state.sleepers.report(&self.metrics, state.idle);
+    }
+
+    /// Waits until nobody sleeps, calling `wake` again and again, until `deadline`. False when somebody
+    /// still does.
+    pub fn drain(&self, deadline: Instant, wake: impl Fn()) -> bool {
+        const INTERVAL: Duration = Duration::from_millis(1);
+        while !self.lock().sleepers.is_empty() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            wake();
+            std::thread::sleep(INTERVAL);
+        }
+        true
+    }
+
+    /// Takes no more, and has threads without work end.
+    pub fn begin_to_end(&self) {
+        self.lock().ending = true;
+        self.called.notify_all();
+    }
+
+    /// Takes no more, and waits for those that were taken until `deadline`. Returns how many threads are
+    /// left.
+    pub fn end(&self, deadline: Instant) -> usize {
+        self.begin_to_end();
+        self.count.wait_for_none(deadline)
+    }
+
+    fn next_job(&self) -> Option<J> {
+        let mut state = self.lock();
+        state.idle += 1;
+        self.note(&mut state);
+        let job = loop {
+            if let Some(job) = state.jobs.pop_front() {
+                break Some(job);
+            }
+            if state.ending {
+                break None;
+            }
+            let waited = self.called.wait_timeout(state, KEEP_THREAD);
+            let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            if timeout.timed_out() && state.jobs.is_empty() && state.idle > KEPT {
+                break None;
+            }
+        };
+        state.idle -= 1;
+        self.note(&mut state);
+        job
+    }
+}
+
+impl<J: Job> Pool<J> {
+    /// Takes a request over.
+    ///
+    /// # Errors
+    ///
+    /// The request, when so many sleep already, or no thread is to be had.
+    pub fn take(self: &Arc<Self>, job: J) -> Result<(), J> {
+        let (mut state, wait) = (self.lock(), job.wait());
+        if state.ending || !state.sleepers.admits(wait, self.limits) {
+            return Err(job);
+        }
+        if state.idle <= state.jobs.len() && self.spawn().is_err() {
+            return Err(job);
+        }
+        state.jobs.push_back(job);
+        self.enter(&mut state, wait);
+        drop(state);
+        self.called.notify_one();
+        Ok(())
+    }
+
+    fn spawn(self: &Arc<Self>) -> io::Result<()> {
+        let (pool, count) = (Arc::clone(self), self.count.one_more());
+        std::thread::Builder::new()
+            .name("thrufs-aside".to_owned())
+            .spawn(move || {
+                let _count = count;
+                let _serving = pool.threads.begin();
+                while let Some(job) = pool.next_job() {
+                    let wait = job.wait();
+                    let give_back = job.run();
+                    pool.dismiss(wait);
+                    give_back();
+                }
+            })
+            .map(drop)
+    }
+}
