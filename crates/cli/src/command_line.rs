@@ -635,7 +635,7 @@ mod tests {
                 subcommand.render_help().to_string(),
                 subcommand.render_long_help().to_string(),
             ] {
-                for option in OPTIONS {
+                for option in OPTIONS.iter() {
                     let name = match option.form {
                         Form::List => option.name.to_owned(),
                         _ => format!("--{} ", option.flag()),

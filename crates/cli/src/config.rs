@@ -7,23 +7,12 @@ mod share;
 pub(crate) use server::ServerConfig;
 pub(crate) use share::{FilterAction, Sandbox, ShareConfig};
 
-use crate::options::{self, OptionError, OptionId, Setting, Use, parse_count};
+use crate::options::{self, Atime, OptionError, OptionId, Setting, Use, parse_count};
 use std::ffi::OsString;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use thrufs::{RingConfig, Transport};
 use thrufs_hostdir::Config;
-
-/// How times of access are kept on the mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) enum Atime {
-    /// As the kernel does when nothing is said.
-    #[default]
-    Default,
-    Never,
-    Relative,
-    Strict,
-}
 
 /// What the kernel is told about the mount itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,12 +126,10 @@ impl MountConfig {
         let count = || parse_count(value).map_err(|()| setting.bad("it is no number".to_owned()));
         match id {
             OptionId::AllowOther => self.allow_other = true,
-            OptionId::DefaultPermissions => self.default_permissions = true,
-            OptionId::NoDefaultPermissions => self.default_permissions = false,
+            OptionId::DefaultPermissions(on) => self.default_permissions = on,
             OptionId::FsName => self.fsname = value.into(),
             OptionId::Subtype => value.clone_into(&mut self.subtype),
-            OptionId::Pairing => self.pairing = true,
-            OptionId::NoPairing => self.pairing = false,
+            OptionId::Pairing(on) => self.pairing = on,
             OptionId::Transport => {
                 self.transport = match value {
                     "uring" => Transport::Uring,
@@ -160,7 +147,7 @@ impl MountConfig {
             }
             OptionId::Threads => self.threads = usize::try_from(count()?).ok(),
             OptionId::AutoUnmount => self.auto_unmount = true,
-            OptionId::Ignored | OptionId::User | OptionId::Owner => {}
+            OptionId::Ignored => {}
             id => unreachable!("{id:?} is for mounts"),
         }
         Ok(())
@@ -170,24 +157,14 @@ impl MountConfig {
     fn apply_attribute(&mut self, id: OptionId) -> bool {
         let attributes = &mut self.attributes;
         match id {
-            OptionId::ReadOnly => attributes.read_only = true,
-            OptionId::ReadWrite => attributes.read_only = false,
-            OptionId::NoSuid => attributes.suid = false,
-            OptionId::Suid => attributes.suid = true,
-            OptionId::NoDev => attributes.dev = false,
-            OptionId::Dev => attributes.dev = true,
-            OptionId::NoExec => attributes.exec = false,
-            OptionId::Exec => attributes.exec = true,
-            OptionId::NoSymFollow => attributes.follow_symlinks = false,
-            OptionId::SymFollow => attributes.follow_symlinks = true,
-            OptionId::NoAtime => attributes.atime = Atime::Never,
-            OptionId::Atime => attributes.atime = Atime::Default,
-            OptionId::RelAtime => attributes.atime = Atime::Relative,
-            OptionId::StrictAtime => attributes.atime = Atime::Strict,
-            OptionId::NoDirAtime => attributes.directory_atime = false,
-            OptionId::DirAtime => attributes.directory_atime = true,
-            OptionId::Sync => attributes.synchronous = true,
-            OptionId::Async => attributes.synchronous = false,
+            OptionId::ReadOnly(on) => attributes.read_only = on,
+            OptionId::Suid(on) => attributes.suid = on,
+            OptionId::Dev(on) => attributes.dev = on,
+            OptionId::Exec(on) => attributes.exec = on,
+            OptionId::SymFollow(on) => attributes.follow_symlinks = on,
+            OptionId::Atime(atime) => attributes.atime = atime,
+            OptionId::DirAtime(on) => attributes.directory_atime = on,
+            OptionId::Sync(on) => attributes.synchronous = on,
             _ => return false,
         }
         true

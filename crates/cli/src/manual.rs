@@ -111,8 +111,8 @@ fn description(option: &MountOption) -> String {
         text.push(' ');
         text.push_str(option.long);
     }
-    for conflict in option.conflicts {
-        text.push_str(&format!(" Not together with {}.", conflict.with));
+    for (with, _) in option.conflicts {
+        text.push_str(&format!(" Not together with {with}."));
     }
     match option.default {
         "" => {}
@@ -160,7 +160,7 @@ mod tests {
         let mount = text("thrufs-mount.1").unwrap().replace("\\-", "-");
         let helper = text("mount.thrufs.8").unwrap().replace("\\-", "-");
         let share = text("thrufs-share.1").unwrap().replace("\\-", "-");
-        for option in OPTIONS {
+        for option in OPTIONS.iter() {
             let name = option.name;
             let heading = heading(option).replace('\\', "\\e");
             let is_in = |page: &str| page.contains(&format!("\\fB{heading}\\fR"));

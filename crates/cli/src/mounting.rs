@@ -1,7 +1,8 @@
 //! Putting a configured mount into the tree, and taking it out wherever it has got to.
 
-use crate::config::{Atime, MountAttributes, MountConfig};
+use crate::config::{MountAttributes, MountConfig};
 use crate::mount_table::{self, DeviceNumber, Mount};
+use crate::options::Atime;
 use crate::task::Task;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

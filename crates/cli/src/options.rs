@@ -19,30 +19,30 @@ pub(crate) use table::OPTIONS;
 
 use std::fmt;
 
-/// Which option of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// How times of access are kept on the mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Atime {
+    /// As the kernel does when nothing is said.
+    #[default]
+    Default,
+    Never,
+    Relative,
+    Strict,
+}
+
+/// Which option of the table; of opposites, which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptionId {
-    ReadOnly,
-    ReadWrite,
-    NoSuid,
-    Suid,
-    NoDev,
-    Dev,
-    NoExec,
-    Exec,
-    NoSymFollow,
-    SymFollow,
-    NoAtime,
-    Atime,
-    RelAtime,
-    StrictAtime,
-    NoDirAtime,
-    DirAtime,
-    Sync,
-    Async,
+    ReadOnly(bool),
+    Suid(bool),
+    Dev(bool),
+    Exec(bool),
+    SymFollow(bool),
+    Atime(Atime),
+    DirAtime(bool),
+    Sync(bool),
     AllowOther,
-    DefaultPermissions,
-    NoDefaultPermissions,
+    DefaultPermissions(bool),
     Uid,
     Gid,
     UidMap,
@@ -53,23 +53,17 @@ pub(crate) enum OptionId {
     EntryTimeout,
     AttrTimeout,
     NegativeTimeout,
-    Writeback,
-    NoWriteback,
-    Passthrough,
-    NoPassthrough,
-    Xattr,
-    NoXattr,
-    Acl,
-    NoAcl,
+    Writeback(bool),
+    Passthrough(bool),
+    Xattr(bool),
+    Acl(bool),
     Locks,
-    Export,
-    NoExport,
+    Export(bool),
     Transport,
     QueuesPerThread,
     RingDepth,
     Threads,
-    Pairing,
-    NoPairing,
+    Pairing(bool),
     MaxWrite,
     MaxBackground,
     MaxReadahead,
@@ -88,19 +82,13 @@ pub(crate) enum OptionId {
     QueueThreads,
     Machines,
     Resume,
-    AllowMmap,
-    NoAllowMmap,
-    AllowDirectIo,
-    NoAllowDirectIo,
-    Readdirplus,
-    NoReaddirplus,
-    Submounts,
-    NoSubmounts,
-    Killpriv,
-    NoKillpriv,
+    AllowMmap(bool),
+    AllowDirectIo(bool),
+    Readdirplus(bool),
+    Submounts(bool),
+    Killpriv(bool),
     XattrMap,
-    SecurityLabel,
-    NoSecurityLabel,
+    SecurityLabel(bool),
     TranslateUid,
     TranslateGid,
     NamespaceUids,
@@ -116,8 +104,6 @@ pub(crate) enum OptionId {
     MigrationConfirmPaths,
     MigrationRefuseHandles,
     Ignored,
-    User,
-    Owner,
 }
 
 /// What follows the name of an option.
@@ -249,14 +235,9 @@ impl Use {
     }
 }
 
-/// A setting that does not go together with the option that names it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Conflict {
-    /// The other: a name, or a name with a value.
-    pub(crate) with: &'static str,
-    /// Why, and what to do about it.
-    pub(crate) fix: &'static str,
-}
+/// A setting that does not go together with the option that names it, by its name or with its value; why,
+/// and what to do about it.
+pub(crate) type Conflict = (&'static str, &'static str);
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -273,11 +254,10 @@ pub(crate) struct MountOption {
     pub(crate) form: Form,
     /// What it means something for.
     pub(crate) used: Use,
-    /// What to do where it means nothing; empty when there is nothing to be said.
+    /// What to do where it means nothing, if that is not what its group says.
     pub(crate) instead: &'static str,
-    /// Of the options of one family the last one counts, as for mount(8). Most are alone in theirs,
-    /// which is then named like the option; an empty family adds up.
-    pub(crate) family: &'static str,
+    /// Whether all that is said counts. Else the last counts, also of opposites, as for mount(8).
+    pub(crate) adds_up: bool,
     /// What else it sets where it stands, unless something later says otherwise.
     pub(crate) implies: &'static [&'static str],
     pub(crate) conflicts: &'static [Conflict],
@@ -346,10 +326,15 @@ impl Setting {
 
     /// That it means nothing for this.
     pub(crate) fn not_for(&self, what: &'static str) -> OptionError {
+        let instead = match self.option {
+            option if option.used == Use::Share => "",
+            option if option.instead.is_empty() => option.group.in_a_guest(),
+            option => option.instead,
+        };
         OptionError::NotFor {
             name: self.option.name,
             what,
-            instead: self.option.instead,
+            instead,
         }
     }
 }
@@ -537,15 +522,15 @@ pub(crate) fn in_force(settings: &[Setting]) -> Result<Vec<Setting>, OptionError
         }
         all.push(setting.clone());
     }
-    let superseded = |index: usize| {
-        let family = all[index].option.family;
-        !family.is_empty()
-            && all[index + 1..]
-                .iter()
-                .any(|later| later.option.family == family)
+    let is_same = |one: &Setting, other: &Setting| {
+        std::mem::discriminant(&one.option.id) == std::mem::discriminant(&other.option.id)
+    };
+    let counts = |index: usize| {
+        let mut later = all[index + 1..].iter();
+        all[index].option.adds_up || !later.any(|later| is_same(later, &all[index]))
     };
     let kept: Vec<Setting> = (0..all.len())
-        .filter(|index| !superseded(*index))
+        .filter(|index| counts(*index))
         .map(|index| all[index].clone())
         .collect();
     match contradiction(&kept) {
@@ -556,15 +541,14 @@ pub(crate) fn in_force(settings: &[Setting]) -> Result<Vec<Setting>, OptionError
 
 fn contradiction(settings: &[Setting]) -> Option<OptionError> {
     for setting in settings {
-        for conflict in setting.option.conflicts {
-            let other = settings.iter().find(|other| {
-                other.option.name == conflict.with || other.to_string() == conflict.with
-            });
+        for (with, fix) in setting.option.conflicts {
+            let is_it = |other: &&Setting| other.option.name == *with || other.to_string() == *with;
+            let other = settings.iter().find(is_it);
             if let Some(other) = other {
                 return Some(OptionError::Contradiction {
                     first: setting.to_string(),
                     second: other.to_string(),
-                    fix: conflict.fix.to_owned(),
+                    fix: (*fix).to_owned(),
                 });
             }
         }
@@ -584,7 +568,7 @@ mod tests {
     #[test]
     fn the_table_is_sound() {
         let mut seen = HashSet::new();
-        for option in OPTIONS {
+        for option in OPTIONS.iter() {
             for name in option.aliases.iter().chain([&option.name]) {
                 assert!(seen.insert(*name), "{name} stands twice");
             }
@@ -601,13 +585,12 @@ mod tests {
             for implied in option.implies {
                 assert!(find(implied).is_some(), "{} implies {implied}", option.name);
             }
-            for conflict in option.conflicts {
-                let name = conflict.with.split('=').next().unwrap();
+            for (with, _) in option.conflicts {
+                let name = with.split('=').next().unwrap();
                 assert!(
                     find(name).is_some(),
-                    "{} conflicts with {}",
-                    option.name,
-                    conflict.with
+                    "{} conflicts with {with}",
+                    option.name
                 );
             }
             if let (Value::Choice(words), default) = (option.value, option.default)

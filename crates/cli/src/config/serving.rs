@@ -71,16 +71,11 @@ pub(super) fn apply(serving: &mut Config, setting: &Setting) -> Result<bool, Opt
 
 fn apply_switch(serving: &mut Config, id: OptionId) -> bool {
     match id {
-        OptionId::Writeback => serving.writeback = true,
-        OptionId::NoWriteback => serving.writeback = false,
-        OptionId::Passthrough => serving.passthrough = true,
-        OptionId::NoPassthrough => serving.passthrough = false,
-        OptionId::Xattr => serving.xattr = true,
-        OptionId::NoXattr => serving.xattr = false,
-        OptionId::Acl => serving.acl = true,
-        OptionId::NoAcl => serving.acl = false,
-        OptionId::Export => serving.export = true,
-        OptionId::NoExport => serving.export = false,
+        OptionId::Writeback(on) => serving.writeback = on,
+        OptionId::Passthrough(on) => serving.passthrough = on,
+        OptionId::Xattr(on) => serving.xattr = on,
+        OptionId::Acl(on) => serving.acl = on,
+        OptionId::Export(on) => serving.export = on,
         OptionId::MigrationVerifyHandles => serving.migration.verify_handles = true,
         OptionId::MigrationConfirmPaths => serving.migration.confirm_paths = true,
         OptionId::MigrationRefuseHandles => serving.migration.accept_handles = false,
@@ -102,16 +97,17 @@ pub(super) fn check(serving: &Config, effective: &[Setting]) -> Result<(), Optio
     let said = |id| effective.iter().find(|setting| setting.option.id == id);
     let shown = |id| said(id).map_or_else(|| "the default".to_owned(), ToString::to_string);
     let cache = || format!("cache={}", word(serving.cache));
+    let policy = || shown(OptionId::Policy);
     let (first, second) = match error {
         ConfigError::UncheckedSharing => (
             shown(OptionId::AllowOther),
-            shown(OptionId::NoDefaultPermissions),
+            shown(OptionId::DefaultPermissions(false)),
         ),
-        ConfigError::WritebackWithoutCache => (shown(OptionId::Writeback), cache()),
-        ConfigError::AclWithoutXattr => (shown(OptionId::Acl), shown(OptionId::NoXattr)),
-        ConfigError::CallersOfMappedIds => (shown(OptionId::Policy), shown(OptionId::UidMap)),
+        ConfigError::WritebackWithoutCache => (shown(OptionId::Writeback(true)), cache()),
+        ConfigError::AclWithoutXattr => (shown(OptionId::Acl(true)), shown(OptionId::Xattr(false))),
+        ConfigError::CallersOfMappedIds => (policy(), shown(OptionId::UidMap)),
         ConfigError::PathsOfExported | ConfigError::NoPolicyToReplace => {
-            (shown(OptionId::Policy), shown(OptionId::Export))
+            (policy(), shown(OptionId::Export(true)))
         }
     };
     Err(OptionError::Contradiction {

@@ -209,11 +209,6 @@ impl ShareConfig {
         if !setting.option.used.includes(Use::Share) {
             return Err(setting.not_for("share"));
         }
-        match id {
-            OptionId::Pairing => self.pairing = true,
-            OptionId::NoPairing => self.pairing = false,
-            _ => {}
-        }
         if self.apply_switch(id)
             || self.server.apply(setting)?
             || serving::apply(&mut self.serving, setting)?
@@ -287,21 +282,14 @@ impl ShareConfig {
     fn apply_switch(&mut self, id: OptionId) -> bool {
         let serving = &mut self.serving;
         match id {
-            OptionId::ReadOnly => serving.read_only = true,
-            OptionId::ReadWrite => serving.read_only = false,
-            OptionId::AllowMmap => serving.allow_mmap = true,
-            OptionId::NoAllowMmap => serving.allow_mmap = false,
-            OptionId::AllowDirectIo => serving.allow_direct_io = true,
-            OptionId::NoAllowDirectIo => serving.allow_direct_io = false,
-            OptionId::Readdirplus => serving.readdirplus = true,
-            OptionId::NoReaddirplus => serving.readdirplus = false,
-            OptionId::SecurityLabel => serving.security_label = true,
-            OptionId::NoSecurityLabel => serving.security_label = false,
-            OptionId::Submounts => serving.announce_submounts = true,
-            OptionId::NoSubmounts => serving.announce_submounts = false,
-            OptionId::Killpriv => serving.killpriv = true,
-            OptionId::NoKillpriv => serving.killpriv = false,
-            OptionId::Pairing | OptionId::NoPairing => {}
+            OptionId::ReadOnly(on) => serving.read_only = on,
+            OptionId::AllowMmap(on) => serving.allow_mmap = on,
+            OptionId::AllowDirectIo(on) => serving.allow_direct_io = on,
+            OptionId::Readdirplus(on) => serving.readdirplus = on,
+            OptionId::SecurityLabel(on) => serving.security_label = on,
+            OptionId::Submounts(on) => serving.announce_submounts = on,
+            OptionId::Killpriv(on) => serving.killpriv = on,
+            OptionId::Pairing(on) => self.pairing = on,
             _ => return false,
         }
         true

@@ -4,136 +4,137 @@ mod server;
 mod share;
 mod using;
 
-use super::{Form, Group, MountOption, OptionId, Use, Value};
+use super::{Conflict, Form, Group, MountOption, OptionId, Use, Value};
+use std::sync::LazyLock;
 
-/// What most rows have in common.
-const ROW: MountOption = MountOption {
-    id: OptionId::Ignored,
-    name: "",
-    aliases: &[],
-    value: Value::None,
-    default: "",
-    group: Group::Mount,
-    form: Form::Both,
-    used: Use::Both,
-    instead: "",
-    family: "",
-    implies: &[],
-    conflicts: &[],
-    help: "",
-    long: "",
-};
+/// Every option, in the order of the manual within its group.
+pub(crate) static OPTIONS: LazyLock<Vec<MountOption>> = LazyLock::new(|| {
+    let files = [using::SECTIONS, share::SECTIONS, server::SECTIONS];
+    files.concat().concat()
+});
 
-/// A switch of mount(8): the last of its family counts.
-const fn switch(
-    id: OptionId,
-    name: &'static str,
-    family: &'static str,
-    help: &'static str,
-    long: &'static str,
-) -> MountOption {
+/// What the name alone says.
+const fn row(id: OptionId, name: &'static str) -> MountOption {
     MountOption {
         id,
         name,
-        family,
-        help,
-        long,
-        group: Group::Access,
-        used: Use::Mount,
-        instead: "say it where the guest mounts it",
-        ..ROW
+        aliases: &[],
+        value: Value::None,
+        default: "",
+        group: Group::Mount,
+        form: Form::Both,
+        used: Use::Both,
+        instead: "",
+        adds_up: false,
+        implies: &[],
+        conflicts: &[],
+        help: "",
+        long: "",
     }
 }
 
-/// Something with a value or an opposite, in a group.
-const fn row(
-    id: OptionId,
-    name: &'static str,
-    value: Value,
-    group: Group,
-    help: &'static str,
-    long: &'static str,
-) -> MountOption {
-    MountOption {
-        id,
-        name,
-        value,
-        group,
-        help,
-        long,
-        family: name,
-        ..ROW
-    }
+/// What the name alone says, and is so when nothing is said.
+const fn usual(id: OptionId, name: &'static str) -> MountOption {
+    row(id, name).default("on")
+}
+
+/// Something with a value.
+const fn valued(id: OptionId, name: &'static str, value: Value) -> MountOption {
+    row(id, name).takes(value)
 }
 
 /// Taken because mount(8) and its friends say it, and without effect here.
-const fn ignored(name: &'static str, value: Value, help: &'static str) -> MountOption {
+const fn ignored(name: &'static str) -> MountOption {
     MountOption {
-        name,
-        value,
-        help,
         form: Form::List,
-        used: Use::Mount,
-        instead: "it is mount(8)'s",
-        ..ROW
+        ..row(OptionId::Ignored, name)
     }
 }
 
-/// Something that only shares have.
-const fn share_row(
-    id: OptionId,
-    name: &'static str,
-    value: Value,
-    group: Group,
-    help: &'static str,
-    long: &'static str,
-) -> MountOption {
-    MountOption {
-        used: Use::Share,
-        ..row(id, name, value, group, help, long)
+/// What else there is to be said of a row.
+impl MountOption {
+    const fn takes(self, value: Value) -> MountOption {
+        MountOption { value, ..self }
+    }
+
+    const fn default(self, default: &'static str) -> MountOption {
+        MountOption { default, ..self }
+    }
+
+    const fn help(self, help: &'static str) -> MountOption {
+        MountOption { help, ..self }
+    }
+
+    const fn long(self, long: &'static str) -> MountOption {
+        MountOption { long, ..self }
+    }
+
+    const fn aliases(self, aliases: &'static [&'static str]) -> MountOption {
+        MountOption { aliases, ..self }
+    }
+
+    const fn implies(self, implies: &'static [&'static str]) -> MountOption {
+        MountOption { implies, ..self }
+    }
+
+    const fn conflicts(self, conflicts: &'static [Conflict]) -> MountOption {
+        MountOption { conflicts, ..self }
+    }
+
+    const fn instead(self, instead: &'static str) -> MountOption {
+        MountOption { instead, ..self }
+    }
+
+    const fn adds_up(self) -> MountOption {
+        MountOption {
+            adds_up: true,
+            ..self
+        }
+    }
+
+    const fn flag_alone(self) -> MountOption {
+        MountOption {
+            form: Form::Flag,
+            ..self
+        }
     }
 }
 
-/// Something that only mounts have.
-const fn mount_row(
-    id: OptionId,
-    name: &'static str,
-    value: Value,
-    group: Group,
-    help: &'static str,
-    long: &'static str,
-) -> MountOption {
-    MountOption {
-        used: Use::Mount,
-        instead: match group {
+impl Group {
+    const fn of_both<const N: usize>(self, rows: [MountOption; N]) -> [MountOption; N] {
+        self.of(Use::Both, rows)
+    }
+
+    const fn of_shares<const N: usize>(self, rows: [MountOption; N]) -> [MountOption; N] {
+        self.of(Use::Share, rows)
+    }
+
+    const fn of_mounts<const N: usize>(self, rows: [MountOption; N]) -> [MountOption; N] {
+        self.of(Use::Mount, rows)
+    }
+
+    const fn of<const N: usize>(self, used: Use, mut rows: [MountOption; N]) -> [MountOption; N] {
+        let mut at = 0;
+        while at < N {
+            rows[at].group = self;
+            rows[at].used = used;
+            at += 1;
+        }
+        rows
+    }
+
+    /// What to do in a guest where an option of mounts means nothing for a share.
+    pub(super) const fn in_a_guest(self) -> &'static str {
+        match self {
+            Group::Access => "say it where the guest mounts it",
             Group::Sharing => "in a guest, its kernel checks permissions and lets every user in",
             Group::Caching => "a guest has no way to the files of the host but through the server",
             Group::Speed => {
                 "requests of a guest come by its queues, each with a thread of its own: say queues="
             }
             Group::Life => "a guest mounts it by its tag: say tag=",
-            _ => "",
-        },
-        ..row(id, name, value, group, help, long)
-    }
-}
-
-/// Every option, in the order of the manual within its group.
-pub(crate) const OPTIONS: &[MountOption] =
-    &joined::<{ using::ROWS.len() + share::ROWS.len() + server::ROWS.len() }>();
-
-const fn joined<const COUNT: usize>() -> [MountOption; COUNT] {
-    let mut all = [ROW; COUNT];
-    let parts = [using::ROWS, share::ROWS, server::ROWS];
-    let (mut at, mut part, mut within) = (0, 0, 0);
-    while at < COUNT {
-        while within == parts[part].len() {
-            part += 1;
-            within = 0;
+            Group::Mount => "it is mount(8)'s",
+            Group::Device | Group::Content | Group::Confinement => "",
         }
-        all[at] = parts[part][within];
-        within += 1;
-        at += 1;
     }
-    all
 }
