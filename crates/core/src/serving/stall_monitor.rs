@@ -88,6 +88,8 @@ pub fn start_monitor<M: Monitor>(alarm: &Alarm, mut monitor: M) -> io::Result<Jo
             watch(&mut monitor);
         })?;
     alarm.set_monitor(thread.thread().clone());
+    // It may sleep already, and a request may have come while nobody knew whom to wake.
+    alarm.wake();
     Ok(thread)
 }
 
