@@ -54,8 +54,7 @@ done
 # All that the benchmark has to know of them.
 ((${#there[@]} > 0)) || fail "there is no peer at all"
 mkdir "$WORK/bench"
-peers=$(IFS=,; echo "${there[*]}")
-(cd "$WORK/lower" && "$THRUFS" bench . --modes none --peers "$peers" --rows stat-warm,create --rounds 1 --percent 1 \
+(cd "$WORK/lower" && "$(dirname "$THRUFS")/thrufs-lab" . --suite peers --rows stat-warm,create --rounds 1 --percent 1 \
     --out "$WORK/bench/report" </dev/null) || fail "the benchmark with peers"
 for peer in "${there[@]}"; do
     for row in stat-warm create; do

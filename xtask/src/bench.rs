@@ -1,6 +1,8 @@
-//! The benchmark: the command, built optimised, with the peers that it is compared with.
+//! The project's benchmark, thrufs-lab: built optimised beside the command that it measures, with the peers that
+//! that is compared with.
 
 use crate::project;
+use crate::ring;
 use crate::run;
 use crate::step::{Failure, Step};
 use crate::tools::{self, Tier};
@@ -27,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     match first {
         "--shares" => scripted("shares.sh", &server, rest),
         "--memory" => scripted("memory.sh", &server, rest),
-        TO_ITS_END => measure(&server, rest),
+        TO_ITS_END => ring::turn_on().and_then(|()| measure(&server, rest)),
         _ => become_patient(arguments),
     }
 }
@@ -52,8 +54,7 @@ fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
     make_directory(report.parent().unwrap_or(&report))?;
     // Results tell how they came about, and not where.
     let out = report.strip_prefix(project::root()).unwrap_or(&report);
-    let outcome = interruptible(server)
-        .args(["bench"])
+    let outcome = interruptible(&server.with_file_name("thrufs-lab"))
         .args(arguments)
         .args([Path::new("--out"), out])
         .env("PEERS", project::peers())
@@ -74,9 +75,9 @@ fn interruptible(program: &Path) -> Step {
 /// Makes the tables of the document anew from the committed results.
 fn document() -> Result<(), Failure> {
     Step::cargo()
-        .args(["build", "--locked", "--bin", "thrufs-bench"])
+        .args(["build", "--locked", "--bin", "thrufs-lab"])
         .run()?;
-    Step::new(project::target().join("debug/thrufs-bench"))
+    Step::new(project::target().join("debug/thrufs-lab"))
         .args([
             "--bench",
             "document",

@@ -54,7 +54,7 @@ cargo xtask CHORE
                    opening and closing a file in QEMU guests with Linux 6.1 and 6.12
   mutants [ARG...] whether tests notice changes of the code (.cargo/mutants.toml; hours); arguments of
                    cargo-mutants: --in-diff FILE, --file NAME, --shard K/N
-  bench [ARG...]   `thrufs bench`, optimised, with its peers (bench/README.md)
+  bench [ARG...]   thrufs-lab: `thrufs bench` with more suites, optimised, with its peers (bench/README.md)
   bench --shares, bench --memory
                    shares beside virtiofsd; memory of idle mounts and of many files
   bench --document makes the tables of docs/performance.md anew from bench/results

@@ -16,7 +16,9 @@ use std::time::Instant;
 const FULL: &[&str] = &[
     "thrufs-bench/thrufs_bench",
     "thrufs-cli/bench",
+    "thrufs-lab/",
     "thrufs-tests/posix_native",
+    "xtask/bench",
 ];
 
 /// The same of programs that run while no other does: they look at what others leave in /run/thrufs, have
@@ -25,6 +27,7 @@ const ALONE: &[&str] = &[
     "thrufs-bench/",
     "thrufs-cli/alone",
     "thrufs-cli/bench",
+    "thrufs-lab/",
     "thrufs-tests/uring",
 ];
 

@@ -42,14 +42,14 @@ pub(crate) fn peers() -> PathBuf {
     }
 }
 
-/// The command as users get it, built, with the benchmark and the test client beside it. Whoever has built them elsewhere
+/// The command as users get it, built, with the project's benchmark and the test client beside it. Whoever has built them elsewhere
 /// says so, by `THRUFS`.
 pub(crate) fn release() -> Result<PathBuf, Failure> {
     if let Some(elsewhere) = std::env::var_os("THRUFS") {
         return Ok(PathBuf::from(elsewhere));
     }
     let build = ["build", "--release", "--locked"];
-    let programs = ["thrufs", "thrufs-bench", "thrufs-client"];
+    let programs = ["thrufs", "thrufs-lab", "thrufs-client"];
     let programs = programs.iter().flat_map(|name| ["--bin", name]);
     Step::cargo().args(build).args(programs).run()?;
     Ok(target().join("release/thrufs"))

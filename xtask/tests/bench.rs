@@ -32,14 +32,14 @@ fn run(name: &str, script: &str, signal: Option<&str>, kept: &[&str]) {
         return;
     }
     let top = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-    let program = top.join("thrufs");
+    let program = top.join("thrufs-lab");
     fs::create_dir_all(top.join("results")).unwrap();
     fs::write(&program, format!("{PRELUDE}{script}")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let started = top.join("started");
     let mut chore = Command::new(env!("CARGO_BIN_EXE_xtask"))
         .args(["bench", "--rounds", "3"])
-        .env("THRUFS", program)
+        .env("THRUFS", top.join("thrufs"))
         .env("CARGO_TARGET_DIR", &top)
         .env("RESULTS", top.join("results"))
         .env("STARTED", &started)

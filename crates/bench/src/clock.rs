@@ -9,7 +9,7 @@ const LOOK_EVERY: u64 = 16;
 
 /// Counts the operations of one timed loop. It runs from the first operation on: what a loop needs before (names,
 /// buffers, an open file) is not in its time.
-pub(crate) struct Clock {
+pub struct Clock {
     /// In nanoseconds.
     limit: u64,
     start: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// For a loop that takes at most `limit`.
-    pub(crate) fn start(limit: Duration) -> Clock {
+    pub fn start(limit: Duration) -> Clock {
         Clock {
             limit: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
             start: 0,
@@ -34,14 +34,14 @@ impl Clock {
     }
 
     /// The same, and measures every operation by itself.
-    pub(crate) fn start_for_each(limit: Duration) -> Clock {
+    pub fn start_for_each(limit: Duration) -> Clock {
         let mut clock = Clock::start(limit);
         clock.each = Some((0, Vec::new()));
         clock
     }
 
     /// Whether another operation is to begin. To be asked right before each; the one before has ended.
-    pub(crate) fn more(&mut self) -> bool {
+    pub fn more(&mut self) -> bool {
         if self.start == 0 {
             self.begin();
         } else if self.is_over() {
@@ -67,27 +67,27 @@ impl Clock {
     }
 
     /// To be called when what was begun last was none after all: there was nothing left to do.
-    pub(crate) fn take_back(&mut self) {
+    pub fn take_back(&mut self) {
         if !self.is_over() {
             self.begun = self.begun.saturating_sub(1);
         }
     }
 
     /// Whether the loop has ended: nothing more is counted.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.end != 0
     }
 
     /// To be called when what must follow the operations (a write to disk) has ended: it is part of the time,
     /// even when that is over.
-    pub(crate) fn prolong(&mut self) {
+    pub fn prolong(&mut self) {
         if self.is_over() {
             self.end = now();
         }
     }
 
     /// To be called when the loop has ended by itself: there was nothing left to do.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         if self.start == 0 {
             self.begin();
         }
@@ -108,23 +108,23 @@ impl Clock {
     }
 
     /// Operations that were done.
-    pub(crate) fn operations(&self) -> u64 {
+    pub fn operations(&self) -> u64 {
         self.begun
     }
 
     /// From when to when, in nanoseconds of the monotonic clock, which all processes share.
-    pub(crate) fn span(&self) -> (u64, u64) {
+    pub fn span(&self) -> (u64, u64) {
         (self.start, self.end)
     }
 
     /// Nanoseconds of each operation, in their order; of none, where that was not the question.
-    pub(crate) fn each(self) -> Vec<u64> {
+    pub fn each(self) -> Vec<u64> {
         self.each.map(|(_, each)| each).unwrap_or_default()
     }
 }
 
 /// Nanoseconds of the monotonic clock.
-pub(crate) fn now() -> u64 {
+pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -3,10 +3,9 @@
 mod check;
 mod process;
 
-use crate::entrant::{Data, Entrant};
+use crate::Outcome;
+use crate::entrant::{Entrant, Server};
 use crate::ground::{Ground, kind, same_tree};
-use crate::row::Row;
-use crate::{Outcome, floor, peers};
 use process::{family, resident_kib};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::File;
@@ -36,7 +35,7 @@ pub(crate) struct Contestant {
     entrant: Entrant,
     ground: Ground,
     source: PathBuf,
-    /// None for native, and for mounts of others; of a floor, one for each job.
+    /// None for native, and for mounts of others; one for each job where that was asked for.
     mounts: Vec<Mount>,
     /// Where a mount of others shows the source.
     shown: Option<PathBuf>,
@@ -68,12 +67,10 @@ impl Contestant {
         match entrant {
             Entrant::Native => {}
             Entrant::Against { point, .. } => contestant.find(point, place)?,
-            Entrant::Floor(_) => {
-                for job in 0..place.jobs {
-                    contestant.mount(job, place)?;
-                }
+            Entrant::Started(server) => {
+                let count = if server.each_job { place.jobs } else { 1 };
+                (0..count).try_for_each(|job| contestant.mount(job, place))?;
             }
-            _ => contestant.mount(0, place)?,
         }
         contestant.check()?;
         Ok(contestant)
@@ -113,9 +110,8 @@ impl Contestant {
         let failed = |error: std::io::Error| format!("cannot start {name}: {error}");
         let before = device(&point)?;
         let said = File::create(&log).map_err(failed)?;
-        let server = command(&self.entrant, job)?
-            .arg(&self.source)
-            .arg(&point)
+        let server = self
+            .command(&point, job)?
             .stdin(Stdio::null())
             .stdout(said.try_clone().map_err(failed)?)
             .stderr(said)
@@ -135,6 +131,27 @@ impl Contestant {
         }
         let seconds = MOUNTING_MAX.as_secs();
         Err(format!("no mount within {seconds} s{}", mount.last_words()))
+    }
+
+    /// What starts its server.
+    fn command(&self, point: &Path, job: usize) -> Outcome<Command> {
+        let Entrant::Started(Server { command, .. }) = &self.entrant else {
+            return Err(format!("{} has no server", self.name()));
+        };
+        let (program, words) = command.split_first().ok_or("a server without a command")?;
+        let mut command = match program.as_str() {
+            "thrufs" => Command::new(thrufs()?),
+            other => Command::new(other),
+        };
+        for word in words {
+            match word.as_str() {
+                Server::SOURCE => command.arg(&self.source),
+                Server::POINT => command.arg(point),
+                Server::PROCESSOR => command.arg(processor(job).to_string()),
+                word => command.arg(word),
+            };
+        }
+        Ok(command)
     }
 
     /// Mounts anew, so that nothing is cached above: what an ordinary user can do for a cold start.
@@ -173,14 +190,6 @@ impl Contestant {
         self.entrant.name()
     }
 
-    /// Why a row is not for this contestant, if it is not.
-    pub(crate) fn cannot_run(&self, row: &Row) -> Option<&'static str> {
-        match self.entrant {
-            Entrant::Floor(_) => floor::cannot_run(row),
-            _ => None,
-        }
-    }
-
     /// The tree beneath.
     pub(crate) fn source(&self) -> &Path {
         &self.source
@@ -195,7 +204,8 @@ impl Contestant {
 
     /// The processor that a job has to stay on, if it matters.
     pub(crate) fn processor(&self, job: usize) -> Option<usize> {
-        matches!(self.entrant, Entrant::Floor(_)).then(|| processor(job))
+        let has_its_own = matches!(&self.entrant, Entrant::Started(server) if server.each_job);
+        has_its_own.then(|| processor(job))
     }
 
     /// The processes that serve it, as far as they are known.
@@ -267,35 +277,6 @@ impl Drop for Mount {
     }
 }
 
-/// What starts a server, but for source and mount point.
-fn command(entrant: &Entrant, job: usize) -> Outcome<Command> {
-    let mut own = Command::new("/proc/self/exe");
-    match entrant {
-        Entrant::Ours { options, .. } => {
-            let mut command = Command::new(thrufs()?);
-            command.args(["mount", "-f", "-o", options]);
-            return Ok(command);
-        }
-        Entrant::Library { name, .. } => {
-            own.args([crate::ROLE, "serve", name]);
-        }
-        Entrant::Floor(name) => {
-            let word = name.trim_start_matches("floor-");
-            own.args([crate::ROLE, "floor", word, &processor(job).to_string()]);
-        }
-        Entrant::Libfuse(mode) => {
-            let mut command = Command::new(peers::passthrough_hp()?);
-            command.arg("--foreground").args(mode.options_of_libfuse());
-            return Ok(command);
-        }
-        Entrant::Peer(name) => return peers::start(name),
-        Entrant::Native | Entrant::Against { .. } => {
-            return Err(format!("{} has no server", entrant.name()));
-        }
-    }
-    Ok(own)
-}
-
 /// The command that is measured: `thrufs`, beside this program.
 ///
 /// # Errors
@@ -312,17 +293,6 @@ pub(crate) fn thrufs() -> Outcome<PathBuf> {
     Err(format!(
         "{shown} is not there: the benchmark measures the thrufs beside it"
     ))
-}
-
-/// By which way its data have to go, where that was asked for.
-fn wanted_data(entrant: &Entrant) -> Data {
-    match entrant {
-        Entrant::Ours { data, .. } | Entrant::Library { data, .. } => *data,
-        Entrant::Libfuse(mode) => mode.data,
-        Entrant::Native | Entrant::Floor(_) | Entrant::Peer(_) | Entrant::Against { .. } => {
-            Data::Any
-        }
-    }
 }
 
 /// The first for the first job, and so on; where there are fewer, they are shared.

@@ -4,7 +4,7 @@
 //!
 //! * **Requests** are those that pass the tracepoint `fuse:fuse_request_send` with the mount's connection:
 //!   a counter for each opcode on each processor. On the ring a request that nobody waits for (RELEASE,
-//!   reading ahead) passes it too, as far as `requests_are_counted_over_the_ring` below shows. FORGET never
+//!   reading ahead) passes it too, as far as the lab's test `requests_are_counted_over_the_ring` shows. FORGET never
 //!   does: the kernel does not count it as a request.
 //! * **System calls** are those that pass `raw_syscalls:sys_enter` in any thread of the server's processes,
 //!   of their children, and in what they start meanwhile. What the kernel does for a server without being
@@ -53,7 +53,7 @@ impl Connection {
 }
 
 /// Counters that run.
-pub(crate) struct Counting {
+pub struct Counting {
     requests: Requests,
     /// One for each thread that the servers had; none where no server is known.
     system_calls: Vec<Counter>,
@@ -62,7 +62,8 @@ pub(crate) struct Counting {
 }
 
 /// A count that runs, wherever it does.
-pub(crate) enum Running {
+pub enum Running {
+    /// In this process.
     Here(Counting),
     /// See [`outside`].
     Outside,
@@ -75,7 +76,7 @@ impl Running {
     ///
     /// # Errors
     /// As a text: why counting cannot be had here. It is so for all mounts of a run, then.
-    pub(crate) fn start(mount: &Path, servers: &[Pid]) -> Outcome<Running> {
+    pub fn start(mount: &Path, servers: &[Pid]) -> Outcome<Running> {
         if !servers.is_empty() {
             return Counting::start(mount, servers).map(Running::Here);
         }
@@ -90,7 +91,7 @@ impl Running {
     ///
     /// # Errors
     /// Whoever counts outside has gone.
-    pub(crate) fn stop(self, operations: u64) -> Outcome<Counts> {
+    pub fn stop(self, operations: u64) -> Outcome<Counts> {
         match self {
             Running::Here(counting) => counting.stop(operations),
             Running::Outside => outside::stop(operations),

@@ -21,7 +21,6 @@ use arena::Arena;
 use noise::Noise;
 use record::Record;
 use schedule::{Effort, Schedule, Spent};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -369,17 +368,6 @@ fn write(results: &Results, plan: &Plan) -> Outcome<()> {
     for (name, text) in report::files(results)? {
         let path = unfinished.join(name);
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    // What fio was given, for whoever wants to repeat it by hand.
-    let jobs = plan.tasks()?.into_iter();
-    let jobs = jobs.filter_map(|task| Some((task.row.name, task.row.job_file(plan.percent)?)));
-    let jobs: BTreeMap<&str, String> = jobs.collect();
-    if !jobs.is_empty() {
-        let folder = directory(unfinished.join("fio"))?;
-        for (name, text) in jobs {
-            let path = folder.join(format!("{name}.fio"));
-            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
     }
     let flags = rustix::fs::RenameFlags::NOREPLACE;
     let cwd = rustix::fs::CWD;

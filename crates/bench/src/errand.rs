@@ -5,30 +5,32 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A row, at one place.
-pub(crate) struct Errand {
+pub struct Errand {
     /// A new directory beneath the mount, for what the row needs: nothing of it is cached above.
-    pub(crate) beneath: PathBuf,
+    pub beneath: PathBuf,
     /// Where the contestant shows it.
-    pub(crate) seen: PathBuf,
+    pub seen: PathBuf,
     /// Work, in hundredths of the usual.
-    pub(crate) percent: usize,
+    pub percent: usize,
     /// After this long, loops of our own end, done or not.
-    pub(crate) limit: Duration,
+    pub limit: Duration,
     /// Whether data that were read once lie above and are cheaper the second time: they are to be read once
     /// only.
-    pub(crate) once: bool,
+    pub once: bool,
     /// Whether each operation is timed by itself, where the row can: not for rates.
-    pub(crate) each: bool,
+    pub each: bool,
 }
 
 /// What was done.
-pub(crate) struct Done {
-    pub(crate) operations: u64,
+pub struct Done {
+    /// How many.
+    pub operations: u64,
     /// Nanoseconds of the monotonic clock.
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+    pub start: u64,
+    /// The same of its end.
+    pub end: u64,
     /// Nanoseconds of each operation, if that was asked for and the row can.
-    pub(crate) each: Vec<u64>,
+    pub each: Vec<u64>,
 }
 
 /// Next to the directory of a measurement, beneath and where it is seen: what outlives the measurement
@@ -42,7 +44,7 @@ impl Errand {
     /// # Errors
     ///
     /// As of mkdir(2); there is none beside the root.
-    pub(crate) fn kept_beneath(&self) -> io::Result<PathBuf> {
+    pub fn kept_beneath(&self) -> io::Result<PathBuf> {
         let source = self.beneath.parent();
         let kept = source
             .ok_or_else(|| io::Error::other("a measurement in the root directory"))?
@@ -54,7 +56,7 @@ impl Errand {
     }
 
     /// Where the contestant shows [`kept_beneath`](Self::kept_beneath).
-    pub(crate) fn kept_seen(&self) -> PathBuf {
+    pub fn kept_seen(&self) -> PathBuf {
         self.seen.with_file_name(KEPT)
     }
 }

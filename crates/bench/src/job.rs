@@ -1,49 +1,43 @@
-//! Reads and writes of one file: what is to be done, whoever does it. fio does it where it is installed
-//! ([`fio`]), a loop of our own ([`own`]) where it is not, or where a row is about what fio cannot do;
-//! both go by the same [`Job`].
+//! Reads and writes of one file: what is to be done ([`Job`]), and a loop of our own that does it ([`own`]).
 //!
 //! Each process has a file of its own, kept for the run ([`kept`](crate::kept)), under a name that is new
 //! for each measurement.
 
-pub(crate) mod data;
+pub mod data;
 pub(crate) mod own;
 
-use crate::fio;
-use std::io;
+use crate::row::Needs;
 
 /// What is done to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Job {
-    pub(crate) calls: Calls,
-    pub(crate) write: bool,
+pub struct Job {
+    /// How.
+    pub calls: Calls,
+    /// Whether it writes.
+    pub write: bool,
     /// In an order that nobody foresees; every block once before any comes again. Else from the start to the
     /// end.
-    pub(crate) random: bool,
+    pub random: bool,
     /// Bytes of one operation.
-    pub(crate) block_bytes: u64,
-    /// Operations in flight.
-    pub(crate) depth: u32,
+    pub block_bytes: u64,
     /// Past all caches (`O_DIRECT`).
-    pub(crate) direct: bool,
+    pub direct: bool,
     /// The time lasts until everything is on disk.
-    pub(crate) fsync: bool,
+    pub fsync: bool,
     /// The file has an extended attribute.
-    pub(crate) attribute: bool,
-    pub(crate) cache: Cache,
+    pub attribute: bool,
+    /// Where the data lie.
+    pub cache: Cache,
     /// How often the file is gone through; it is opened anew each time. Where what was read once lies in the
     /// cache above, once.
-    pub(crate) passes: u32,
-    pub(crate) by: By,
+    pub passes: u32,
 }
 
 /// By which system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Calls {
+pub enum Calls {
     /// `pread(2)` and `pwrite(2)`.
     Psync,
-    /// The kernel's asynchronous I/O (`io_submit(2)`).
-    Libaio,
-    IoUring,
     /// The file in memory. It is mapped anew for each pass: a page that was touched is no longer the file
     /// system's matter.
     Mmap,
@@ -51,7 +45,7 @@ pub(crate) enum Calls {
 
 /// Where the data lie when the clock starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cache {
+pub enum Cache {
     /// In the cache of the file system beneath, and not in that of the mount: how fast the disk is, is not the
     /// question. (With `O_DIRECT` in neither, as far as the file system beneath can be without.)
     Beneath,
@@ -61,39 +55,30 @@ pub(crate) enum Cache {
     Above,
 }
 
-/// Who does it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    /// fio where it is installed.
-    Fio,
-    /// A loop of our own, always.
-    Own,
-}
-
 /// Size of the file at the usual amount of work.
-pub(crate) const FILE_BYTES: u64 = 256 << 20;
-pub(crate) const KIB: u64 = 1 << 10;
-pub(crate) const MIB: u64 = 1 << 20;
+pub const FILE_BYTES: u64 = 256 << 20;
+/// Bytes.
+pub const KIB: u64 = 1 << 10;
+/// Bytes.
+pub const MIB: u64 = 1 << 20;
 
 impl Job {
     /// Reads of 4 KiB, one after the other, by system calls.
-    pub(crate) const PLAIN: Job = Job {
+    pub const PLAIN: Job = Job {
         calls: Calls::Psync,
         write: false,
         random: false,
         block_bytes: 4 * KIB,
-        depth: 1,
         direct: false,
         fsync: false,
         attribute: false,
         cache: Cache::Beneath,
         passes: 2,
-        by: By::Fio,
     };
 
     /// The same with other blocks, and passes enough that it takes some tenths of a second on a file system in
     /// memory.
-    pub(crate) const fn blocks(self, block_bytes: u64) -> Job {
+    pub const fn blocks(self, block_bytes: u64) -> Job {
         let passes = if block_bytes > 4 * KIB { 5 } else { 2 };
         Job {
             block_bytes,
@@ -102,14 +87,18 @@ impl Job {
         }
     }
 
-    pub(crate) const fn write(self) -> Job {
+    /// The same as a write.
+    #[must_use]
+    pub const fn write(self) -> Job {
         Job {
             write: true,
             ..self
         }
     }
 
-    pub(crate) const fn random(self) -> Job {
+    /// The same in random order.
+    #[must_use]
+    pub const fn random(self) -> Job {
         Job {
             random: true,
             ..self
@@ -117,7 +106,7 @@ impl Job {
     }
 
     /// Size of the file: whole megabytes, at least one.
-    pub(crate) fn file_bytes(&self, percent: usize) -> u64 {
+    pub fn file_bytes(&self, percent: usize) -> u64 {
         // The longest row of small blocks is a quarter as long as the others by bytes.
         let whole = if self.block_bytes < 4 * KIB {
             FILE_BYTES / 8
@@ -128,74 +117,40 @@ impl Job {
     }
 
     /// What the file is called where it is kept: jobs of which this is the same have the same file.
-    pub(crate) fn kept(&self, percent: usize) -> String {
+    pub fn kept(&self, percent: usize) -> String {
         let stem = if self.attribute { "xattr-data" } else { "data" };
         format!("{stem}-{}", self.file_bytes(percent))
     }
 
     /// How often the file is gone through; see [`Errand::once`](crate::errand::Errand::once).
-    pub(crate) fn passes(&self, once: bool) -> u32 {
+    pub fn passes(&self, once: bool) -> u32 {
         if once { 1 } else { self.passes }
     }
 
-    /// Whether fio does it here.
-    pub(crate) fn is_for_fio(&self) -> bool {
-        self.by == By::Fio && fio::version().is_some()
-    }
-
-    /// Why it cannot be done here, whatever the directory, if it cannot.
-    pub(crate) fn impossible(&self) -> Option<String> {
-        let is_asynchronous = matches!(self.calls, Calls::Libaio | Calls::IoUring);
-        (is_asynchronous && !self.is_for_fio()).then(|| {
-            format!(
-                "{} needs fio {} or later",
-                self.calls.name(),
-                fio::MAJOR_MIN
-            )
-        })
-    }
-
-    /// Does nothing, or says why it cannot be done, as an error of a kind that is no failure.
-    pub(crate) fn must_be_possible(&self) -> io::Result<()> {
-        match self.impossible() {
-            Some(why) => Err(io::Error::new(io::ErrorKind::Unsupported, why)),
-            None => Ok(()),
+    /// What a process needs for it: the file, and the one by which it warms up.
+    #[must_use]
+    pub fn needs(&self, percent: usize) -> Needs {
+        Needs {
+            bytes: self.file_bytes(percent) + self.file_bytes(0),
+            inodes: 6,
         }
     }
 
-    /// What does the work, for people.
-    pub(crate) fn engine(&self) -> String {
-        let name = self.calls.name();
-        if self.is_for_fio() {
-            format!("fio {name}")
-        } else if self.by == By::Fio {
-            format!("loop {name} (no fio)")
-        } else {
-            format!("loop {name}")
-        }
-    }
-
-    /// For people: `random write 4 KiB, O_DIRECT, libaio depth 16`.
-    pub(crate) fn title(&self) -> String {
+    /// For people: `random write 4 KiB, O_DIRECT`.
+    pub fn title(&self) -> String {
         let mut title = String::new();
         if self.random {
             title.push_str("random ");
         }
         title.push_str(if self.write { "write " } else { "read " });
         title.push_str(&amount(self.block_bytes));
-        let depth = format!("{} depth {}", self.calls.name(), self.depth);
         let more = [
             (self.direct, "O_DIRECT"),
-            (self.depth > 1, depth.as_str()),
             (self.calls == Calls::Mmap, "mmap"),
             (self.attribute, "file with an xattr"),
             (self.fsync, "fsync at close"),
             (self.cache == Cache::Nowhere, "nothing cached"),
             (self.cache == Cache::Above, "cached"),
-            (
-                self.by == By::Own && self.cache == Cache::Beneath,
-                "own loop",
-            ),
         ];
         for (_, what) in more.iter().filter(|(is, _)| *is) {
             title.push_str(", ");
@@ -205,19 +160,13 @@ impl Job {
     }
 
     /// For people: what one operation is, and what is cached.
-    pub(crate) fn about(&self) -> String {
+    pub fn about(&self) -> String {
         let block = amount(self.block_bytes);
         let how = match (self.calls, self.write) {
             (Calls::Psync, false) => format!("pread(2) of {block}"),
             (Calls::Psync, true) => format!("pwrite(2) of {block} over what is there"),
             (Calls::Mmap, false) => format!("copying {block} out of a shared mapping"),
             (Calls::Mmap, true) => format!("copying {block} into a shared mapping"),
-            (calls, write) => format!(
-                "a {} of {block} by {}, {} in flight",
-                if write { "write" } else { "read" },
-                calls.name(),
-                self.depth
-            ),
         };
         let order = if self.random {
             "in random order, every block once before any comes again"
@@ -244,7 +193,7 @@ impl Job {
     }
 
     /// Offsets of one pass through a file of this size.
-    pub(crate) fn offsets(&self, file_bytes: u64) -> Vec<u64> {
+    pub fn offsets(&self, file_bytes: u64) -> Vec<u64> {
         let count = file_bytes / self.block_bytes;
         let mut order: Vec<u64> = (0..count).map(|block| block * self.block_bytes).collect();
         if self.random {
@@ -255,12 +204,11 @@ impl Job {
 }
 
 impl Calls {
-    /// As fio calls it.
-    pub(crate) fn name(self) -> &'static str {
+    /// As fio calls them.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Calls::Psync => "psync",
-            Calls::Libaio => "libaio",
-            Calls::IoUring => "io_uring",
             Calls::Mmap => "mmap",
         }
     }
@@ -289,7 +237,7 @@ fn amount(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cache, Calls, Job, KIB, MIB};
+    use super::{Cache, Job, KIB, MIB};
 
     #[test]
     fn every_block_comes_once_in_order_or_not() {
@@ -313,14 +261,12 @@ mod tests {
 
     #[test]
     fn titles_say_what_differs() {
-        let aio = Job {
-            calls: Calls::Libaio,
-            depth: 16,
+        let direct = Job {
             direct: true,
             ..Job::PLAIN
         };
-        let title = aio.random().write().title();
-        assert_eq!(title, "random write 4 KiB, O_DIRECT, libaio depth 16");
+        let title = direct.random().write().title();
+        assert_eq!(title, "random write 4 KiB, O_DIRECT");
         let cold = Job {
             cache: Cache::Nowhere,
             ..Job::PLAIN.blocks(128 * KIB)

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 const CLAIMS_MAX: usize = 1024;
 
 /// Something kept that is this process's until the value is dropped.
-pub(crate) struct Claim {
+pub struct Claim {
     /// Its name in the directory of what is kept.
-    pub(crate) name: String,
+    pub name: String,
     lock: File,
 }
 
@@ -34,7 +34,7 @@ impl Claim {
     /// # Errors
     ///
     /// As of making it, and of flock(2).
-    pub(crate) fn take(
+    pub fn take(
         directory: &Path,
         stem: &str,
         make: impl FnOnce(&Path) -> io::Result<()>,

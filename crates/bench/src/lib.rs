@@ -1,88 +1,115 @@
-//! How fast a directory is: Thrufs against the file system beneath it and against other servers, in
-//! interleaved rounds. `thrufs bench` starts the program `thrufs-bench`, which is this.
+//! How fast a directory is: Thrufs against the file system beneath it and against other mounts, in
+//! interleaved rounds. `thrufs bench` starts the program `thrufs-bench`, which is this. The project's own comparisons
+//! are those of `thrufs-lab`, which is this with an [`Extension`]: what is public here is so for that, and promises
+//! nothing.
 //!
 //! | room | what it does |
 //! |---|---|
-//! | `request`, `repeat`, `suite`, `entrant`, `plan` | what is asked for, and what is to be done |
+//! | `command_line`, `request`, `repeat`, `suite`, `entrant`, `plan` | what is asked for, and what is to be done |
 //! | `ground` | the processes and namespaces of a run, the scratch folder, and that nothing stays |
 //! | `engine` | rounds, and what is found in them |
-//! | `contestant`, `lower`, `peers`, `floor`, `server` | who takes part, and what lies beneath |
+//! | `contestant`, `lower` | who takes part, and what lies beneath |
 //! | `measurement`, `counting` | one measurement |
 //! | `row`, `errand`, `clock`, `kept` | what is measured |
-//! | `workload`, `job`, `fio`, `build`, `git` | who does it: our own loops, and programs |
+//! | `workload`, `job` | loops that do it |
 //! | `results`, `report` | what was found, and how it is shown |
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod build;
-mod clock;
+pub mod clock;
+mod command_line;
 mod contestant;
-mod counting;
+pub mod counting;
 mod engine;
-mod entrant;
-mod errand;
+pub mod entrant;
+pub mod errand;
 mod fence;
-mod fetch;
-mod fio;
-mod floor;
-mod git;
 mod ground;
-mod job;
-mod kept;
-mod lower;
+pub mod job;
+pub mod kept;
+pub mod lower;
 mod machine;
-mod measurement;
-#[cfg(test)]
-mod mounted;
-mod peers;
+pub mod measurement;
 mod plan;
 mod progress;
 mod repeat;
 pub mod report;
 mod request;
 pub mod results;
-mod ring_parameter;
-mod row;
-mod server;
+pub mod row;
 mod stop;
 mod suite;
-mod workload;
+pub mod workload;
 
+use entrant::Entrant;
 use plan::Plan;
+use request::Request;
+use row::Row;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
-pub use request::Request;
-pub use suite::suites;
+pub use suite::{Suite, suites};
 
 /// Whatever stops a run, as a text for people.
-type Outcome<T> = Result<T, String>;
+pub type Outcome<T> = Result<T, String>;
 
 /// The first argument of processes that a run starts.
 pub const ROLE: &str = "--bench";
 
+/// What a program has besides what is here. Every process of a run is that program again.
+pub struct Extension {
+    /// More suites.
+    pub suites: &'static [Suite],
+    /// Makes more rows.
+    pub rows: fn() -> Vec<Row>,
+    /// Names of several rows.
+    pub sets: &'static [(&'static str, &'static [&'static str])],
+    /// Gets what those who are to take part need, before the run.
+    pub fetch: fn(&[Entrant]),
+    /// Carries out a role that is none of [`ROLE`]'s here; none if it is not its either.
+    pub role: fn(&str, &[String]) -> Option<Outcome<()>>,
+}
+
+impl Extension {
+    /// Nothing besides.
+    pub const NONE: Extension = Extension {
+        suites: &[],
+        rows: Vec::new,
+        sets: &[],
+        fetch: |_| (),
+        role: |_, _| None,
+    };
+}
+
+static EXTENSION: OnceLock<&Extension> = OnceLock::new();
+
+/// Has this process know what is there besides, from the first call on.
+pub fn extend(extension: &'static Extension) {
+    EXTENSION.get_or_init(|| extension);
+}
+
+fn extension() -> &'static Extension {
+    EXTENSION.get_or_init(|| &Extension::NONE)
+}
+
+/// The program.
+pub fn main(extension: &'static Extension) -> ExitCode {
+    extend(extension);
+    command_line::main()
+}
+
 /// Does what somebody has asked for, and cleans up after it, whatever happens.
-///
-/// # Errors
-///
-/// What makes no sense, and what is not there, as a text.
-pub fn run(request: &Request) -> Result<ExitCode, String> {
+fn run(request: &Request) -> Outcome<ExitCode> {
     let plan = Plan::of(request)?;
-    fetch::fetch(&plan)?;
+    (extension().fetch)(&plan.entrants);
+    plan.rows
+        .iter()
+        .try_for_each(|name| row::named(name)?.fetch())?;
     ground::front::run(&plan)
 }
 
-/// Every row and set of rows, for people who choose some; or all that there is to say of those in a list.
-///
-/// # Errors
-///
-/// A name that is no row's and no set's.
-pub fn list(rows: Option<&str>) -> Result<String, String> {
-    row::list::text(rows)
-}
-
 /// Carries out what the arguments after [`ROLE`] say: the part of one of the processes of a run.
-#[must_use]
-pub fn main(arguments: &[String]) -> ExitCode {
+fn part(arguments: &[String]) -> ExitCode {
     let (role, rest) = match arguments.split_first() {
         Some((role, rest)) => (role.as_str(), rest),
         None => ("", arguments),
@@ -93,13 +120,13 @@ pub fn main(arguments: &[String]) -> ExitCode {
         "gate" => ground::gate::run(rest),
         "inside" => engine::run_inside(rest),
         "row" => done(measurement::measure_here(rest)),
-        "floor" => done(floor::serve_here(rest)),
         "report" => done(report::again(rest)),
-        "document" => done(report::document(rest)),
-        "serve" => done(server::serve_here(rest)),
-        _ => Err(format!(
-            "{role}: no part of a benchmark; see `thrufs bench --help`"
-        )),
+        _ => match (extension().role)(role, rest) {
+            Some(outcome) => done(outcome),
+            None => Err(format!(
+                "{role}: no part of a benchmark; see `thrufs bench --help`"
+            )),
+        },
     };
     outcome.unwrap_or_else(|why| {
         eprintln!("thrufs bench: {why}");

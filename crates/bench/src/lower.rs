@@ -59,7 +59,7 @@ impl Lower {
 }
 
 /// Runs a command that must succeed.
-pub(crate) fn run(command: &mut Command) -> Outcome<()> {
+pub fn run(command: &mut Command) -> Outcome<()> {
     let status = command
         .status()
         .map_err(|error| format!("{command:?}: {error}"))?;

@@ -61,9 +61,9 @@ fn versions() -> BTreeMap<String, String> {
         "thrufs",
         server.map(|said| said.trim_start_matches("thrufs ").to_owned()),
     );
-    add("fio", said(Command::new("fio").arg("--version")));
-    // Of the project's own benchmark: which state of it.
+    // Of the project's own benchmark: which state of it, and of what it is measured with.
     if let Some(project) = std::env::var_os("PROJECT") {
+        add("fio", said(Command::new("fio").arg("--version")));
         let git = |words: &[&str]| {
             let mut command = Command::new("git");
             command.args(["-c", "safe.directory=*", "-C"]).arg(&project);

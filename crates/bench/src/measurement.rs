@@ -24,7 +24,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub(crate) use order::{measure_here, stay_on};
+pub(crate) use order::measure_here;
+pub use order::stay_on;
 
 /// What a measurement is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +78,6 @@ pub(crate) fn measure(
     stop: &Stop,
     preparing: &mut Duration,
 ) -> io::Result<Measured> {
-    if let Some(why) = contestant.cannot_run(row) {
-        return Ok(absent(false, why));
-    }
     if row.cold && !can_be_cold(contestant, ground) {
         return Ok(absent(
             false,

@@ -1,13 +1,12 @@
 //! A request, checked and with everything in it that was left to the benchmark. It goes from process to
 //! process as JSON.
 
-use crate::entrant::{Data, Entrant, Mode};
-use crate::job::By;
+use crate::entrant::{Entrant, Mode};
 use crate::lower::Lower;
 use crate::request::Request;
-use crate::row::{self, Row, Work};
+use crate::row::{self, Needs, Row};
 use crate::suite::{self, Suite};
-use crate::{Outcome, fio, machine, peers, server};
+use crate::{Outcome, machine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,7 +36,6 @@ pub(crate) struct Plan {
     pub(crate) entrants: Vec<Entrant>,
     /// The folder of the report, which is not there yet; absolute.
     pub(crate) out: PathBuf,
-    pub(crate) turns_ring_on: bool,
     /// The results of the run that this one repeats; absolute.
     pub(crate) repeats: Option<PathBuf>,
 }
@@ -53,13 +51,6 @@ impl PartialEq for Task {
     fn eq(&self, other: &Task) -> bool {
         (self.row.name, self.jobs) == (other.row.name, other.jobs)
     }
-}
-
-/// What a run takes at most, at any moment.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Needs {
-    pub(crate) bytes: u64,
-    pub(crate) inodes: u64,
 }
 
 /// How the scratch folder's name begins.
@@ -104,7 +95,6 @@ impl Plan {
             percent: request.percent.unwrap_or(suite.percent) as usize,
             entrants,
             out: out(request)?,
-            turns_ring_on: suite.turns_ring_on,
             repeats: request.repeats.as_deref().map(absolute).transpose()?,
         };
         plan.check()?;
@@ -161,34 +151,18 @@ impl Plan {
     /// Whether it is measured at one of those who take part: suites may have no question there. Whoever was
     /// named on the command line is always asked.
     pub(crate) fn asks(&self, task: Task, entrant: &Entrant) -> bool {
-        let suite = suite::named(&self.suite).ok();
-        let asks = suite.and_then(|suite| suite.asks);
-        let is_of_suite = suite
-            .and_then(|suite| suite.entrants)
-            .is_some_and(|entrants| entrants().contains(entrant));
-        let named = matches!(entrant, Entrant::Against { .. } | Entrant::Peer(_)) && !is_of_suite;
+        let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
         let is_asked =
             |asks: fn(&str, &str, u32) -> bool| asks(task.row.name, entrant.name(), task.jobs);
-        self.jobs_given || named || asks.is_none_or(is_asked)
+        let is_named = matches!(entrant, Entrant::Against { .. });
+        self.jobs_given || is_named || asks.is_none_or(is_asked)
     }
 
-    /// The rows that cannot, each with the reason, and those for which somebody else stands in.
+    /// The rows that cannot, each with the reason.
     pub(crate) fn missing_rows(&self) -> Vec<String> {
-        let rows: Vec<&Row> = self
-            .rows
-            .iter()
-            .filter_map(|name| row::named(name).ok())
-            .collect();
-        let missing = |row: &&Row| Some(format!("not measured: {}: {}", row.name, row.missing()?));
-        let mut said: Vec<String> = rows.iter().filter_map(missing).collect();
-        let for_fio = |row: &&Row| matches!(&row.work, Work::Data(job) if job.by == By::Fio);
-        if fio::version().is_none() && rows.iter().any(for_fio) {
-            said.push(format!(
-                "there is no fio {} or later here: loops of our own read and write in its place",
-                fio::MAJOR_MIN
-            ));
-        }
-        said
+        let rows = self.rows.iter().filter_map(|name| row::named(name).ok());
+        rows.filter_map(|row| Some(format!("not measured: {}: {}", row.name, row.missing()?)))
+            .collect()
     }
 
     /// What it takes. Every contestant keeps what its rows do not use up: a file for those that read and
@@ -198,15 +172,15 @@ impl Plan {
         let (mut others, mut inodes) = (0, 0);
         for task in self.tasks()? {
             let jobs = u64::from(task.jobs);
-            let bytes = jobs * task.row.bytes_needed(self.percent);
-            match &task.row.work {
-                Work::Data(job) => {
-                    let file = files.entry(job.kept(self.percent)).or_default();
-                    *file = bytes.max(*file);
+            let needs = task.row.needs(self.percent);
+            match task.row.kept(self.percent) {
+                Some(name) => {
+                    let file = files.entry(name).or_default();
+                    *file = (jobs * needs.bytes).max(*file);
                 }
-                _ => others += bytes,
+                None => others += jobs * needs.bytes,
             }
-            inodes += jobs * task.row.inodes_needed(self.percent);
+            inodes += jobs * needs.inodes;
         }
         let contestants = self.entrants.len() as u64;
         Ok(Needs {
@@ -239,8 +213,7 @@ impl Plan {
         }
         for name in &self.rows {
             let row = row::named(name)?;
-            let is_alone = matches!(row.work, Work::Build(_) | Work::Git(_));
-            if self.jobs_given && self.jobs != [1] && is_alone {
+            if self.jobs_given && self.jobs != [1] && row.is_alone() {
                 return Err(format!("{name} is measured by one process"));
             }
         }
@@ -296,18 +269,6 @@ fn entrants(request: &Request, suite: &Suite) -> Outcome<Vec<Entrant>> {
                 all.extend(caches.map(|cache| mode.entrant(Some(cache), true)));
             }
         }
-    }
-    if !request.inject.is_empty() {
-        let inject = request.inject.join(",");
-        server::Delays::parse(&inject).map_err(|why| format!("--inject {why}"))?;
-        all.push(Entrant::Library {
-            name: format!("{}:{inject}", server::SLOW),
-            data: Data::Any,
-        });
-    }
-    if let Some(names) = &request.peers {
-        let names = peers::listed(names)?;
-        all.extend(names.into_iter().map(|name| Entrant::Peer(name.to_owned())));
     }
     for (name, point) in &request.against {
         let good = |c: char| c.is_ascii_alphanumeric() || "-_+.:".contains(c);

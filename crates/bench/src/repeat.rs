@@ -46,10 +46,8 @@ impl Request {
                 option(name, values.join(","));
             }
         }
-        for (name, value) in [("peers", &self.peers), ("rows", &self.rows)] {
-            if let Some(value) = value {
-                option(name, value.clone());
-            }
+        if let Some(rows) = &self.rows {
+            option("rows", rows.clone());
         }
         if !self.jobs.is_empty() {
             let jobs: Vec<String> = self.jobs.iter().map(u32::to_string).collect();
@@ -64,9 +62,6 @@ impl Request {
             if let Some(value) = value {
                 option(name, value.to_string());
             }
-        }
-        for delay in &self.inject {
-            option("inject", delay.clone());
         }
         if self.directory_given {
             words.push(self.directory.display().to_string());

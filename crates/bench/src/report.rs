@@ -4,19 +4,17 @@
 //! | room | what it does |
 //! |---|---|
 //! | `table` | rows, ratios and verdicts: what all of them show |
-//! | `derived` | comparisons of several contestants, and goals |
+//! | `compared` | one contestant against another |
 //! | [`standing_out()`] | what is slow beyond what its requests explain |
 //! | `words` | what can be said in sentences |
 //! | `figure` | figures as people read them |
 //! | `terminal`, `html`, `csv` | the forms |
 //! | `repeated` | a run beside the one that it repeats |
-//! | `document` | the tables of documents |
 
 mod again;
+mod compared;
 mod csv;
-mod derived;
-pub(crate) mod document;
-mod figure;
+pub mod figure;
 mod grid;
 mod html;
 mod repeated;
@@ -24,13 +22,12 @@ mod repeated;
 pub(crate) mod sample;
 mod screen;
 mod standing_out;
-mod table;
+pub mod table;
 mod terminal;
 mod words;
 
 pub(crate) use again::again;
 pub use csv::csv;
-pub(crate) use document::document;
 pub use html::html;
 pub(crate) use repeated::repeated;
 pub use screen::Screen;

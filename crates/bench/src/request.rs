@@ -12,8 +12,6 @@ pub struct Request {
     pub directory_given: bool,
     /// Mounts of others to be compared with: a name, and where they are mounted.
     pub against: Vec<(String, PathBuf)>,
-    /// Servers of others that the project's sources can start, by name, parted by commas; or `all`.
-    pub peers: Option<String>,
     /// Names of modes of ours; all there are, when it is empty.
     pub modes: Vec<String>,
     /// Values of `cache=` for each of them; the default mount alone, when it is empty.
@@ -32,8 +30,6 @@ pub struct Request {
     pub percent: Option<u32>,
     /// File systems that are made for the run, instead of the directory.
     pub lowers: Vec<String>,
-    /// For tests: a server that sleeps, as `OPCODE=MICROSECONDS`.
-    pub inject: Vec<String>,
     /// Where the report goes.
     pub out: Option<PathBuf>,
     /// The results of another run: what is found is shown beside them.

@@ -214,6 +214,15 @@ impl Results {
     }
 }
 
+impl Cell {
+    /// The sample of the same round as this one.
+    #[must_use]
+    pub fn of_round(&self, sample: &Sample) -> Option<&Sample> {
+        let mut all = self.samples.iter();
+        all.find(|other| other.round == sample.round)
+    }
+}
+
 impl Sample {
     /// Operations in a second.
     #[must_use]

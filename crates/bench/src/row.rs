@@ -1,5 +1,5 @@
 //! The rows of the table: what is measured. [`data`] has reads and writes, [`metadata`] names and attributes,
-//! [`programs`] whole programs, [`sets`] the names of several at once.
+//! [`sets`] the names of several at once.
 //!
 //! A process of a measurement prepares a row, waits, and runs it. Between the two, caches may be dropped and the
 //! contestant may be **mounted anew** (which an ordinary user can do, and which empties the caches above): what is
@@ -9,48 +9,111 @@ mod data;
 mod info;
 pub(crate) mod list;
 mod metadata;
-mod programs;
 mod sets;
 
 use crate::Outcome;
-use crate::build::Project;
-use crate::clock::{Clock, now};
+use crate::clock::Clock;
 use crate::errand::{Done, Errand};
-use crate::fio::{self, Waiting};
-use crate::git::Git;
-use crate::job::{self, By, Cache, Job, own};
+use crate::job::{self, Cache, Job, own};
 use crate::kept::Claim;
 use crate::results::Group;
 use crate::workload::Place;
 use std::io;
 
 pub(crate) use info::info;
-pub(crate) use sets::{listed, named, names};
+pub(crate) use sets::names;
+pub use sets::{listed, named};
 
 /// One row.
-pub(crate) struct Row {
-    pub(crate) name: &'static str,
+pub struct Row {
+    /// The word by which it is known.
+    pub name: &'static str,
     /// Bytes of one operation, when a rate of bytes is what people want to read; else 0.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Whether the kernel's caches are dropped before the clock starts.
-    pub(crate) cold: bool,
+    pub cold: bool,
     /// The least rate that is aimed at, as a share of native's; for data, where files go straight through.
-    pub(crate) goal: Option<f64>,
-    pub(crate) work: Work,
+    pub goal: Option<f64>,
+    /// What is done.
+    pub work: Work,
 }
 
 /// What kind of work it is.
-pub(crate) enum Work {
-    /// A loop of our own.
+pub enum Work {
+    /// A loop over names and attributes.
     Loop(Loop),
-    /// Reads or writes of a file, by fio or by a loop of our own.
+    /// Reads or writes of a file.
     Data(Job),
-    Build(Project),
-    Git(Git),
+    /// What another program brings along.
+    Other(&'static dyn Program),
+}
+
+/// Work of a kind that this program does not know.
+pub trait Program: Send + Sync {
+    /// For people: `git status, cached`.
+    fn title(&self) -> String;
+
+    /// For people: what one operation is, and what is cached.
+    fn about(&self) -> String;
+
+    /// Under which heading it stands.
+    fn group(&self) -> Group;
+
+    /// What does the work.
+    fn engine(&self) -> String;
+
+    /// Gets what it needs and the machine does not have, at the start of a run.
+    ///
+    /// # Errors
+    ///
+    /// What could not be had.
+    fn fetch(&self) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Why it cannot be done on this machine, wherever, if it cannot.
+    fn missing(&self) -> Option<String>;
+
+    /// What a process needs at this share of the usual work.
+    fn needs(&self, percent: usize) -> Needs;
+
+    /// What the file is called that is kept for the run, if it needs no more than that.
+    fn kept(&self, _percent: usize) -> Option<String> {
+        None
+    }
+
+    /// Whether its operations can be timed one by one.
+    fn times_each(&self) -> bool {
+        true
+    }
+
+    /// Whether only one process can measure it.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
+    /// Makes what it needs, as [`Row::prepare`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`Row::prepare`].
+    fn prepare(&self, errand: &Errand) -> io::Result<Ready>;
+}
+
+/// What is prepared: does the work.
+pub type Ready = Box<dyn FnOnce(&Errand) -> io::Result<Done>>;
+
+/// Place on a file system, at any moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// Bytes at most.
+    pub bytes: u64,
+    /// Files and directories at most.
+    pub inodes: u64,
 }
 
 /// A loop of our own.
-pub(crate) struct Loop {
+pub struct Loop {
     /// For people: `stat, nothing cached`.
     title: &'static str,
     /// For people: what one operation is, and what is cached.
@@ -68,8 +131,6 @@ pub(crate) struct Loop {
     warm: Option<fn(&Place) -> io::Result<()>>,
     /// What is timed.
     run: fn(&Place, &mut Clock) -> io::Result<()>,
-    /// Why the floor, which keeps nothing, cannot do it.
-    floor_cannot: Option<&'static str>,
 }
 
 /// Where a loop works.
@@ -81,30 +142,21 @@ enum Ground {
     Kept(&'static str),
 }
 
-/// What [`Row::prepare`] hands to [`Row::run`].
-pub(crate) struct Prepared {
-    place: Option<Place>,
-    /// Kept from others until the row is done.
-    claims: Vec<Claim>,
-    /// It has come to the first block.
-    fio: Option<Waiting>,
-}
-
 /// The warm-up's directory in that of the measurement, and its share of the work.
 const WARM_UP: &str = "warm-up";
 const WARM_UP_SHARE: usize = 10;
 
 impl Row {
     /// Makes what the row needs in `errand.beneath`, which is there and empty, and warms up on something
-    /// else: loops of our own are in memory, and so is what the server needs for them.
+    /// else: loops of our own are in memory, and so is what the server needs for them. What comes back keeps others
+    /// from what is kept for the run.
     ///
     /// # Errors
     ///
     /// As of the calls made; [`io::ErrorKind::Unsupported`] where the contestant or the machine does not have
     /// what the row is about.
-    pub(crate) fn prepare(&self, errand: &Errand) -> io::Result<Prepared> {
-        let mut fio = None;
-        let (place, claims) = match &self.work {
+    pub fn prepare(&'static self, errand: &Errand) -> io::Result<Ready> {
+        match &self.work {
             Work::Loop(work) => {
                 let operations = self.scaled(errand.percent);
                 let few = operations / WARM_UP_SHARE + 1;
@@ -112,105 +164,50 @@ impl Row {
                 (work.run)(&warm_up, &mut Clock::start(errand.limit))?;
                 // Last: what is cached above may be so for a second only.
                 let (place, second) = work.ground(errand, "measured", operations)?;
-                (Some(place), first.into_iter().chain(second).collect())
+                Ok(Box::new(move |errand| {
+                    let _claims = (first, second);
+                    timed(errand, |clock| (work.run)(&place, clock))
+                }))
             }
             Work::Data(job) => {
                 let claims = prepare_data(job, errand)?;
-                if job.is_for_fio() {
-                    fio = Some(Waiting::start(job, errand)?);
-                }
-                (None, claims)
+                Ok(Box::new(move |errand| {
+                    let _claims = claims;
+                    let bytes = job.file_bytes(errand.percent);
+                    timed(errand, |clock| {
+                        own::run(job, &errand.seen, bytes, errand.once, clock)
+                    })
+                }))
             }
-            Work::Build(project) => {
-                project.prepare(&errand.beneath, errand.percent)?;
-                (None, Vec::new())
-            }
-            Work::Git(git) => (None, vec![git.prepare(errand)?]),
-        };
-        Ok(Prepared { place, claims, fio })
-    }
-
-    /// Does the work.
-    ///
-    /// # Errors
-    ///
-    /// As of [`prepare`](Self::prepare).
-    pub(crate) fn run(&self, errand: &Errand, prepared: &mut Prepared) -> io::Result<Done> {
-        match (&self.work, &prepared.place) {
-            (Work::Loop(work), Some(place)) => timed(errand, |clock| (work.run)(place, clock)),
-            (Work::Loop(_), None) => Err(io::Error::other("not prepared")),
-            (Work::Data(job), _) if job.is_for_fio() => {
-                let fio = prepared.fio.take();
-                by_fio(
-                    job,
-                    errand,
-                    fio.ok_or_else(|| io::Error::other("not prepared"))?,
-                )
-            }
-            (Work::Data(job), _) => {
-                let bytes = job.file_bytes(errand.percent);
-                timed(errand, |clock| {
-                    own::run(job, &errand.seen, bytes, errand.once, clock)
-                })
-            }
-            (Work::Build(project), _) => {
-                let start = now();
-                let nanoseconds = project.run(&errand.seen, errand.percent)?;
-                Ok(took(1, start, nanoseconds))
-            }
-            (Work::Git(git), _) => {
-                let claim = prepared.claims.first();
-                let claim = claim.ok_or_else(|| io::Error::other("not prepared"))?;
-                timed(errand, |clock| git.run(errand, claim, clock))
-            }
+            Work::Other(program) => program.prepare(errand),
         }
     }
 
-    /// Gets what the row needs and the machine does not have, at the start of a run: packages, sources. Needs
-    /// root and a network.
-    ///
-    /// # Errors
-    ///
-    /// What could not be had.
+    fn program(&self) -> Option<&'static dyn Program> {
+        match self.work {
+            Work::Other(program) => Some(program),
+            Work::Loop(_) | Work::Data(_) => None,
+        }
+    }
+
+    /// Gets what the row needs and the machine does not have, at the start of a run.
     pub(crate) fn fetch(&self) -> Outcome<()> {
-        match &self.work {
-            Work::Data(job) if job.by == By::Fio => fio::install(),
-            Work::Build(project) => project.fetch(),
-            Work::Loop(_) | Work::Data(_) | Work::Git(_) => Ok(()),
-        }
+        self.program().map_or(Ok(()), Program::fetch)
     }
 
-    /// Whether its operations can be timed one by one: a build is all of its row, and takes long.
+    /// Whether its operations can be timed one by one.
     pub(crate) fn times_each(&self) -> bool {
-        !matches!(self.work, Work::Build(_))
+        self.program().is_none_or(Program::times_each)
+    }
+
+    /// Whether only one process can measure it.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.program().is_some_and(Program::is_alone)
     }
 
     /// Why the row cannot be measured on this machine, wherever, if it cannot: for people.
     pub(crate) fn missing(&self) -> Option<String> {
-        match &self.work {
-            Work::Loop(_) => None,
-            Work::Data(job) => job.impossible(),
-            Work::Build(project) => project.missing(),
-            Work::Git(git) => git.missing(),
-        }
-    }
-
-    /// Why the floor, which keeps nothing, cannot do it, if it cannot.
-    pub(crate) fn floor_cannot(&self) -> Option<&'static str> {
-        match &self.work {
-            Work::Loop(work) => work.floor_cannot,
-            Work::Data(job) if job.by == By::Own && !job.attribute => None,
-            Work::Data(_) | Work::Build(_) | Work::Git(_) => Some("its files keep nothing"),
-        }
-    }
-
-    /// Operations of a measurement at this share of the usual work.
-    fn scaled(&self, percent: usize) -> usize {
-        let usual = match &self.work {
-            Work::Loop(work) => work.operations,
-            Work::Data(_) | Work::Build(_) | Work::Git(_) => 1,
-        };
-        (usual * percent / 100).max(16)
+        self.program()?.missing()
     }
 }
 
@@ -264,30 +261,22 @@ fn make(
     Ok(place)
 }
 
-/// A megabyte is enough to warm up with; fio warms up by itself.
-fn prepare_data(job: &Job, errand: &Errand) -> io::Result<Vec<Claim>> {
-    job.must_be_possible()?;
-    let mut claims = vec![job::data::prepare(job, errand, "", errand.percent)?];
-    if !job.is_for_fio() {
-        claims.push(job::data::prepare(job, errand, WARM_UP, 0)?);
-        let seen = errand.seen.join(WARM_UP);
-        let mut clock = Clock::start(errand.limit);
-        own::run(job, &seen, job.file_bytes(0), true, &mut clock)?;
-    }
-    Ok(claims)
+/// A megabyte is enough to warm up with.
+fn prepare_data(job: &Job, errand: &Errand) -> io::Result<[Claim; 2]> {
+    let claim = job::data::prepare(job, errand, "", errand.percent)?;
+    let warm_up = job::data::prepare(job, errand, WARM_UP, 0)?;
+    let seen = errand.seen.join(WARM_UP);
+    let mut clock = Clock::start(errand.limit);
+    own::run(job, &seen, job.file_bytes(0), true, &mut clock)?;
+    Ok([claim, warm_up])
 }
 
-/// fio's time is its own; where on the clock it was is not known to the millisecond.
-fn by_fio(job: &Job, errand: &Errand, fio: Waiting) -> io::Result<Done> {
-    let start = now();
-    let done = fio.run(job, errand)?;
-    Ok(Done {
-        each: done.each,
-        ..took(done.operations, start, done.nanoseconds)
-    })
-}
-
-fn timed(errand: &Errand, run: impl FnOnce(&mut Clock) -> io::Result<()>) -> io::Result<Done> {
+/// Times a loop.
+///
+/// # Errors
+///
+/// As of the loop.
+pub fn timed(errand: &Errand, run: impl FnOnce(&mut Clock) -> io::Result<()>) -> io::Result<Done> {
     let mut clock = if errand.each {
         Clock::start_for_each(errand.limit)
     } else {
@@ -302,15 +291,6 @@ fn timed(errand: &Errand, run: impl FnOnce(&mut Clock) -> io::Result<()>) -> io:
         end,
         each: clock.each(),
     })
-}
-
-fn took(operations: u64, start: u64, nanoseconds: u64) -> Done {
-    Done {
-        operations,
-        start,
-        end: start + nanoseconds,
-        each: Vec::new(),
-    }
 }
 
 /// Whether nothing may be cached above or beneath when a job starts.

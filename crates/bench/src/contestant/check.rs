@@ -1,7 +1,7 @@
 //! Whether a contestant is what it claims to be: servers fall back to something else without a word.
 
+use super::Contestant;
 use super::process::{has_ring, have_stopped};
-use super::{Contestant, wanted_data};
 use crate::Outcome;
 use crate::entrant::{Data, Entrant, Transport};
 use crate::ground::Ground;
@@ -25,20 +25,14 @@ impl Contestant {
     ///
     /// What it is not, and why not, as far as that can be told.
     pub(super) fn check(&mut self) -> Outcome<()> {
-        let transport = match &self.entrant {
-            Entrant::Ours { transport, .. } => *transport,
-            Entrant::Libfuse(mode) => Some(mode.transport),
-            Entrant::Floor(name) if name == "floor-dev" => Some(Transport::Dev),
-            Entrant::Floor(_) => Some(Transport::Ring),
-            _ => None,
+        let Entrant::Started(server) = &self.entrant else {
+            return Ok(());
         };
+        let (transport, data) = (server.transport, server.data);
         if let Some(transport) = transport {
             self.must_be_over(transport)?;
         }
-        match &self.entrant {
-            Entrant::Native | Entrant::Floor(_) | Entrant::Against { .. } => Ok(()),
-            entrant => self.data_must_go(wanted_data(entrant)),
-        }
+        data.map_or(Ok(()), |data| self.data_must_go(data))
     }
 
     fn must_be_over(&self, transport: Transport) -> Outcome<()> {

@@ -3,7 +3,6 @@
 use super::remains;
 use crate::Outcome;
 use crate::plan::Plan;
-use crate::ring_parameter::Switched;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -25,10 +24,8 @@ pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
     let signals = SignalFd::block_and_open(&ENDING);
     let signals = signals.map_err(|error| format!("cannot wait for signals: {error}"))?;
     remains::adopt_orphans();
-    let switched = Switched::planned(plan.turns_ring_on);
     let (leash, our_end) = std::io::pipe().map_err(|error| error.to_string())?;
     let janitor = command("janitor")
-        .arg(switched.text())
         .arg(plan.text()?)
         .stdin(Stdio::from(leash))
         .spawn()
@@ -41,7 +38,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
     let status = waiting.wait(&signals)?;
     if status.signal().is_some() {
         // Killed: what it would have done is ours to do.
-        remains::clean_up(plan, &switched);
+        remains::clean_up(plan);
         eprintln!("thrufs bench: somebody has killed it; everything is cleaned up");
     }
     Ok(match (waiting.asked, status.code()) {

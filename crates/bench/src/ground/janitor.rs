@@ -3,7 +3,6 @@
 use super::{Ground, front, refusal, remains, scratch, tree};
 use crate::Outcome;
 use crate::plan::Plan;
-use crate::ring_parameter::Switched;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -14,18 +13,17 @@ use std::process::{Child, ExitCode, Stdio};
 /// By this code the gate says that the ground is not to be had, and that another may be tried.
 pub(super) const NO_GROUND: u8 = 75;
 
-/// `janitor SWITCHED PLAN`, with the leash for standard input.
+/// `janitor PLAN`, with the leash for standard input.
 pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
-    let [switched, plan] = arguments else {
-        return Err("janitor SWITCHED PLAN".to_owned());
+    let [plan] = arguments else {
+        return Err("janitor PLAN".to_owned());
     };
     let plan = Plan::parse(plan)?;
-    let switched = Switched::parse(switched);
     // Nothing that happens to the terminal, or to its processes, is our matter.
     let _ = rustix::process::setsid();
     remains::adopt_orphans();
-    let outcome = switched.switch().and_then(|()| keep(&plan));
-    remains::clean_up(&plan, &switched);
+    let outcome = keep(&plan);
+    remains::clean_up(&plan);
     outcome
 }
 

@@ -2,7 +2,8 @@
 
 use super::tree;
 use crate::Outcome;
-use crate::plan::{Needs, Plan};
+use crate::plan::Plan;
+use crate::row::Needs;
 use rustix::fs::{FallocateFlags, StatVfs, StatVfsMountFlags, fallocate, statvfs};
 use rustix::io::Errno;
 use std::fs::{self, File};

@@ -2,7 +2,6 @@
 
 use super::scratch;
 use crate::plan::Plan;
-use crate::ring_parameter::Switched;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 use std::io::Write;
@@ -23,7 +22,7 @@ pub(super) fn adopt_orphans() {
 }
 
 /// Ends every process of the run, takes its mounts away, and removes its folders.
-pub(super) fn clean_up(plan: &Plan, switched: &Switched) {
+pub(super) fn clean_up(plan: &Plan) {
     end_all_children();
     let place = plan.place();
     unmount_below(&place);
@@ -36,7 +35,6 @@ pub(super) fn clean_up(plan: &Plan, switched: &Switched) {
             scratch::remove(&point.join(&plan.scratch));
         }
     });
-    switched.put_back();
 }
 
 /// Files by the thousand, on a disk that is busy: whoever waits for the prompt is told what for.

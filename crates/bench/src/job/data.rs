@@ -11,18 +11,13 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// What the file is called where a job is done.
-pub(crate) const NAME: &str = "file";
+pub const NAME: &str = "file";
 /// The attribute of files that have one.
-pub(crate) const ATTRIBUTE: &str = "user.bench";
+pub const ATTRIBUTE: &str = "user.bench";
 
 /// Puts a file of so many bytes at `directory` beneath, which the contestant shows at the same place of
 /// `errand.seen`. What is handed back keeps others from it.
-pub(crate) fn prepare(
-    job: &Job,
-    errand: &Errand,
-    directory: &str,
-    percent: usize,
-) -> io::Result<Claim> {
+pub fn prepare(job: &Job, errand: &Errand, directory: &str, percent: usize) -> io::Result<Claim> {
     let bytes = job.file_bytes(percent);
     let beneath = errand.beneath.join(directory);
     let seen = errand.seen.join(directory);

@@ -1,4 +1,4 @@
-//! A job by a loop of our own: the same system calls in the same order as fio's, without fio.
+//! A job by a loop of our own: the same system calls in the same order as fio's.
 
 use super::{Calls, Job, data};
 use crate::clock::Clock;
@@ -19,8 +19,7 @@ const ALIGNMENT: usize = 4096;
 ///
 /// # Errors
 ///
-/// Of the system calls; [`io::ErrorKind::Unsupported`] where there is no `O_DIRECT`, or for calls that only
-/// fio makes.
+/// Of the system calls; [`io::ErrorKind::Unsupported`] where there is no `O_DIRECT`.
 pub(crate) fn run(
     job: &Job,
     directory: &Path,
@@ -28,7 +27,6 @@ pub(crate) fn run(
     once: bool,
     clock: &mut Clock,
 ) -> io::Result<()> {
-    job.must_be_possible()?;
     let offsets = job.offsets(file_bytes);
     let block = usize::try_from(job.block_bytes).map_err(io::Error::other)?;
     let mut memory = vec![WRITTEN; block + ALIGNMENT];

@@ -75,13 +75,13 @@ pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
     say(&reply).map_err(|error| error.to_string())
 }
 
-fn in_step(row: &Row, errand: &Errand) -> io::Result<Span> {
+fn in_step(row: &'static Row, errand: &Errand) -> io::Result<Span> {
     std::fs::create_dir(&errand.beneath)?;
-    let mut prepared = row.prepare(errand)?;
+    let ready = row.prepare(errand)?;
     // All is prepared; the others are waited for.
     say(&Reply::Ready)?;
     io::stdin().read_to_end(&mut Vec::new())?;
-    let done = row.run(errand, &mut prepared)?;
+    let done = ready(errand)?;
     Ok(Span {
         operations: done.operations,
         start: done.start,
@@ -103,7 +103,7 @@ fn say(reply: &Reply) -> io::Result<()> {
 /// # Errors
 ///
 /// There is no such processor.
-pub(crate) fn stay_on(number: usize) -> Outcome<()> {
+pub fn stay_on(number: usize) -> Outcome<()> {
     let mut set = CpuSet::new();
     set.set(number);
     sched_setaffinity(None, &set).map_err(|error| format!("cannot stay on CPU {number}: {error}"))

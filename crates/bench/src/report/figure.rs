@@ -4,7 +4,7 @@ use crate::results::Row;
 use crate::results::statistics::Middle;
 
 /// A rate in the unit of its row: bytes or operations per second, or seconds for one operation.
-pub(crate) fn rate(row: &Row, per_second: f64) -> String {
+pub fn rate(row: &Row, per_second: f64) -> String {
     if row.in_seconds {
         return duration(1e9 / per_second);
     }
@@ -24,7 +24,7 @@ pub(crate) fn rate(row: &Row, per_second: f64) -> String {
 }
 
 /// A time, given in nanoseconds.
-pub(crate) fn duration(nanoseconds: f64) -> String {
+pub fn duration(nanoseconds: f64) -> String {
     match nanoseconds {
         ..999.5 => format!("{nanoseconds:.0} ns"),
         ..999.5e3 => format!("{} µs", digits(nanoseconds / 1e3)),
@@ -34,7 +34,7 @@ pub(crate) fn duration(nanoseconds: f64) -> String {
 }
 
 /// How many times something: two digits that count, three from 0.1 on where there are as many.
-pub(crate) fn times(ratio: f64) -> String {
+pub fn times(ratio: f64) -> String {
     match ratio {
         ..0.0995 => format!("{ratio:.3}"),
         ..9.995 => format!("{ratio:.2}"),
@@ -45,7 +45,7 @@ pub(crate) fn times(ratio: f64) -> String {
 
 /// A figure, and the ends of its interval, with three digits behind the point: what is close to a goal can be
 /// told from it.
-pub(crate) fn precise(middle: &Middle) -> [String; 3] {
+pub fn precise(middle: &Middle) -> [String; 3] {
     let digits = match middle.median {
         ..2.0 => 3,
         ..20.0 => 2,
@@ -55,12 +55,12 @@ pub(crate) fn precise(middle: &Middle) -> [String; 3] {
 }
 
 /// A share, as a whole percentage.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
 /// How often something happens for each operation.
-pub(crate) fn each(count: u64, operations: u64) -> String {
+pub fn each(count: u64, operations: u64) -> String {
     let each = count as f64 / operations.max(1) as f64;
     match each {
         0.0 => "0".to_owned(),
@@ -75,7 +75,7 @@ pub(crate) fn each(count: u64, operations: u64) -> String {
 }
 
 /// Bytes, in units of 1024.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     let bytes = bytes as f64;
     match bytes {
         ..1024.0 => format!("{bytes:.0} bytes"),
@@ -95,13 +95,13 @@ fn digits(value: f64) -> String {
 }
 
 /// A moment, given in seconds since 1970, as date and time of day (UTC).
-pub(crate) fn moment(seconds: u64) -> String {
+pub fn moment(seconds: u64) -> String {
     let (hour, minute) = (seconds / 3600 % 24, seconds / 60 % 60);
     format!("{} {hour:02}:{minute:02} UTC", date(seconds))
 }
 
 /// The day of it, year first.
-pub(crate) fn date(seconds: u64) -> String {
+pub fn date(seconds: u64) -> String {
     // Years that begin in March have the leap day at their end; 400 of them are 146,097 days.
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -117,7 +117,7 @@ pub(crate) fn date(seconds: u64) -> String {
 }
 
 /// Words as a shell takes them.
-pub(crate) fn command(words: &[String]) -> String {
+pub fn command(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     let quoted = words.iter().map(|word| {
         if !word.is_empty() && word.chars().all(plain) {

@@ -15,7 +15,6 @@
 #[cfg(test)]
 mod tests;
 
-use super::derived::of_round;
 use super::figure::duration;
 use super::table::{Entry, Line, is_sound, sections};
 use crate::results::statistics::Middle;
@@ -146,7 +145,7 @@ fn costs<'a>(line: &Line<'a>) -> Vec<Cost<'a>> {
         let cell = entry.cell;
         let native = line.native.filter(|native| is_sound(native))?;
         let times = cell.samples.iter().filter_map(|sample| {
-            let beneath = of_round(native, sample)?;
+            let beneath = native.of_round(sample)?;
             let jobs = f64::from(cell.jobs);
             Some((
                 1e9 / sample.per_second() * jobs,

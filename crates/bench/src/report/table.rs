@@ -4,34 +4,40 @@ use crate::results::statistics::{self, Middle};
 use crate::results::{Cell, Contestant, Group, Kind, Results, Row};
 
 /// A table for each file system beneath.
-pub(crate) struct Section<'a> {
-    pub(crate) lower: &'a str,
-    pub(crate) lines: Vec<Line<'a>>,
+pub struct Section<'a> {
+    /// Its type.
+    pub lower: &'a str,
+    /// In the order in which they are shown.
+    pub lines: Vec<Line<'a>>,
 }
 
 /// A row by so many jobs.
-pub(crate) struct Line<'a> {
-    pub(crate) row: &'a Row,
-    pub(crate) jobs: u32,
+pub struct Line<'a> {
+    /// What was measured.
+    pub row: &'a Row,
+    /// By so many processes.
+    pub jobs: u32,
     /// The one that others are compared with.
-    pub(crate) native: Option<&'a Cell>,
+    pub native: Option<&'a Cell>,
     /// Everybody else who has a cell, in the order of the contestants.
-    pub(crate) entries: Vec<Entry<'a>>,
+    pub entries: Vec<Entry<'a>>,
 }
 
 /// A contestant in a row.
-pub(crate) struct Entry<'a> {
-    pub(crate) contestant: &'a Contestant,
-    pub(crate) cell: &'a Cell,
+pub struct Entry<'a> {
+    /// Who.
+    pub contestant: &'a Contestant,
+    /// What was found.
+    pub cell: &'a Cell,
     /// How many times native's rate.
-    pub(crate) ratio: Option<Middle>,
+    pub ratio: Option<Middle>,
     /// Whether nobody but native and the floor was faster as far as one can tell.
-    pub(crate) best: bool,
+    pub best: bool,
 }
 
 /// What an interval lets one say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// All of it is above 1.
     Faster,
     /// All of it is below 1.
@@ -52,7 +58,9 @@ const ALIKE_MAX: f64 = 1.25;
 const ROUGH_MIN: f64 = 2.0;
 
 impl Verdict {
-    pub(crate) fn of(ratio: &Middle) -> Verdict {
+    /// Of a ratio.
+    #[must_use]
+    pub fn of(ratio: &Middle) -> Verdict {
         match ratio {
             _ if ratio.count < ROUNDS_MIN => Verdict::TooFew,
             _ if ratio.least > 1.0 => Verdict::Faster,
@@ -64,20 +72,20 @@ impl Verdict {
 }
 
 /// Whether the figure itself is not worth much, whichever side of 1 it is on.
-pub(crate) fn is_rough(ratio: &Middle) -> bool {
+pub fn is_rough(ratio: &Middle) -> bool {
     ratio.greatest > ratio.least * ROUGH_MIN
 }
 
 /// The samples of a cell, if they are all there and sound: of what has failed in a round, what is left
 /// could be the better part.
-pub(crate) fn is_sound(cell: &Cell) -> bool {
+pub fn is_sound(cell: &Cell) -> bool {
     let failed = cell.absence.as_ref().is_some_and(|absence| absence.failed);
     let sound = |sample: &crate::results::Sample| sample.operations > 0 && sample.nanoseconds > 0;
     !failed && !cell.samples.is_empty() && cell.samples.iter().all(sound)
 }
 
 /// How many times the rate of `base`, where both are sound.
-pub(crate) fn ratio(cell: &Cell, base: &Cell) -> Option<Middle> {
+pub fn ratio(cell: &Cell, base: &Cell) -> Option<Middle> {
     if is_sound(cell) && is_sound(base) {
         statistics::ratio(cell, base)
     } else {
@@ -86,12 +94,12 @@ pub(crate) fn ratio(cell: &Cell, base: &Cell) -> Option<Middle> {
 }
 
 /// The median rate, where the cell is sound.
-pub(crate) fn rate(cell: &Cell) -> Option<Middle> {
+pub fn rate(cell: &Cell) -> Option<Middle> {
     is_sound(cell).then(|| statistics::rate(cell)).flatten()
 }
 
 /// All sections of a run, by group, row and jobs.
-pub(crate) fn sections(results: &Results) -> Vec<Section<'_>> {
+pub fn sections(results: &Results) -> Vec<Section<'_>> {
     lowers(results)
         .into_iter()
         .map(|lower| Section {
@@ -174,20 +182,22 @@ fn mark_best(entries: &mut [Entry<'_>]) {
 
 impl<'a> Line<'a> {
     /// For people: `open-close × 2`.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         match self.jobs {
             1 => self.row.name.clone(),
             jobs => format!("{} × {jobs}", self.row.name),
         }
     }
 
-    pub(crate) fn entry(&self, contestant: &str) -> Option<&Entry<'a>> {
+    /// The one of that name, if it has a cell.
+    #[must_use]
+    pub fn entry(&self, contestant: &str) -> Option<&Entry<'a>> {
         let mut entries = self.entries.iter();
         entries.find(|entry| entry.contestant.name == contestant)
     }
 
     /// Of that kind, the one with the greatest ratio to native.
-    pub(crate) fn best_of(&self, kind: Kind) -> Option<&Entry<'a>> {
+    pub fn best_of(&self, kind: Kind) -> Option<&Entry<'a>> {
         self.entries
             .iter()
             .filter(|entry| entry.contestant.kind == kind)
@@ -198,12 +208,12 @@ impl<'a> Line<'a> {
 }
 
 /// The file systems beneath, in the order in which they come.
-pub(crate) fn lowers(results: &Results) -> Vec<&str> {
+pub fn lowers(results: &Results) -> Vec<&str> {
     each(results.cells.iter().map(|cell| cell.lower.as_str()))
 }
 
 /// Each value once, in the order in which they come.
-pub(crate) fn each<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn each<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut values = Vec::new();
     for value in all {
         if !values.contains(&value) {
@@ -214,7 +224,7 @@ pub(crate) fn each<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 /// The heading over rows of a group.
-pub(crate) fn heading(group: Group) -> &'static str {
+pub fn heading(group: Group) -> &'static str {
     match group {
         Group::Data => "Reading and writing",
         Group::Metadata => "Names and attributes",

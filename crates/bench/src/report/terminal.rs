@@ -1,6 +1,6 @@
 //! The table for the terminal.
 
-use super::derived::{Against, Comparison, Met, comparisons, with_others};
+use super::compared::{Comparison, comparisons};
 use super::figure;
 use super::grid::{Grid, Text, Weight, paint, wrapped};
 use super::screen::Screen;
@@ -271,70 +271,26 @@ fn against(section: &Section<'_>) -> Option<Grid> {
     let lines: Vec<(&Line<'_>, Vec<Comparison<'_>>)> = section
         .lines
         .iter()
-        .map(|line| {
-            let mut all = with_others(line);
-            all.extend(comparisons(line));
-            (line, all)
-        })
+        .map(|line| (line, comparisons(line)))
         .collect();
     let all = lines.iter().flat_map(|(_, comparisons)| comparisons);
-    let columns = table::each(all.map(column_of));
+    let columns = table::each(all.map(|one| one.column.as_str()));
     if columns.is_empty() {
         return None;
     }
     let mut head = vec![Text::default()];
-    head.extend(
-        columns
-            .iter()
-            .map(|(against, named)| Text::new(column_title(*against, named), Weight::Bold)),
-    );
+    head.extend(columns.iter().map(|title| Text::new(*title, Weight::Bold)));
     let mut grid = Grid::new(head);
     for (line, comparisons) in lines.iter().filter(|(_, some)| !some.is_empty()) {
         let mut cells = vec![Text::from(format!("  {}", line.label()))];
         cells.extend(columns.iter().map(|column| {
             let mut all = comparisons.iter();
-            let one = all.find(|one| column_of(one) == *column);
-            one.map_or(NONE.into(), comparison)
+            let one = all.find(|one| one.column == *column);
+            one.map_or(NONE.into(), |one| with_bar(&one.times).into())
         }));
         grid.line(cells);
     }
     Some(grid)
-}
-
-/// What is compared in a column, and the one that is the same in all of its rows.
-fn column_of<'a>(one: &Comparison<'a>) -> (Against, &'a str) {
-    match one.against {
-        Against::Other => (one.against, one.other),
-        _ => (one.against, one.subject),
-    }
-}
-
-/// Over a column of comparisons, of which one side may be another one in each row.
-pub(super) fn column_title(against: Against, subject: &str) -> String {
-    match against {
-        Against::Native => format!("{subject} / native"),
-        Against::NativeTime => format!("time of {subject} / native"),
-        Against::Dev => format!("{subject} / {}", subject.replacen("ring", "dev", 1)),
-        Against::Libfuse => format!("{subject} / libfuse's best"),
-        Against::Other => format!("our best / {subject}"),
-        Against::Floor => format!("time of {subject} / (floor + native)"),
-    }
-}
-
-fn comparison(one: &Comparison<'_>) -> Text {
-    let figure = with_bar(&one.times);
-    match (one.met(), one.goal) {
-        (Some(met), Some(goal)) => {
-            let word = if met == Met::Yes { "met" } else { "missed" };
-            let weight = if met == Met::No {
-                Weight::Alarm
-            } else {
-                Weight::Usual
-            };
-            Text::new(format!("{figure} {word} {}", goal.text()), weight)
-        }
-        _ => figure.into(),
-    }
 }
 
 fn remarks(results: &Results, screen: Screen) -> String {
@@ -411,8 +367,7 @@ mod tests {
         assert!(text.contains("failed"), "{text}");
         assert!(text.contains("build-c on libfuse: failed: make ended: exit status 2"));
         assert!(text.contains("1 / 4"), "{text}");
-        assert!(text.contains("ring / libfuse's best"));
-        assert!(text.contains("time of ring / (floor + native)"));
+        assert!(text.contains("our best / libfuse") && text.contains("ring / dev"));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! What can be said of a run in sentences, as far as its figures carry them.
 
-use super::derived::{Met, comparisons};
 use super::figure::{duration, each, times};
 use super::standing_out::{opcodes, standing_out};
 use super::table::{Entry, Line, Section, Verdict, is_sound, sections};
@@ -98,7 +97,6 @@ pub(crate) fn reading(results: &Results) -> Vec<String> {
             .chain(too_few(section));
         said.extend(of_section.map(on));
     }
-    said.extend(goals(&sections));
     let findings = standing_out(results);
     said.extend(
         findings
@@ -241,31 +239,6 @@ fn why(line: &Line<'_>, entry: &Entry<'_>) -> String {
     text + ")"
 }
 
-fn goals(sections: &[Section<'_>]) -> Option<String> {
-    let lines = sections.iter().flat_map(|section| &section.lines);
-    let (mut all, mut missed) = (0, Vec::new());
-    for line in lines {
-        for comparison in comparisons(line) {
-            let Some(met) = comparison.met() else {
-                continue;
-            };
-            all += 1;
-            if met != Met::Yes {
-                missed.push(line.label());
-            }
-        }
-    }
-    if all == 0 {
-        return None;
-    }
-    let met = all - missed.len();
-    let mut text = format!("Of the project's goals for these rows, {met} of {all} are met");
-    if !missed.is_empty() {
-        text += &format!("; missed in {}", list(&super::table::each(missed)));
-    }
-    Some(text + ".")
-}
-
 /// So many rows.
 fn rows(count: usize) -> String {
     match count {
@@ -332,7 +305,6 @@ mod tests {
             "As fast as without a mount: random-read-4k and stat-warm.",
             "create × 2 is slow: 0.13 of native's rate in the best mode, ring",
             "3 requests: CREATE, LOOKUP, RELEASE; 4.1 system calls of the server",
-            "Of the project's goals for these rows,",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -86,13 +86,10 @@ pub fn rate(cell: &Cell) -> Option<Middle> {
 /// How many times the rate of `base`, from the rounds in which both were measured.
 #[must_use]
 pub fn ratio(cell: &Cell, base: &Cell) -> Option<Middle> {
-    let pairs = cell.samples.iter().filter_map(|sample| {
-        let other = base
-            .samples
-            .iter()
-            .find(|other| other.round == sample.round)?;
-        Some(sample.per_second() / other.per_second())
-    });
+    let pairs = cell
+        .samples
+        .iter()
+        .filter_map(|sample| Some(sample.per_second() / base.of_round(sample)?.per_second()));
     Middle::of(pairs.collect())
 }
 

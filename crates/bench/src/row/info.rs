@@ -1,15 +1,10 @@
 //! What a report says of a row, and how much place it takes.
 
-use super::{Row, WARM_UP_SHARE, Work};
-use crate::fio;
-use crate::job::By;
+use super::{Needs, Row, WARM_UP_SHARE, Work};
 use crate::results::{self, Group};
 
 /// Whatever is made takes a block, and names take place too.
 const INODE_BYTES: u64 = 4096 + 512;
-
-/// Of a job that is run by hand: a minute.
-const LIMIT_MS: u128 = 60_000;
 
 /// What a report says of a row.
 pub(crate) fn info(row: &Row) -> results::Row {
@@ -20,18 +15,15 @@ pub(crate) fn info(row: &Row) -> results::Row {
             work.group,
             "loop".to_owned(),
         ),
-        Work::Data(job) => (job.title(), job.about(), Group::Data, job.engine()),
-        Work::Build(project) => (
-            project.title().to_owned(),
-            project.about().to_owned(),
-            Group::Programs,
-            project.engine().to_owned(),
-        ),
-        Work::Git(git) => (
-            git.title().to_owned(),
-            git.about().to_owned(),
-            Group::Programs,
-            "git".to_owned(),
+        Work::Data(job) => {
+            let engine = format!("loop {}", job.calls.name());
+            (job.title(), job.about(), Group::Data, engine)
+        }
+        Work::Other(program) => (
+            program.title(),
+            program.about(),
+            program.group(),
+            program.engine(),
         ),
     };
     results::Row {
@@ -48,46 +40,46 @@ pub(crate) fn info(row: &Row) -> results::Row {
 }
 
 impl Row {
-    /// Bytes that one process takes on the file system beneath at this share of the usual work, what is kept for
+    /// What one process takes on the file system beneath at this share of the usual work, what is kept for
     /// the run included: no less than it does.
-    pub(crate) fn bytes_needed(&self, percent: usize) -> u64 {
-        let inodes = self.inodes_needed(percent) * INODE_BYTES;
-        let contents = match &self.work {
-            // A new file is as long as everything that is written.
-            Work::Loop(_) => self.bytes * self.with_warm_up(percent),
-            Work::Data(job) => job.file_bytes(percent) + job.file_bytes(0),
-            Work::Build(project) => project.bytes_needed(),
-            Work::Git(git) => git.bytes_needed(percent),
-        };
-        inodes + contents
-    }
-
-    /// Files and directories that one process makes, as [`bytes_needed`](Self::bytes_needed).
-    pub(crate) fn inodes_needed(&self, percent: usize) -> u64 {
+    pub(crate) fn needs(&self, percent: usize) -> Needs {
         const DIRECTORIES: u64 = 8;
-        let own = match &self.work {
-            Work::Loop(work) => work.inodes as u64 * self.with_warm_up(percent),
-            Work::Data(_) => 6,
-            Work::Build(project) => project.inodes_needed(),
-            Work::Git(git) => git.inodes_needed(percent),
-        };
-        own + DIRECTORIES
-    }
-
-    fn with_warm_up(&self, percent: usize) -> u64 {
-        let operations = self.scaled(percent);
-        (operations + operations / WARM_UP_SHARE + 1) as u64
-    }
-
-    /// What fio is given for the row, if fio could do it: to be kept with the results, and run by hand in a
-    /// directory that has a `file` as long as it says.
-    pub(crate) fn job_file(&self, percent: usize) -> Option<String> {
-        match &self.work {
-            Work::Data(job) if job.by == By::Fio => {
-                let bytes = job.file_bytes(percent);
-                Some(fio::job_file(job, bytes, false, LIMIT_MS, false))
+        let needs = match &self.work {
+            Work::Loop(work) => {
+                let operations = self.scaled(percent);
+                let operations = (operations + operations / WARM_UP_SHARE + 1) as u64;
+                Needs {
+                    // A new file is as long as everything that is written.
+                    bytes: self.bytes * operations,
+                    inodes: work.inodes as u64 * operations,
+                }
             }
-            _ => None,
+            Work::Data(job) => job.needs(percent),
+            Work::Other(program) => program.needs(percent),
+        };
+        let inodes = needs.inodes + DIRECTORIES;
+        Needs {
+            bytes: needs.bytes + inodes * INODE_BYTES,
+            inodes,
         }
+    }
+
+    /// What the file is called that is kept for the run, if it needs no more than that: rows of which this is the
+    /// same have the same file.
+    pub(crate) fn kept(&self, percent: usize) -> Option<String> {
+        match &self.work {
+            Work::Loop(_) => None,
+            Work::Data(job) => Some(job.kept(percent)),
+            Work::Other(program) => program.kept(percent),
+        }
+    }
+
+    /// Operations of a measurement at this share of the usual work.
+    pub(super) fn scaled(&self, percent: usize) -> usize {
+        let usual = match &self.work {
+            Work::Loop(work) => work.operations,
+            Work::Data(_) | Work::Other(_) => 1,
+        };
+        (usual * percent / 100).max(16)
     }
 }

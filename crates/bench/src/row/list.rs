@@ -1,7 +1,7 @@
-//! The rows for people: which there are, what each of them is, and what fio is given for it.
+//! The rows for people: which there are, and what each of them is.
 
 use super::info::info;
-use super::sets::SETS;
+use super::sets::sets;
 use super::{Row, names};
 use crate::Outcome;
 use crate::row;
@@ -29,7 +29,7 @@ fn everything() -> String {
         }
     }
     text.push('\n');
-    for (set, members) in SETS {
+    for (set, members) in sets() {
         text.push_str(&format!("{set}: {}\n", members.join(" ")));
     }
     text
@@ -42,19 +42,14 @@ fn all_about(row: &Row) -> String {
     if let Some(goal) = info.goal {
         text.push_str(&format!(" Goal: {goal:.2} of native's rate."));
     }
+    let needs = row.needs(PERCENT);
     text.push_str(&format!(
         " Takes {} MiB and {} inodes.\n",
-        row.bytes_needed(PERCENT).div_ceil(1 << 20),
-        row.inodes_needed(PERCENT)
+        needs.bytes.div_ceil(1 << 20),
+        needs.inodes
     ));
     if let Some(why) = row.missing() {
         text.push_str(&format!("  Not here: {why}.\n"));
-    }
-    if let Some(fio) = row.by_fio() {
-        text.push_str(&format!("  By fio: {}.\n", fio.name));
-    }
-    if let Some(job) = row.job_file(PERCENT) {
-        text.push_str(&format!("\n{job}\n"));
     }
     text
 }
@@ -76,16 +71,12 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_fio_does_has_its_job() {
-        let text = all_about(named("aio16-read-4k").unwrap());
+    fn a_row_says_what_it_is_and_takes() {
+        let text = all_about(named("read-1m-cold").unwrap());
+        assert!(text.contains("read 1 MiB, nothing cached"), "{text}");
         assert!(
-            text.contains("ioengine=libaio") && text.contains("Takes 258 MiB"),
+            text.contains("By loop psync.") && text.contains("Takes 258 MiB"),
             "{text}"
-        );
-        let own = all_about(named("read-1m-loop").unwrap());
-        assert!(
-            own.contains("By fio: read-1m.") && !own.contains("ioengine"),
-            "{own}"
         );
     }
 }

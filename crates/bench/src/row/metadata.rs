@@ -34,7 +34,6 @@ const LOOP: Loop = Loop {
     make: workload::nothing,
     warm: None,
     run: |_, _| Ok(()),
-    floor_cannot: None,
 };
 
 /// Looks at one file over and over.
@@ -54,13 +53,11 @@ const OF_SMALL_FILES: Loop = Loop {
 const OF_TREE: Loop = Loop {
     ground: TREE,
     make: workload::lists::make_tree,
-    floor_cannot: Some("its directories are empty"),
     ..LOOP
 };
 const OF_LINKS: Loop = Loop {
     ground: LINKS,
     make: stats::make_links,
-    floor_cannot: Some("it has no links"),
     ..LOOP
 };
 

@@ -19,16 +19,8 @@ pub(crate) fn list(place: &Place, clock: &mut Clock) -> io::Result<()> {
     list_times(1, place, Ask::Name, clock)
 }
 
-pub(crate) fn list_again(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    list_times(REPEATS, place, Ask::Name, clock)
-}
-
 pub(crate) fn list_stat(place: &Place, clock: &mut Clock) -> io::Result<()> {
     list_times(1, place, Ask::Attributes, clock)
-}
-
-pub(crate) fn list_stat_again(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    list_times(REPEATS, place, Ask::Attributes, clock)
 }
 
 /// The directory listed, and each name in it looked at, where the contestant shows it.

@@ -62,27 +62,6 @@ pub(crate) fn missing(place: &Place, clock: &mut Clock) -> io::Result<()> {
     Ok(())
 }
 
-/// The same names over and over.
-pub(crate) fn missing_again(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    let names = place.new_names();
-    for _ in 0..REPEATS {
-        for name in &names {
-            if !clock.more() {
-                return Ok(());
-            }
-            must_be_missing(name)?;
-        }
-    }
-    Ok(())
-}
-
-pub(crate) fn warm_missing(place: &Place) -> io::Result<()> {
-    place
-        .new_names()
-        .iter()
-        .try_for_each(|name| must_be_missing(name))
-}
-
 /// Files that lie deep, each in directories of its own.
 pub(crate) fn make_chains(place: &Place) -> io::Result<()> {
     for name in chains(place, &place.beneath) {

@@ -35,8 +35,7 @@ pub(crate) const OPTIONS: [(&str, &str); 13] = [
     ),
     (
         "--list",
-        "Print the suites, rows and sets; with --rows, all that there is to say of those, job files of \
-         fio included.",
+        "Print the suites, rows and sets; with --rows, all that there is to say of those.",
     ),
     (
         "--jobs LIST",
@@ -68,24 +67,7 @@ pub(crate) const OPTIONS: [(&str, &str); 13] = [
 ];
 
 /// Every suite, and what it is.
-pub(crate) const SUITES: [(&str, &str); 7] = [
+pub(crate) const SUITES: [(&str, &str); 2] = [
     ("quick", "the headline rows in two to three minutes"),
     ("full", "every row, in about an hour"),
-    (
-        "usual",
-        "Thrufs and libfuse's passthrough_hp, on tmpfs and on ext4",
-    ),
-    (
-        "transports",
-        "/dev/fuse and io_uring, of Thrufs, libfuse and the floor",
-    ),
-    (
-        "passthrough",
-        "files that the kernel uses by itself, of Thrufs and libfuse",
-    ),
-    ("builds", "building a small C project and this one"),
-    (
-        "goals",
-        "what the project's goals and its table of peers need, of all modes, in half an hour",
-    ),
 ];

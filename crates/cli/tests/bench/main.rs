@@ -6,6 +6,7 @@ mod counts;
 #[path = "../ground/mod.rs"]
 mod ground;
 mod slow;
+mod slowed;
 
 use ground::{Ground, THRUFS, is_mount, run, skipped, stderr, succeeded, wait_for};
 use rustix::mount::{MountFlags, mount};

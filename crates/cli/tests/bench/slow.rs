@@ -1,23 +1,40 @@
 //! A case that is known to be slow is found by `thrufs bench`, and shown in every form of its report.
 
 use crate::ground::{Ground, THRUFS, stderr};
+use crate::slowed::Slowed;
 use serde_json::Value;
 use std::fs;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use thrufs::MountedSession;
+use thrufs::mount::MountOptions;
+use thrufs::session::{SessionConfig, Transport};
+use thrufs_hostdir::{Config, HostDir};
 
-/// What it takes to be slow whatever else the machine does, in microseconds.
-const SLOWNESS: &str = "20000";
+/// A mount of the directory, by this process, on which one method is slow.
+fn slow(ground: &Ground, method: &'static str, delay: Duration) -> MountedSession {
+    let session = SessionConfig {
+        transport: Transport::Dev,
+        ..SessionConfig::default()
+    };
+    let slowed = Slowed {
+        inner: HostDir::open(&ground.src, Config::default()).unwrap(),
+        method,
+        delay,
+    };
+    thrufs::mount(slowed, &ground.mnt, &MountOptions::new("slowed"), session).unwrap()
+}
 
-/// A few rows, each of other requests, with little work.
-fn bench(ground: &Ground, inject: &[&str]) -> Output {
+/// A run against that mount.
+fn bench(ground: &Ground, arguments: &[&str]) -> Output {
     let mut command = Command::new(THRUFS);
     command
         .arg("bench")
         .arg(&ground.src)
-        .args(["--rows", "stat-cold,open-close,unlink,mkdir"])
-        .args(["--modes", "dev+pt", "--jobs", "1"])
-        .args(["--rounds", "3", "--percent", "1"])
-        .args(inject)
+        .arg("--against")
+        .arg(format!("slow={}", ground.mnt.display()))
+        .args(["--jobs", "1"])
+        .args(arguments)
         .arg("--out")
         .arg(ground.path().join("out"))
         .stdin(Stdio::null());
@@ -35,13 +52,17 @@ fn what_is_made_slow_stands_out() {
     let Some(ground) = Ground::new() else {
         return;
     };
-    let inject = format!("MKDIR={SLOWNESS}");
-    let output = bench(&ground, &["--inject", &inject]);
+    // What it takes to be slow whatever else the machine does.
+    let _mounted = slow(&ground, "mkdir", Duration::from_millis(20));
+    // A few rows, each of other requests, with little work.
+    let rows = "stat-cold,open-close,unlink,mkdir";
+    let few = ["--rounds", "3", "--percent", "1", "--modes", "dev+pt"];
+    let output = bench(&ground, &[&["--rows", rows], few.as_slice()].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let found = report(&ground, "report.txt");
     let found: Vec<&str> = found
         .lines()
-        .filter(|line| line.contains("mkdir") && line.contains("slow:MKDIR"))
+        .filter(|line| line.contains("mkdir on slow"))
         .collect();
     // As one of the findings, which say how long a request takes, and not only in the table.
     assert!(
@@ -60,33 +81,15 @@ fn what_is_made_slow_stands_out() {
 }
 
 #[test]
-fn what_cannot_be_made_slow_is_refused() {
-    let Some(ground) = Ground::new() else {
-        return;
-    };
-    let output = bench(&ground, &["--inject", "NONE=1"]);
-    assert!(!output.status.success());
-    let said = stderr(&output);
-    assert!(said.contains("OPCODE=MICROSECONDS"), "{said}");
-}
-
-#[test]
 fn every_cell_is_counted_and_its_latencies_are_taken_when_rounds_take_all_the_time() {
     let _alone = crate::alone();
     let Some(ground) = Ground::new() else {
         return;
     };
-    let mut command = Command::new(THRUFS);
-    command
-        .arg("bench")
-        .arg(&ground.src)
-        // What is left of the files is removed as slowly: a round takes longer than all may.
-        .args(["--rows", "unlink", "--percent", "5", "--inject", "UNLINK=5000"])
-        .args(["--modes", "dev", "--jobs", "1", "--time", "2"])
-        .arg("--out")
-        .arg(ground.path().join("out"))
-        .stdin(Stdio::null());
-    let output = command.output().unwrap();
+    let _mounted = slow(&ground, "unlink", Duration::from_millis(5));
+    // What is left of the files is removed as slowly: a round takes longer than all may.
+    let rows = ["--rows", "unlink", "--percent", "5"];
+    let output = bench(&ground, &[rows, ["--modes", "dev", "--time", "2"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let results: Value = serde_json::from_str(&report(&ground, "results.json")).unwrap();
     let remarks = results["remarks"].to_string();

@@ -2,58 +2,38 @@
 
 use super::marks;
 use super::page::{Plain, add, table};
-use crate::report::derived::{Comparison, Goal, Met, comparisons, with_others};
+use crate::report::compared::{Comparison, comparisons};
 use crate::report::figure;
-use crate::report::table::{Section, rate};
+use crate::report::table::{Line, Section, rate};
 use crate::report::terminal::with_bar;
 use crate::results::statistics::Middle;
 use crate::results::{Cell, Results};
 
-/// Ours against others and against each other, and whether goals are met where there are any.
+/// Ours against others and against each other.
 pub(super) fn against(section: &Section<'_>) -> String {
-    let mut all: Vec<(String, Comparison<'_>)> = Vec::new();
-    for line in &section.lines {
-        let found = with_others(line).into_iter().chain(comparisons(line));
-        all.extend(found.map(|one| (line.label(), one)));
+    let of_line = |line| {
+        comparisons(line)
+            .into_iter()
+            .map(move |one| comparison(line, &one))
+    };
+    let lines: String = section.lines.iter().flat_map(of_line).collect();
+    if lines.is_empty() {
+        return lines;
     }
-    if all.is_empty() {
-        return String::new();
-    }
-    let has_goals = all.iter().any(|(_, one)| one.goal.is_some());
-    let lines: String = all
-        .iter()
-        .map(|(label, one)| comparison(label, one, has_goals))
-        .collect();
     let caption = format!(
-        "The rate of the first over that of the second, or their times where it says so, {} beneath",
+        "The rate of the first over that of the second, {} beneath",
         section.lower
     );
-    let mut head = vec!["Row", "Compared", "Median of the rounds", "Interval"];
-    if has_goals {
-        head.extend(["Goal", ""]);
-    }
+    let head = ["Row", "Compared", "Median of the rounds", "Interval"];
     table(&caption, &head, &lines)
 }
 
-fn comparison(label: &str, one: &Comparison<'_>, has_goals: bool) -> String {
-    let goal = one.goal.map_or(String::new(), Goal::text);
-    let (class, verdict) = match one.met() {
-        Some(Met::Yes) => ("met", Met::Yes.text()),
-        Some(met) => ("missed", met.text()),
-        None => ("", ""),
-    };
-    let goal = if has_goals {
-        format!(
-            "<td>{}</td><td class=\"text {class}\">{verdict}</td>",
-            Plain(&goal)
-        )
-    } else {
-        String::new()
-    };
+fn comparison(line: &Line<'_>, one: &Comparison<'_>) -> String {
     format!(
-        "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td>{}</td><td>{}</td>{goal}</tr>\n",
-        Plain(label),
-        Plain(&one.title()),
+        "<tr><th scope=\"row\">{}</th><td class=\"text\">{} / {}</td><td>{}</td><td>{}</td></tr>\n",
+        Plain(&line.label()),
+        Plain(one.subject),
+        Plain(one.other),
         figure::precise(&one.times)[0],
         interval(&one.times),
     )

@@ -4,7 +4,7 @@ use super::{CHAINS, LOOP, OF_LINKS, OF_ONE_FILE, OF_SMALL_FILES, cold, row, warm
 use crate::row::{Loop, Row};
 use crate::workload::stats;
 
-pub(super) static ROWS: [Row; 10] = [
+pub(super) static ROWS: [Row; 9] = [
     warm(
         "stat-warm",
         Loop {
@@ -51,17 +51,6 @@ pub(super) static ROWS: [Row; 10] = [
             about: "One operation is lstat(2) of a name that is not there and that nobody has asked for yet.",
             inodes: 0,
             run: stats::missing,
-            ..LOOP
-        },
-    ),
-    warm(
-        "stat-missing-warm",
-        Loop {
-            title: "stat of missing names, cached",
-            about: "One operation is lstat(2) of one of 8,000 names that are not there. All were asked for before.",
-            inodes: 0,
-            warm: Some(stats::warm_missing),
-            run: stats::missing_again,
             ..LOOP
         },
     ),

@@ -4,25 +4,13 @@ use super::{OF_SMALL_FILES, OF_TREE, cold, warm};
 use crate::row::{Loop, Row};
 use crate::workload::lists;
 
-pub(super) static ROWS: [Row; 8] = [
+pub(super) static ROWS: [Row; 6] = [
     cold(
         "readdir-cold",
         Loop {
             title: "list a directory, nothing cached",
             about: "One operation is a name of a directory of 8,000, as ls(1) lists them.",
             run: lists::list,
-            floor_cannot: OF_TREE.floor_cannot,
-            ..OF_SMALL_FILES
-        },
-    ),
-    warm(
-        "readdir-warm",
-        Loop {
-            title: "list a directory, cached",
-            about: "One operation is a name of a directory of 8,000 that was listed before.",
-            warm: Some(lists::warm_list),
-            run: lists::list_again,
-            floor_cannot: OF_TREE.floor_cannot,
             ..OF_SMALL_FILES
         },
     ),
@@ -32,19 +20,6 @@ pub(super) static ROWS: [Row; 8] = [
             title: "list a directory with attributes, nothing cached",
             about: "One operation is a name of a directory of 8,000 and lstat(2) of it, as ls -l does.",
             run: lists::list_stat,
-            floor_cannot: OF_TREE.floor_cannot,
-            ..OF_SMALL_FILES
-        },
-    ),
-    warm(
-        "readdir-stat-warm",
-        Loop {
-            title: "list a directory with attributes, cached",
-            about: "One operation is a name of a directory of 8,000 and lstat(2) of it, as ls -l does. All were looked at \
-                before.",
-            warm: Some(lists::warm_list),
-            run: lists::list_stat_again,
-            floor_cannot: OF_TREE.floor_cannot,
             ..OF_SMALL_FILES
         },
     ),

@@ -2,7 +2,6 @@
 
 use super::answers::{Answer, DIALECT, WANTED, answer};
 use super::dev::answer_init;
-use crate::Outcome;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,6 +9,7 @@ use std::path::Path;
 use thrufs::layout::OutHeader;
 use thrufs::mount::{MountOptions, mount, open_device};
 use thrufs_abi::{InitFlags, Payload, Request};
+use thrufs_bench::Outcome;
 use thrufs_sys::fuse_ring::{Desk, Event, FuseRing, QueueIndex, Slot};
 use zerocopy::IntoBytes;
 

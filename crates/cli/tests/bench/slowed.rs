@@ -1,7 +1,5 @@
-//! A case that is known to be slow: a file system that is another one, and sleeps in what it was told to.
-//! By it the reports are tested: they have to find it.
+//! A file system that is another one and sleeps in one of its methods: the reports have to find it.
 
-use crate::Outcome;
 use std::ffi::CStr;
 use std::io;
 use std::time::Duration;
@@ -12,48 +10,11 @@ use thrufs::{
     Services, SetAttr, Unique, WriteArgs, WriteSource,
 };
 
-/// How long to sleep in which requests. Written as `LOOKUP=200,READ=1000`: opcodes without `FUSE_`, and
-/// microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Delays(Vec<(&'static str, Duration)>);
-
-impl Delays {
-    /// # Errors
-    /// For what is not written so, and for opcodes that have no method of their own.
-    pub(crate) fn parse(text: &str) -> Outcome<Delays> {
-        let one = |part: &str| {
-            let (opcode, microseconds) = part.split_once('=')?;
-            let method = METHODS
-                .iter()
-                .find(|method| method.eq_ignore_ascii_case(opcode))?;
-            let microseconds = microseconds.parse().ok()?;
-            Some((*method, Duration::from_micros(microseconds)))
-        };
-        let delays: Option<Vec<_>> = text.split(',').map(one).collect();
-        delays.map(Delays).ok_or_else(|| {
-            let methods = METHODS.join(" ").to_uppercase();
-            format!("{text}: OPCODE=MICROSECONDS, where OPCODE is one of {methods}")
-        })
-    }
-
-    /// Sleeps if that is to be slow.
-    fn wait(&self, method: &str) {
-        if let Some((_, delay)) = self.0.iter().find(|(slow, _)| *slow == method) {
-            std::thread::sleep(*delay);
-        }
-    }
-}
-
-/// The other one, with its delays.
+/// The other one; this method takes so much longer.
 pub(crate) struct Slowed<F> {
-    inner: F,
-    delays: Delays,
-}
-
-impl<F> Slowed<F> {
-    pub(crate) fn new(inner: F, delays: Delays) -> Self {
-        Slowed { inner, delays }
-    }
+    pub(crate) inner: F,
+    pub(crate) method: &'static str,
+    pub(crate) delay: Duration,
 }
 
 /// What can be slow is called and slowed in one way; the rest is handed on.
@@ -99,7 +60,9 @@ macro_rules! slowed {
             }
 
             $(fn $method(&self, context: &Context<'_>, $($argument: $kind),*) -> $answer {
-                self.delays.wait(stringify!($method));
+                if self.method == stringify!($method) {
+                    std::thread::sleep(self.delay);
+                }
                 self.inner.$method(context, $($argument),*)
             })*
         }
@@ -148,67 +111,20 @@ slowed! {
     bmap(node: NodeId, block: u64, block_bytes: u32) -> Result<u64>;
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{Delays, METHODS};
-    use crate::mounted::{Mounted, each, lstat};
-    use std::time::{Duration, Instant};
-
-    #[test]
-    fn delays_are_read_and_what_is_none_is_refused() {
-        let delays = Delays::parse("GETATTR=200,read=5").unwrap();
-        let (slow, slower) = (Duration::from_micros(200), Duration::from_micros(5));
-        assert_eq!(delays, Delays(vec![("getattr", slow), ("read", slower)]));
-        for text in [
-            "",
-            "GETATTR",
-            "GETATTR=",
-            "GETATTR=soon",
-            "FORGET=1",
-            "NONE=1",
-        ] {
-            assert!(Delays::parse(text).is_err(), "{text}");
-        }
+/// One that is not would answer with its default.
+#[test]
+fn every_method_of_a_file_system_is_handed_on() {
+    let text = include_str!("../../../core/src/file_system.rs");
+    let methods = text.lines().filter_map(|line| {
+        let name = line.strip_prefix("    fn ")?;
+        name.split(['(', '<']).next()
+    });
+    let own = include_str!("slowed.rs");
+    let mut count = 0;
+    for method in methods {
+        count += 1;
+        let by_hand = own.contains(&format!("            fn {method}(&self"));
+        assert!(METHODS.contains(&method) || by_hand, "{method}");
     }
-
-    #[test]
-    fn what_is_told_to_be_slow_is_and_nothing_else() {
-        let Some(mounted) = Mounted::start(&["serve", "slow:LOOKUP=20000"]) else {
-            return;
-        };
-        for number in 0..10 {
-            let name = mounted.source().join(format!("file-{number}"));
-            std::fs::write(name, "").unwrap();
-        }
-        let time = |work: &dyn Fn()| {
-            let start = Instant::now();
-            work();
-            start.elapsed()
-        };
-        let cold = time(&|| each(&mounted, 10, lstat)());
-        assert!(cold >= Duration::from_millis(200), "{cold:?}");
-        // Another request: the shortest of many is not slow, however busy the machine is.
-        let opened = (0..10)
-            .map(|_| time(&|| drop(std::fs::File::open(mounted.point().join("file-0")).unwrap())));
-        let shortest = opened.min().unwrap();
-        assert!(shortest < Duration::from_millis(20), "{shortest:?}");
-    }
-
-    /// One that is not would answer with its default.
-    #[test]
-    fn every_method_of_a_file_system_is_handed_on() {
-        let text = include_str!("../../../core/src/file_system.rs");
-        let methods = text.lines().filter_map(|line| {
-            let name = line.strip_prefix("    fn ")?;
-            name.split(['(', '<']).next()
-        });
-        let own = include_str!("slow.rs");
-        let mut count = 0;
-        for method in methods {
-            count += 1;
-            let by_hand = own.contains(&format!("            fn {method}(&self"));
-            assert!(METHODS.contains(&method) || by_hand, "{method}");
-        }
-        assert!(count > 40, "{count}");
-    }
+    assert!(count > 40, "{count}");
 }

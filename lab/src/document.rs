@@ -9,6 +9,7 @@
 //!
 //! `*.json all/goals` is the table of the project's goals, from all of them.
 
+mod derived;
 mod goals;
 mod list;
 mod markdown;
@@ -18,10 +19,10 @@ mod shares;
 #[cfg(test)]
 pub(crate) use list::of_mounts as goals_of_mounts;
 
-use crate::Outcome;
-use crate::results::{Results, Row};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use thrufs_bench::Outcome;
+use thrufs_bench::results::{Results, Row};
 
 const BEGIN: &str = "<!-- bench: ";
 const CLOSE: &str = " -->";

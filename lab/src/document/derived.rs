@@ -1,21 +1,21 @@
 //! Figures made of several contestants' in one row: ours over the ring against ours over `/dev/fuse`,
 //! against libfuse's best mode, against what protocol and work cost at least; and goals.
 
-use super::table::{Entry, Line, is_sound, ratio};
-use crate::results::statistics::Middle;
-use crate::results::{Cell, Contestant, Group, Kind, Sample};
+use thrufs_bench::report::table::{Entry, Line, is_sound, ratio};
+use thrufs_bench::results::statistics::Middle;
+use thrufs_bench::results::{Contestant, Group, Kind, Sample};
 
 /// The goal for the time of an operation, over the floor's and native's.
-pub(crate) const TIMES_FLOOR_AND_NATIVE_MAX: f64 = 1.15;
+pub(super) const TIMES_FLOOR_AND_NATIVE_MAX: f64 = 1.15;
 /// The goal for the rate of metadata operations, over that of libfuse's best mode.
-pub(crate) const TIMES_LIBFUSE_MIN: f64 = 1.5;
+pub(super) const TIMES_LIBFUSE_MIN: f64 = 1.5;
 
 /// What the names of libfuse's modes begin with.
 const LIBFUSE: &str = "libfuse";
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Against {
+pub(super) enum Against {
     /// Native's rate, where the row has a goal.
     Native,
     /// Native's time for a whole program.
@@ -24,41 +24,37 @@ pub(crate) enum Against {
     Dev,
     /// The rate of libfuse's best mode in this row.
     Libfuse,
-    /// The rate of one of the others in this row, by the best of ours.
-    Other,
     /// The time of an operation: the floor's and native's together.
     Floor,
 }
 
 impl Against {
     /// Whether the row's own goal is what it is about.
-    pub(crate) fn is_with_native(self) -> bool {
+    pub(super) fn is_with_native(self) -> bool {
         matches!(self, Against::Native | Against::NativeTime)
     }
 }
 
 /// A comparison of one of ours.
-pub(crate) struct Comparison<'a> {
+pub(super) struct Comparison<'a> {
     /// Which of ours.
-    pub(crate) subject: &'a str,
-    pub(crate) against: Against,
-    /// The other one's name.
-    pub(crate) other: &'a str,
+    pub(super) subject: &'a str,
+    pub(super) against: Against,
     /// The median of the rounds' ratios.
-    pub(crate) times: Middle,
-    pub(crate) goal: Option<Goal>,
+    pub(super) times: Middle,
+    pub(super) goal: Option<Goal>,
 }
 
 /// What a figure is to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Goal {
+pub(super) enum Goal {
     AtLeast(f64),
     AtMost(f64),
 }
 
 /// Whether a goal is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Met {
+pub(super) enum Met {
     Yes,
     /// The median misses it, the interval does not.
     Barely,
@@ -66,7 +62,7 @@ pub(crate) enum Met {
 }
 
 impl Goal {
-    pub(crate) fn is_met(self, figure: &Middle) -> Met {
+    pub(super) fn is_met(self, figure: &Middle) -> Met {
         let (met, could_be) = match self {
             Goal::AtLeast(least) => (figure.median >= least, figure.greatest >= least),
             Goal::AtMost(most) => (figure.median <= most, figure.least <= most),
@@ -77,47 +73,27 @@ impl Goal {
             (false, false) => Met::No,
         }
     }
-
-    /// For people.
-    pub(crate) fn text(self) -> String {
-        match self {
-            Goal::AtLeast(least) => format!("≥ {least:.2}"),
-            Goal::AtMost(most) => format!("≤ {most:.2}"),
-        }
-    }
-}
-
-impl Met {
-    /// For people.
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Met::Yes => "met",
-            Met::Barely => "missed, within the spread",
-            Met::No => "missed",
-        }
-    }
 }
 
 impl Comparison<'_> {
-    pub(crate) fn met(&self) -> Option<Met> {
+    pub(super) fn met(&self) -> Option<Met> {
         Some(self.goal?.is_met(&self.times))
     }
+}
 
-    /// For people: `ring / dev`.
-    pub(crate) fn title(&self) -> String {
-        let (subject, other) = (self.subject, self.other);
-        match self.against {
-            Against::Native | Against::Dev | Against::Libfuse | Against::Other => {
-                format!("{subject} / {other}")
-            }
-            Against::NativeTime => format!("time of {subject} / {other}"),
-            Against::Floor => format!("time of {subject} / ({other} + native)"),
-        }
+/// Over a column of comparisons, of which one side may be another one in each row.
+pub(super) fn column_title(against: Against, subject: &str) -> String {
+    match against {
+        Against::Native => format!("{subject} / native"),
+        Against::NativeTime => format!("time of {subject} / native"),
+        Against::Dev => format!("{subject} / {}", subject.replacen("ring", "dev", 1)),
+        Against::Libfuse => format!("{subject} / libfuse's best"),
+        Against::Floor => format!("time of {subject} / (floor + native)"),
     }
 }
 
 /// All that can be made of a row.
-pub(crate) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
+pub(super) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
     let mut all = Vec::new();
     for ours in line
         .entries
@@ -132,37 +108,15 @@ pub(crate) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
     all
 }
 
-/// The best of ours in a row over each of the others that the reader has brought along: what `--against` is
-/// asked for. Libfuse's are in [`comparisons`], by the way that data go.
-pub(crate) fn with_others<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
-    let Some(ours) = line.best_of(Kind::Ours) else {
-        return Vec::new();
-    };
-    let others = line.entries.iter().filter(|entry| {
-        entry.contestant.kind == Kind::Other && !entry.contestant.name.starts_with(LIBFUSE)
-    });
-    others
-        .filter_map(|other| {
-            Some(Comparison {
-                subject: &ours.contestant.name,
-                against: Against::Other,
-                other: &other.contestant.name,
-                times: ratio(ours.cell, other.cell)?,
-                goal: None,
-            })
-        })
-        .collect()
-}
-
 /// Whether the kernel uses the files beneath by itself.
-pub(crate) fn goes_through(contestant: &Contestant) -> bool {
+pub(super) fn goes_through(contestant: &Contestant) -> bool {
     // Ours by itself does, unless it is told not to.
     let by_itself = contestant.name == "thrufs" && !contestant.options.contains("nopassthrough");
     contestant.name.contains("+pt") || by_itself
 }
 
 /// Whether it is a mount as people have it: goals are for those. Others are servers of the benchmark's own.
-pub(crate) fn is_mount(contestant: &Contestant) -> bool {
+pub(super) fn is_mount(contestant: &Contestant) -> bool {
     let mode = contestant.name.split(':').next().unwrap_or_default();
     let modes = ["thrufs", "dev", "ring", "dev+pt", "ring+pt"];
     contestant.kind == Kind::Ours && modes.contains(&mode)
@@ -186,7 +140,6 @@ fn with_native<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> 
     Some(Comparison {
         subject: &ours.contestant.name,
         against,
-        other: &native.contestant,
         times,
         goal: Some(goal),
     })
@@ -198,7 +151,6 @@ fn with_dev<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
     Some(Comparison {
         subject: &ours.contestant.name,
         against: Against::Dev,
-        other: &dev.contestant.name,
         times: ratio(ours.cell, dev.cell)?,
         goal: None,
     })
@@ -223,7 +175,6 @@ fn with_libfuse<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>>
     Some(Comparison {
         subject: &ours.contestant.name,
         against: Against::Libfuse,
-        other: &best.contestant.name,
         times: ratio(ours.cell, best.cell)?,
         goal: reaches_server(line, ours).then_some(Goal::AtLeast(TIMES_LIBFUSE_MIN)),
     })
@@ -245,13 +196,12 @@ fn with_floor<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
         return None;
     }
     let times = ours.cell.samples.iter().filter_map(|sample| {
-        let least = time(of_round(floor.cell, sample)?) + time(of_round(native, sample)?);
+        let least = time(floor.cell.of_round(sample)?) + time(native.of_round(sample)?);
         Some(time(sample) / least)
     });
     Some(Comparison {
         subject: &ours.contestant.name,
         against: Against::Floor,
-        other: &floor.contestant.name,
         times: Middle::of(times.collect())?,
         goal: Some(Goal::AtMost(TIMES_FLOOR_AND_NATIVE_MAX)),
     })
@@ -275,7 +225,7 @@ const REACHING: &[&str] = &[
 ];
 
 /// Whether every operation has to reach the server.
-pub(crate) fn reaches_server(line: &Line<'_>, ours: &Entry<'_>) -> bool {
+pub(super) fn reaches_server(line: &Line<'_>, ours: &Entry<'_>) -> bool {
     let counts = ours.cell.counts.as_ref();
     let counted = counts.and_then(|counts| Some((counts.requests.as_ref()?, counts.operations)));
     let is_listed = REACHING.contains(&line.row.name.as_str());
@@ -290,13 +240,6 @@ pub(crate) fn reaches_server(line: &Line<'_>, ours: &Entry<'_>) -> bool {
     }
 }
 
-/// The sample that belongs to this one.
-pub(crate) fn of_round<'a>(cell: &'a Cell, sample: &Sample) -> Option<&'a Sample> {
-    cell.samples
-        .iter()
-        .find(|other| other.round == sample.round)
-}
-
 /// Nanoseconds of one operation, were each after the other.
 fn time(sample: &Sample) -> f64 {
     1e9 / sample.per_second()
@@ -304,11 +247,11 @@ fn time(sample: &Sample) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Against, Comparison, Goal, Met, comparisons, with_others};
-    use crate::report::sample::Builder;
-    use crate::report::table::sections;
-    use crate::results::statistics::Middle;
-    use crate::results::{Kind, Results};
+    use super::{Against, Comparison, Goal, Met, comparisons};
+    use crate::sample::Builder;
+    use thrufs_bench::report::table::sections;
+    use thrufs_bench::results::statistics::Middle;
+    use thrufs_bench::results::{Kind, Results};
 
     const ALL: &[(&str, Kind)] = &[
         ("native", Kind::Native),
@@ -333,45 +276,6 @@ mod tests {
         let mut all = all.iter();
         all.find(|one| one.subject == subject && one.against == against)
             .map(read)
-    }
-
-    #[test]
-    fn the_best_of_ours_is_compared_with_each_of_the_others() {
-        let all = [
-            ("native", Kind::Native),
-            ("dev", Kind::Ours),
-            ("ring", Kind::Ours),
-            ("old", Kind::Other),
-            ("older", Kind::Other),
-            ("libfuse", Kind::Other),
-        ];
-        let times = [
-            ("native", 1_000),
-            ("dev", 3_000),
-            ("ring", 2_000),
-            ("old", 4_000),
-            ("older", 1_000),
-            ("libfuse", 5_000),
-        ];
-        let builder = Builder::new().contestants(&all).on("tmpfs");
-        let results = times
-            .iter()
-            .fold(builder, |builder, (contestant, time)| {
-                builder.cell("stat-cold", contestant, &[*time; 3])
-            })
-            .results();
-        let sections = sections(&results);
-        let found = with_others(&sections[0].lines[0]);
-        let found: Vec<(String, f64)> = found
-            .iter()
-            .map(|one| (one.title(), one.times.median))
-            .collect();
-        let wanted = [("ring / old", 2.0), ("ring / older", 0.5)];
-        assert_eq!(found.len(), wanted.len(), "{found:?}");
-        for ((title, times), (wanted_title, wanted_times)) in found.iter().zip(wanted) {
-            assert_eq!(title, wanted_title);
-            assert!((times - wanted_times).abs() < 1e-6, "{title}: {times}");
-        }
     }
 
     fn row(name: &str, times: &[(&str, u64)]) -> Results {
@@ -431,11 +335,9 @@ mod tests {
                 ("libfuse+pt", 10_000),
             ],
         );
-        let other = |one: &Comparison<'_>| (one.other.to_owned(), one.times.median, one.met());
-        let of = |subject, against| with(&results, subject, against, other);
-        let peer = |name: &str, times| Some((name.to_owned(), times, None));
-        assert_eq!(of("ring", Against::Libfuse), peer("libfuse", 2.0));
-        assert_eq!(of("ring+pt", Against::Libfuse), peer("libfuse+pt", 10.0));
+        let of = |subject, against| with(&results, subject, against, median);
+        assert_eq!(of("ring", Against::Libfuse), Some((2.0, None)));
+        assert_eq!(of("ring+pt", Against::Libfuse), Some((10.0, None)));
         assert_eq!(of("ring", Against::Floor), None);
     }
 

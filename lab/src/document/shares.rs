@@ -1,9 +1,9 @@
 //! What `cargo xtask bench --shares` keeps: a share of ours beside one of virtiofsd, at their sockets.
 
-use crate::results::Sample;
-use crate::results::statistics::Middle;
 use serde::Deserialize;
 use std::path::Path;
+use thrufs_bench::results::Sample;
+use thrufs_bench::results::statistics::Middle;
 
 /// A run.
 #[derive(Deserialize)]

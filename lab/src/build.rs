@@ -4,15 +4,18 @@
 
 mod small;
 
-use crate::Outcome;
-use crate::lower::run;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use thrufs_bench::Outcome;
+use thrufs_bench::clock::now;
+use thrufs_bench::errand::{Done, Errand};
+use thrufs_bench::lower::run;
+use thrufs_bench::results::Group;
+use thrufs_bench::row::{Needs, Program, Ready};
 
 /// A project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +26,41 @@ pub(crate) enum Project {
     Small,
 }
 
-impl Project {
-    /// Fetches what it needs, once.
-    pub(crate) fn fetch(self) -> Outcome<()> {
+impl Program for Project {
+    fn title(&self) -> String {
+        let title = match self {
+            Project::Cargo => "build Thrufs",
+            Project::Small => "build a small C project",
+        };
+        title.to_owned()
+    }
+
+    fn about(&self) -> String {
+        let what = match self {
+            Project::Cargo => "cargo build of Thrufs and what it depends on, without the network",
+            Project::Small => {
+                "compiling and linking 160 short C files with 80 headers, by as many compilers at once as there are \
+                 processors"
+            }
+        };
+        format!(
+            "One operation is {what}. Sources and everything made lie in the directory that is measured."
+        )
+    }
+
+    fn group(&self) -> Group {
+        Group::Programs
+    }
+
+    fn engine(&self) -> String {
+        let engine = match self {
+            Project::Cargo => "cargo",
+            Project::Small => "cc",
+        };
+        engine.to_owned()
+    }
+
+    fn fetch(&self) -> Outcome<()> {
         match self {
             Project::Cargo => run(cargo()
                 .args(["fetch", "--locked", "--quiet"])
@@ -34,8 +69,7 @@ impl Project {
         }
     }
 
-    /// Why it cannot be built here, if it cannot.
-    pub(crate) fn missing(self) -> Option<String> {
+    fn missing(&self) -> Option<String> {
         match self {
             Project::Cargo if this_project().join("crates/bench").is_dir() => None,
             Project::Cargo => Some("PROJECT does not name the sources of Thrufs".to_owned()),
@@ -43,40 +77,63 @@ impl Project {
         }
     }
 
-    /// Copies the sources into the new directory `place`, and has the compilers in memory.
-    ///
-    /// # Errors
-    ///
-    /// [`io::ErrorKind::Unsupported`] where sources or compilers are missing.
-    pub(crate) fn prepare(self, place: &Path, percent: usize) -> io::Result<()> {
-        if let Some(why) = self.missing() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    /// As measured on ext4, with half as much again.
+    fn needs(&self, _percent: usize) -> Needs {
+        const MIB: u64 = 1 << 20;
+        match self {
+            Project::Cargo => Needs {
+                bytes: 1536 * MIB,
+                inodes: 15_000,
+            },
+            Project::Small => Needs {
+                bytes: 8 * MIB,
+                inodes: 600,
+            },
         }
-        let project = place.join("project");
-        let warm_up = place.join("warm-up");
+    }
+
+    /// It is all of its row, and takes long.
+    fn times_each(&self) -> bool {
+        false
+    }
+
+    fn is_alone(&self) -> bool {
+        true
+    }
+
+    /// Copies the sources into a new directory beneath, and has the compilers in memory.
+    fn prepare(&self, errand: &Errand) -> io::Result<Ready> {
+        let project = errand.beneath.join("project");
+        let warm_up = errand.beneath.join("warm-up");
         fs::create_dir(&project)?;
         fs::create_dir(&warm_up)?;
         match self {
             Project::Cargo => {
                 copy_this_project(&project)?;
                 fs::write(warm_up.join("main.rs"), "fn main() {}\n")?;
-                return done(Command::new("rustc").arg("main.rs").current_dir(&warm_up)).map(drop);
+                done(Command::new("rustc").arg("main.rs").current_dir(&warm_up))?;
             }
-            Project::Small => small::write(&project, percent)?,
+            Project::Small => {
+                small::write(&project, errand.percent)?;
+                fs::write(warm_up.join("main.c"), "int main(void) { return 0; }\n")?;
+                done(Command::new("cc").arg("main.c").current_dir(&warm_up))?;
+            }
         }
-        fs::write(warm_up.join("main.c"), "int main(void) { return 0; }\n")?;
-        done(Command::new("cc").arg("main.c").current_dir(&warm_up)).map(drop)
+        let project = *self;
+        Ok(Box::new(move |errand| {
+            project.build(&errand.seen.join("project"), errand.percent)
+        }))
     }
+}
 
-    /// Builds what lies in `seen`, or a part of it when there is less work than usual, and tells how long that
-    /// took, in nanoseconds.
-    pub(crate) fn run(self, seen: &Path, percent: usize) -> io::Result<u64> {
-        let project = seen.join("project");
-        let start = Instant::now();
+impl Project {
+    /// Builds what lies there, or a part of it when there is less work than usual.
+    fn build(self, project: &Path, percent: usize) -> io::Result<Done> {
+        let start = now();
         let made = match self {
             Project::Small => {
                 let jobs = std::thread::available_parallelism()?;
-                small::build(&project, jobs.get(), percent)?;
+                small::build(project, jobs.get(), percent)?;
                 small::PROGRAM
             }
             Project::Cargo => {
@@ -84,59 +141,18 @@ impl Project {
                 command.args(["build", "--offline", "--locked", "--quiet"]);
                 command.args((percent < 100).then_some("--package=thrufs-abi"));
                 command.env("CARGO_TARGET_DIR", project.join("target"));
-                done(command.current_dir(&project))?;
+                done(command.current_dir(project))?;
                 "target/debug"
             }
         };
-        let time = start.elapsed();
+        let end = now();
         fs::metadata(project.join(made))?;
-        Ok(time.as_nanos() as u64)
-    }
-}
-
-/// What a report says, and how much place is needed.
-impl Project {
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Project::Cargo => "build Thrufs",
-            Project::Small => "build a small C project",
-        }
-    }
-
-    pub(crate) fn about(self) -> &'static str {
-        match self {
-            Project::Cargo => {
-                "One operation is cargo build of Thrufs and what it depends on, without the network. Sources and \
-                 everything made lie in the directory that is measured."
-            }
-            Project::Small => {
-                "One operation is compiling and linking 160 short C files with 80 headers, by as many compilers at \
-                 once as there are processors. Sources and everything made lie in the directory that is measured."
-            }
-        }
-    }
-
-    pub(crate) fn engine(self) -> &'static str {
-        match self {
-            Project::Cargo => "cargo",
-            Project::Small => "cc",
-        }
-    }
-
-    /// As measured on ext4, with half as much again.
-    pub(crate) fn bytes_needed(self) -> u64 {
-        const MIB: u64 = 1 << 20;
-        match self {
-            Project::Cargo => 1536 * MIB,
-            Project::Small => 8 * MIB,
-        }
-    }
-
-    pub(crate) fn inodes_needed(self) -> u64 {
-        match self {
-            Project::Cargo => 15_000,
-            Project::Small => 600,
-        }
+        Ok(Done {
+            operations: 1,
+            start,
+            end,
+            each: Vec::new(),
+        })
     }
 }
 

@@ -145,7 +145,7 @@ fn init(asked: &InitIn, flags: InitFlags) -> InitOut {
     }
 }
 
-/// A name is a file's, a directory's, or missing, by the habits of [`workload`](crate::workload):
+/// A name is a file's, a directory's, or missing, by the habits of [`workload`](thrufs_bench::workload):
 /// `file` is there, `made` and `new` are not yet, what ends in `renamed` is where something goes, and
 /// everything else is a directory.
 fn found(parent: NodeId, name: Name<'_>) -> EntryOut {

@@ -1,16 +1,16 @@
 //! The table of the project's goals, each held against the newest results that have its row.
 
+use super::derived::{Against, Goal, Met, comparisons, goes_through, is_mount};
 use super::list::{Aim, GOALS, Want};
 use super::markdown::{NONE, plain, with_interval};
 use super::memory::{Finding, Memory};
 use super::shares::Shares;
 use super::{files, is_whole};
-use crate::Outcome;
-use crate::report::derived::{Against, Goal, Met, comparisons, goes_through, is_mount};
-use crate::report::table::{Entry, Line, ratio, sections};
-use crate::results::statistics::Middle;
-use crate::results::{ReadError, Results};
 use std::path::Path;
+use thrufs_bench::Outcome;
+use thrufs_bench::report::table::{Entry, Line, ratio, sections};
+use thrufs_bench::results::statistics::Middle;
+use thrufs_bench::results::{ReadError, Results};
 
 /// Where the goals are for.
 const LOWER: &str = "tmpfs";
@@ -212,7 +212,7 @@ impl Want {
                     Met::No
                 };
                 let text = match each {
-                    1 => crate::report::figure::each(counted, operations),
+                    1 => thrufs_bench::report::figure::each(counted, operations),
                     _ => format!("{counted} in {operations}"),
                 };
                 let contestant = name.clone();
@@ -230,8 +230,8 @@ impl Want {
 #[cfg(test)]
 mod tests {
     use super::{Found, of};
-    use crate::report::sample::Builder;
-    use crate::results::{Kind, Results};
+    use crate::sample::Builder;
+    use thrufs_bench::results::{Kind, Results};
 
     fn line(runs: Vec<Results>, what: &str) -> String {
         let (shares, memory) = (Vec::new(), Vec::new());

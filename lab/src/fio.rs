@@ -9,31 +9,148 @@
 mod said;
 mod waiting;
 
-pub(crate) use waiting::Waiting;
-
-use crate::Outcome;
-use crate::job::{Calls, Job, data};
-use crate::lower::run;
 use std::io;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use thrufs_bench::Outcome;
+use thrufs_bench::clock::now;
+use thrufs_bench::errand::{self, Errand};
+use thrufs_bench::job::{Calls, Job, KIB, MIB, data};
+use thrufs_bench::lower::run;
+use thrufs_bench::results::Group;
+use thrufs_bench::row::{Needs, Program, Ready};
+use waiting::Waiting;
 
 /// Older ones are taken for missing: their JSON has other fields.
-pub(crate) const MAJOR_MIN: u32 = 3;
+const MAJOR_MIN: u32 = 3;
 /// How fio calls the file of latencies: `PREFIX_lat.1.log`.
 const LATENCIES: &str = "latency";
 
+/// What fio does to the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FioJob {
+    pub(crate) job: Job,
+    /// Operations in flight, by libaio; where there is none, the job says by which calls.
+    pub(crate) depth: Option<u32>,
+}
+
 /// What fio has done.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Done {
-    pub(crate) operations: u64,
-    pub(crate) nanoseconds: u64,
+struct Done {
+    operations: u64,
+    nanoseconds: u64,
     /// Of each operation, where that was asked for.
-    pub(crate) each: Vec<u64>,
+    each: Vec<u64>,
+}
+
+impl FioJob {
+    /// The job of a row: in front stands by which calls (`direct-`, `aio16-`, `mmap-`), then the order and the size
+    /// of an operation, and behind what is different (`-fsync`, `-xattr`).
+    ///
+    /// # Panics
+    ///
+    /// For a name of another form: they are this program's own.
+    pub(crate) fn named(name: &str) -> FioJob {
+        let (mut job, mut depth) = (Job::PLAIN, None);
+        for word in name.split('-') {
+            match word {
+                "direct" => job.direct = true,
+                "mmap" => job.calls = Calls::Mmap,
+                "random" => job.random = true,
+                "read" => job.write = false,
+                "write" => job.write = true,
+                "4k" => job = job.blocks(4 * KIB),
+                "1m" => job = job.blocks(MIB),
+                "fsync" => job.fsync = true,
+                "xattr" => job.attribute = true,
+                _ => {
+                    let number = word
+                        .strip_prefix("aio")
+                        .and_then(|number| number.parse().ok());
+                    depth = Some(number.unwrap_or_else(|| panic!("{name}: {word}?")));
+                    job.direct = true;
+                }
+            }
+        }
+        FioJob { job, depth }
+    }
+
+    /// As fio calls it.
+    fn calls(&self) -> &'static str {
+        self.depth.map_or(self.job.calls.name(), |_| "libaio")
+    }
+}
+
+impl Program for FioJob {
+    fn title(&self) -> String {
+        let depth = self
+            .depth
+            .map_or(String::new(), |depth| format!(" depth {depth}"));
+        format!("{}, fio {}{depth}", self.job.title(), self.calls())
+    }
+
+    fn about(&self) -> String {
+        format!(
+            "One operation is one block of a file of 256 MiB: {}.",
+            self.title()
+        )
+    }
+
+    fn group(&self) -> Group {
+        Group::Data
+    }
+
+    fn engine(&self) -> String {
+        format!("fio {}", self.calls())
+    }
+
+    fn fetch(&self) -> Outcome<()> {
+        match version() {
+            Some(_) => Ok(()),
+            None => run(Command::new("apt-get").args([
+                "-qq",
+                "-y",
+                "--no-install-recommends",
+                "install",
+                "fio",
+            ])),
+        }
+    }
+
+    fn missing(&self) -> Option<String> {
+        let is_missing = version().is_none();
+        is_missing.then(|| format!("there is no fio {MAJOR_MIN} or later"))
+    }
+
+    fn needs(&self, percent: usize) -> Needs {
+        self.job.needs(percent)
+    }
+
+    fn kept(&self, percent: usize) -> Option<String> {
+        Some(self.job.kept(percent))
+    }
+
+    fn prepare(&self, errand: &Errand) -> io::Result<Ready> {
+        let job = *self;
+        let claim = data::prepare(&job.job, errand, "", errand.percent)?;
+        let waiting = Waiting::start(&job, errand)?;
+        Ok(Box::new(move |errand| {
+            let _claim = claim;
+            // Its time is its own; where on the clock it was is not known to the millisecond.
+            let start = now();
+            let done = waiting.run(&job, errand)?;
+            Ok(errand::Done {
+                operations: done.operations,
+                start,
+                end: start + done.nanoseconds,
+                each: done.each,
+            })
+        }))
+    }
 }
 
 /// The version, if there is a fio that is new enough: `3.33`.
-pub(crate) fn version() -> Option<&'static str> {
+fn version() -> Option<&'static str> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
         let output = Command::new("fio").arg("--version").output().ok()?;
@@ -49,29 +166,10 @@ fn usable(said: &str) -> Option<String> {
     (major >= MAJOR_MIN).then(|| version.to_owned())
 }
 
-/// Installs it where it is missing.
-pub(crate) fn install() -> Outcome<()> {
-    match version() {
-        Some(_) => Ok(()),
-        None => run(Command::new("apt-get").args([
-            "-qq",
-            "-y",
-            "--no-install-recommends",
-            "install",
-            "fio",
-        ])),
-    }
-}
-
 /// What fio is given for a job, to be run in a directory that has a `file` of so many bytes (`file_bytes`).
 /// It stops after `limit_ms` milliseconds, done or not. With `each` it writes down the time of every operation.
-pub(crate) fn job_file(
-    job: &Job,
-    file_bytes: u64,
-    once: bool,
-    limit_ms: u128,
-    each: bool,
-) -> String {
+fn job_file(fio: &FioJob, file_bytes: u64, once: bool, limit_ms: u128, each: bool) -> String {
+    let job = &fio.job;
     let read_or_write = if job.write { "write" } else { "read" };
     let pattern = if job.random {
         format!("rand{read_or_write}")
@@ -82,11 +180,11 @@ pub(crate) fn job_file(
     let flag = |is: bool| u8::from(is);
     let mut text = format!(
         "; {}\n[row]\nfilename={}\nioengine={}\nrw={pattern}\nbs={}\niodepth={}\n",
-        job.title(),
+        fio.title(),
         data::NAME,
-        job.calls.name(),
+        fio.calls(),
         job.block_bytes,
-        job.depth
+        fio.depth.unwrap_or(1)
     );
     text.push_str(&format!(
         "direct={}\nfsync_on_close={}\nsize={file_bytes}\nio_size={io_bytes}\nruntime={limit_ms}ms\n",
@@ -111,7 +209,7 @@ pub(crate) fn job_file(
     text
 }
 
-fn read_output(job: &Job, output: &Output) -> io::Result<Done> {
+fn read_output(job: &FioJob, output: &Output) -> io::Result<Done> {
     let report = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
     match said::done(&report) {
@@ -132,40 +230,25 @@ fn read_output(job: &Job, output: &Output) -> io::Result<Done> {
 }
 
 /// What the kernel or the file system does not have, if that is why fio could not do it.
-fn missing(job: &Job, errno: Option<i32>, said: &str) -> Option<String> {
-    const EPERM: i32 = 1;
+fn missing(fio: &FioJob, errno: Option<i32>, said: &str) -> Option<String> {
     const EINVAL: i32 = 22;
-    const ENOSYS: i32 = 38;
-    let name = job.calls.name();
+    let (is_direct, name) = (fio.job.direct, fio.calls());
     if said.contains("not loadable") {
         return Some(format!("this fio has no {name}"));
     }
-    if job.direct && said.contains("does not support direct=1") {
+    if is_direct && said.contains("does not support direct=1") {
         return Some("no direct I/O (O_DIRECT)".to_owned());
     }
-    match errno {
-        Some(EINVAL) if job.direct => Some("no direct I/O (O_DIRECT)".to_owned()),
-        Some(ENOSYS | EPERM) if job.calls == Calls::IoUring => {
-            Some("the kernel does not let this process use io_uring".to_owned())
-        }
-        _ => None,
-    }
+    (is_direct && errno == Some(EINVAL)).then(|| "no direct I/O (O_DIRECT)".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{job_file, missing, usable};
-    use crate::job::{Calls, Job};
+    use super::{FioJob, job_file, missing, usable};
 
     #[test]
     fn a_job_file_says_all_of_the_job() {
-        let job = Job {
-            calls: Calls::Libaio,
-            depth: 64,
-            direct: true,
-            fsync: true,
-            ..Job::PLAIN.random().write()
-        };
+        let job = FioJob::named("aio64-random-write-4k-fsync");
         let text = job_file(&job, 1 << 20, false, 300, false);
         for line in [
             "filename=file",
@@ -199,20 +282,12 @@ mod tests {
 
     #[test]
     fn what_the_machine_does_not_have_is_no_failure() {
-        let direct = Job {
-            direct: true,
-            ..Job::PLAIN
-        };
+        let direct = FioJob::named("direct-read-4k");
         let says = "fio: looks like your file system does not support direct=1/buffered=0";
         assert!(missing(&direct, Some(22), says).is_some());
         assert!(missing(&direct, Some(22), "").is_some());
-        assert!(missing(&Job::PLAIN, Some(22), "").is_none());
+        assert!(missing(&FioJob::named("read-4k"), Some(22), "").is_none());
         assert!(missing(&direct, Some(5), "Input/output error").is_none());
-        let ring = Job {
-            calls: Calls::IoUring,
-            ..Job::PLAIN
-        };
-        assert!(missing(&ring, Some(1), "").is_some());
-        assert!(missing(&ring, None, "fio: engine io_uring not loadable").is_some());
+        assert!(missing(&direct, None, "fio: engine libaio not loadable").is_some());
     }
 }

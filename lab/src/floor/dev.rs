@@ -1,7 +1,6 @@
 //! The floor over `/dev/fuse`: read a request, write its answer.
 
 use super::answers::{Answer, DIALECT, WANTED, answer};
-use crate::Outcome;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,6 +9,7 @@ use std::time::Duration;
 use thrufs::layout::OutHeader;
 use thrufs::mount::{MountOptions, mount, open_device};
 use thrufs_abi::{InitFlags, Payload, Request};
+use thrufs_bench::Outcome;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Headers and 1 MiB of data, rounded up.

@@ -1,12 +1,11 @@
 //! Tables of documents.
 
-use crate::Outcome;
-use crate::report::derived::{Against, Comparison, Met, comparisons};
-use crate::report::figure;
-use crate::report::table::{self, Entry, Line, Section, Verdict, sections};
-use crate::report::terminal::column_title;
-use crate::results::statistics::Middle;
-use crate::results::{Cell, Results};
+use super::derived::{self, Against, Comparison, Met, comparisons};
+use thrufs_bench::Outcome;
+use thrufs_bench::report::figure;
+use thrufs_bench::report::table::{self, Entry, Line, Section, Verdict, sections};
+use thrufs_bench::results::statistics::Middle;
+use thrufs_bench::results::{Cell, Results};
 
 /// What makes a table.
 type Table = fn(&Results) -> String;
@@ -175,7 +174,7 @@ fn compared(line: &Line<'_>, columns: &[(Against, String)]) -> Vec<String> {
 fn titles(columns: &[(Against, String)]) -> impl Iterator<Item = String> {
     columns
         .iter()
-        .map(|(against, subject)| column_title(*against, subject))
+        .map(|(against, subject)| derived::column_title(*against, subject))
 }
 
 /// Median rates: rows down, contestants and jobs across.

@@ -12,21 +12,17 @@ mod answers;
 mod dev;
 mod uring;
 
-use crate::Outcome;
-use crate::measurement::stay_on;
-use crate::row::Row;
+#[cfg(test)]
+mod counted_tests;
+
 use std::path::Path;
+use thrufs_bench::Outcome;
+use thrufs_bench::measurement::stay_on;
 
-/// Why the floor cannot run a row, if it cannot.
-pub(crate) fn cannot_run(row: &Row) -> Option<&'static str> {
-    row.floor_cannot()
-}
-
-/// `floor TRANSPORT PROCESSOR SOURCE MOUNTPOINT`: serves until it is unmounted. `SOURCE` is not
-/// looked at: it is there because every other server has one.
+/// `floor TRANSPORT PROCESSOR MOUNTPOINT`: serves until it is unmounted.
 pub(crate) fn serve_here(arguments: &[String]) -> Outcome<()> {
-    let [transport, processor, _source, point] = arguments else {
-        return Err("floor TRANSPORT PROCESSOR SOURCE MOUNTPOINT".to_owned());
+    let [transport, processor, point] = arguments else {
+        return Err("floor TRANSPORT PROCESSOR MOUNTPOINT".to_owned());
     };
     // Before there is another thread: all of them stay there.
     let number = processor.parse();

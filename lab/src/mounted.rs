@@ -1,4 +1,4 @@
-//! Servers of the benchmark's own, mounted for a test: each is a process, which is the test program again.
+//! Floors, mounted for a test: each is a process, which is the test program again.
 
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, geteuid};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Tells the child of a test which server it is: the words after `--bench`.
+/// Tells the child of a test which floor it is: the words after `--bench floor`.
 const SERVER: &str = "THRUFS_BENCH_TEST_SERVER";
 
 /// Says loudly that something was not tested.
@@ -24,26 +24,18 @@ pub(crate) struct Mounted {
 
 impl Mounted {
     /// None where mounting is not for us.
-    pub(crate) fn start(words: &[&str]) -> Option<Mounted> {
+    pub(crate) fn start(transport: &str) -> Option<Mounted> {
         if !geteuid().is_root() || File::open("/dev/fuse").is_err() {
             skipped("needs root and /dev/fuse");
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
-        let (source, point) = (
-            directory.path().join("source"),
-            directory.path().join("point"),
-        );
-        fs::create_dir(&source).unwrap();
+        let point = directory.path().join("point");
         fs::create_dir(&point).unwrap();
         let before = fs::metadata(&point).unwrap().dev();
-        let words = words.join(" ");
         let server = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "mounted::serve", "--ignored", "--nocapture"])
-            .env(
-                SERVER,
-                format!("{words} {} {}", source.display(), point.display()),
-            )
+            .env(SERVER, format!("{transport} 0 {}", point.display()))
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -60,11 +52,6 @@ impl Mounted {
 
     pub(crate) fn server(&self) -> Pid {
         Pid::from_child(&self.server)
-    }
-
-    /// What it shows.
-    pub(crate) fn source(&self) -> PathBuf {
-        self.directory.path().join("source")
     }
 
     pub(crate) fn point(&self) -> PathBuf {
@@ -94,10 +81,7 @@ fn serve() {
         return;
     };
     let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-    match words[0].as_str() {
-        "floor" => crate::floor::serve_here(&words[1..]).unwrap(),
-        _ => crate::server::serve_here(&words[1..]).unwrap(),
-    }
+    crate::floor::serve_here(&words).unwrap();
 }
 
 /// Files that are there before the mount knows of them, and a way to do something to each.

@@ -1,7 +1,7 @@
 //! Markers, and that the project's document says what the results say.
 
 use super::with_tables;
-use crate::report::sample;
+use crate::sample;
 use std::path::{Path, PathBuf};
 
 /// A directory of results with one file, `a.json`, of the suite `quick`.
@@ -69,7 +69,7 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn the_documents_tables_are_those_of_the_results() {
-    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let document: PathBuf = project.join("docs/performance.md");
     let text = std::fs::read_to_string(&document).unwrap();
     let made = with_tables(&text, &project.join("bench/results")).unwrap();

@@ -1,15 +1,17 @@
 //! Rows that run git, in and from a repository that is made up and kept for the run.
 
 use crate::build::done;
-use crate::clock::Clock;
-use crate::errand::Errand;
-use crate::kept::Claim;
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
+use thrufs_bench::clock::Clock;
+use thrufs_bench::errand::Errand;
+use thrufs_bench::kept::Claim;
+use thrufs_bench::results::Group;
+use thrufs_bench::row::{Needs, Program, Ready, timed};
 
 /// What git does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,63 +29,17 @@ const FILE_BYTES: u64 = 2048;
 /// Of a measurement.
 const STATUSES: usize = 10;
 
-impl Git {
-    /// Why it cannot be done here, if it cannot.
-    pub(crate) fn missing(self) -> Option<String> {
-        let version = Command::new("git")
-            .arg("--version")
-            .stdin(Stdio::null())
-            .output();
-        match version {
-            Ok(output) if output.status.success() => None,
-            _ => Some("there is no git".to_owned()),
-        }
-    }
-
-    /// Has the repository ready; what is handed back keeps others from it.
-    ///
-    /// # Errors
-    ///
-    /// [`io::ErrorKind::Unsupported`] where there is no git.
-    pub(crate) fn prepare(self, errand: &Errand) -> io::Result<Claim> {
-        if let Some(why) = self.missing() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-        }
-        let count = files(errand.percent);
-        let kept = errand.kept_beneath()?;
-        let claim = Claim::take(&kept, &format!("repository-{count}"), |path| {
-            make(path, count)
-        })?;
-        if self == Git::Status {
-            // The one writes down what the files are like here, the other finds it written.
-            let tree = errand.kept_seen().join(&claim.name);
-            git(&tree, STATUS)?;
-            git(&tree, STATUS)?;
-        }
-        Ok(claim)
-    }
-
-    /// Does it a few times, with what [`prepare`](Self::prepare) has handed back. An operation is one `git`.
-    pub(crate) fn run(self, errand: &Errand, claim: &Claim, clock: &mut Clock) -> io::Result<()> {
-        match self {
-            Git::Status => status(&errand.kept_seen().join(&claim.name), clock),
-            Git::Clone => clone(
-                &errand.kept_beneath()?.join(&claim.name),
-                &errand.seen,
-                clock,
-            ),
-        }
-    }
-
-    pub(crate) fn title(self) -> &'static str {
-        match self {
+impl Program for Git {
+    fn title(&self) -> String {
+        let title = match self {
             Git::Status => "git status, cached",
             Git::Clone => "git clone",
-        }
+        };
+        title.to_owned()
     }
 
-    pub(crate) fn about(self) -> &'static str {
-        match self {
+    fn about(&self) -> String {
+        let about = match self {
             Git::Status => {
                 "One operation is git status of a clean tree of 2,000 files in 100 directories. It was looked at \
                  before."
@@ -92,18 +48,64 @@ impl Git {
                 "One operation is git clone of a repository of 2,000 files in 100 directories, which lies beneath, as \
                  if it came from elsewhere."
             }
-        }
+        };
+        about.to_owned()
+    }
+
+    fn group(&self) -> Group {
+        Group::Programs
+    }
+
+    fn engine(&self) -> String {
+        "git".to_owned()
+    }
+
+    fn missing(&self) -> Option<String> {
+        let version = Command::new("git")
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output();
+        let is_there = version.is_ok_and(|output| output.status.success());
+        (!is_there).then(|| "there is no git".to_owned())
     }
 
     /// Of the kept repository, and of a clone.
-    pub(crate) fn bytes_needed(self, percent: usize) -> u64 {
-        2 * files(percent) as u64 * FILE_BYTES
+    fn needs(&self, percent: usize) -> Needs {
+        let files = files(percent) as u64;
+        Needs {
+            bytes: 2 * files * FILE_BYTES,
+            // What git makes for itself: some 50, twice.
+            inodes: 2 * (files + files / FILES_OF_A_DIRECTORY as u64 + 64),
+        }
     }
 
-    pub(crate) fn inodes_needed(self, percent: usize) -> u64 {
-        let files = files(percent);
-        // What git makes for itself: some 50, twice.
-        2 * (files + files / FILES_OF_A_DIRECTORY + 64) as u64
+    fn is_alone(&self) -> bool {
+        true
+    }
+
+    /// Has the repository ready, and keeps others from it. An operation is one `git`.
+    fn prepare(&self, errand: &Errand) -> io::Result<Ready> {
+        let count = files(errand.percent);
+        let kept = errand.kept_beneath()?;
+        let claim = Claim::take(&kept, &format!("repository-{count}"), |path| {
+            make(path, count)
+        })?;
+        Ok(match self {
+            Git::Status => {
+                // The one writes down what the files are like here, the other finds it written.
+                let tree = errand.kept_seen().join(&claim.name);
+                git(&tree, STATUS)?;
+                git(&tree, STATUS)?;
+                Box::new(move |errand| {
+                    let tree = errand.kept_seen().join(&claim.name);
+                    timed(errand, |clock| status(&tree, clock))
+                })
+            }
+            Git::Clone => Box::new(move |errand| {
+                let origin = errand.kept_beneath()?.join(&claim.name);
+                timed(errand, |clock| clone(&origin, &errand.seen, clock))
+            }),
+        })
     }
 }
 
@@ -204,8 +206,8 @@ fn git_of<'a>(directory: &Path, words: impl IntoIterator<Item = &'a OsStr>) -> i
 #[cfg(test)]
 mod tests {
     use super::{git, make, status};
-    use crate::clock::Clock;
     use std::time::Duration;
+    use thrufs_bench::clock::Clock;
 
     #[test]
     fn a_repository_is_clean_and_whole_and_one_that_is_not_is_noticed() {

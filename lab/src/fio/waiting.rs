@@ -4,12 +4,11 @@
 //! input: a pipe whose other end is here. fio takes the time after the command has ended, and does nothing where that
 //! has failed, as it does when whoever holds the other end has died.
 
-use super::{Done, LATENCIES, job_file, read_output, said};
-use crate::errand::Errand;
-use crate::job::Job;
+use super::{Done, FioJob, LATENCIES, job_file, read_output, said};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::thread::JoinHandle;
+use thrufs_bench::errand::Errand;
 
 /// The job file, beneath.
 const JOB_FILE: &str = "row.fio";
@@ -17,7 +16,7 @@ const JOB_FILE: &str = "row.fio";
 const READY: &str = "waiting at the first block";
 
 /// See the module.
-pub(crate) struct Waiting {
+pub(super) struct Waiting {
     process: Child,
     gate: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -33,8 +32,8 @@ impl Waiting {
     ///
     /// [`io::ErrorKind::Unsupported`] for what the kernel or the file system does not have; any other is a failure,
     /// with what fio has said.
-    pub(crate) fn start(job: &Job, errand: &Errand) -> io::Result<Waiting> {
-        let bytes = job.file_bytes(errand.percent);
+    pub(super) fn start(job: &FioJob, errand: &Errand) -> io::Result<Waiting> {
+        let bytes = job.job.file_bytes(errand.percent);
         let limit_ms = errand.limit.as_millis().max(1);
         let mut text = job_file(job, bytes, errand.once, limit_ms, errand.each);
         // fio adds that what is said goes to a file: what the last command says, which is for failures alone.
@@ -96,7 +95,7 @@ impl Waiting {
     /// # Errors
     ///
     /// As of [`start`](Self::start).
-    pub(crate) fn run(mut self, job: &Job, errand: &Errand) -> io::Result<Done> {
+    pub(super) fn run(mut self, job: &FioJob, errand: &Errand) -> io::Result<Done> {
         if let Some(gate) = &mut self.gate {
             // What it says tells why, should it have ended.
             let _ = gate.write_all(b"go\n");
@@ -137,14 +136,14 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::{Waiting, read_output};
-    use crate::errand::Errand;
-    use crate::fio::version;
-    use crate::job::{Job, data};
+    use crate::fio::{FioJob, version};
     use crate::mounted::skipped;
     use std::fs;
     use std::path::{Path, PathBuf};
     use std::thread::sleep;
     use std::time::Duration;
+    use thrufs_bench::errand::Errand;
+    use thrufs_bench::job::data;
 
     fn errand(directory: &Path) -> Errand {
         fs::create_dir(directory).unwrap();
@@ -164,7 +163,7 @@ mod tests {
             return skipped("there is no fio");
         }
         let directory = tempfile::tempdir().unwrap();
-        let job = Job::PLAIN.write();
+        let job = FioJob::named("write-4k");
         let bytes = |path: &PathBuf| fs::read(path).unwrap();
         let mut all = Vec::new();
         for name in ["one", "two"] {
@@ -194,7 +193,7 @@ mod tests {
             return skipped("there is no fio");
         }
         let directory = tempfile::tempdir().unwrap();
-        let job = Job::PLAIN.write();
+        let job = FioJob::named("write-4k");
         let errand = errand(&directory.path().join("one"));
         let path = errand.seen.join(data::NAME);
         fs::write(&path, vec![1; 2 << 20]).unwrap();
@@ -213,8 +212,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let errand = errand(&directory.path().join("one"));
         // There is no file.
-        let refused = Waiting::start(&Job::PLAIN, &errand);
-        let refused = refused.and_then(|waiting| waiting.run(&Job::PLAIN, &errand));
+        let job = FioJob::named("read-4k");
+        let refused = Waiting::start(&job, &errand).and_then(|waiting| waiting.run(&job, &errand));
         assert!(refused.unwrap_err().to_string().contains("fio"));
     }
 }

@@ -1,0 +1,79 @@
+//! Other servers: scripts in `bench/peers` install and start each in the same way, for us and by hand.
+
+use std::process::{Command, Stdio};
+use thrufs_bench::entrant::{Data, Entrant, Server};
+use thrufs_bench::results::Kind;
+
+/// Those that show a directory at a mount point, with a title for people. virtiofsd and 9p are measured
+/// in guests.
+pub(crate) const PEERS: [(&str, &str); 6] = [
+    ("passthrough", "libfuse's passthrough (high-level)"),
+    ("passthrough_ll", "libfuse's passthrough_ll (low-level)"),
+    ("passthrough_hp", "libfuse's passthrough_hp"),
+    ("bindfs", "bindfs"),
+    ("mergerfs", "mergerfs, one branch"),
+    ("go-fuse", "go-fuse's loopback"),
+];
+
+/// A peer, started by its script with its own defaults and these options. It is told nothing about transport
+/// and way of data.
+pub(crate) fn server(name: &str, options: &[&str]) -> Server {
+    let title = PEERS.iter().find(|(known, _)| *known == name);
+    let script = script(name);
+    let words = [script.as_str(), "start", Server::SOURCE, Server::POINT];
+    let words = words.into_iter().chain(options.iter().copied());
+    Server {
+        name: name.to_owned(),
+        title: title.map_or(name, |(_, title)| title).to_owned(),
+        kind: Kind::Other,
+        options: format!("bench/peers/{name} start"),
+        command: words.map(str::to_owned).collect(),
+        transport: None,
+        data: Some(Data::Any),
+        each_job: false,
+    }
+}
+
+/// Installs those that are to take part and are not there, which may take minutes. Whoever cannot be had will not
+/// mount, and what it says then is the reason.
+pub(crate) fn fetch(entrants: &[Entrant]) {
+    let programs = entrants.iter().filter_map(|entrant| match entrant {
+        Entrant::Started(server) => server.command.first(),
+        _ => None,
+    });
+    let known = |program: &&String| PEERS.iter().any(|(name, _)| script(name) == **program);
+    let mut scripts: Vec<&String> = programs.filter(known).collect();
+    scripts.dedup();
+    for script in scripts {
+        // What it does, and which version it finds, is for people.
+        let install = Command::new(script)
+            .arg("install")
+            .stdin(Stdio::null())
+            .status();
+        if !install.is_ok_and(|status| status.success()) {
+            eprintln!("{script}: it could not be installed");
+        }
+    }
+}
+
+/// `cargo xtask bench` says where the sources are.
+fn script(name: &str) -> String {
+    let project = std::env::var("PROJECT").unwrap_or_else(|_| ".".to_owned());
+    format!("{project}/bench/peers/{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PEERS;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    #[test]
+    fn every_peer_has_its_script() {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/peers");
+        for (name, _) in PEERS {
+            let script = std::fs::metadata(scripts.join(name)).unwrap();
+            assert_eq!(script.permissions().mode() & 0o111, 0o111, "{name}");
+        }
+    }
+}
