@@ -126,7 +126,7 @@ impl Notifier {
         let device = device.ok_or(Errno::ENOTCONN)?;
         let bytes = notification.encode().ok_or(Errno::EINVAL)?;
         rustix::io::write(device.as_fd(), &bytes)?;
-        bump(&self.queue.metrics.events.notifications_sent);
+        bump(&self.queue.metrics.figures.notifications_sent);
         Ok(())
     }
 
@@ -291,7 +291,7 @@ impl Queue {
             return Err(Errno::ENOTCONN);
         }
         if state.messages.len() >= self.messages_max {
-            bump(&self.metrics.events.notifications_refused);
+            bump(&self.metrics.figures.notifications_refused);
             return Err(Errno::EAGAIN);
         }
         state.messages.push_back(Message {
@@ -306,8 +306,8 @@ impl Queue {
     }
 
     fn note_length(&self, state: &State) {
-        let queued = &self.metrics.levels.notifications_queued;
-        queued.store(state.messages.len(), Ordering::Relaxed);
+        let queued = &self.metrics.figures.notifications_queued;
+        queued.store(state.messages.len() as u64, Ordering::Relaxed);
     }
 
     /// No more messages: ends [`write_all`](Self::write_all) and whoever waits.
@@ -349,10 +349,10 @@ impl Queue {
                 Err(rustix::io::Errno::INTR) => {}
                 // Nothing of the kind is cached, or the connection has just ended.
                 Ok(_) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) => {
-                    return bump(&self.metrics.events.notifications_sent);
+                    return bump(&self.metrics.figures.notifications_sent);
                 }
                 Err(error) => {
-                    bump(&self.metrics.events.notifications_failed);
+                    bump(&self.metrics.figures.notifications_failed);
                     let code = message.code;
                     return tracing::debug!(?code, %error, "the kernel refused a notification");
                 }

@@ -279,8 +279,8 @@ impl<F: FileSystem> Crew<F> {
             thread: OnceLock::new(),
         });
         // Counted before it answers anybody, who may look.
-        let readers = &self.connection.metrics().levels.readers;
-        readers.store(roster.readers + 1, Ordering::Relaxed);
+        let readers = &self.connection.metrics().figures.readers;
+        readers.store(roster.readers as u64 + 1, Ordering::Relaxed);
         super::spawn(self, &member).inspect_err(|_| self.note(roster))?;
         roster.numbers += 1;
         roster.readers += 1;
@@ -332,7 +332,7 @@ impl<F: FileSystem> Crew<F> {
         let replaced = room && (!needed || self.call_reader(&mut roster) || roster.readers > 1);
         if !replaced {
             if wait == Wait::Io {
-                bump(&self.connection.metrics().events.blocked_inline);
+                bump(&self.connection.metrics().figures.blocked_inline);
             }
             return Aside::Refused;
         }
@@ -430,8 +430,10 @@ impl<F: FileSystem> Crew<F> {
     }
 
     fn note(&self, roster: &mut Roster) {
-        let levels = &self.connection.metrics().levels;
-        levels.readers.store(roster.readers, Ordering::Relaxed);
+        let levels = &self.connection.metrics().figures;
+        levels
+            .readers
+            .store(roster.readers as u64, Ordering::Relaxed);
         let standby = roster.standby.len();
         roster.away.report(self.connection.metrics(), standby);
     }
@@ -496,7 +498,7 @@ impl<F: FileSystem> Crew<F> {
                 .word
                 .compare_exchange(word, word & !READER, Ordering::SeqCst, Ordering::Relaxed);
         if taken.is_ok() {
-            bump(&self.connection.metrics().events.displaced);
+            bump(&self.connection.metrics().figures.displaced);
             roster.readers -= 1;
             roster.count_away(member, Wait::Io);
             // If there is no other, the member comes back as a reader when it is done.

@@ -89,8 +89,8 @@ impl<F> Team<F> {
     }
 
     fn note(&self, members: usize) {
-        let level = &self.connection.metrics().levels.ring_threads;
-        level.store(members, Ordering::Relaxed);
+        let level = &self.connection.metrics().figures.ring_threads;
+        level.store(members as u64, Ordering::Relaxed);
     }
 
     /// The thread of `member` is at its end.

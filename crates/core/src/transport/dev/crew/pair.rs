@@ -195,7 +195,7 @@ impl<F: FileSystem> Crew<F> {
         self.note(&mut roster);
         drop(roster);
         self.call_off_others();
-        bump(&self.connection.metrics().events.pairs);
+        bump(&self.connection.metrics().figures.pairs);
         Some(Pair {
             word: member.word.load(Ordering::Relaxed),
             still: None,
