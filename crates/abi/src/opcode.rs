@@ -1,7 +1,14 @@
 //! What a request asks for.
 
+use crate::layout::{
+    AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, CuseInitIn, FallocateIn, FlushIn,
+    ForgetIn, FsyncIn, GetattrIn, GetxattrIn, InterruptIn, IoctlIn, LinkIn, LkIn, LseekIn, MkdirIn,
+    MknodIn, NotifyRetrieveIn, OpenIn, PollIn, ReadIn, ReleaseIn, RemovemappingIn, Rename2In,
+    RenameIn, SetattrIn, SetupmappingIn, SetxattrIn, StatxIn, SyncfsIn, WriteIn,
+};
+
 macro_rules! opcodes {
-    ($($name:ident = $number:literal, $text:literal;)*) => {
+    ($($name:ident = $number:literal, $text:literal, $structure:ty;)*) => {
         /// The operations of protocol 7.45 (`enum fuse_opcode`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
@@ -35,63 +42,72 @@ macro_rules! opcodes {
                     $(Opcode::$name => $text,)*
                 }
             }
+
+            /// Size of the structure that its arguments start with, in its longest form, in bytes; 0
+            /// for none.
+            pub(crate) const fn structure_bytes(self) -> usize {
+                match self {
+                    $(Opcode::$name => size_of::<$structure>(),)*
+                }
+            }
         }
     };
 }
 
 opcodes! {
-    Lookup = 1, "LOOKUP";
-    Forget = 2, "FORGET";
-    Getattr = 3, "GETATTR";
-    Setattr = 4, "SETATTR";
-    Readlink = 5, "READLINK";
-    Symlink = 6, "SYMLINK";
-    Mknod = 8, "MKNOD";
-    Mkdir = 9, "MKDIR";
-    Unlink = 10, "UNLINK";
-    Rmdir = 11, "RMDIR";
-    Rename = 12, "RENAME";
-    Link = 13, "LINK";
-    Open = 14, "OPEN";
-    Read = 15, "READ";
-    Write = 16, "WRITE";
-    Statfs = 17, "STATFS";
-    Release = 18, "RELEASE";
-    Fsync = 20, "FSYNC";
-    Setxattr = 21, "SETXATTR";
-    Getxattr = 22, "GETXATTR";
-    Listxattr = 23, "LISTXATTR";
-    Removexattr = 24, "REMOVEXATTR";
-    Flush = 25, "FLUSH";
-    Init = 26, "INIT";
-    Opendir = 27, "OPENDIR";
-    Readdir = 28, "READDIR";
-    Releasedir = 29, "RELEASEDIR";
-    Fsyncdir = 30, "FSYNCDIR";
-    Getlk = 31, "GETLK";
-    Setlk = 32, "SETLK";
-    Setlkw = 33, "SETLKW";
-    Access = 34, "ACCESS";
-    Create = 35, "CREATE";
-    Interrupt = 36, "INTERRUPT";
-    Bmap = 37, "BMAP";
-    Destroy = 38, "DESTROY";
-    Ioctl = 39, "IOCTL";
-    Poll = 40, "POLL";
-    NotifyReply = 41, "NOTIFY_REPLY";
-    BatchForget = 42, "BATCH_FORGET";
-    Fallocate = 43, "FALLOCATE";
-    Readdirplus = 44, "READDIRPLUS";
-    Rename2 = 45, "RENAME2";
-    Lseek = 46, "LSEEK";
-    CopyFileRange = 47, "COPY_FILE_RANGE";
-    SetupMapping = 48, "SETUPMAPPING";
-    RemoveMapping = 49, "REMOVEMAPPING";
-    Syncfs = 50, "SYNCFS";
-    Tmpfile = 51, "TMPFILE";
-    Statx = 52, "STATX";
-    CopyFileRange64 = 53, "COPY_FILE_RANGE_64";
-    CuseInit = 4096, "CUSE_INIT";
+    Lookup = 1, "LOOKUP", ();
+    Forget = 2, "FORGET", ForgetIn;
+    Getattr = 3, "GETATTR", GetattrIn;
+    Setattr = 4, "SETATTR", SetattrIn;
+    Readlink = 5, "READLINK", ();
+    Symlink = 6, "SYMLINK", ();
+    Mknod = 8, "MKNOD", MknodIn;
+    Mkdir = 9, "MKDIR", MkdirIn;
+    Unlink = 10, "UNLINK", ();
+    Rmdir = 11, "RMDIR", ();
+    Rename = 12, "RENAME", RenameIn;
+    Link = 13, "LINK", LinkIn;
+    Open = 14, "OPEN", OpenIn;
+    Read = 15, "READ", ReadIn;
+    Write = 16, "WRITE", WriteIn;
+    Statfs = 17, "STATFS", ();
+    Release = 18, "RELEASE", ReleaseIn;
+    Fsync = 20, "FSYNC", FsyncIn;
+    Setxattr = 21, "SETXATTR", SetxattrIn;
+    Getxattr = 22, "GETXATTR", GetxattrIn;
+    Listxattr = 23, "LISTXATTR", GetxattrIn;
+    Removexattr = 24, "REMOVEXATTR", ();
+    Flush = 25, "FLUSH", FlushIn;
+    // As it was up to 7.35, without `flags2`.
+    Init = 26, "INIT", [u32; 4];
+    Opendir = 27, "OPENDIR", OpenIn;
+    Readdir = 28, "READDIR", ReadIn;
+    Releasedir = 29, "RELEASEDIR", ReleaseIn;
+    Fsyncdir = 30, "FSYNCDIR", FsyncIn;
+    Getlk = 31, "GETLK", LkIn;
+    Setlk = 32, "SETLK", LkIn;
+    Setlkw = 33, "SETLKW", LkIn;
+    Access = 34, "ACCESS", AccessIn;
+    Create = 35, "CREATE", CreateIn;
+    Interrupt = 36, "INTERRUPT", InterruptIn;
+    Bmap = 37, "BMAP", BmapIn;
+    Destroy = 38, "DESTROY", ();
+    Ioctl = 39, "IOCTL", IoctlIn;
+    Poll = 40, "POLL", PollIn;
+    NotifyReply = 41, "NOTIFY_REPLY", NotifyRetrieveIn;
+    BatchForget = 42, "BATCH_FORGET", BatchForgetIn;
+    Fallocate = 43, "FALLOCATE", FallocateIn;
+    Readdirplus = 44, "READDIRPLUS", ReadIn;
+    Rename2 = 45, "RENAME2", Rename2In;
+    Lseek = 46, "LSEEK", LseekIn;
+    CopyFileRange = 47, "COPY_FILE_RANGE", CopyFileRangeIn;
+    SetupMapping = 48, "SETUPMAPPING", SetupmappingIn;
+    RemoveMapping = 49, "REMOVEMAPPING", RemovemappingIn;
+    Syncfs = 50, "SYNCFS", SyncfsIn;
+    Tmpfile = 51, "TMPFILE", CreateIn;
+    Statx = 52, "STATX", StatxIn;
+    CopyFileRange64 = 53, "COPY_FILE_RANGE_64", CopyFileRangeIn;
+    CuseInit = 4096, "CUSE_INIT", CuseInitIn;
 }
 
 impl Opcode {

@@ -233,56 +233,11 @@ pub enum Operation<'a> {
 #[must_use]
 pub const fn op_struct_size(opcode: Opcode, dialect: Dialect) -> usize {
     match opcode {
-        Opcode::Lookup
-        | Opcode::Readlink
-        | Opcode::Symlink
-        | Opcode::Unlink
-        | Opcode::Rmdir
-        | Opcode::Statfs
-        | Opcode::Removexattr
-        | Opcode::Destroy => 0,
-        Opcode::Forget => size_of::<ForgetIn>(),
-        Opcode::Getattr => size_of::<GetattrIn>(),
-        Opcode::Setattr => size_of::<SetattrIn>(),
-        Opcode::Mknod => size_of::<MknodIn>(),
-        Opcode::Mkdir => size_of::<MkdirIn>(),
-        Opcode::Rename => size_of::<RenameIn>(),
-        Opcode::Link => size_of::<LinkIn>(),
-        Opcode::Open | Opcode::Opendir => size_of::<OpenIn>(),
-        Opcode::Read | Opcode::Readdir | Opcode::Readdirplus => size_of::<ReadIn>(),
-        Opcode::Write => size_of::<WriteIn>(),
-        Opcode::Release | Opcode::Releasedir => size_of::<ReleaseIn>(),
-        Opcode::Fsync | Opcode::Fsyncdir => size_of::<FsyncIn>(),
-        Opcode::Setxattr if dialect.setxattr_ext => size_of::<SetxattrIn>(),
-        Opcode::Setxattr => SETXATTR_IN_COMPAT_BYTES,
-        Opcode::Getxattr | Opcode::Listxattr => size_of::<GetxattrIn>(),
-        Opcode::Flush => size_of::<FlushIn>(),
-        Opcode::Init => INIT_IN_COMPAT_BYTES,
-        Opcode::Getlk | Opcode::Setlk | Opcode::Setlkw => size_of::<LkIn>(),
-        Opcode::Access => size_of::<AccessIn>(),
-        Opcode::Create | Opcode::Tmpfile => size_of::<CreateIn>(),
-        Opcode::Interrupt => size_of::<InterruptIn>(),
-        Opcode::Bmap => size_of::<BmapIn>(),
-        Opcode::Ioctl => size_of::<IoctlIn>(),
-        Opcode::Poll => size_of::<PollIn>(),
-        Opcode::NotifyReply => size_of::<NotifyRetrieveIn>(),
-        Opcode::BatchForget => size_of::<BatchForgetIn>(),
-        Opcode::Fallocate => size_of::<FallocateIn>(),
-        Opcode::Rename2 => size_of::<Rename2In>(),
-        Opcode::Lseek => size_of::<LseekIn>(),
-        Opcode::CopyFileRange | Opcode::CopyFileRange64 => size_of::<CopyFileRangeIn>(),
-        Opcode::SetupMapping => size_of::<SetupmappingIn>(),
-        Opcode::RemoveMapping => size_of::<RemovemappingIn>(),
-        Opcode::Syncfs => size_of::<SyncfsIn>(),
-        Opcode::Statx => size_of::<StatxIn>(),
-        Opcode::CuseInit => size_of::<CuseInitIn>(),
+        // `FUSE_COMPAT_SETXATTR_IN_SIZE`.
+        Opcode::Setxattr if !dialect.setxattr_ext => size_of::<[u32; 2]>(),
+        _ => opcode.structure_bytes(),
     }
 }
-
-/// `FUSE_COMPAT_SETXATTR_IN_SIZE`.
-const SETXATTR_IN_COMPAT_BYTES: usize = 8;
-/// INIT's structure up to 7.35, without `flags2`.
-const INIT_IN_COMPAT_BYTES: usize = 16;
 
 type Parsed<T> = Result<T, ParseErrorKind>;
 

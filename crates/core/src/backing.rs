@@ -10,9 +10,10 @@
 //! else the caller's open fails with EIO.
 
 use crate::errno::{Errno, Result};
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use thrufs_abi::BackingId;
 use thrufs_sys::fuse_dev;
 
@@ -53,7 +54,7 @@ impl Backings {
     pub fn register(&self, file: impl AsFd) -> Result<Backing> {
         let device = self.device.upgrade().ok_or(Errno::ENOTCONN)?;
         let id = fuse_dev::backing_open(&*device, file.as_fd())?;
-        self.ids().insert(id);
+        self.registered.lock().insert(id);
         Ok(Backing {
             id: BackingId(id),
             backings: self.clone(),
@@ -62,14 +63,14 @@ impl Backings {
 
     /// How many registrations stand.
     pub fn registered(&self) -> usize {
-        self.ids().len()
+        self.registered.lock().len()
     }
 
     /// Takes all registrations back. To be called when the connection has ended: the kernel keeps
     /// them, and the mounts that their files lie on busy, until it has done away with the connection,
     /// which takes it a while over io_uring.
     pub fn give_up_all(&self) {
-        let ids = std::mem::take(&mut *self.ids());
+        let ids = std::mem::take(&mut *self.registered.lock());
         for id in ids {
             self.give_up(id);
         }
@@ -82,12 +83,6 @@ impl Backings {
         {
             tracing::debug!(id, %error, "a backing file cannot be given up");
         }
-    }
-
-    fn ids(&self) -> MutexGuard<'_, HashSet<i32>> {
-        self.registered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,7 +103,7 @@ impl Backing {
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        let stood = self.backings.ids().remove(&self.id.0);
+        let stood = self.backings.registered.lock().remove(&self.id.0);
         if stood {
             self.backings.give_up(self.id.0);
         }

@@ -41,9 +41,10 @@ use crate::file_system::FileSystem;
 use crate::interrupt::Interrupts;
 use crate::metrics::{Metrics, bump};
 use crate::reply::{HEADER_BYTES, put_header};
+use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use thrufs_abi::{Dialect, InitFlags, Opcode, Operation, ParseError, ParseErrorKind};
 use thrufs_abi::{Request, Unique};
@@ -256,7 +257,7 @@ impl<F: FileSystem> Dispatcher<F> {
     ) -> Outcome {
         let started = Instant::now();
         if reply.len() < HEADER_BYTES {
-            bump(&self.metrics.events.malformed);
+            bump(&self.metrics.figures.malformed);
             return Outcome::Silent;
         }
         let dialect = self.dialect();
@@ -269,7 +270,7 @@ impl<F: FileSystem> Dispatcher<F> {
         let body = &mut reply[HEADER_BYTES..];
         let execute = || self.execute(&request, message.data(), body, may_block);
         let done = catch_unwind(AssertUnwindSafe(execute)).unwrap_or_else(|_| {
-            bump(&self.metrics.events.panics);
+            bump(&self.metrics.figures.panics);
             tracing::error!(opcode = opcode.name(), "the file system panicked");
             if is_silent(opcode) {
                 Ok(Done::Silent)
@@ -298,7 +299,7 @@ impl<F: FileSystem> Dispatcher<F> {
                 return Outcome::Silent;
             }
             Err(Errno::DEFER) if !may_block => {
-                bump(&self.metrics.events.deferred);
+                bump(&self.metrics.figures.deferred);
                 let uid = request.header.uid;
                 return Outcome::Defer(match request.operation {
                     Operation::Setlkw(_) => Wait::Lock { uid },
@@ -374,8 +375,8 @@ impl<F: FileSystem> Dispatcher<F> {
 
     fn malformed(&self, error: &ParseError, reply: &mut [u8]) -> Outcome {
         let counter = match error.kind {
-            ParseErrorKind::UnknownOpcode(_) => &self.metrics.events.unknown,
-            _ => &self.metrics.events.malformed,
+            ParseErrorKind::UnknownOpcode(_) => &self.metrics.figures.unknown,
+            _ => &self.metrics.figures.malformed,
         };
         bump(counter);
         tracing::debug!(%error, "refused");
@@ -410,11 +411,11 @@ impl<F: FileSystem> Dispatcher<F> {
                 self.initialise(&request.header, arg, *flags, body)
             }
             (Operation::Init { .. } | Operation::CuseInit(_), _) => {
-                bump(&self.metrics.events.malformed);
+                bump(&self.metrics.figures.malformed);
                 Err(Errno::EINVAL)
             }
             (_, None) => {
-                bump(&self.metrics.events.malformed);
+                bump(&self.metrics.figures.malformed);
                 Err(Errno::EIO)
             }
             (_, Some(agreed)) => self.carry_out(agreed, &context, request, apart, body),

@@ -148,14 +148,18 @@ impl Negotiation {
     pub(crate) fn settle(&self) -> Features {
         let mut refused = Vec::new();
         let mut flags = self.wanted;
-        for (rule, why) in CONFLICTS {
-            if let Some(dropped) = rule(flags, self) {
-                let dropped = dropped & flags;
-                if !dropped.is_empty() {
-                    flags -= dropped;
-                    refused.push(Refusal { what: dropped, why });
-                }
+        let mut refuse = |flags: &mut InitFlags, what: InitFlags, why| {
+            *flags -= what;
+            refused.push(Refusal { what, why });
+        };
+        for &(other, gives_way, why) in CONFLICTS {
+            if flags.contains(other | gives_way) {
+                refuse(&mut flags, gives_way, why);
             }
+        }
+        if flags.contains(InitFlags::PASSTHROUGH) && self.stack_depth_max == 0 {
+            let why = "passthrough needs a stack depth of 1 or 2";
+            refuse(&mut flags, InitFlags::PASSTHROUGH, why);
         }
         let missing = flags - self.offered;
         for what in missing.iter() {
@@ -176,47 +180,26 @@ impl Negotiation {
     }
 }
 
-type Rule = fn(InitFlags, &Negotiation) -> Option<InitFlags>;
-
-/// Combinations that the kernel refuses or silently turns off: what gives way, and why.
-const CONFLICTS: &[(Rule, &str)] = &[
+/// Combinations that the kernel refuses or silently turns off: with what, what gives way, and why.
+const CONFLICTS: &[(InitFlags, InitFlags, &str)] = &[
     (
-        |flags, _| {
-            flags
-                .contains(InitFlags::PASSTHROUGH | InitFlags::WRITEBACK_CACHE)
-                .then_some(InitFlags::PASSTHROUGH)
-        },
+        InitFlags::WRITEBACK_CACHE,
+        InitFlags::PASSTHROUGH,
         "the kernel has no passthrough together with the writeback cache; turn writeback off",
     ),
     (
-        |flags, n| {
-            (flags.contains(InitFlags::PASSTHROUGH) && n.stack_depth_max == 0)
-                .then_some(InitFlags::PASSTHROUGH)
-        },
-        "passthrough needs a stack depth of 1 or 2",
-    ),
-    (
-        |flags, _| {
-            flags
-                .contains(InitFlags::EXPORT_SUPPORT | InitFlags::NO_EXPORT_SUPPORT)
-                .then_some(InitFlags::NO_EXPORT_SUPPORT)
-        },
+        InitFlags::EXPORT_SUPPORT,
+        InitFlags::NO_EXPORT_SUPPORT,
         "file handles are either exported or not",
     ),
     (
-        |flags, _| {
-            flags
-                .contains(InitFlags::AUTO_INVAL_DATA | InitFlags::EXPLICIT_INVAL_DATA)
-                .then_some(InitFlags::EXPLICIT_INVAL_DATA)
-        },
+        InitFlags::AUTO_INVAL_DATA,
+        InitFlags::EXPLICIT_INVAL_DATA,
         "automatic invalidation of cached data was asked for as well, and the kernel prefers it",
     ),
     (
-        |flags, _| {
-            flags
-                .contains(InitFlags::HANDLE_KILLPRIV | InitFlags::HANDLE_KILLPRIV_V2)
-                .then_some(InitFlags::HANDLE_KILLPRIV)
-        },
+        InitFlags::HANDLE_KILLPRIV_V2,
+        InitFlags::HANDLE_KILLPRIV,
         "the second version of it was asked for as well",
     ),
 ];

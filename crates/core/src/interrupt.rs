@@ -17,9 +17,10 @@
 //!   vain (its request was answered at once) can do no harm and falls out at the other end.
 
 use crate::errno::{Errno, Result};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thrufs_abi::Unique;
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
@@ -98,16 +99,11 @@ impl Registry {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Signals at intervals until every interrupted waiter has left.
     fn retry(&self) {
-        let mut registry = self.lock();
+        let mut registry = self.registry.lock();
         while registry.signal() {
-            let waited = self.left.wait_timeout(registry, RETRY_INTERVAL);
-            registry = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.left.wait_for(&mut registry, RETRY_INTERVAL);
         }
         registry.retrying = false;
     }
@@ -121,7 +117,7 @@ struct Registration<'a> {
 
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        let mut registry = self.shared.lock();
+        let mut registry = self.shared.registry.lock();
         registry
             .waiters
             .retain(|waiter| waiter.unique != self.unique);
@@ -146,7 +142,7 @@ impl Interrupts {
             by: Arc::new(AtomicU8::new(NOBODY)),
         };
         let thread = THREAD.with(|thread| *thread);
-        let mut registry = self.shared.lock();
+        let mut registry = self.shared.registry.lock();
         if let Some(early) = registry.early.iter().position(|&early| early == unique) {
             registry.early.remove(early);
             return Err(Errno::EINTR);
@@ -177,7 +173,7 @@ impl Interrupts {
 
     /// An INTERRUPT for `unique` arrived.
     pub(crate) fn interrupt(&self, unique: Unique) {
-        let mut registry = self.shared.lock();
+        let mut registry = self.shared.registry.lock();
         match registry
             .waiters
             .iter()
@@ -198,7 +194,7 @@ impl Interrupts {
 
     /// Interrupts everybody who waits, and from now on everybody who comes to wait.
     pub(crate) fn stop(&self) {
-        let mut registry = self.shared.lock();
+        let mut registry = self.shared.registry.lock();
         registry.stopped = true;
         for waiter in &registry.waiters {
             waiter.token.set(SHUTDOWN);
@@ -208,7 +204,7 @@ impl Interrupts {
 
     /// Interrupts everybody who waits now. Who comes later may wait.
     pub(crate) fn interrupt_all(&self) {
-        let registry = self.shared.lock();
+        let registry = self.shared.registry.lock();
         for waiter in &registry.waiters {
             waiter.token.set(CLIENT);
         }
@@ -218,7 +214,7 @@ impl Interrupts {
     /// How many requests wait at the moment.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        self.shared.lock().waiters.len()
+        self.shared.registry.lock().waiters.len()
     }
 
     fn signal_until_gone(&self, mut registry: MutexGuard<'_, Registry>) {
@@ -236,11 +232,11 @@ impl Interrupts {
             // the kernel repeats the INTERRUPT when the client is signalled again.
             for _ in 0..5 {
                 std::thread::sleep(Duration::from_millis(1));
-                if !self.shared.lock().signal() {
+                if !self.shared.registry.lock().signal() {
                     break;
                 }
             }
-            self.shared.lock().retrying = false;
+            self.shared.registry.lock().retrying = false;
         }
     }
 }
@@ -327,7 +323,7 @@ mod tests {
         for number in 0..1000 {
             interrupts.interrupt(Unique(number * 2));
         }
-        assert_eq!(interrupts.shared.lock().early.len(), EARLY_MAX);
+        assert_eq!(interrupts.shared.registry.lock().early.len(), EARLY_MAX);
         assert_eq!(
             interrupts.run(Unique(0), |_| Ok(())),
             Ok(()),

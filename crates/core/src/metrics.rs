@@ -14,6 +14,7 @@ pub use histogram::Latencies;
 pub use snapshot::{OperationCounts, Snapshot};
 
 use histogram::Histogram;
+use snapshot::Figures;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -38,37 +39,7 @@ struct Row {
 #[derive(Debug)]
 pub struct Metrics {
     shards: Box<[OnceLock<Box<[Row; ROWS]>>]>,
-    pub(crate) events: Events,
-    pub(crate) levels: Levels,
-}
-
-/// Things that happen rarely enough for one counter each.
-#[derive(Debug, Default)]
-pub(crate) struct Events {
-    pub(crate) malformed: AtomicU64,
-    pub(crate) unknown: AtomicU64,
-    pub(crate) deferred: AtomicU64,
-    pub(crate) blocked_inline: AtomicU64,
-    pub(crate) displaced: AtomicU64,
-    pub(crate) pairs: AtomicU64,
-    pub(crate) lock_waiters_refused: AtomicU64,
-    pub(crate) panics: AtomicU64,
-    pub(crate) replies_refused: AtomicU64,
-    pub(crate) notifications_sent: AtomicU64,
-    pub(crate) notifications_failed: AtomicU64,
-    pub(crate) notifications_refused: AtomicU64,
-    pub(crate) interrupts: AtomicU64,
-}
-
-/// How many threads do what at the moment.
-#[derive(Debug, Default)]
-pub(crate) struct Levels {
-    pub(crate) readers: AtomicUsize,
-    pub(crate) ring_threads: AtomicUsize,
-    pub(crate) blocked: AtomicUsize,
-    pub(crate) lock_waiters: AtomicUsize,
-    pub(crate) standby: AtomicUsize,
-    pub(crate) notifications_queued: AtomicUsize,
+    pub(crate) figures: Figures,
 }
 
 pub(crate) fn bump(counter: &AtomicU64) {
@@ -101,8 +72,7 @@ impl Default for Metrics {
     fn default() -> Metrics {
         Metrics {
             shards: (0..SHARDS_MAX).map(|_| OnceLock::new()).collect(),
-            events: Events::default(),
-            levels: Levels::default(),
+            figures: Figures::default(),
         }
     }
 }
@@ -124,28 +94,28 @@ impl Metrics {
 
     /// Counts a thread that was paired with its caller (see [`Pairing`](crate::serving::Pairing)).
     pub fn count_pair(&self) {
-        bump(&self.events.pairs);
+        bump(&self.figures.pairs);
     }
 
     /// Counts a message of a transport of one's own that was no valid request, before it got to a
     /// [`Dispatcher`](crate::Dispatcher).
     pub fn count_malformed(&self) {
-        bump(&self.events.malformed);
+        bump(&self.figures.malformed);
     }
 
     /// Counts a request that slept on the thread that took it, because no other was to be had.
     pub fn count_blocked_inline(&self) {
-        bump(&self.events.blocked_inline);
+        bump(&self.figures.blocked_inline);
     }
 
     /// Counts a blocking lock that was refused, because too many waited.
     pub fn count_lock_refused(&self) {
-        bump(&self.events.lock_waiters_refused);
+        bump(&self.figures.lock_waiters_refused);
     }
 
     /// Counts a request that is carried out elsewhere, because it would sleep.
     pub fn count_deferred(&self) {
-        bump(&self.events.deferred);
+        bump(&self.figures.deferred);
     }
 
     /// Everything as it is now. Counts of requests that are being answered at this moment may be
@@ -157,7 +127,7 @@ impl Metrics {
             .map(|&opcode| self.operation(opcode))
             .filter(|counts| counts.requests() > 0)
             .collect();
-        Snapshot::new(operations, &self.events, &self.levels)
+        Snapshot::new(operations, &self.figures)
     }
 
     fn operation(&self, opcode: Opcode) -> OperationCounts {

@@ -12,11 +12,12 @@
 
 use crate::errno::{Errno, Result};
 use crate::metrics::{Metrics, bump};
+use parking_lot::{Condvar, Mutex};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use thrufs_abi::{NodeId, Notification, NotifyCode, Unique};
 
 /// Names somebody who waits in `poll(2)`, for [`Notifier::poll_wakeup`].
@@ -125,7 +126,7 @@ impl Notifier {
         let device = device.ok_or(Errno::ENOTCONN)?;
         let bytes = notification.encode().ok_or(Errno::EINVAL)?;
         rustix::io::write(device.as_fd(), &bytes)?;
-        bump(&self.queue.metrics.events.notifications_sent);
+        bump(&self.queue.metrics.figures.notifications_sent);
         Ok(())
     }
 
@@ -240,21 +241,20 @@ impl Notifier {
         if SERVES.get() {
             return Err(Errno::EDEADLK);
         }
-        let mut state = self.queue.lock();
+        let mut state = self.queue.state.lock();
         let target = state.queued;
         while state.done < target {
             if state.closed {
                 return Err(Errno::ENOTCONN);
             }
-            let waited = self.queue.changed.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            self.queue.changed.wait(&mut state);
         }
         Ok(())
     }
 
     /// How many notifications wait to be written.
     pub fn pending(&self) -> usize {
-        self.queue.lock().messages.len()
+        self.queue.state.lock().messages.len()
     }
 }
 
@@ -284,18 +284,14 @@ impl Queue {
         let _ = self.device.set(Arc::downgrade(device));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, notification: &Notification<'_>) -> Result<()> {
         let bytes = notification.encode().ok_or(Errno::EINVAL)?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.closed {
             return Err(Errno::ENOTCONN);
         }
         if state.messages.len() >= self.messages_max {
-            bump(&self.metrics.events.notifications_refused);
+            bump(&self.metrics.figures.notifications_refused);
             return Err(Errno::EAGAIN);
         }
         state.messages.push_back(Message {
@@ -310,13 +306,13 @@ impl Queue {
     }
 
     fn note_length(&self, state: &State) {
-        let queued = &self.metrics.levels.notifications_queued;
-        queued.store(state.messages.len(), Ordering::Relaxed);
+        let queued = &self.metrics.figures.notifications_queued;
+        queued.store(state.messages.len() as u64, Ordering::Relaxed);
     }
 
     /// No more messages: ends [`write_all`](Self::write_all) and whoever waits.
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.closed = true;
         state.messages.clear();
         self.note_length(&state);
@@ -328,13 +324,13 @@ impl Queue {
     pub(crate) fn write_all(&self, device: BorrowedFd<'_>) {
         while let Some(message) = self.next() {
             self.write(device, &message);
-            self.lock().done += 1;
+            self.state.lock().done += 1;
             self.changed.notify_all();
         }
     }
 
     fn next(&self) -> Option<Message> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
@@ -343,8 +339,7 @@ impl Queue {
                 self.note_length(&state);
                 return Some(message);
             }
-            let waited = self.changed.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
@@ -354,10 +349,10 @@ impl Queue {
                 Err(rustix::io::Errno::INTR) => {}
                 // Nothing of the kind is cached, or the connection has just ended.
                 Ok(_) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) => {
-                    return bump(&self.metrics.events.notifications_sent);
+                    return bump(&self.metrics.figures.notifications_sent);
                 }
                 Err(error) => {
-                    bump(&self.metrics.events.notifications_failed);
+                    bump(&self.metrics.figures.notifications_failed);
                     let code = message.code;
                     return tracing::debug!(?code, %error, "the kernel refused a notification");
                 }

@@ -35,11 +35,12 @@ use crate::transport::scheduling::Processes;
 use crate::transport::uring::{Prepared, Uring, prepare};
 use crate::transport::{Connection, scheduling};
 use control::Control;
+use parking_lot::Mutex;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use thrufs_abi::InitFlags;
 use thrufs_sys::signal::install_interrupt_handler;
@@ -326,7 +327,7 @@ impl<F: FileSystem> Session<F> {
     }
 
     fn choose_carrier(&self, features: &Features) -> Carrier {
-        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prepared = self.prepared.lock();
         let agreed = features.flags.contains(InitFlags::OVER_IO_URING);
         let started = match prepared.take() {
             None => return Carrier::Dev(None),

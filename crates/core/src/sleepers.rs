@@ -6,7 +6,7 @@
 use crate::dispatch::Wait;
 use crate::metrics::Metrics;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many may sleep.
 #[derive(Clone, Copy, Debug)]
@@ -84,11 +84,11 @@ impl Sleepers {
     /// requests. A session over io_uring has two pools, the readers of its device and those of its rings:
     /// the levels are their sum.
     pub(crate) fn report(&mut self, metrics: &Metrics, standby: usize) {
-        let levels = &metrics.levels;
-        let levels: [&AtomicUsize; 3] = [&levels.blocked, &levels.lock_waiters, &levels.standby];
+        let levels = &metrics.figures;
+        let levels: [&AtomicU64; 3] = [&levels.blocked, &levels.lock_waiters, &levels.standby];
         let now = [self.blocked, self.lock_waiters, standby];
         for ((level, before), now) in levels.into_iter().zip(self.reported).zip(now) {
-            level.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+            level.fetch_add(now.wrapping_sub(before) as u64, Ordering::Relaxed);
         }
         self.reported = now;
     }

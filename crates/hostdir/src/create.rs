@@ -62,11 +62,7 @@ impl Host {
         let name = component(name)?;
         let parent = self.creation_parent(context, parent, mode, umask)?;
         let descriptor = self.descriptor(&parent)?;
-        let end = End {
-            parent: &parent,
-            fd: descriptor.as_fd(),
-            name,
-        };
+        let end = End::new(&parent, descriptor.as_fd(), name);
         let new = || self.new_file(context, end, file_type, mode & !umask);
         self.may_begin_set_id(context, mode, file_type, new)?;
         if self.rules.are_there() {
@@ -197,11 +193,7 @@ impl Host {
         let name = component(name)?;
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.descriptor(&parent)?;
-        let end = End {
-            parent: &parent,
-            fd: descriptor.as_fd(),
-            name,
-        };
+        let end = End::new(&parent, descriptor.as_fd(), name);
         self.create_judged(context, end, new, args, |wanted| {
             // Before anything is made.
             let share = self.shares.take(context.uid())?;
@@ -392,11 +384,7 @@ impl Host {
     ) -> Result<(Entry, Opened)> {
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.descriptor(&parent)?;
-        let end = End {
-            parent: &parent,
-            fd: descriptor.as_fd(),
-            name: UNNAMED,
-        };
+        let end = End::new(&parent, descriptor.as_fd(), UNNAMED);
         self.create_judged(context, end, new, args, |wanted| {
             let share = self.shares.take(context.uid())?;
             let (entry, opened) = self.tmpfile_by(end, new, args, wanted, share)?;

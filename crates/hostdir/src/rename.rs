@@ -23,7 +23,11 @@ pub(crate) struct End<'a> {
     pub(crate) name: &'a CStr,
 }
 
-impl End<'_> {
+impl<'a> End<'a> {
+    pub(crate) fn new(parent: &'a Arc<Inode>, fd: BorrowedFd<'a>, name: &'a CStr) -> End<'a> {
+        End { parent, fd, name }
+    }
+
     fn known_name(self) -> KnownName {
         KnownName::new(self.parent.node(), self.name.to_bytes())
     }
@@ -49,11 +53,7 @@ impl Host {
         let inode = self.nodes.get(node)?;
         let parent = self.nodes.get(parent)?;
         let parent_descriptor = self.descriptor(&parent)?;
-        let to = End {
-            parent: &parent,
-            fd: parent_descriptor.as_fd(),
-            name,
-        };
+        let to = End::new(&parent, parent_descriptor.as_fd(), name);
         self.defer_if_many_names(context, &inode)?;
         let _in_order = self.names_in_order(context)?;
         self.may_become(context, &inode, to)?;
@@ -112,11 +112,7 @@ impl Host {
         let name = component(name)?;
         let parent = self.nodes.get(parent)?;
         let descriptor = self.descriptor(&parent)?;
-        let end = End {
-            parent: &parent,
-            fd: descriptor.as_fd(),
-            name,
-        };
+        let end = End::new(&parent, descriptor.as_fd(), name);
         let _in_order = self.names_in_order(context)?;
         self.may_change_name(context, end)?;
         let victim = self.hold_without_handles(&parent, descriptor.as_fd(), name);
@@ -249,16 +245,8 @@ impl Host {
         let to = self.nodes.get(new_parent)?;
         let from_descriptor = self.descriptor(&from)?;
         let to_descriptor = self.descriptor(&to)?;
-        let from = End {
-            parent: &from,
-            fd: from_descriptor.as_fd(),
-            name,
-        };
-        let to = End {
-            parent: &to,
-            fd: to_descriptor.as_fd(),
-            name: new_name,
-        };
+        let from = End::new(&from, from_descriptor.as_fd(), name);
+        let to = End::new(&to, to_descriptor.as_fd(), new_name);
         if flags.contains(RenameFlags::WHITEOUT) {
             // What is left behind is made by the caller.
             self.create_as_caller(context, 0)?;
@@ -477,16 +465,8 @@ mod tests {
             let [free, other] =
                 [c"free", c"other"].map(|name| host.look_up(&host.root, name).unwrap().0);
             let [free_fd, other_fd] = [&free, &other].map(|it| host.descriptor(it).unwrap());
-            let from = End {
-                parent: &free,
-                fd: free_fd.as_fd(),
-                name: c"file",
-            };
-            let to = End {
-                parent: &other,
-                fd: other_fd.as_fd(),
-                name: c"new",
-            };
+            let from = End::new(&free, free_fd.as_fd(), c"file");
+            let to = End::new(&other, other_fd.as_fd(), c"new");
             let flags = AtFlags::SYMLINK_NOFOLLOW;
             let judged = statx(CWD, at("free/file"), flags, crate::host::BASIC).unwrap();
             let none = RenameFlags::empty();

@@ -42,6 +42,8 @@ const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside;
 
+type Within<T> = std::result::Result<T, Outside>;
+
 /// A part of a file, mapped shared, for reading and writing.
 pub struct SharedMapping {
     start: NonNull<u8>,
@@ -150,7 +152,7 @@ impl SharedMapping {
     }
 
     /// The atomic of type `T` at `offset`.
-    fn atomic<T: Atomic>(&self, offset: usize) -> std::result::Result<&T, Outside> {
+    fn atomic<T: Atomic>(&self, offset: usize) -> Within<&T> {
         let place = self.place(offset, size_of::<T>()).ok_or(Outside)?;
         let place = place.cast::<T>();
         if !place.is_aligned() {
@@ -172,7 +174,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// When they are outside, or not aligned.
-    pub fn load_u16(&self, offset: usize, order: Ordering) -> std::result::Result<u16, Outside> {
+    pub fn load_u16(&self, offset: usize, order: Ordering) -> Within<u16> {
         Ok(self.atomic::<AtomicU16>(offset)?.load(order))
     }
 
@@ -180,12 +182,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// When they are outside, or not aligned.
-    pub fn store_u16(
-        &self,
-        offset: usize,
-        value: u16,
-        order: Ordering,
-    ) -> std::result::Result<(), Outside> {
+    pub fn store_u16(&self, offset: usize, value: u16, order: Ordering) -> Within<()> {
         self.atomic::<AtomicU16>(offset)?.store(value, order);
         Ok(())
     }
@@ -194,7 +191,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// When they are outside, or not aligned.
-    pub fn store_u32(&self, offset: usize, value: u32) -> std::result::Result<(), Outside> {
+    pub fn store_u32(&self, offset: usize, value: u32) -> Within<()> {
         self.atomic::<AtomicU32>(offset)?
             .store(value, Ordering::Relaxed);
         Ok(())
@@ -204,7 +201,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// When they are outside, or not aligned.
-    pub fn load_u64(&self, offset: usize, order: Ordering) -> std::result::Result<u64, Outside> {
+    pub fn load_u64(&self, offset: usize, order: Ordering) -> Within<u64> {
         Ok(self.atomic::<AtomicU64>(offset)?.load(order))
     }
 
@@ -212,12 +209,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// When they are outside, or not aligned.
-    pub fn store_u64(
-        &self,
-        offset: usize,
-        value: u64,
-        order: Ordering,
-    ) -> std::result::Result<(), Outside> {
+    pub fn store_u64(&self, offset: usize, value: u64, order: Ordering) -> Within<()> {
         self.atomic::<AtomicU64>(offset)?.store(value, order);
         Ok(())
     }
@@ -226,12 +218,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// When they are outside, or not aligned.
-    pub fn add_u64(
-        &self,
-        offset: usize,
-        value: u64,
-        order: Ordering,
-    ) -> std::result::Result<u64, Outside> {
+    pub fn add_u64(&self, offset: usize, value: u64, order: Ordering) -> Within<u64> {
         Ok(self.atomic::<AtomicU64>(offset)?.fetch_add(value, order))
     }
 
@@ -239,7 +226,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// When it is outside.
-    pub fn set_bits(&self, offset: usize, bits: u8) -> std::result::Result<(), Outside> {
+    pub fn set_bits(&self, offset: usize, bits: u8) -> Within<()> {
         self.atomic::<AtomicU8>(offset)?
             .fetch_or(bits, Ordering::SeqCst);
         Ok(())
@@ -249,7 +236,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// When not all of it is within; nothing is copied then.
-    pub fn copy_out(&self, offset: usize, target: &mut [u8]) -> std::result::Result<(), Outside> {
+    pub fn copy_out(&self, offset: usize, target: &mut [u8]) -> Within<()> {
         let (head, words) = self.split(offset, target.len())?;
         let (first, rest) = target.split_at_mut(head);
         self.load_bytes(offset, first)?;
@@ -267,7 +254,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// When not all of it is within; nothing is copied then.
-    pub fn copy_in(&self, offset: usize, source: &[u8]) -> std::result::Result<(), Outside> {
+    pub fn copy_in(&self, offset: usize, source: &[u8]) -> Within<()> {
         let (head, words) = self.split(offset, source.len())?;
         let (first, rest) = source.split_at(head);
         self.store_bytes(offset, first)?;
@@ -284,13 +271,13 @@ impl SharedMapping {
     }
 
     /// The bytes before the first whole word of `length` bytes at `offset`, and the whole words.
-    fn split(&self, offset: usize, length: usize) -> std::result::Result<(usize, usize), Outside> {
+    fn split(&self, offset: usize, length: usize) -> Within<(usize, usize)> {
         let place = self.place(offset, length).ok_or(Outside)?;
         let head = place.align_offset(WORD_BYTES).min(length);
         Ok((head, (length - head) / WORD_BYTES))
     }
 
-    fn load_bytes(&self, offset: usize, target: &mut [u8]) -> std::result::Result<(), Outside> {
+    fn load_bytes(&self, offset: usize, target: &mut [u8]) -> Within<()> {
         for (number, byte) in target.iter_mut().enumerate() {
             *byte = self
                 .atomic::<AtomicU8>(offset + number)?
@@ -299,7 +286,7 @@ impl SharedMapping {
         Ok(())
     }
 
-    fn store_bytes(&self, offset: usize, source: &[u8]) -> std::result::Result<(), Outside> {
+    fn store_bytes(&self, offset: usize, source: &[u8]) -> Within<()> {
         for (number, byte) in source.iter().enumerate() {
             self.atomic::<AtomicU8>(offset + number)?
                 .store(*byte, Ordering::Relaxed);
@@ -311,7 +298,7 @@ impl SharedMapping {
     ///
     /// # Errors
     /// When they are outside.
-    pub fn span(&self, offset: usize, length: usize) -> std::result::Result<Span<'_>, Outside> {
+    pub fn span(&self, offset: usize, length: usize) -> Within<Span<'_>> {
         let place = self.place(offset, length).ok_or(Outside)?;
         Ok(Span {
             vector: libc::iovec {

@@ -15,6 +15,7 @@ use crate::session::MakeFileSystem;
 use crate::vring::{Setup, Vring, VringError};
 use migration::Moving;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -108,6 +109,11 @@ impl<M: MakeFileSystem> Control<M> {
     /// Changes a queue, and lets its thread know.
     fn change(&mut self, index: u32, change: impl FnOnce(&mut Vring)) -> Result<()> {
         change(self.vring(index)?);
+        self.update(index as usize..index as usize + 1)
+    }
+
+    /// Puts what was set up in force for these queues.
+    fn update(&mut self, numbers: Range<usize>) -> Result<()> {
         self.settle_before_starting()?;
         let (features, log) = (self.ring_features(), self.log_in_force());
         let setup = Setup {
@@ -116,9 +122,10 @@ impl<M: MakeFileSystem> Control<M> {
             log: log.as_ref(),
             in_force: None,
         };
-        let vring = self.vrings.get_mut(index as usize);
-        let vring = vring.ok_or(Error::InvalidParam)?;
-        Ok(vring.update(&self.shared, &setup)?)
+        for vring in &mut self.vrings[numbers] {
+            vring.update(&self.shared, &setup)?;
+        }
+        Ok(())
     }
 
     /// Puts another table of memory in force, for all queues.
@@ -127,18 +134,7 @@ impl<M: MakeFileSystem> Control<M> {
             self.check_log(log, &regions)?;
         }
         self.regions = regions;
-        self.settle_before_starting()?;
-        let (features, log) = (self.ring_features(), self.log_in_force());
-        let setup = Setup {
-            regions: &self.regions,
-            features,
-            log: log.as_ref(),
-            in_force: None,
-        };
-        for vring in &mut self.vrings {
-            vring.update(&self.shared, &setup)?;
-        }
-        Ok(())
+        self.update(0..self.vrings.len())
     }
 
     /// How many bytes the table of what is in flight has for each of these queues.

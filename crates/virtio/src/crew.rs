@@ -22,9 +22,10 @@ use crate::serving::Shared;
 use crate::session::{GuestSession, MakeFileSystem};
 use crate::slot::Slot;
 use mate::Berth;
+use parking_lot::Mutex;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thrufs::serving::Count;
 use thrufs::{FileSystem, Wait};
 
@@ -149,10 +150,6 @@ impl<M: MakeFileSystem> Crew<M> {
         }
     }
 
-    fn counter(&self) -> MutexGuard<'_, Counter<M::FileSystem>> {
-        self.counter.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether what waits behind `slot` is enough for another thread.
     pub(crate) fn is_enough(
         &self,
@@ -185,7 +182,7 @@ impl<M: MakeFileSystem> Crew<M> {
         session: &Arc<GuestSession<M::FileSystem>>,
         call: Option<&Arc<OwnedFd>>,
     ) -> Terms<M::FileSystem> {
-        let mut counter = self.counter();
+        let mut counter = self.counter.lock();
         counter.openings += 1;
         let terms = Terms {
             opening: counter.openings,
@@ -210,7 +207,7 @@ impl<M: MakeFileSystem> Crew<M> {
     ///
     /// When the queue is broken.
     pub(crate) fn end_lending(&self, desk: &mut Desk) -> Result<(), Broken> {
-        let mut counter = self.counter();
+        let mut counter = self.counter.lock();
         std::mem::swap(&mut counter.desk, desk);
         self.opening.store(0, Ordering::Release);
         let (terms, broken) = (counter.terms.take(), counter.broken.take());
@@ -226,7 +223,7 @@ impl<M: MakeFileSystem> Crew<M> {
         terms: &Terms<M::FileSystem>,
         finished: Option<Returned>,
     ) -> Next {
-        let mut counter = self.counter();
+        let mut counter = self.counter.lock();
         let opening = counter.terms.as_ref().map(|terms| terms.opening);
         if opening != Some(terms.opening) || counter.broken.is_some() {
             return Next::Closed(finished);
@@ -275,7 +272,7 @@ impl<M: MakeFileSystem> Crew<M> {
 
     /// Notes for what a request waits that sleeps elsewhere from now on.
     pub(crate) fn note_wait(&self, head: u16, wait: Wait) {
-        let mut counter = self.counter();
+        let mut counter = self.counter.lock();
         let away = counter.desk.away.iter_mut().rev();
         if let Some(away) = away.into_iter().find(|away| away.head == head) {
             away.wait = wait;

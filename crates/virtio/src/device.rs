@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use thrufs::serving::{Limits, Pool, ServingThreads, allowed_cpus};
 use thrufs::{Dispatcher, Metrics, Snapshot};
 use thrufs_sys::signal::install_interrupt_handler;
@@ -61,7 +61,7 @@ struct State {
     metrics: Arc<Metrics>,
     stopping: AtomicBool,
     /// The connections that are served.
-    lines: Mutex<Vec<Arc<Line>>>,
+    lines: parking_lot::Mutex<Vec<Arc<Line>>>,
 }
 
 impl DeviceHandle {
@@ -69,17 +69,12 @@ impl DeviceHandle {
     /// [`DeviceConfig::drain_timeout`], and when it is called again at once. Returns at once.
     pub fn shutdown(&self) {
         self.state.stopping.store(true, Ordering::SeqCst);
-        self.lines().iter().for_each(|line| line.cut());
+        self.state.lines.lock().iter().for_each(|line| line.cut());
     }
 
     /// What was counted so far, of all sessions.
     pub fn metrics(&self) -> Snapshot {
         self.state.metrics.snapshot()
-    }
-
-    fn lines(&self) -> MutexGuard<'_, Vec<Arc<Line>>> {
-        let lines = self.state.lines.lock();
-        lines.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_stopping(&self) -> bool {
@@ -157,16 +152,15 @@ impl<M: MakeFileSystem> Device<M> {
         let steward = Steward::start(Arc::clone(&shared.watch), callers, metrics);
         let control = Control::new(shared, self.config.clone(), &posts);
         let control = Arc::new(Mutex::new(control));
-        self.handle.lines().push(Arc::clone(&line));
+        self.handle.state.lines.lock().push(Arc::clone(&line));
         // What was called before the line was there has cut nothing.
         let failure = if self.handle.is_stopping() {
             Error::Disconnected
         } else {
             listen(stream, &control)
         };
-        self.handle
-            .lines()
-            .retain(|other| !Arc::ptr_eq(other, &line));
+        let lines = &self.handle.state.lines;
+        lines.lock().retain(|other| !Arc::ptr_eq(other, &line));
         let stuck = control.lock().unwrap_or_else(PoisonError::into_inner).end();
         drop(steward);
         self.judge(&line, failure, stuck)

@@ -9,11 +9,12 @@ use crate::frame::Kind;
 use crate::memory::Regions;
 use crate::queue::RingLog;
 use crate::slot::Slot;
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a queue is served now.
 #[derive(Clone, Debug)]
@@ -69,13 +70,9 @@ impl Post {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Mail> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Leaves something, and wakes the thread if there is one.
     fn leave(&self, change: impl FnOnce(&mut Mail)) {
-        change(&mut self.lock());
+        change(&mut self.mail.lock());
         self.news.store(true, Ordering::SeqCst);
         ring(self.bell.as_fd());
     }
@@ -122,7 +119,7 @@ impl Post {
         }
         // First the flag: what is left from now on sets it again.
         self.news.store(false, Ordering::SeqCst);
-        let mut mail = self.lock();
+        let mut mail = self.mail.lock();
         Some(Mail {
             wiring: mail.wiring.take(),
             returned: std::mem::take(&mut mail.returned),

@@ -9,10 +9,11 @@
 //! session ends.
 
 use crate::post::Post;
+use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thrufs::serving::{Count, Counted};
 use thrufs::{
@@ -158,15 +159,11 @@ impl<M: MakeFileSystem> Sessions<M> {
 
     /// The current session.
     pub(crate) fn current(&self) -> Option<Arc<GuestSession<M::FileSystem>>> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<GuestSession<M::FileSystem>>>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.lock().clone()
     }
 
     fn replace(&self, next: Option<Arc<GuestSession<M::FileSystem>>>) {
-        let mut current = self.lock();
+        let mut current = self.current.lock();
         let before = std::mem::replace(&mut *current, next);
         self.generation.fetch_add(1, Ordering::AcqRel);
         drop(current);
@@ -196,7 +193,7 @@ impl<M: MakeFileSystem> Sessions<M> {
         &self,
         make: impl FnOnce(&M) -> io::Result<Arc<M::FileSystem>>,
     ) -> Result<Arc<GuestSession<M::FileSystem>>, Errno> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         self.end();
         let deadline = Instant::now() + self.drain_timeout;
         if last.wait_for_none(deadline) > 0 {
@@ -235,7 +232,7 @@ impl<M: MakeFileSystem> Sessions<M> {
 
     /// Waits until the last session is over, once it was ended and nobody begins another.
     pub(crate) fn wait_until_gone(&self, deadline: Instant) -> bool {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         last.wait_for_none(deadline) == 0
     }
 }

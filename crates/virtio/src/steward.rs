@@ -11,9 +11,10 @@
 use crate::callers::{Busy, Caller, Callers};
 use crate::desk::LARGE_BYTES;
 use crate::slot::Slot;
+use parking_lot::Mutex;
 use rustix::thread::CpuSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thrufs::Metrics;
@@ -42,10 +43,6 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    fn thread(&self) -> MutexGuard<'_, Option<ThreadId>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn counts(&self) -> [u64; 3] {
         [&self.requests, &self.together, &self.large].map(|count| count.load(Ordering::Relaxed))
     }
@@ -94,7 +91,7 @@ impl Watch {
     /// The calling thread serves this queue from now on.
     pub(crate) fn begin_queue(&self, number: usize) {
         if let Some(pulse) = self.pulses.get(number) {
-            *pulse.thread() = Some(current_thread_id());
+            *pulse.thread.lock() = Some(current_thread_id());
         }
         self.set_awake(number, true);
     }
@@ -102,7 +99,7 @@ impl Watch {
     /// The calling thread serves this queue no longer.
     pub(crate) fn end_queue(&self, number: usize) {
         if let Some(pulse) = self.pulses.get(number) {
-            *pulse.thread() = None;
+            *pulse.thread.lock() = None;
         }
         self.set_awake(number, false);
         release(current_thread_id(), &self.allowed);
@@ -302,7 +299,7 @@ impl Round {
 
     fn pair(&self, number: usize, caller: usize, now: Instant) -> Option<Pair> {
         let cpu = self.callers.cpu(caller)?;
-        let thread = self.watch.pulses[number].thread();
+        let thread = self.watch.pulses[number].thread.lock();
         let thread = (*thread)?;
         if !self.watch.allowed.is_set(cpu) {
             return None;
@@ -321,7 +318,7 @@ impl Round {
     }
 
     fn look_at_pair(&mut self, number: usize, pair: Pair, sight: Sight, now: Instant) {
-        if *self.watch.pulses[number].thread() != Some(pair.thread) {
+        if *self.watch.pulses[number].thread.lock() != Some(pair.thread) {
             // The queue was stopped; another thread may serve it now.
             let ward = &mut self.wards[number];
             ward.pair = None;
@@ -349,7 +346,7 @@ impl Round {
         let Some(cpu) = self.callers.cpu(pair.caller).filter(|cpu| *cpu != pair.cpu) else {
             return;
         };
-        let thread = self.watch.pulses[number].thread();
+        let thread = self.watch.pulses[number].thread.lock();
         if *thread == Some(pair.thread) && move_to(pair.thread, cpu).is_ok() {
             self.wards[number].pair = Some(Pair { cpu, ..pair });
         }
@@ -360,7 +357,7 @@ impl Round {
         let Some(pair) = self.wards[number].pair.take() else {
             return;
         };
-        let thread = self.watch.pulses[number].thread();
+        let thread = self.watch.pulses[number].thread.lock();
         if *thread == Some(pair.thread) {
             release(pair.thread, &self.watch.allowed);
         }

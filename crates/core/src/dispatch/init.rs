@@ -5,7 +5,6 @@ use crate::errno::{Errno, Result};
 use crate::features::{Features, Negotiation};
 use crate::file_system::FileSystem;
 use crate::reply::put;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::version::{Agreement, KERNEL_MINOR, KERNEL_VERSION, MIN_MINOR, negotiate};
@@ -33,18 +32,11 @@ pub enum InitFailure {
 impl<F: FileSystem> Dispatcher<F> {
     /// Why INIT failed, if it did.
     pub fn init_failure(&self) -> Option<InitFailure> {
-        *self
-            .init_failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.init_failure.lock()
     }
 
     fn fail_init(&self, failure: InitFailure, errno: Errno) -> Errno {
-        let mut place = self
-            .init_failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *place = Some(failure);
+        *self.init_failure.lock() = Some(failure);
         errno
     }
 

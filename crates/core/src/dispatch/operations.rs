@@ -47,6 +47,10 @@ fn created(body: &mut [u8], created: Result<(Entry, Opened)>) -> Result<Done> {
     Ok(Done::Body(size_of::<EntryOut>() + size_of::<OpenOut>()))
 }
 
+fn put_written(body: &mut [u8], size: u32) -> Result<usize> {
+    put(body, &WriteOut { size, padding: 0 })
+}
+
 fn empty(result: Result<()>) -> Result<Done> {
     result.map(|()| Done::Body(0))
 }
@@ -144,7 +148,7 @@ impl<F: FileSystem> Dispatcher<F> {
                 put(body, &StatfsOut { st }).map(Done::Body)
             }
             Operation::Interrupt { unique } => {
-                bump(&self.metrics.events.interrupts);
+                bump(&self.metrics.figures.interrupts);
                 self.interrupts.interrupt(*unique);
                 Ok(Done::Silent)
             }
@@ -264,13 +268,7 @@ impl<F: FileSystem> Dispatcher<F> {
                 let body = if *wide {
                     put(body, &CopyFileRangeOut { bytes_copied })?
                 } else {
-                    put(
-                        body,
-                        &WriteOut {
-                            size: bytes_copied as u32,
-                            padding: 0,
-                        },
-                    )?
+                    put_written(body, bytes_copied as u32)?
                 };
                 Ok(Done::Data {
                     body,
@@ -295,7 +293,7 @@ impl<F: FileSystem> Dispatcher<F> {
     }
 
     fn bad_name(&self) -> Errno {
-        bump(&self.metrics.events.malformed);
+        bump(&self.metrics.figures.malformed);
         Errno::EINVAL
     }
 
@@ -346,7 +344,7 @@ impl<F: FileSystem> Dispatcher<F> {
         body: &mut [u8],
     ) -> Result<Done> {
         if source.len() != arg.size as usize {
-            bump(&self.metrics.events.malformed);
+            bump(&self.metrics.figures.malformed);
             return Err(Errno::EINVAL);
         }
         check_offset(arg.offset)?;
@@ -355,13 +353,7 @@ impl<F: FileSystem> Dispatcher<F> {
             .write(context, node, &write_args(arg), source)?
             .min(source.len());
         // A request is far below 4 GiB.
-        let body = put(
-            body,
-            &WriteOut {
-                size: written as u32,
-                padding: 0,
-            },
-        )?;
+        let body = put_written(body, written as u32)?;
         Ok(Done::Data {
             body,
             moved: written,

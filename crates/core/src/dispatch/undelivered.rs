@@ -17,10 +17,10 @@ use zerocopy::FromBytes;
 impl<F: FileSystem> Dispatcher<F> {
     /// Undoes what `reply`, the answer to `request`, would have made the kernel count.
     pub fn undelivered(&self, request: &[u8], reply: &[u8]) {
-        bump(&self.metrics.events.replies_refused);
+        bump(&self.metrics.figures.replies_refused);
         let undo = AssertUnwindSafe(|| self.take_back(request, reply));
         if catch_unwind(undo).is_err() {
-            bump(&self.metrics.events.panics);
+            bump(&self.metrics.figures.panics);
             tracing::error!("the file system panicked while an answer was taken back");
         }
     }

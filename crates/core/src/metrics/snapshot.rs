@@ -1,8 +1,8 @@
 //! Metrics at one moment, and as a table.
 
-use super::{Events, Latencies, Levels};
+use super::Latencies;
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thrufs_abi::Opcode;
 
@@ -36,7 +36,14 @@ impl OperationCounts {
 }
 
 macro_rules! figures {
-    ($($(#[$doc:meta])* $name:ident from $group:ident: $label:literal,)*) => {
+    ($($(#[$doc:meta])* $name:ident: $label:literal,)*) => {
+        /// What belongs to no single operation: things that happen rarely enough for one counter each, and
+        /// how many threads do what at the moment.
+        #[derive(Debug, Default)]
+        pub(crate) struct Figures {
+            $(pub(crate) $name: AtomicU64,)*
+        }
+
         /// Metrics at one moment. Its `Display` is a table for people.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Snapshot {
@@ -45,14 +52,10 @@ macro_rules! figures {
         }
 
         impl Snapshot {
-            pub(super) fn new(
-                operations: Vec<OperationCounts>,
-                events: &Events,
-                levels: &Levels,
-            ) -> Snapshot {
+            pub(super) fn new(operations: Vec<OperationCounts>, figures: &Figures) -> Snapshot {
                 Snapshot {
                     operations,
-                    $($name: figures!(@read $group events levels $name),)*
+                    $($name: figures.$name.load(Ordering::Relaxed),)*
                 }
             }
 
@@ -62,53 +65,47 @@ macro_rules! figures {
             }
         }
     };
-    (@read event $events:ident $levels:ident $name:ident) => {
-        $events.$name.load(Ordering::Relaxed)
-    };
-    (@read level $events:ident $levels:ident $name:ident) => {
-        $levels.$name.load(Ordering::Relaxed) as u64
-    };
 }
 
 figures! {
     /// Threads that read requests from `/dev/fuse` now.
-    readers from level: "readers",
+    readers: "readers",
     /// Threads that take requests from rings now.
-    ring_threads from level: "ring threads",
+    ring_threads: "ring threads",
     /// Threads that carry out requests which sleep, now.
-    blocked from level: "blocked",
+    blocked: "blocked",
     /// Threads that wait for a lock, now.
-    lock_waiters from level: "waiting for locks",
+    lock_waiters: "waiting for locks",
     /// Threads that wait to be needed, now.
-    standby from level: "standing by",
+    standby: "standing by",
     /// Notifications that wait to be sent, now.
-    notifications_queued from level: "notifications queued",
+    notifications_queued: "notifications queued",
     /// Messages that were no valid request.
-    malformed from event: "malformed requests",
+    malformed: "malformed requests",
     /// Requests with an operation that is not known.
-    unknown from event: "unknown requests",
+    unknown: "unknown requests",
     /// Requests that left the reading thread because they would sleep.
-    deferred from event: "deferred",
+    deferred: "deferred",
     /// Requests that slept on a reading thread, because no other was to be had.
-    blocked_inline from event: "slept on a reader",
+    blocked_inline: "slept on a reader",
     /// Readers that were found stuck in a request and replaced.
-    displaced from event: "readers replaced",
+    displaced: "readers replaced",
     /// Times that a reader was paired with its only caller.
-    pairs from event: "readers paired",
+    pairs: "readers paired",
     /// Blocking locks that were refused with ENOLCK, because too many waited.
-    lock_waiters_refused from event: "locks refused",
+    lock_waiters_refused: "locks refused",
     /// Panics caught in the file system.
-    panics from event: "panics",
+    panics: "panics",
     /// Replies that the kernel did not take.
-    replies_refused from event: "replies not taken",
+    replies_refused: "replies not taken",
     /// Notifications that the kernel took, or that found nothing to do.
-    notifications_sent from event: "notifications sent",
+    notifications_sent: "notifications sent",
     /// Notifications that the kernel refused.
-    notifications_failed from event: "notifications failed",
+    notifications_failed: "notifications failed",
     /// Notifications that were not queued, because the queue was full.
-    notifications_refused from event: "notifications not queued",
+    notifications_refused: "notifications not queued",
     /// Interrupts that arrived.
-    interrupts from event: "interrupts",
+    interrupts: "interrupts",
 }
 
 impl Snapshot {
@@ -200,8 +197,8 @@ mod tests {
         let metrics = Metrics::default();
         metrics.record(Opcode::Write, Duration::from_micros(3), false, 512);
         metrics.record(Opcode::Write, Duration::from_millis(3), true, 0);
-        bump(&metrics.events.malformed);
-        metrics.levels.readers.store(2, Ordering::Relaxed);
+        bump(&metrics.figures.malformed);
+        metrics.figures.readers.store(2, Ordering::Relaxed);
         let text = metrics.snapshot().to_string();
         let lines: Vec<Vec<&str>> = text
             .lines()

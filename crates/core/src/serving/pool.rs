@@ -9,9 +9,10 @@ use super::{Count, ServingThreads};
 use crate::dispatch::Wait;
 use crate::metrics::Metrics;
 use crate::sleepers::{Limits, Sleepers};
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a thread without work stays.
@@ -67,10 +68,6 @@ impl<J> Pool<J> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<J>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn enter(&self, state: &mut State<J>, wait: Wait) {
         state.sleepers.enter(wait);
         self.note(state);
@@ -78,7 +75,7 @@ impl<J> Pool<J> {
 
     /// Counts a request that will sleep on a thread of its own. False when so many sleep already.
     pub fn admit(&self, wait: Wait) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let admitted = state.sleepers.admits(wait, self.limits);
         if admitted {
             self.enter(&mut state, wait);
@@ -88,7 +85,7 @@ impl<J> Pool<J> {
 
     /// It sleeps no more.
     pub fn dismiss(&self, wait: Wait) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.sleepers.leave(wait);
         self.note(&mut state);
     }
@@ -101,7 +98,7 @@ impl<J> Pool<J> {
     /// still does.
     pub fn drain(&self, deadline: Instant, wake: impl Fn()) -> bool {
         const INTERVAL: Duration = Duration::from_millis(1);
-        while !self.lock().sleepers.is_empty() {
+        while !self.state.lock().sleepers.is_empty() {
             if Instant::now() >= deadline {
                 return false;
             }
@@ -113,7 +110,7 @@ impl<J> Pool<J> {
 
     /// Takes no more, and has threads without work end.
     pub fn begin_to_end(&self) {
-        self.lock().ending = true;
+        self.state.lock().ending = true;
         self.called.notify_all();
     }
 
@@ -125,7 +122,7 @@ impl<J> Pool<J> {
     }
 
     fn next_job(&self) -> Option<J> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.idle += 1;
         self.note(&mut state);
         let job = loop {
@@ -135,10 +132,8 @@ impl<J> Pool<J> {
             if state.ending {
                 break None;
             }
-            let waited = self.called.wait_timeout(state, KEEP_THREAD);
-            let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            state = next;
-            if timeout.timed_out() && state.jobs.is_empty() && state.idle > KEPT {
+            let waited = self.called.wait_for(&mut state, KEEP_THREAD);
+            if waited.timed_out() && state.jobs.is_empty() && state.idle > KEPT {
                 break None;
             }
         };
@@ -155,7 +150,7 @@ impl<J: Job> Pool<J> {
     ///
     /// The request, when so many sleep already, or no thread is to be had.
     pub fn take(self: &Arc<Self>, job: J) -> Result<(), J> {
-        let (mut state, wait) = (self.lock(), job.wait());
+        let (mut state, wait) = (self.state.lock(), job.wait());
         if state.ending || !state.sleepers.admits(wait, self.limits) {
             return Err(job);
         }

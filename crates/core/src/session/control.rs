@@ -1,8 +1,9 @@
 //! Whether a session goes on, and how many of its threads still do.
 
 use crate::serving::{Count, Counted, OnPanic};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Why a session ended.
@@ -30,13 +31,9 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    fn lock(&self) -> MutexGuard<'_, Option<End>> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends the session. The first reason stands.
     pub(crate) fn stop(&self, end: End) {
-        self.lock().get_or_insert(end);
+        self.end.lock().get_or_insert(end);
         self.stopping.store(true, Ordering::SeqCst);
         self.ended.notify_all();
     }
@@ -47,7 +44,7 @@ impl Control {
 
     /// Whether somebody asked for the end before anything else brought it.
     pub(crate) fn was_shut_down(&self) -> bool {
-        matches!(*self.lock(), Some(End::ShutDown))
+        matches!(*self.end.lock(), Some(End::ShutDown))
     }
 
     /// Counts a thread, for as long as the value lives.
@@ -57,12 +54,12 @@ impl Control {
 
     /// Waits until the session is to end.
     pub(crate) fn wait_for_end(&self) -> End {
-        let mut end = self.lock();
+        let mut end = self.end.lock();
         loop {
             if let Some(end) = *end {
                 return end;
             }
-            end = self.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
+            self.ended.wait(&mut end);
         }
     }
 

@@ -205,7 +205,7 @@ impl<F: FileSystem> Worker<'_, F> {
         let (_, reply) = self.seat.buffers(length);
         let mut result = file_reply.read_into(reply, false);
         if result == Err(Errno::DEFER) {
-            bump(&dispatcher.metrics().events.deferred);
+            bump(&dispatcher.metrics().figures.deferred);
             // Refused or not: the bytes have to be waited for.
             let _ = self.crew.stand_aside(self.member, Wait::Io);
             result = file_reply.read_into(reply, true);
@@ -221,7 +221,7 @@ impl<F: FileSystem> Worker<'_, F> {
         let (request, reply) = self.seat.buffers(length);
         let reply = if aside == Aside::Refused && wait.is_for_lock() {
             // The last reader must not wait for a lock, whose holder may need it to let go.
-            bump(&dispatcher.metrics().events.lock_waiters_refused);
+            bump(&dispatcher.metrics().figures.lock_waiters_refused);
             dispatcher.refuse(request, reply, Errno::ENOLCK)
         } else {
             dispatcher.answer(request, reply)

@@ -34,7 +34,7 @@ impl RedactionKinds {
     pub const GPS: RedactionKinds = RedactionKinds(1);
 
     /// Each kind and what a policy calls it.
-    pub(super) const NAMES: &[(RedactionKinds, &str)] = &[(RedactionKinds::GPS, "gps")];
+    pub(super) const NAMES: &[(&str, RedactionKinds)] = &[("gps", RedactionKinds::GPS)];
 
     /// As a number, for another process.
     pub(crate) fn bits(self) -> u8 {
@@ -44,7 +44,7 @@ impl RedactionKinds {
     /// The kinds that [`bits`](Self::bits) has told, if all are known.
     pub(crate) fn from_bits(bits: u8) -> Option<RedactionKinds> {
         let known = RedactionKinds::NAMES.iter();
-        let known = known.fold(0, |known, (kind, _)| known | kind.0);
+        let known = known.fold(0, |known, (_, kind)| known | kind.0);
         (bits & !known == 0).then_some(RedactionKinds(bits))
     }
 
@@ -64,8 +64,8 @@ impl fmt::Display for RedactionKinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = RedactionKinds::NAMES.iter();
         let names: Vec<&str> = names
-            .filter(|(kind, _)| self.contains(*kind))
-            .map(|(_, name)| *name)
+            .filter(|(_, kind)| self.contains(*kind))
+            .map(|(name, _)| *name)
             .collect();
         f.write_str(&names.join(", "))
     }

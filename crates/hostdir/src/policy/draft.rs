@@ -71,8 +71,8 @@ pub(super) struct Draft {
 }
 
 /// What has been read of one rule.
+#[derive(Default)]
 struct RuleReader<'d> {
-    accounts: &'d Accounts,
     offset: usize,
     name: Option<Box<str>>,
     action: Option<Entry<'d>>,
@@ -100,32 +100,18 @@ impl Draft {
         accounts: &Accounts,
     ) -> Result<Draft, Fault> {
         let mut reader = RuleReader {
-            accounts,
             offset,
-            name: None,
-            action: None,
-            path: None,
-            ignore_case: None,
-            errno: None,
-            kinds: None,
-            redaction_key: None,
-            on_error: None,
-            content: None,
-            attributes: None,
-            caller: None,
-            types: None,
-            matchers: Matchers::default(),
-            executables: None,
+            ..RuleReader::default()
         };
         for entry in entries(table) {
-            reader.take(entry)?;
+            reader.take(entry, accounts)?;
         }
         reader.finish()
     }
 }
 
 impl<'d> RuleReader<'d> {
-    fn take(&mut self, entry: Entry<'d>) -> Result<(), Fault> {
+    fn take(&mut self, entry: Entry<'d>, accounts: &Accounts) -> Result<(), Fault> {
         if matches!(entry.key, "owner" | "group" | "mode" | "size") {
             self.attributes.get_or_insert(entry);
         }
@@ -138,8 +124,8 @@ impl<'d> RuleReader<'d> {
                 self.matchers.types = Some(types(&entry)?);
                 self.types = Some(entry);
             }
-            "owner" => self.matchers.owner = Some(self.ids(&entry, IdKind::User)?),
-            "group" => self.matchers.group = Some(self.ids(&entry, IdKind::Group)?),
+            "owner" => self.matchers.owner = Some(ids(&entry, IdKind::User, accounts)?),
+            "group" => self.matchers.group = Some(ids(&entry, IdKind::Group, accounts)?),
             "mode" => {
                 let modes = each(&entry, ModeBits::parse)?;
                 self.matchers.mode = Some(modes);
@@ -154,11 +140,11 @@ impl<'d> RuleReader<'d> {
                 self.content = Some(entry);
             }
             "caller-uid" => {
-                self.matchers.caller_uid = Some(self.ids(&entry, IdKind::User)?);
+                self.matchers.caller_uid = Some(ids(&entry, IdKind::User, accounts)?);
                 self.caller.get_or_insert(entry);
             }
             "caller-gid" => {
-                self.matchers.caller_gid = Some(self.ids(&entry, IdKind::Group)?);
+                self.matchers.caller_gid = Some(ids(&entry, IdKind::Group, accounts)?);
                 self.caller.get_or_insert(entry);
             }
             "caller-exe" => {
@@ -177,13 +163,6 @@ impl<'d> RuleReader<'d> {
             _ => return Err(entry.unknown(RULE_KEYS)),
         }
         Ok(())
-    }
-
-    fn ids(&self, entry: &Entry<'_>, kind: IdKind) -> Result<IdSet, Fault> {
-        let mut set = IdSet::default();
-        each(entry, |item| set.add(item, kind, self.accounts))?;
-        set.settle();
-        Ok(set)
     }
 
     fn finish(mut self) -> Result<Draft, Fault> {
@@ -355,6 +334,13 @@ fn each<T>(
         .collect()
 }
 
+fn ids(entry: &Entry<'_>, kind: IdKind, accounts: &Accounts) -> Result<IdSet, Fault> {
+    let mut set = IdSet::default();
+    each(entry, |item| set.add(item, kind, accounts))?;
+    set.settle();
+    Ok(set)
+}
+
 /// The longest name of a rule, in characters.
 const NAME_CHARACTERS_MAX: usize = 64;
 
@@ -379,19 +365,7 @@ fn types(entry: &Entry<'_>) -> Result<TypeSet, Fault> {
             Some(word) => (&mut set.unwanted, word),
             None => (&mut set.wanted, item),
         };
-        let names = || FILE_TYPES.iter().map(|(name, _)| *name);
-        match FILE_TYPES.iter().find(|(name, _)| *name == word) {
-            Some((_, file_type)) => *side |= TypeSet::bit(*file_type),
-            None => {
-                let all = names().collect::<Vec<_>>().join(", ");
-                return Err(nearest::unknown(
-                    "type",
-                    word,
-                    names(),
-                    &format!("there are {all}"),
-                ));
-            }
-        }
+        *side |= TypeSet::bit(nearest::named("type", word, FILE_TYPES, "there are ")?);
         Ok(())
     })?;
     Ok(set)
@@ -412,25 +386,13 @@ fn executables(entry: &Entry<'_>) -> Result<Patterns, Fault> {
 }
 
 fn errno(entry: &Entry<'_>) -> Result<Errno, Fault> {
-    let word = entry.text()?;
-    if let Some((_, errno)) = ERRNOS.iter().find(|(name, _)| *name == word) {
-        return Ok(*errno);
-    }
-    let names = || ERRNOS.iter().map(|(name, _)| *name);
-    let all = names().collect::<Vec<_>>().join(", ");
-    let all = format!("an open can fail with {all}");
-    Err(entry.fault(nearest::unknown("error", word, names(), &all)))
+    let found = nearest::named("error", entry.text()?, ERRNOS, "an open can fail with ");
+    found.map_err(|problem| entry.fault(problem))
 }
 
 fn kinds(entry: &Entry<'_>) -> Result<RedactionKinds, Fault> {
-    let found = each(entry, |item| {
-        let known = RedactionKinds::NAMES;
-        let kind = known.iter().find(|(_, name)| *name == item);
-        kind.map(|(kind, _)| *kind).ok_or_else(|| {
-            let names = known.iter().map(|(_, name)| *name);
-            nearest::unknown("redaction", item, names, "there is gps")
-        })
-    })?;
+    let kind = |item: &str| nearest::named("redaction", item, RedactionKinds::NAMES, "there is ");
+    let found = each(entry, kind)?;
     let found = found.into_iter().reduce(RedactionKinds::union);
     Ok(found.expect("an empty list is refused"))
 }

@@ -15,6 +15,21 @@ pub(super) fn unknown(
     }
 }
 
+/// What a word stands for in a table, or what is said of one that is not in it: `all` and all that are.
+pub(super) fn named<T: Copy>(
+    what: &str,
+    word: &str,
+    table: &[(&'static str, T)],
+    all: &str,
+) -> Result<T, Problem> {
+    if let Some((_, value)) = table.iter().find(|(name, _)| *name == word) {
+        return Ok(*value);
+    }
+    let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
+    let all = format!("{all}{}", names.join(", "));
+    Err(unknown(what, word, names, &all))
+}
+
 /// The longest word that is compared with others.
 const WORD_BYTES_MAX: usize = 64;
 

@@ -7,8 +7,9 @@ use crate::post::Returned;
 use crate::serving::{Carried, carry_out};
 use crate::session::MakeFileSystem;
 use crate::slot::Slot;
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::Instant;
 
@@ -21,12 +22,8 @@ pub(super) struct Berth {
 }
 
 impl Berth {
-    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn wake(&self) {
-        if let Some(thread) = &*self.thread() {
+        if let Some(thread) = &*self.thread.lock() {
             thread.unpark();
         }
     }
@@ -71,7 +68,7 @@ impl<M: MakeFileSystem> Crew<M> {
     }
 
     fn live(self: &Arc<Self>, berth: &Berth) {
-        *berth.thread() = Some(std::thread::current());
+        *berth.thread.lock() = Some(std::thread::current());
         let mut patience = Patience::new(self.shared.spin);
         while !self.is_ending() {
             let awake = self.shared.watch.wake_mate();
@@ -115,7 +112,7 @@ impl<M: MakeFileSystem> Crew<M> {
     }
 
     fn join(&self) -> Option<Terms<M::FileSystem>> {
-        self.counter().terms.clone()
+        self.counter.lock().terms.clone()
     }
 
     /// Looks out for more. False when there is none for long.

@@ -2,9 +2,10 @@
 
 use super::{DirtyLog, Regions};
 use rustix::io::Errno;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use thrufs::DataApart;
-use thrufs_sys::shared_memory::{Span, read_at, write_at};
+use thrufs_sys::shared_memory::{Outside, SharedMapping, Span, read_at, write_at};
 
 /// A place in a guest's memory. It belongs to the table that gave it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,41 +97,36 @@ impl<'a> Pieces<'a> {
 
     /// Copies these bytes to `target`, as much as fits, and returns how much that was.
     pub fn copy_to(&self, target: &mut [u8]) -> usize {
-        let mut copied = 0;
-        for extent in self.parts() {
-            let Ok(mapping) = self.regions.mapping(&extent) else {
-                break;
-            };
-            let length = extent.length.min(target.len() - copied);
-            let part = &mut target[copied..copied + length];
-            if mapping.copy_out(extent.offset, part).is_err() {
-                break;
-            }
-            copied += length;
-            if copied == target.len() {
-                break;
-            }
-        }
-        copied
+        self.copy(target.len(), |mapping, offset, part| {
+            mapping.copy_out(offset, &mut target[part])
+        })
     }
 
     /// Copies `source` to the first of these bytes, as much as there is room for, and returns how much
     /// that was.
     pub fn copy_from(&self, source: &[u8]) -> usize {
+        self.copy(source.len(), |mapping, offset, part| {
+            mapping.copy_in(offset, &source[part])
+        })
+    }
+
+    /// Calls `copy_part` with each place of these bytes, and what of a buffer of `length` belongs there.
+    fn copy(
+        &self,
+        length: usize,
+        mut copy_part: impl FnMut(&SharedMapping, usize, Range<usize>) -> Result<(), Outside>,
+    ) -> usize {
         let mut copied = 0;
         for extent in self.parts() {
-            let Ok(mapping) = self.regions.mapping(&extent) else {
-                break;
-            };
-            let length = extent.length.min(source.len() - copied);
-            if mapping
-                .copy_in(extent.offset, &source[copied..copied + length])
-                .is_err()
-            {
+            let end = length.min(copied + extent.length);
+            let mapping = self.regions.mapping(&extent);
+            let done =
+                mapping.is_ok_and(|mapping| copy_part(mapping, extent.offset, copied..end).is_ok());
+            if !done {
                 break;
             }
-            copied += length;
-            if copied == source.len() {
+            copied = end;
+            if copied == length {
                 break;
             }
         }

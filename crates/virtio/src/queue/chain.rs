@@ -1,6 +1,8 @@
 //! Chains of descriptors: from a guest's table to the places of a request.
 
 use crate::memory::{Extent, Outside, Pieces, Regions};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Most descriptors of a chain in a table of its own.
 pub(super) const INDIRECT_MAX: usize = 1024;
@@ -10,7 +12,7 @@ pub(super) const INDIRECT_MAX: usize = 1024;
 const BYTES_MAX: usize = 32 << 20;
 
 /// Size of a descriptor in bytes.
-pub(super) const DESCRIPTOR_BYTES: usize = 16;
+pub(super) const DESCRIPTOR_BYTES: usize = size_of::<Descriptor>();
 
 const FLAG_NEXT: u16 = 1;
 const FLAG_WRITE: u16 = 2;
@@ -46,58 +48,32 @@ impl From<Outside> for ChainFault {
 }
 
 /// A descriptor, as it was when it was read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
 pub(super) struct Descriptor {
-    address: u64,
-    length: u32,
-    flags: u16,
-    next: u16,
+    address: U64,
+    length: U32,
+    flags: U16,
+    next: U16,
 }
 
 impl Descriptor {
-    pub(super) fn from_bytes(bytes: [u8; DESCRIPTOR_BYTES]) -> Descriptor {
-        let [
-            a0,
-            a1,
-            a2,
-            a3,
-            a4,
-            a5,
-            a6,
-            a7,
-            l0,
-            l1,
-            l2,
-            l3,
-            f0,
-            f1,
-            n0,
-            n1,
-        ] = bytes;
-        Descriptor {
-            address: u64::from_le_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
-            length: u32::from_le_bytes([l0, l1, l2, l3]),
-            flags: u16::from_le_bytes([f0, f1]),
-            next: u16::from_le_bytes([n0, n1]),
-        }
-    }
-
     pub(super) fn next(&self) -> Option<u16> {
-        (self.flags & FLAG_NEXT != 0).then_some(self.next)
+        (self.flags.get() & FLAG_NEXT != 0).then_some(self.next.get())
     }
 
     /// Where the table is that this descriptor stands for, and how many descriptors it has.
     pub(super) fn table(&self) -> Result<Option<(u64, usize)>, ChainFault> {
-        if self.flags & FLAG_INDIRECT == 0 {
+        if self.flags.get() & FLAG_INDIRECT == 0 {
             return Ok(None);
         }
-        let length = self.length as usize;
+        let length = self.length.get() as usize;
         let count = length / DESCRIPTOR_BYTES;
         let fits = length.is_multiple_of(DESCRIPTOR_BYTES) && (1..=INDIRECT_MAX).contains(&count);
-        if !fits || self.flags & FLAG_NEXT != 0 {
+        if !fits || self.flags.get() & FLAG_NEXT != 0 {
             return Err(ChainFault::BadTable);
         }
-        Ok(Some((self.address, count)))
+        Ok(Some((self.address.get(), count)))
     }
 }
 
@@ -147,8 +123,8 @@ impl Chain {
 
     /// Adds what `descriptor` names.
     fn add(&mut self, descriptor: &Descriptor, regions: &Regions) -> Result<(), ChainFault> {
-        let length = descriptor.length as usize;
-        let (extents, bytes) = if descriptor.flags & FLAG_WRITE != 0 {
+        let length = descriptor.length.get() as usize;
+        let (extents, bytes) = if descriptor.flags.get() & FLAG_WRITE != 0 {
             (&mut self.writable, &mut self.writable_bytes)
         } else if self.writable.is_empty() {
             (&mut self.readable, &mut self.readable_bytes)
@@ -159,7 +135,7 @@ impl Chain {
         if *bytes > BYTES_MAX {
             return Err(ChainFault::TooLarge);
         }
-        Ok(regions.locate_all(descriptor.address, length, extents)?)
+        Ok(regions.locate_all(descriptor.address.get(), length, extents)?)
     }
 
     /// Follows a chain from its descriptor `first` in a table of `count`, of which at most as many are

@@ -2,6 +2,7 @@
 
 use super::chain::{Chain, ChainFault, DESCRIPTOR_BYTES, Descriptor, INDIRECT_MAX};
 use crate::memory::{Extent, Regions};
+use zerocopy::{FromZeros, IntoBytes};
 
 /// With what the chains of a queue are read. It is of one table of regions, as an [`Extent`] is.
 #[derive(Clone, Copy, Debug)]
@@ -27,13 +28,13 @@ impl ChainTable {
     ) -> Result<(), ChainFault> {
         chain.clear(head);
         let read = |index: usize| {
-            let mut bytes = [0; DESCRIPTOR_BYTES];
+            let mut descriptor = Descriptor::new_zeroed();
             let offset = self.descriptors.offset + index * DESCRIPTOR_BYTES;
             let mapping = regions.mapping(&self.descriptors)?;
             mapping
-                .copy_out(offset, &mut bytes)
+                .copy_out(offset, descriptor.as_mut_bytes())
                 .map_err(|_| ChainFault::Outside)?;
-            Ok(Descriptor::from_bytes(bytes))
+            Ok(descriptor)
         };
         let size = usize::from(self.size);
         chain.follow(head, size, regions, read, |chain, address, count| {
@@ -54,12 +55,12 @@ impl ChainTable {
             return Err(ChainFault::BadTable);
         }
         let read = |index: usize| {
-            let mut bytes = [0; DESCRIPTOR_BYTES];
+            let mut descriptor = Descriptor::new_zeroed();
             let address = table
                 .checked_add((index * DESCRIPTOR_BYTES) as u64)
                 .ok_or(ChainFault::Outside)?;
-            regions.copy_out(address, &mut bytes)?;
-            Ok(Descriptor::from_bytes(bytes))
+            regions.copy_out(address, descriptor.as_mut_bytes())?;
+            Ok(descriptor)
         };
         let within = |_: &mut Chain, _, _| Err(ChainFault::BadTable);
         chain.follow(0, count, regions, read, within)

@@ -121,7 +121,7 @@ impl Queue {
             tell.send(current_thread_id()).unwrap();
             let _ = end.recv();
             watch.end_queue(0);
-            assert_eq!(*watch.pulses[0].thread(), None, "nobody serves it");
+            assert_eq!(*watch.pulses[0].thread.lock(), None, "nobody serves it");
         });
         Queue {
             id: told.recv().unwrap(),
@@ -241,7 +241,7 @@ fn nobody_goes_where_this_process_may_not_be() {
         let mut watch = Watch::new(1);
         watch.allowed = CpuSet::new();
         watch.alarm.set_monitor(std::thread::current());
-        *watch.pulses[0].thread() = Some(queue.id);
+        *watch.pulses[0].thread.lock() = Some(queue.id);
         Arc::new(watch)
     };
     let (one, _) = two_cpus().unwrap();

@@ -38,11 +38,12 @@ use crate::session::SessionConfig;
 use crate::sleepers::Sleepers;
 use crate::transport::Connection;
 use crate::transport::scheduling::wants_cpu;
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
@@ -246,13 +247,9 @@ impl<F: FileSystem> Crew<F> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Roster> {
-        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts the readers; fails when not even one could be.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
-        let mut roster = self.lock();
+        let mut roster = self.roster.lock();
         while roster.readers < roster.wanted {
             match self.spawn_reader(&mut roster) {
                 Ok(()) => {}
@@ -282,8 +279,8 @@ impl<F: FileSystem> Crew<F> {
             thread: OnceLock::new(),
         });
         // Counted before it answers anybody, who may look.
-        let readers = &self.connection.metrics().levels.readers;
-        readers.store(roster.readers + 1, Ordering::Relaxed);
+        let readers = &self.connection.metrics().figures.readers;
+        readers.store(roster.readers as u64 + 1, Ordering::Relaxed);
         super::spawn(self, &member).inspect_err(|_| self.note(roster))?;
         roster.numbers += 1;
         roster.readers += 1;
@@ -312,7 +309,7 @@ impl<F: FileSystem> Crew<F> {
 
     /// `member` is about to sleep: takes its role as reader away, unless it must not.
     pub(super) fn stand_aside(self: &Arc<Self>, member: &Arc<Member>, wait: Wait) -> Aside {
-        let mut roster = self.lock();
+        let mut roster = self.roster.lock();
         let room = roster.away.admits(wait, self.config.limits());
         if !member.is_reader() {
             // The steward was quicker: counted among those who sleep already.
@@ -335,7 +332,7 @@ impl<F: FileSystem> Crew<F> {
         let replaced = room && (!needed || self.call_reader(&mut roster) || roster.readers > 1);
         if !replaced {
             if wait == Wait::Io {
-                bump(&self.connection.metrics().events.blocked_inline);
+                bump(&self.connection.metrics().figures.blocked_inline);
             }
             return Aside::Refused;
         }
@@ -349,7 +346,7 @@ impl<F: FileSystem> Crew<F> {
     /// `member` has answered a request away from the readers. Comes back when it is one again, or
     /// shall leave. `release_memory` is called when it has stood by for a while.
     pub(super) fn rejoin(&self, member: &Arc<Member>, mut release_memory: impl FnMut()) -> Next {
-        let mut roster = self.lock();
+        let mut roster = self.roster.lock();
         roster.count_back(member);
         if self.connection.control.is_stopping() {
             return Next::Leave;
@@ -371,7 +368,7 @@ impl<F: FileSystem> Crew<F> {
         if let Some(next) = self.stand_by(member, Some(KEEP_THREAD)) {
             return next;
         }
-        let mut roster = self.lock();
+        let mut roster = self.roster.lock();
         if !member.is_reader() && roster.standby.len() > STANDBY_KEPT {
             roster.remove_from_standby(member);
             self.note(&mut roster);
@@ -392,7 +389,7 @@ impl<F: FileSystem> Crew<F> {
                 }
                 None => std::thread::park(),
             }
-            let mut roster = self.lock();
+            let mut roster = self.roster.lock();
             if self.connection.control.is_stopping() {
                 return Some(Next::Leave);
             }
@@ -405,7 +402,7 @@ impl<F: FileSystem> Crew<F> {
 
     /// The thread of `member` is at its end.
     pub(super) fn leave(&self, member: &Arc<Member>) {
-        let mut roster = self.lock();
+        let mut roster = self.roster.lock();
         roster.count_back(member);
         roster.remove_from_standby(member);
         roster.members.retain(|other| !Arc::ptr_eq(other, member));
@@ -417,7 +414,7 @@ impl<F: FileSystem> Crew<F> {
 
     /// Wakes everybody who sleeps in a read or stands by.
     pub(super) fn wake(&self) {
-        let roster = self.lock();
+        let roster = self.roster.lock();
         for member in &roster.members {
             let Some((thread, id)) = member.thread.get() else {
                 continue;
@@ -433,8 +430,10 @@ impl<F: FileSystem> Crew<F> {
     }
 
     fn note(&self, roster: &mut Roster) {
-        let levels = &self.connection.metrics().levels;
-        levels.readers.store(roster.readers, Ordering::Relaxed);
+        let levels = &self.connection.metrics().figures;
+        levels
+            .readers
+            .store(roster.readers as u64, Ordering::Relaxed);
         let standby = roster.standby.len();
         roster.away.report(self.connection.metrics(), standby);
     }
@@ -454,13 +453,13 @@ impl<F: FileSystem> Crew<F> {
         let busy = |member: &Arc<Member>| {
             member.word.load(Ordering::SeqCst) & (READER | BUSY) == READER | BUSY
         };
-        self.lock().members.iter().any(busy)
+        self.roster.lock().members.iter().any(busy)
     }
 
     /// Sees to it that somebody reads. True when there was reason to worry: a reader that has not
     /// moved since the last look, or none that is idle where some are missing.
     pub(super) fn look_after(self: &Arc<Self>) -> bool {
-        let mut roster = self.lock();
+        let mut roster = self.roster.lock();
         let (mut idle, mut moving, mut stuck) = (false, false, None);
         for member in &roster.members {
             let word = member.word.load(Ordering::SeqCst);
@@ -499,7 +498,7 @@ impl<F: FileSystem> Crew<F> {
                 .word
                 .compare_exchange(word, word & !READER, Ordering::SeqCst, Ordering::Relaxed);
         if taken.is_ok() {
-            bump(&self.connection.metrics().events.displaced);
+            bump(&self.connection.metrics().figures.displaced);
             roster.readers -= 1;
             roster.count_away(member, Wait::Io);
             // If there is no other, the member comes back as a reader when it is done.

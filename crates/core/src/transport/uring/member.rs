@@ -1,8 +1,9 @@
 //! One thread that serves queues, as others see it.
 
 use super::plan::Group;
+use parking_lot::Mutex;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use thrufs_abi::NodeId;
 use thrufs_sys::fuse_ring::{Slot, Waker};
 use thrufs_sys::signal::{ThreadId, current_thread_id};
@@ -121,16 +122,13 @@ impl Member {
 
     /// A request that was carried out elsewhere, with the length of its reply.
     pub(super) fn give_back(&self, slot: Slot, length: usize) {
-        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        returned.push((slot, length));
-        drop(returned);
+        self.returned.lock().push((slot, length));
         self.waker.wake();
     }
 
     /// What was given back since.
     pub(super) fn take_returned(&self) -> Vec<(Slot, usize)> {
-        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *returned)
+        std::mem::take(&mut *self.returned.lock())
     }
 
     pub(super) fn wake(&self) {

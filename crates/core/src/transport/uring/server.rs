@@ -222,7 +222,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
     fn answer_from_file(&mut self, mut slot: Slot, file_reply: FileReply) {
         let result = file_reply.read_into(slot.desk().reply, false);
         if result == Err(Errno::DEFER) {
-            bump(&self.connection.dispatcher.metrics().events.deferred);
+            bump(&self.connection.metrics().figures.deferred);
             if self.may_sleep(Wait::Io) {
                 let result = file_reply.read_into(slot.desk().reply, true);
                 self.team.pool.dismiss(Wait::Io);
@@ -327,7 +327,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
             let number = self.rotation(queue);
             return self.go_away(number);
         };
-        let events = &self.connection.dispatcher.metrics().events;
+        let events = &self.connection.metrics().figures;
         let length = if wait.is_for_lock() {
             // A queue must not wait for a lock, whose holder may need it to let go.
             bump(&events.lock_waiters_refused);
@@ -408,7 +408,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
         if is_end(errno) || self.team.is_ending() {
             return;
         }
-        bump(&self.connection.dispatcher.metrics().events.replies_refused);
+        bump(&self.connection.metrics().figures.replies_refused);
         tracing::warn!(error = %errno, "the kernel did not take a reply");
         if let Err(error) = self.add_slot(number)
             && self.rotations[number].here == 0

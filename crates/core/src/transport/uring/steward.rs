@@ -139,7 +139,7 @@ impl<F: FileSystem> Steward<F> {
             let Some(ring) = self.team.take_ring() else {
                 continue;
             };
-            bump(&self.team.connection.metrics().events.displaced);
+            bump(&self.team.connection.metrics().figures.displaced);
             if let Err(error) = self.team.add(number, &ward.member.group, ring, None) {
                 tracing::debug!(%error, "no further thread");
             }
@@ -198,7 +198,7 @@ impl Ward {
                 self.go(Place::Together);
                 self.pairing.paired(now);
                 self.is_kept_from_work(connection.processes());
-                bump(&connection.metrics().events.pairs);
+                bump(&connection.metrics().figures.pairs);
             }
             Place::Near => {}
         }

@@ -10,9 +10,10 @@ use super::{Reading, Report, Sleeping};
 use crate::file_system::FileSystem;
 use crate::serving::{Alarm, Pool};
 use crate::transport::Connection;
+use parking_lot::Mutex;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thrufs_abi::NodeId;
 use thrufs_sys::fuse_ring::FuseRing;
 
@@ -66,40 +67,36 @@ impl<F> Team<F> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Roster> {
-        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A ring that nobody has.
     pub(super) fn take_ring(&self) -> Option<Ring> {
-        self.lock().reserve.pop()
+        self.roster.lock().reserve.pop()
     }
 
     /// How many threads wait for requests.
     pub(super) fn len(&self) -> usize {
-        self.lock().members.len()
+        self.roster.lock().members.len()
     }
 
     pub(super) fn members(&self) -> Vec<Arc<Member>> {
-        self.lock().members.clone()
+        self.roster.lock().members.clone()
     }
 
     /// Regular files that the kernel asked about, or was told of.
     pub(super) fn files(&self) -> Vec<NodeId> {
-        let roster = self.lock();
+        let roster = self.roster.lock();
         let files = roster.members.iter().filter_map(|member| member.file());
         files.collect()
     }
 
     fn note(&self, members: usize) {
-        let level = &self.connection.metrics().levels.ring_threads;
-        level.store(members, Ordering::Relaxed);
+        let level = &self.connection.metrics().figures.ring_threads;
+        level.store(members as u64, Ordering::Relaxed);
     }
 
     /// The thread of `member` is at its end.
     pub(super) fn leave(&self, member: &Arc<Member>) {
         member.end();
-        let mut roster = self.lock();
+        let mut roster = self.roster.lock();
         roster.members.retain(|other| !Arc::ptr_eq(other, member));
         let count = roster.members.len();
         self.note(count);
@@ -127,7 +124,7 @@ impl<F> Team<F> {
     /// Whether somebody has a request.
     pub(super) fn is_busy(&self) -> bool {
         let busy = |member: &Arc<Member>| Member::is_busy(member.word());
-        self.lock().members.iter().any(busy)
+        self.roster.lock().members.iter().any(busy)
     }
 }
 
@@ -139,7 +136,7 @@ impl<F: FileSystem> Team<F> {
         let idle = |other: &&Arc<Member>| {
             other.group_number == number && !Arc::ptr_eq(other, member) && other.is_idle()
         };
-        let idle = self.lock().members.iter().filter(idle).count();
+        let idle = self.roster.lock().members.iter().filter(idle).count();
         // One is enough until it sleeps as well, which may be at once.
         let called = idle < 2
             && self.take_ring().is_some_and(|ring| {
@@ -159,7 +156,7 @@ impl<F: FileSystem> Team<F> {
     ) -> io::Result<()> {
         let member = Arc::new(Member::new(number, group.clone(), ring.waker()));
         super::spawn(self, Arc::clone(&member), ring, report)?;
-        let mut roster = self.lock();
+        let mut roster = self.roster.lock();
         roster.members.push(member);
         let count = roster.members.len();
         self.note(count);

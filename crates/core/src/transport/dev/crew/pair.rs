@@ -75,7 +75,7 @@ impl Matchmaker {
         if !self.possible {
             return false;
         }
-        let roster = crew.lock();
+        let roster = crew.roster.lock();
         let sight = self.see(&roster);
         drop(roster);
         let Some(pair) = &mut self.pair else {
@@ -167,7 +167,7 @@ impl<F: FileSystem> Crew<F> {
     /// Makes one reader the only one, where its caller is.
     fn make_pair(self: &Arc<Self>) -> Option<Pair> {
         let processes = self.connection.processes.as_ref()?;
-        let mut members = self.lock().members.clone();
+        let mut members = self.roster.lock().members.clone();
         members.retain(|member| member.is_reader());
         // Each has its own last caller, who may be gone by now.
         let (member, thread, cpu) = members.into_iter().find_map(|member| {
@@ -179,7 +179,7 @@ impl<F: FileSystem> Crew<F> {
             release(thread, &self.connection.allowed);
             return None;
         }
-        let mut roster = self.lock();
+        let mut roster = self.roster.lock();
         if !member.is_reader() {
             // It has gone to sleep in a request meanwhile: the others are needed.
             drop(roster);
@@ -195,7 +195,7 @@ impl<F: FileSystem> Crew<F> {
         self.note(&mut roster);
         drop(roster);
         self.call_off_others();
-        bump(&self.connection.metrics().events.pairs);
+        bump(&self.connection.metrics().figures.pairs);
         Some(Pair {
             word: member.word.load(Ordering::Relaxed),
             still: None,
@@ -208,7 +208,7 @@ impl<F: FileSystem> Crew<F> {
     /// Interrupts the reading of those who are no longer readers. One that is about to read at this
     /// moment is not reached, and is called off at the next look, or serves one request more.
     fn call_off_others(&self) {
-        let roster = self.lock();
+        let roster = self.roster.lock();
         for member in &roster.members {
             let idle = member.word.load(Ordering::SeqCst) & (READER | BUSY) == 0;
             let here = member.away.load(Ordering::Relaxed) == HERE;
@@ -229,7 +229,7 @@ impl<F: FileSystem> Crew<F> {
     }
 
     fn readers_as_many_as(self: &Arc<Self>, wanted: usize) {
-        let mut roster = self.lock();
+        let mut roster = self.roster.lock();
         roster.wanted = wanted;
         let missing =
             |roster: &Roster| roster.readers < wanted && !self.connection.control.is_stopping();
