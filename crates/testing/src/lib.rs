@@ -6,15 +6,25 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use thrufs::{Errno, FileSystem, NodeId};
+//! use thrufs::{Attributes, Context, Entry, Errno, FileHandle, FileSystem, Name, NodeId, Result};
 //! use thrufs_testing::Client;
 //!
-//! struct Nothing;
-//! impl FileSystem for Nothing {}
+//! /// Has nothing in it, not even a root.
+//! struct Empty;
 //!
-//! let client = Client::connect(Arc::new(Nothing)).unwrap();
-//! let refused = client.root().lookup(NodeId::ROOT, b"name");
-//! assert_eq!(refused.unwrap_err(), Errno::ENOSYS);
+//! impl FileSystem for Empty {
+//!     fn lookup(&self, _: &Context<'_>, _: NodeId, _: Name<'_>) -> Result<Entry> {
+//!         Err(Errno::ENOENT)
+//!     }
+//!
+//!     fn getattr(&self, _: &Context<'_>, _: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
+//!         Err(Errno::ENOENT)
+//!     }
+//! }
+//!
+//! let client = Client::connect(Arc::new(Empty)).unwrap();
+//! let found = client.root().lookup(NodeId::ROOT, b"name");
+//! assert_eq!(found.unwrap_err(), Errno::ENOENT);
 //! ```
 //!
 //! **The POSIX cases.** [`suite::run`] runs a list of cases over a file system that is mounted: what a program
