@@ -8,9 +8,8 @@ use thrufs_abi::layout::{
     AccessIn, AttrOut, BatchForgetIn, BmapIn, BmapOut, CopyFileRangeIn, CopyFileRangeOut, CreateIn,
     EntryOut, FallocateIn, FileLock, FlushIn, ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn,
     GetxattrOut, IoctlIn, IoctlOut, Kstatfs, LinkIn, LkIn, LkOut, LseekIn, LseekOut, MkdirIn,
-    MknodIn, OpenIn, OpenOut, PollIn, PollOut, ReadIn, ReleaseIn, RemovemappingIn,
-    RemovemappingOne, Rename2In, SetattrIn, SetupmappingIn, SetxattrIn, StatxIn, StatxOut,
-    SyncfsIn, WriteIn, WriteOut,
+    MknodIn, OpenIn, OpenOut, PollIn, PollOut, ReadIn, ReleaseIn, Rename2In, SetattrIn, SetxattrIn,
+    StatxIn, StatxOut, SyncfsIn, WriteIn, WriteOut,
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, NodeId, Opcode, Reply, RequestBuilder, Unique};
 use zerocopy::{FromBytes, IntoBytes};
@@ -528,21 +527,6 @@ impl<'a, C: Carrier> Caller<'a, C> {
     pub fn poll(&self, node: NodeId, arg: &PollIn) -> Result<u32> {
         let out: PollOut = structure(&self.call(self.request(Opcode::Poll, node).arg(arg))?)?;
         Ok(out.revents)
-    }
-
-    /// SETUPMAPPING: maps a part of a file into the window of shared memory.
-    pub fn setup_mapping(&self, node: NodeId, arg: &SetupmappingIn) -> Result<()> {
-        self.call(self.request(Opcode::SetupMapping, node).arg(arg))
-            .map(drop)
-    }
-
-    /// REMOVEMAPPING.
-    pub fn remove_mapping(&self, node: NodeId, mappings: &[RemovemappingOne]) -> Result<()> {
-        let arg = RemovemappingIn {
-            count: mappings.len() as u32,
-        };
-        let request = self.request(Opcode::RemoveMapping, node).arg(&arg);
-        self.call(request.bytes(mappings.as_bytes())).map(drop)
     }
 
     /// IOCTL on a file, with its result and output.

@@ -452,11 +452,6 @@ impl Queue {
         !self.ring.arm()
     }
 
-    /// Asks the device for no signals until the next [`wait`](Self::wait): for those who poll.
-    pub fn without_signals(&mut self) {
-        self.ring.disarm();
-    }
-
     pub(crate) fn waker(&self) -> &Arc<Waker> {
         &self.waker
     }

@@ -37,8 +37,6 @@ pub struct RawDescriptor {
     pub next: u16,
 }
 
-/// `VIRTQ_AVAIL_F_NO_INTERRUPT`: the device need not signal.
-const NO_INTERRUPT: u16 = 1;
 /// `VIRTQ_USED_F_NO_NOTIFY`: the device need not be told.
 const NO_NOTIFY: u16 = 1;
 
@@ -249,16 +247,6 @@ impl Ring {
         fence(Ordering::SeqCst);
         self.used_index() != self.used
     }
-
-    /// Asks for no signals: somebody is looking anyway.
-    pub(crate) fn disarm(&mut self) {
-        if !self.event_index {
-            let flags = self.layout.available;
-            self.memory
-                .store_u16(flags, NO_INTERRUPT, Ordering::Relaxed);
-        }
-        // With the event index, the wish stands at an index that has passed, and that is enough.
-    }
 }
 
 /// Whether a side whose index went from `old` to `new` must tell the other, which wants to hear of
@@ -360,13 +348,6 @@ pub(crate) mod tests {
         memory.store_u16(layout.used, NO_NOTIFY, Ordering::Relaxed);
         ring.publish(1);
         assert!(!ring.must_notify());
-        ring.disarm();
-        assert_eq!(
-            memory.load_u16(layout.available, Ordering::Relaxed),
-            NO_INTERRUPT
-        );
-        assert!(!ring.arm());
-        assert_eq!(memory.load_u16(layout.available, Ordering::Relaxed), 0);
     }
 
     #[test]

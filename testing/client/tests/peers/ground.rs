@@ -1,6 +1,4 @@
 //! Servers under test, each behind a socket of its own.
-//! Each test uses a part of it.
-#![allow(dead_code)]
 
 pub mod shelf;
 
@@ -30,8 +28,6 @@ pub struct Server {
     start: fn(&Path, &Path) -> Result<Running, String>,
     /// Whether it serves one front end after another.
     pub serves_again: bool,
-    /// How many request queues it offers.
-    pub request_queues: u16,
 }
 
 /// All servers that the tests run against.
@@ -40,13 +36,11 @@ pub const SERVERS: &[Server] = &[
         name: "virtiofsd",
         start: virtiofsd,
         serves_again: false,
-        request_queues: 1,
     },
     Server {
         name: "thrufs",
         start: thrufs,
         serves_again: true,
-        request_queues: 2,
     },
 ];
 

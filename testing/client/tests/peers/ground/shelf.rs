@@ -65,12 +65,6 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The bytes of a file.
-    pub fn bytes(&self, name: &str) -> Vec<u8> {
-        let files = self.files.lock().unwrap();
-        files[name.as_bytes()].lock().unwrap().clone()
-    }
-
     fn file(&self, name: &[u8]) -> Result<Bytes> {
         let files = self.files.lock().unwrap();
         files.get(name).map(Arc::clone).ok_or(Errno::ENOENT)
