@@ -28,7 +28,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thrufs::{Errno, MountOptions, SessionConfig};
-use thrufs_abi::layout::{FallocateIn, LkIn, SetattrIn};
+use thrufs_abi::layout::{LkIn, SetattrIn};
 use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
 use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, IdRange, Locks};
 use thrufs_testing::{Client, InProcess};
@@ -133,34 +133,6 @@ fn forgetting_too_much_does_no_harm() {
     root.batch_forget(&[(ROOT, 3), (node, 3), (NodeId(0), 1)]);
     assert!(root.getattr(ROOT).is_ok());
     assert!(root.lookup(ROOT, b"file").is_ok());
-}
-
-#[test]
-fn names_that_are_no_components_are_refused() {
-    let served = serve(Config::default());
-    fs::create_dir(served.path("sub")).unwrap();
-    let root = served.client.root();
-    let sub = NodeId(root.lookup(ROOT, b"sub").unwrap().nodeid);
-    for name in [&b".."[..], b".", b"a/b", b"/etc", b"../x", b""] {
-        assert!(root.mkdir(sub, name, 0o755).is_err(), "{name:?}");
-        assert!(root.unlink(sub, name).is_err(), "{name:?}");
-        assert!(root.rmdir(sub, name).is_err(), "{name:?}");
-        assert!(
-            root.create(sub, name, libc::O_RDWR, 0o644).is_err(),
-            "{name:?}"
-        );
-        assert!(root.symlink(sub, name, b"t").is_err(), "{name:?}");
-        assert!(
-            root.rename((sub, name), (ROOT, b"moved"), 0).is_err(),
-            "{name:?}"
-        );
-        assert!(
-            root.rename((ROOT, b"sub"), (sub, name), 0).is_err(),
-            "{name:?}"
-        );
-        assert!(root.link(sub, sub, name).is_err(), "{name:?}");
-        assert!(root.lookup(sub, name).is_err(), "{name:?}");
-    }
 }
 
 #[test]
@@ -311,28 +283,6 @@ fn a_creation_keeps_the_bits_that_the_kernel_left_in() {
         .unwrap();
     let (second, _) = user.create(dir, b"second", libc::O_RDWR, 0o2755).unwrap();
     assert_eq!(second.attr.mode & 0o7777, 0o2755);
-}
-
-#[test]
-fn an_unlinked_file_lives_while_it_is_open() {
-    let served = serve(Config::default());
-    let root = served.client.root();
-    let (entry, open) = root.create(ROOT, b"gone", libc::O_RDWR, 0o644).unwrap();
-    let node = NodeId(entry.nodeid);
-    root.unlink(ROOT, b"gone").unwrap();
-    root.write(node, open.fh, 0, b"still here", 0).unwrap();
-    assert_eq!(root.read(node, open.fh, 0, 100).unwrap(), b"still here");
-    let attributes = root.getattr(node).unwrap();
-    assert_eq!((attributes.attr.nlink, attributes.attr.size), (0, 10));
-    let mode = SetattrIn {
-        valid: SetattrValid::MODE.bits(),
-        mode: 0o600,
-        ..Default::default()
-    };
-    assert_eq!(root.setattr(node, &mode).unwrap().attr.mode & 0o7777, 0o600);
-    root.release(node, open.fh).unwrap();
-    root.forget(node, 1);
-    assert_eq!(root.getattr(node).unwrap_err(), Errno::ESTALE);
 }
 
 #[test]
@@ -532,15 +482,6 @@ fn a_read_only_tree_refuses_every_change() {
     assert!(root.open(node, libc::O_RDONLY).is_ok());
 }
 
-#[test]
-fn special_files_are_not_opened_by_the_server() {
-    let served = serve(Config::default());
-    let root = served.client.root();
-    let fifo = root.mknod(ROOT, b"fifo", libc::S_IFIFO | 0o666, 0).unwrap();
-    let error = root.open(NodeId(fifo.nodeid), libc::O_RDONLY).unwrap_err();
-    assert_eq!(error, Errno::ENXIO);
-}
-
 fn lock(fh: u64, owner: u64, kind: i32) -> LkIn {
     let mut arg = LkIn {
         fh,
@@ -588,59 +529,6 @@ fn shared_locks_conflict_among_owners_and_go_with_them() {
 }
 
 #[test]
-fn a_lock_beneath_stands_in_the_way() {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
-    served.write("file", b"x");
-    let root = served.client.root();
-    let node = root.walk("file").unwrap();
-    let fh = root.open(node, libc::O_RDWR).unwrap().fh;
-    let beneath = fs::File::open(served.path("file")).unwrap();
-    rustix::fs::flock(&beneath, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let mut flock = lock(fh, 5, libc::F_WRLCK);
-    flock.lk_flags = thrufs_abi::LkFlags::FLOCK.bits();
-    assert_eq!(root.setlk(node, &flock, false).unwrap_err(), Errno::EAGAIN);
-    drop(beneath);
-    root.setlk(node, &flock, false).unwrap();
-}
-
-#[test]
-fn allocation_and_holes() {
-    let served = serve(Config::default());
-    let root = served.client.root();
-    let (entry, open) = root.create(ROOT, b"f", libc::O_RDWR, 0o644).unwrap();
-    let node = NodeId(entry.nodeid);
-    root.write(node, open.fh, 0, &[7; 65_536], 0).unwrap();
-    let mode = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u32;
-    let punch = FallocateIn {
-        fh: open.fh,
-        offset: 8192,
-        length: 16_384,
-        mode,
-        ..Default::default()
-    };
-    root.fallocate(node, &punch).unwrap();
-    assert_eq!(
-        root.lseek(node, open.fh, 0, libc::SEEK_HOLE as u32),
-        Ok(8192)
-    );
-    assert_eq!(
-        root.lseek(node, open.fh, 8192, libc::SEEK_DATA as u32),
-        Ok(24_576)
-    );
-    assert_eq!(
-        root.lseek(node, open.fh, 1 << 30, libc::SEEK_DATA as u32),
-        Err(Errno::ENXIO)
-    );
-    assert_eq!(
-        root.lseek(node, open.fh, 0, libc::SEEK_SET as u32),
-        Err(Errno::EINVAL)
-    );
-}
-
-#[test]
 fn lower_errors_come_back_as_they_are() {
     let served = serve(Config::default());
     served.write("file", b"");
@@ -679,19 +567,6 @@ fn lower_errors_come_back_as_they_are() {
         root.getxattr(file, b"nonsense").unwrap_err(),
         Errno::EOPNOTSUPP
     );
-}
-
-#[test]
-fn a_temporary_file_gets_a_name() {
-    let served = serve(Config::default());
-    let root = served.client.root();
-    let (entry, open) = root.tmpfile(ROOT, libc::O_RDWR, 0o640).unwrap();
-    let node = NodeId(entry.nodeid);
-    assert_eq!(entry.attr.nlink, 0);
-    root.write(node, open.fh, 0, b"hello", 0).unwrap();
-    let linked = root.link(node, ROOT, b"named").unwrap();
-    assert_eq!((linked.nodeid, linked.attr.nlink), (node.0, 1));
-    assert_eq!(fs::read(served.path("named")).unwrap(), b"hello");
 }
 
 #[test]

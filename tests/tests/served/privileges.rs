@@ -62,6 +62,22 @@ fn who_changes_a_file_takes_its_privileges_away_and_root_leaves_them() {
         let written = served.client.root().write(node, fh, 0, b"x", flags);
         written.map(drop)
     };
+    // What of a request sets, and whether bits fall: to another size, and to another owner.
+    let set = |node, valid: SetattrValid, flags| {
+        let kills = match flags {
+            0 => SetattrValid::empty(),
+            _ => SetattrValid::KILL_SUIDGID,
+        };
+        let set = SetattrIn {
+            valid: (valid | kills).bits(),
+            size: 3,
+            uid: STRANGER,
+            ..SetattrIn::default()
+        };
+        served.client.root().setattr(node, &set).map(drop)
+    };
+    let truncate = |node, _, flags| set(node, SetattrValid::SIZE, flags);
+    let give = |node, _, flags| set(node, SetattrValid::UID, flags);
     // Without execution by the group, set-group-id is none.
     for (bits, without) in [(0o6775, 0o775), (0o6764, 0o2764), (0o755, 0o755)] {
         type Change<'a> = &'a dyn Fn(NodeId, u64, u32) -> Result<()>;
@@ -74,6 +90,9 @@ fn who_changes_a_file_takes_its_privileges_away_and_root_leaves_them() {
             (&copy, STRANGER, without),
             (&write, 0, bits),
             (&write, KILL, without),
+            (&truncate, 0, bits),
+            (&truncate, KILL, without),
+            (&give, KILL, without),
         ] {
             let node = with_mode(&served, bits);
             let fh = served.client.root().open(node, libc::O_RDWR).unwrap().fh;
@@ -179,6 +198,7 @@ fn a_change_of_nothing_takes_privileges_away_from_no_stranger() {
         (STRANGER, 0o755, false, none, Ok(0o755)),
         (OWNER, 0o6775, false, none, Ok(0o775)),
         (0, 0o6775, false, none, Ok(0o775)),
+        (0, 0o6764, false, none, Ok(0o2764)),
         (NOBODY, 0o6775, false, none, Ok(0o775)),
     ] {
         let node = with_mode(&served, bits);
@@ -326,70 +346,4 @@ fn who_passes_for_the_owner_lets_nobody_write_what_has_privileges() {
     let set = stranger.setxattr(node, b"system.posix_acl_access", &acl, 0);
     set.unwrap();
     assert_eq!(mode(&directory), 0o2777);
-}
-
-#[test]
-fn set_id_bits_fall_when_the_writer_may_not_keep_them() {
-    if !is_root() {
-        return;
-    }
-    let served = serve(Config::default());
-    let root = served.client.root();
-    let path = served.path("suid");
-    let renew = || {
-        fs::write(&path, b"0123456789").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o6775)).unwrap();
-    };
-    renew();
-    let node = root.walk("suid").unwrap();
-    let fh = root.open(node, libc::O_RDWR).unwrap().fh;
-    root.write(node, fh, 0, b"x", 0).unwrap();
-    assert_eq!(mode(&path), 0o6775, "root's own write keeps them");
-    root.write(node, fh, 0, b"x", WriteFlags::KILL_SUIDGID.bits())
-        .unwrap();
-    assert_eq!(mode(&path), 0o775);
-    renew();
-    let mut set = SetattrIn {
-        valid: SetattrValid::SIZE.bits(),
-        size: 3,
-        ..Default::default()
-    };
-    root.setattr(node, &set).unwrap();
-    assert_eq!(mode(&path), 0o6775);
-    set.valid |= SetattrValid::KILL_SUIDGID.bits();
-    root.setattr(node, &set).unwrap();
-    assert_eq!(mode(&path), 0o775);
-    renew();
-    let nothing = root.setattr(node, &SetattrIn::default()).unwrap();
-    assert_eq!(
-        mode(&path),
-        0o775,
-        "an empty SETATTR is the order to drop them"
-    );
-    assert_eq!(nothing.attr.mode & 0o7777, 0o775);
-    // Without execution by the group, S_ISGID means something else and stays, whatever the group is
-    // and whatever the thread did before: the last write leaves it (and this test, which runs in it)
-    // without CAP_FSETID.
-    served.write("other", b"0123456789");
-    let other = root.walk("other").unwrap();
-    let other_fh = root.open(other, libc::O_RDWR).unwrap().fh;
-    root.write(other, other_fh, 0, b"x", 0).unwrap();
-    chown(&path, None, Some(4321)).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o6764)).unwrap();
-    assert_eq!(mode(&path), 0o6764);
-    let kill = WriteFlags::KILL_SUIDGID.bits();
-    root.write(other, other_fh, 0, b"x", kill).unwrap();
-    root.setattr(node, &SetattrIn::default()).unwrap();
-    assert_eq!(mode(&path), 0o2764);
-    root.write(other, other_fh, 0, b"x", kill).unwrap();
-    let owned_by = |uid| SetattrIn {
-        valid: (SetattrValid::UID | SetattrValid::KILL_SUIDGID).bits(),
-        uid,
-        ..Default::default()
-    };
-    root.setattr(node, &owned_by(1002)).unwrap();
-    assert_eq!(mode(&path), 0o2764);
-    renew();
-    root.setattr(node, &owned_by(1001)).unwrap();
-    assert_eq!(mode(&path), 0o775);
 }

@@ -1,12 +1,12 @@
 //! Files of which readers do not see everything, in one process: when they are shown, and who may write.
 
-use super::{ROOT, Served, serve};
+use super::{Served, serve};
 use crate::samples;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
@@ -183,6 +183,10 @@ fn who_found_it_empty_writes_alone_and_reads_what_it_wrote_redacted() {
 fn a_writer_waits_for_who_has_it_open_beneath() {
     let served = redacting("");
     let writer = opened(&served, b"", libc::O_RDWR);
+    // To write as well.
+    let holder = beneath(&served);
+    assert_eq!(write(&served, writer, 0, b"x"), Err(Errno::EBUSY));
+    drop(holder);
     let holder = File::open(served.path(NAME)).unwrap();
     assert_eq!(write(&served, writer, 0, b"x"), Err(Errno::EBUSY));
     thread::scope(|scope| {
@@ -280,34 +284,4 @@ fn an_empty_file_is_written_to_whatever_became_of_its_names() {
     let writer = opened(&served, b"", libc::O_RDWR);
     fs::hard_link(served.path(NAME), served.path("photos/b.jpg")).unwrap();
     write(&served, writer, 0, b"x").unwrap();
-}
-
-/// As another server of the same tree does it.
-#[test]
-fn names_change_one_after_the_other() {
-    use rustix::fs::FlockOperation as Lock;
-    let served = redacting("");
-    served.write(NAME, b"");
-    served.write("other", b"");
-    let root = served.client.root();
-    let photos = root.walk("photos").unwrap();
-    let source = File::open(served.directory.path()).unwrap();
-    rustix::fs::flock(&source, Lock::LockExclusive).unwrap();
-    let begun = Instant::now();
-    let rename = |to: &[u8]| root.rename((photos, b"a.jpg"), (photos, to), 0);
-    assert_eq!(rename(b"b.jpg"), Err(Errno::EBUSY));
-    assert!(begun.elapsed() >= Duration::from_secs(2));
-    thread::scope(|scope| {
-        let waits = [
-            scope.spawn(|| rename(b"b.jpg")),
-            scope.spawn(|| root.unlink(ROOT, b"other")),
-        ];
-        thread::sleep(SETTLED);
-        assert!(served.path(NAME).exists() && served.path("other").exists());
-        rustix::fs::flock(&source, Lock::Unlock).unwrap();
-        for change in waits {
-            assert_eq!(change.join().unwrap(), Ok(()));
-        }
-    });
-    rustix::fs::flock(&source, Lock::NonBlockingLockExclusive).expect("nothing is left locked");
 }
