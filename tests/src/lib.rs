@@ -24,6 +24,7 @@ pub mod programs;
 pub mod property;
 pub mod race;
 pub mod relayed;
+mod running;
 pub mod server;
 pub mod storm;
 pub mod suite;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use thrufs_testing::Random;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 
 /// What is in the original and in nothing that is redacted.
@@ -40,7 +41,7 @@ pub struct Racer {
     names: [PathBuf; 2],
     original: Vec<u8>,
     state: PathBuf,
-    random: u64,
+    random: Random,
     /// The largest size that was seen.
     length: u64,
     /// How many opens were looked at that had to be redacted.
@@ -60,7 +61,7 @@ impl Racer {
             names: ["a", "b"].map(|name| directory.join(name)),
             original: fs::read(original)?,
             state: state.into(),
-            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: Random(seed),
             length: 0,
             checked: 0,
         })
@@ -87,10 +88,7 @@ impl Racer {
     }
 
     fn pick(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % below
+        self.random.below(below as usize) as u64
     }
 
     fn one(&mut self, state: &str) -> io::Result<()> {

@@ -18,7 +18,7 @@ use rustix::fs::{
 
 use crate::compare::{differences, snapshot};
 use crate::tree::Native;
-use thrufs_testing::Tree;
+use thrufs_testing::{Random, Tree};
 
 /// Sequences, without `THRUFS_PROPERTY_CASES`.
 const CASES_DEFAULT: u64 = 40;
@@ -50,40 +50,16 @@ const TARGETS: [&str; 5] = ["a", "b", "d", "nowhere", "c"];
 
 const ATTRIBUTES: [&str; 3] = ["user.one", "user.two", "user.three"];
 
-/// A generator that is the same everywhere: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-
-    fn slot(&mut self) -> usize {
-        self.below(SLOTS as u64) as usize
-    }
-
-    /// An offset or length: around pages, sometimes far.
-    fn size(&mut self) -> u64 {
-        match self.below(8) {
-            0 => 0,
-            1 => 4096,
-            2 => 4095 + self.below(3),
-            3 => self.below(200_000),
-            _ => self.below(9000),
-        }
-    }
+/// An offset or length: around pages, sometimes far.
+fn size(random: &mut Random) -> u64 {
+    let size = match random.below(8) {
+        0 => 0,
+        1 => 4096,
+        2 => 4095 + random.below(3),
+        3 => random.below(200_000),
+        _ => random.below(9000),
+    };
+    size as u64
 }
 
 type Name = &'static str;
@@ -134,10 +110,10 @@ const PRELUDE: [Operation; 8] = [
 fn operation(random: &mut Random) -> Operation {
     let path = random.pick(&PATHS);
     let other = random.pick(&PATHS);
-    let slot = random.slot();
+    let slot = random.below(SLOTS);
     let fill = b'a' + random.below(26) as u8;
-    let offset = random.size();
-    let len = random.size();
+    let offset = size(random);
+    let len = size(random);
     let mode = random.pick(&[0o644, 0o600, 0o755, 0o4755, 0o2775, 0o1777, 0]);
     match random.below(34) {
         0..=2 => Operation::Create(path, mode, random.below(2) == 0),
@@ -156,7 +132,7 @@ fn operation(random: &mut Random) -> Operation {
         22 => Operation::SetTimes(path, random.below(2_000_000_000) as i64, offset as i64),
         23 => {
             let attribute = random.pick(&ATTRIBUTES);
-            Operation::SetAttribute(path, attribute, random.below(200) as usize, fill)
+            Operation::SetAttribute(path, attribute, random.below(200), fill)
         }
         24 => Operation::RemoveAttribute(path, random.pick(&ATTRIBUTES)),
         25 => Operation::GetAttribute(path, random.pick(&ATTRIBUTES)),
@@ -495,7 +471,7 @@ pub fn run_cases(tree: &dyn Tree, what: &str, test: &str) {
                  THRUFS_PROPERTY_CASES=1 and the test {test}"
             ),
         }
-        seed = Random(seed).next() >> 16;
+        seed = Random(seed).number() >> 16;
     }
     // A generator that only makes errors would test nothing.
     let steps = cases as usize * STEPS;

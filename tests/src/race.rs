@@ -10,12 +10,13 @@ use std::io::{self, Seek, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use thrufs_testing::Random;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 
 /// What a process that takes part knows.
 pub struct Racer {
     dir: PathBuf,
-    state: u64,
+    random: Random,
     growing_seen: u64,
     stale: u64,
 }
@@ -27,7 +28,7 @@ impl Racer {
     pub fn new(dir: &Path, seed: u64) -> Self {
         Self {
             dir: dir.to_owned(),
-            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: Random(seed),
             growing_seen: 0,
             stale: 0,
         }
@@ -41,11 +42,7 @@ impl Racer {
     }
 
     fn pick(&mut self, count: u64) -> u64 {
-        // xorshift64.
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        (self.state >> 11) % count
+        self.random.below(count as usize) as u64
     }
 
     fn shared(&mut self) -> PathBuf {

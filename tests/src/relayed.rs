@@ -1,28 +1,20 @@
 //! A share that is mounted on this machine through the queues of a virtio-fs device: a server of its own
 //! process, `thrufs share`, and a relay, `thrufs-client mount`, for as long as the value lives.
 //!
-//! Whatever happens to the test, dropping the value ends both and detaches what is still mounted. Every
-//! wait is bounded.
+//! Whatever happens to the test, dropping the value ends both and detaches what is still mounted.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus};
 
-use rustix::mount::UnmountFlags;
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
+use thrufs_testing::Tree;
 
 use crate::lower::{Ground, Lower};
 use crate::mounted::{answers_within, is_mounted};
 use crate::programs;
-use thrufs_testing::Tree;
-
-/// How long anything may take to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+use crate::running::{PATIENCE, Running};
+use crate::server::Mount;
 
 /// What a relay says when its mount answers.
 const MOUNTED: &str = "mounted ";
@@ -62,52 +54,10 @@ impl Queues {
     }
 }
 
-/// A process that is ended with the value.
-#[derive(Debug)]
-struct Ended(Mutex<Child>);
-
-impl Ended {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Child> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pid(&self) -> u32 {
-        self.lock().id()
-    }
-
-    fn within(&self, patience: Duration) -> Option<ExitStatus> {
-        let deadline = Instant::now() + patience;
-        loop {
-            if let Ok(Some(status)) = self.lock().try_wait() {
-                return Some(status);
-            }
-            if Instant::now() > deadline {
-                return None;
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
-    }
-
-    fn stop(&self) -> Option<ExitStatus> {
-        signal(self.pid(), Signal::TERM);
-        self.within(PATIENCE)
-    }
-}
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        if self.stop().is_none() {
-            let _ = self.lock().kill();
-            let _ = self.lock().wait();
-        }
-    }
-}
-
 /// A running `thrufs share`, to which any number of relays may connect.
 pub struct Share {
-    server: Ended,
+    server: Running,
     socket: PathBuf,
-    log: PathBuf,
 }
 
 impl Share {
@@ -136,29 +86,16 @@ impl Share {
         if !options.is_empty() {
             list = format!("{list},{options}");
         }
-        let limit = files_max
-            .map(|max| format!("ulimit -n {max} && "))
-            .unwrap_or_default();
-        let server = spawn(
-            Command::new("sh")
-                .args(["-c", &format!("{limit}exec \"$@\""), "sh"])
-                .arg(programs::thrufs()?)
+        let arguments = |command: &mut Command| {
+            command
                 .args(["share", "-o", &list, "--socket"])
-                .args([&socket, source]),
-            &log,
-        )?;
-        let share = Self {
-            server,
-            socket,
-            log,
+                .args([&socket, source]);
         };
-        share.wait_until("the socket", || share.socket.exists())?;
-        Ok(share)
-    }
-
-    fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
-        wait_until(&self.server, what, is_so)
-            .map_err(|error| format!("`thrufs share`: {error}\n{}", self.log_text()))
+        let server = Running::start(&programs::thrufs()?, arguments, files_max, log)?;
+        server
+            .wait_until("the socket", || socket.exists())
+            .map_err(|error| format!("`thrufs share`: {error}\n{}", server.log_text()))?;
+        Ok(Self { server, socket })
     }
 
     /// Where it listens.
@@ -182,15 +119,15 @@ impl Share {
 
     /// What it has written so far.
     pub fn log_text(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+        self.server.log_text()
     }
 }
 
 /// A running `thrufs-client mount`.
 pub struct Relay {
-    relay: Ended,
-    mnt: PathBuf,
-    log: PathBuf,
+    // First: it has to end before its mount is taken away.
+    relay: Running,
+    mount: Mount,
 }
 
 impl Relay {
@@ -200,31 +137,31 @@ impl Relay {
     ///
     /// As text.
     pub fn start(socket: &Path, mnt: &Path, queues: Queues) -> Result<Self, String> {
-        let log = mnt.with_extension("log");
-        let mut command = Command::new(programs::thrufs_client()?);
-        command
-            .args(["--queues", &queues.count.to_string()])
-            .args(["--queue-size", &queues.size.to_string()]);
-        if !queues.indirect {
-            command.arg("--no-indirect");
-        }
-        command.arg("--socket").arg(socket).arg("mount").arg(mnt);
-        let relay = Self {
-            relay: spawn(&mut command, &log)?,
-            mnt: mnt.to_owned(),
-            log,
+        let arguments = |command: &mut Command| {
+            command
+                .args(["--queues", &queues.count.to_string()])
+                .args(["--queue-size", &queues.size.to_string()]);
+            if !queues.indirect {
+                command.arg("--no-indirect");
+            }
+            command.arg("--socket").arg(socket).arg("mount").arg(mnt);
         };
-        wait_until(&relay.relay, "the mount", || {
-            is_mounted(mnt) && relay.log_text().contains(MOUNTED)
-        })
-        .and_then(|()| answers_within(mnt, PATIENCE))
-        .map_err(|error| format!("`thrufs-client mount`: {error}\n{}", relay.log_text()))?;
+        let log = mnt.with_extension("log");
+        let relay = Self {
+            relay: Running::start(&programs::thrufs_client()?, arguments, None, log)?,
+            mount: Mount(mnt.to_owned()),
+        };
+        let stands = || is_mounted(mnt) && relay.log_text().contains(MOUNTED);
+        let answers = relay.relay.wait_until("the mount", stands);
+        answers
+            .and_then(|()| answers_within(mnt, PATIENCE))
+            .map_err(|error| format!("`thrufs-client mount`: {error}\n{}", relay.log_text()))?;
         Ok(relay)
     }
 
     /// The mount point.
     pub fn mnt(&self) -> &Path {
-        &self.mnt
+        &self.mount.0
     }
 
     /// The process.
@@ -234,12 +171,12 @@ impl Relay {
 
     /// What it has written so far.
     pub fn log_text(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+        self.relay.log_text()
     }
 
     /// How it has ended, if it does in time.
     pub fn ended(&self) -> Option<ExitStatus> {
-        self.relay.within(PATIENCE)
+        self.relay.ended_within(PATIENCE)
     }
 
     /// Ends it with SIGTERM and sees that it left nothing mounted.
@@ -248,28 +185,11 @@ impl Relay {
     ///
     /// As text.
     pub fn stop(&self) -> Result<(), String> {
-        let status = self.relay.stop().ok_or("the relay does not end")?;
-        if is_mounted(&self.mnt) {
-            return Err(format!("the relay ended ({status}) and left its mount"));
-        }
-        if !status.success() {
-            return Err(format!("the relay ended with {status} after SIGTERM"));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!("--- relay log ---\n{}", self.log_text());
-        }
-        signal(self.pid(), Signal::TERM);
-        if self.relay.within(PATIENCE).is_none() {
-            let _ = self.relay.lock().kill();
-        }
-        if is_mounted(&self.mnt) {
-            let _ = rustix::mount::unmount(&self.mnt, UnmountFlags::DETACH);
+        let stopped = self.relay.stop();
+        stopped.map_err(|error| format!("the relay {error}"))?;
+        match is_mounted(&self.mount.0) {
+            true => Err("the relay left its mount behind".to_owned()),
+            false => Ok(()),
         }
     }
 }
@@ -334,43 +254,11 @@ impl Tree for Relayed {
     /// Kills the relay: the kernel then ends the connection and every waiting call with it.
     fn abort(&self) {
         eprintln!("thrufs-tests: killing the relay");
-        signal(self.relay.pid(), Signal::KILL);
+        self.relay.relay.signal(Signal::KILL);
     }
 
     fn print_log(&self) {
         let (share, relay) = (self.share.log_text(), self.relay.log_text());
         eprintln!("--- share log ---\n{share}--- relay log ---\n{relay}--- end ---");
-    }
-}
-
-fn spawn(command: &mut Command, log: &Path) -> Result<Ended, String> {
-    let text = |error: std::io::Error| format!("{}: {error}", log.display());
-    let log_file = File::create(log).map_err(text)?;
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(log_file.try_clone().map_err(text)?)
-        .stderr(log_file)
-        .spawn()
-        .map_err(|error| format!("{:?}: {error}", command.get_program()))?;
-    Ok(Ended(Mutex::new(child)))
-}
-
-fn wait_until(process: &Ended, what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        if let Some(status) = process.within(Duration::ZERO) {
-            return Err(format!("ended with {status} before {what} was there"));
-        }
-        if Instant::now() > deadline {
-            return Err(format!("{what} was not there within {PATIENCE:?}"));
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
-    Ok(())
-}
-
-fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = rustix::process::kill_process(pid, signal);
     }
 }

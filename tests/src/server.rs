@@ -1,107 +1,118 @@
 //! A server on a ground that outlives it, for tests of its end: so that another can follow, and what
 //! it left beneath can be looked at.
 
-use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::mount::UnmountFlags;
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 
 use crate::lower::Ground;
 use crate::mounted::{answers_within, is_mounted};
+use crate::running::{PATIENCE, Running, pid_of};
 use crate::{programs, transport};
 
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
 /// How long a mount may take until it answers.
-pub const START_TIMEOUT: Duration = Duration::from_secs(60);
+pub const START_TIMEOUT: Duration = PATIENCE;
 
-/// How long a server may take to end: far longer than it gives to requests in progress, as the machine may
-/// be busy.
-pub const END_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a server may take to end.
+pub const END_TIMEOUT: Duration = PATIENCE;
 
 /// What it logs when its mount stands. With a space, because it logs the end as `unmounted`.
 const MOUNTED: &str = " mounted ";
 
 /// A running `thrufs mount -f`. Ended when dropped, whatever has happened.
 pub struct Server {
-    child: Child,
-    mnt: PathBuf,
-    log: PathBuf,
+    // First: it has to end before its mount is taken away.
+    process: Running,
+    mount: Mount,
+}
+
+/// What is mounted there, detached when dropped.
+pub(crate) struct Mount(pub(crate) PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if is_mounted(&self.0) {
+            eprintln!("thrufs-tests: a mount was left behind");
+            let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+        }
+    }
 }
 
 impl Server {
-    /// Mounts the ground. Requests come as `options` say, and by `/dev/fuse` if they say nothing;
-    /// that they do is made sure of. `files_max` is the limit of open files, soft and hard.
+    /// Mounts the ground, for all users. Requests come as `options` say, and by `/dev/fuse` if they say
+    /// nothing; that they do is made sure of. `files_max` is the limit of open files, soft and hard.
     ///
     /// # Panics
     ///
     /// When no mount answers in time.
     #[track_caller]
     pub fn start(ground: &Ground, options: &str, files_max: Option<u32>) -> Self {
+        Self::try_start(ground, options, files_max).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    ///
+    /// As text: the missing server, what it said if it ended, a mount that does not answer.
+    pub fn try_start(
+        ground: &Ground,
+        options: &str,
+        files_max: Option<u32>,
+    ) -> Result<Self, String> {
         let options = transport::named(options);
-        let _switch = transport::hold_switch(&options).unwrap();
-        let server = Self::start_unproved(ground, &options, files_max);
-        if let Err(error) = transport::prove(&options, server.pid()) {
-            panic!("`-o {options}`: {error}");
-        }
-        server
+        let _switch = transport::hold_switch(&options)?;
+        let server = Self::try_start_unproved(ground, &options, files_max)?;
+        transport::prove(&options, server.pid())
+            .map_err(|error| format!("`-o {options}`: {error}\n{}", server.log_text()))?;
+        Ok(server)
     }
 
     /// The same, but however its requests come, and with no regard to the kernel's switch.
     #[track_caller]
     pub fn start_unproved(ground: &Ground, options: &str, files_max: Option<u32>) -> Self {
+        let started = Self::try_start_unproved(ground, options, files_max);
+        started.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_start_unproved(
+        ground: &Ground,
+        options: &str,
+        files_max: Option<u32>,
+    ) -> Result<Self, String> {
         let options = format!("allow_other,{options}");
         let log = ground.base().join("server.log");
-        let before = fs::read_to_string(&log).unwrap_or_default();
-        let before = before.matches(MOUNTED).count();
-        let log_file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&log)
-            .unwrap();
-        let limit = files_max
-            .map(|max| format!("ulimit -n {max} && "))
-            .unwrap_or_default();
-        let child = Command::new("sh")
-            .args(["-c", &format!("{limit}exec \"$@\""), "sh"])
-            .arg(programs::thrufs().unwrap())
-            .args(["mount", "-f", "-o", &options])
-            .args([ground.source(), ground.mnt()])
-            .stdin(Stdio::null())
-            .stdout(log_file.try_clone().unwrap())
-            .stderr(log_file)
-            .spawn()
-            .unwrap();
-        let mut server = Self {
-            child,
-            mnt: ground.mnt().to_owned(),
-            log,
+        let stand = |text: &str| text.matches(MOUNTED).count();
+        let before = stand(&std::fs::read_to_string(&log).unwrap_or_default());
+        let arguments = |command: &mut std::process::Command| {
+            command
+                .args(["mount", "-f", "-o", &options])
+                .args([ground.source(), ground.mnt()]);
         };
-        let deadline = Instant::now() + START_TIMEOUT;
+        let mut server = Self {
+            process: Running::start(&programs::thrufs()?, arguments, files_max, log)?,
+            mount: Mount(ground.mnt().to_owned()),
+        };
         // Before it says so, it takes SIGTERM for a failed start.
-        while !is_mounted(&server.mnt) || server.log_text().matches(MOUNTED).count() <= before {
-            let ended = server.child.try_wait().unwrap();
-            assert!(
-                ended.is_none() && Instant::now() < deadline,
-                "no mount, ended: {ended:?}"
-            );
-            thread::sleep(POLL_INTERVAL);
-        }
-        if let Err(error) = answers_within(&server.mnt, START_TIMEOUT) {
+        let stands = || is_mounted(ground.mnt()) && stand(&server.log_text()) > before;
+        let answers = server.process.wait_until("the mount", stands);
+        let answers = answers.and_then(|()| answers_within(ground.mnt(), START_TIMEOUT));
+        if let Err(error) = answers {
             // Ends the connection, and with it the thread that asked.
             server.kill();
-            panic!("{error}");
+            let log = server.log_text();
+            return Err(format!("`thrufs mount -f -o {options}`: {error}\n{log}"));
         }
-        server
+        Ok(server)
     }
 
     /// The process that was started, which supervises.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     /// Sends a signal to the process that was started.
@@ -117,30 +128,32 @@ impl Server {
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
         }
-        let _ = self.child.wait();
+        self.process.wait();
     }
 
     /// Waits for the end of the process.
     pub fn ended_within(&mut self, timeout: Duration) -> Option<ExitStatus> {
-        let deadline = Instant::now() + timeout;
-        while Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return Some(status);
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
-        None
+        self.process.ended_within(timeout)
     }
 
     /// Ends it with SIGTERM: in time, without an error, and without a mount left.
     #[track_caller]
-    pub fn stop(mut self) {
-        self.signal(Signal::TERM);
-        let status = self
-            .ended_within(END_TIMEOUT)
-            .expect("it ends in time after SIGTERM");
-        assert!(status.success(), "{status}");
-        assert!(!is_mounted(&self.mnt), "the mount is gone");
+    pub fn stop(self) {
+        self.end().unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    ///
+    /// As text.
+    pub fn end(&self) -> Result<(), String> {
+        let stopped = self.process.stop();
+        stopped.map_err(|error| format!("the server {error}"))?;
+        match is_mounted(&self.mount.0) {
+            true => Err("the server left its mount behind".to_owned()),
+            false => Ok(()),
+        }
     }
 
     /// The processes that serve: the one that was started and what it started.
@@ -157,31 +170,8 @@ impl Server {
 
     /// What it has written so far, and what others wrote before it on the same ground.
     pub fn log_text(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+        self.process.log_text()
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!("--- server log ---\n{}", self.log_text());
-        }
-        if let Ok(None) = self.child.try_wait() {
-            if let Some(pid) = pid_of(self.pid()) {
-                let _ = rustix::process::kill_process(pid, Signal::TERM);
-            }
-            if self.ended_within(END_TIMEOUT).is_none() {
-                self.kill();
-            }
-        }
-        if is_mounted(&self.mnt) {
-            let _ = rustix::mount::unmount(&self.mnt, UnmountFlags::DETACH);
-        }
-    }
-}
-
-fn pid_of(process: u32) -> Option<Pid> {
-    Pid::from_raw(process.try_into().ok()?)
 }
 
 /// Sends a signal to a process that is there.
@@ -197,7 +187,7 @@ pub fn is_unmounted_within(mnt: &Path, timeout: Duration) -> bool {
         if !is_mounted(mnt) {
             return true;
         }
-        thread::sleep(POLL_INTERVAL);
+        thread::sleep(Duration::from_millis(10));
     }
     false
 }

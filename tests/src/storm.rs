@@ -14,6 +14,7 @@ use rustix::fs::{
     Timespec, Timestamps, UTIME_NOW, XattrFlags,
 };
 
+use thrufs_testing::Random;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::fence::record_lock::{self, Kind, Owner, Range};
 
@@ -28,7 +29,7 @@ const NAMES: u64 = 12;
 
 /// One process, in its working directory.
 pub struct Storm {
-    state: u64,
+    random: Random,
     kept: Vec<File>,
 }
 
@@ -36,17 +37,13 @@ impl Storm {
     /// Decides by `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
-            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: Random(seed),
             kept: Vec::new(),
         }
     }
 
     fn pick(&mut self, count: u64) -> u64 {
-        // xorshift64.
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        (self.state >> 11) % count
+        self.random.below(count as usize) as u64
     }
 
     fn flag<T: Copy>(&mut self, of: &[T]) -> T {

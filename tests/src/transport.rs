@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-use thrufs_test_report::skipped_in;
+use thrufs_test_report::skipped;
 
 use crate::mounted::must_skip;
 
@@ -77,16 +77,16 @@ impl Transport {
 }
 
 /// Runs a test over each transport, one after the other, and says what is skipped.
-pub fn over_each(test: &str, run: impl Fn(Transport)) {
-    if must_skip(test) {
+pub fn over_each(run: impl Fn(Transport)) {
+    if must_skip() {
         return;
     }
     for transport in [Transport::Dev, Transport::Uring] {
         match transport.is_missing() {
-            Some(reason) => skipped_in(test, format!("{transport}: {reason}")),
+            Some(reason) => skipped(format!("{transport}: {reason}")),
             None => {
                 // The last such line names the transport of a failure.
-                eprintln!("{test}: {transport}");
+                eprintln!("{}: {transport}", thrufs_test_report::test());
                 run(transport);
             }
         }
@@ -94,13 +94,13 @@ pub fn over_each(test: &str, run: impl Fn(Transport)) {
 }
 
 /// For the first line of a `#[test]` of io_uring: true if it must skip, which it then says.
-pub fn must_skip_ring(test: &str) -> bool {
-    if must_skip(test) {
+pub fn must_skip_ring() -> bool {
+    if must_skip() {
         return true;
     }
     let reason = no_ring();
     if let Some(reason) = &reason {
-        skipped_in(test, reason);
+        skipped(reason);
     }
     reason.is_some()
 }

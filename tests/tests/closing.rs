@@ -34,11 +34,11 @@ const WAYS: [&str; 4] = [
 /// What may come after close(2) has returned comes within this time, also on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(30);
 
-fn on_each_way(test: &str, lower: Lower, ways: &[&str], body: impl Fn(&Mounted, &str)) {
-    over_each(test, |transport| {
+fn on_each_way(lower: Lower, ways: &[&str], body: impl Fn(&Mounted, &str)) {
+    over_each(|transport| {
         for way in ways {
             let mut mounted = Mounted::start_on(lower, &transport.with(way)).unwrap();
-            body(&mounted, &format!("{test}: {transport} {way}"));
+            body(&mounted, &format!("{transport} {way}"));
             mounted.stop().unwrap();
         }
     });
@@ -70,8 +70,7 @@ fn rounds(usual: usize) -> usize {
 
 #[test]
 fn what_was_written_can_be_executed_beneath() {
-    let test = "what_was_written_can_be_executed_beneath";
-    on_each_way(test, Lower::Tmpfs, &WAYS, |mounted, name| {
+    on_each_way(Lower::Tmpfs, &WAYS, |mounted, name| {
         for (usage, count) in [("write", 300), ("change", 100)] {
             let (late, _, longest) = delays(mounted, "execute", usage, rounds(count));
             assert_eq!(
@@ -84,8 +83,7 @@ fn what_was_written_can_be_executed_beneath() {
 
 #[test]
 fn a_lease_can_be_taken_beneath_when_a_writer_has_closed() {
-    let test = "a_lease_can_be_taken_beneath_when_a_writer_has_closed";
-    on_each_way(test, Lower::Tmpfs, &WAYS, |mounted, name| {
+    on_each_way(Lower::Tmpfs, &WAYS, |mounted, name| {
         for usage in ["write", "change"] {
             let (late, _, longest) = delays(mounted, "lease", usage, rounds(200));
             assert_eq!(
@@ -98,8 +96,7 @@ fn a_lease_can_be_taken_beneath_when_a_writer_has_closed() {
 
 #[test]
 fn a_lease_can_be_taken_beneath_when_a_reader_has_closed() {
-    let test = "a_lease_can_be_taken_beneath_when_a_reader_has_closed";
-    on_each_way(test, Lower::Tmpfs, &WAYS, |mounted, name| {
+    on_each_way(Lower::Tmpfs, &WAYS, |mounted, name| {
         let (late, median, longest) = delays(mounted, "lease", "read", rounds(200));
         eprintln!("{name}: {late} of 200 late, median {median:?}, longest {longest:?}");
         if name.contains("nopassthrough") {
@@ -159,9 +156,8 @@ fn free_bytes(mounted: &Mounted) -> u64 {
 #[test]
 fn blocks_of_a_removed_file_are_free() {
     const BYTES: usize = 4 << 20;
-    let test = "blocks_of_a_removed_file_are_free";
     for lower in [Lower::Tmpfs, Lower::Ext4, Lower::Overlay] {
-        on_each_way(test, lower, &WAYS[..2], |mounted, name| {
+        on_each_way(lower, &WAYS[..2], |mounted, name| {
             let path = mounted.mnt().join("file");
             let content = vec![b'x'; BYTES];
             let write = || {
@@ -204,9 +200,8 @@ fn blocks_of_a_removed_file_are_free() {
 
 #[test]
 fn a_waiter_for_a_lock_beneath_goes_on() {
-    let test = "a_waiter_for_a_lock_beneath_goes_on";
     let ways = ["locks=shared", "locks=shared,nopassthrough"];
-    on_each_way(test, Lower::Tmpfs, &ways, |mounted, name| {
+    on_each_way(Lower::Tmpfs, &ways, |mounted, name| {
         let path = mounted.mnt().join("file");
         fs::write(&path, b"content").unwrap();
         let beneath = File::open(mounted.source().join("file")).unwrap();
@@ -258,8 +253,7 @@ impl Drop for Submount<'_> {
 
 #[test]
 fn a_mount_beneath_can_be_unmounted() {
-    let test = "a_mount_beneath_can_be_unmounted";
-    on_each_way(test, Lower::Tmpfs, &WAYS, |mounted, name| {
+    on_each_way(Lower::Tmpfs, &WAYS, |mounted, name| {
         // A name is believed for a while: a fresh one each time.
         let place = |name: &str| {
             let at = mounted.source().join(name);
@@ -308,7 +302,7 @@ fn a_mount_beneath_can_be_unmounted() {
 /// A file system beneath that tells of what went wrong at close(2), and not earlier.
 #[test]
 fn an_error_of_the_close_beneath_is_reported() {
-    over_each("an_error_of_the_close_beneath_is_reported", |transport| {
+    over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source().to_str().unwrap();
         let other = Process::start(&programs::slow_files(), &[source]);

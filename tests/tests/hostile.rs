@@ -27,8 +27,9 @@ use std::time::{Duration, Instant};
 
 use thrufs::Errno;
 use thrufs_abi::NodeId;
-use thrufs_client::misbehave::storm::{Random, Session, episode};
+use thrufs_client::misbehave::storm::{Session, episode};
 use thrufs_client::{Client, FrontEnd, FrontEndConfig};
+use thrufs_testing::Random;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::must_skip;
 use thrufs_tests::relayed::Share;
@@ -295,7 +296,7 @@ fn worker_of(share: &Share, client: &Client<FrontEnd>) -> u32 {
 #[test]
 #[ignore = "soak: at random for a time, against bounds of memory"]
 fn a_hostile_time() {
-    if must_skip("a_hostile_time") {
+    if must_skip() {
         return;
     }
     let seconds = number("THRUFS_HOSTILE_SECONDS", SECONDS_DEFAULT);

@@ -90,27 +90,20 @@ fn killed_while_writing(victim: Victim, options: &str) {
 
 #[test]
 fn a_killed_worker_leaves_enotconn_and_loses_nothing_synced() {
-    over_each(
-        "a_killed_worker_leaves_enotconn_and_loses_nothing_synced",
-        |transport| {
-            killed_while_writing(Victim::Worker, &transport.with(""));
-            killed_while_writing(Victim::Worker, &transport.with("writeback"));
-        },
-    );
+    over_each(|transport| {
+        killed_while_writing(Victim::Worker, &transport.with(""));
+        killed_while_writing(Victim::Worker, &transport.with("writeback"));
+    });
 }
 
 #[test]
 fn a_killed_supervisor_leaves_enotconn_and_loses_nothing_synced() {
-    over_each(
-        "a_killed_supervisor_leaves_enotconn_and_loses_nothing_synced",
-        |transport| killed_while_writing(Victim::Supervisor, &transport.with("")),
-    );
+    over_each(|transport| killed_while_writing(Victim::Supervisor, &transport.with("")));
 }
 
 #[test]
 fn a_killed_program_of_the_library_leaves_enotconn_or_what_it_was_told() {
-    let name = "a_killed_program_of_the_library_leaves_enotconn_or_what_it_was_told";
-    if must_skip(name) {
+    if must_skip() {
         return;
     }
     let ground = Ground::prepare(Lower::Default).unwrap();
@@ -129,7 +122,7 @@ fn a_killed_program_of_the_library_leaves_enotconn_or_what_it_was_told() {
     assert!(!is_mounted(mnt));
     let helper = std::process::Command::new("fusermount3").arg("-V").output();
     if helper.is_err() {
-        thrufs_test_report::skipped_in(name, "auto_unmount: no fusermount3 (package fuse3)");
+        thrufs_test_report::skipped("auto_unmount: no fusermount3 (package fuse3)");
         return;
     }
     start(&["auto_unmount"]).kill();
@@ -254,12 +247,11 @@ fn waits_beneath(worker: u32) {
 /// and holds the connection. A thread of the worker sends what the library would.
 #[test]
 fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
-    let name = "a_worker_killed_while_its_notifier_waits_lets_everybody_go";
     if cfg!(not(target_arch = "x86_64")) {
-        thrufs_test_report::skipped_in(name, "written for x86-64");
+        thrufs_test_report::skipped("written for x86-64");
         return;
     }
-    over_each(name, |transport| {
+    over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source().to_str().unwrap();
         let _unmount = Detach(ground.source());
@@ -304,7 +296,7 @@ fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
 
 #[test]
 fn sigterm_while_busy_ends_in_time() {
-    over_each("sigterm_while_busy_ends_in_time", |transport| {
+    over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let mut server = Server::start(&ground, &transport.with("locks=shared"), None);
         let mnt = ground.mnt();
@@ -368,7 +360,7 @@ fn sigterm_while_busy_ends_in_time() {
 
 #[test]
 fn a_killed_client_does_no_harm() {
-    over_each("a_killed_client_does_no_harm", |transport| {
+    over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let server = Server::start(&ground, &transport.with(""), None);
         let file = ground.mnt().join("file");
@@ -399,7 +391,7 @@ fn a_killed_client_does_no_harm() {
 
 #[test]
 fn a_vanished_source_gives_clean_errors() {
-    over_each("a_vanished_source_gives_clean_errors", |transport| {
+    over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let server = Server::start(&ground, &transport.with("cache=never"), None);
         let mnt = ground.mnt();
@@ -438,45 +430,42 @@ fn a_vanished_source_gives_clean_errors() {
 
 #[test]
 fn a_full_disk_is_reported_and_keeps_what_was_synced() {
-    over_each(
-        "a_full_disk_is_reported_and_keeps_what_was_synced",
-        |transport| {
-            for options in ["", "writeback"] {
-                let ground = Ground::prepare(Lower::Ext4).unwrap();
-                // Takes all but some megabytes.
-                let space = rustix::fs::statvfs(ground.outside()).unwrap();
-                let ballast = File::create(ground.outside().join("ballast")).unwrap();
-                // Blocks kept for root are not for those who write through the mount.
-                let len = space.f_bavail * space.f_frsize - (12 << 20);
-                rustix::fs::fallocate(&ballast, FallocateFlags::empty(), 0, len).unwrap();
-                let server = Server::start(&ground, &transport.with(options), None);
-                let acknowledged = AtomicU64::new(0);
-                let error = write_and_sync(&ground.mnt().join("file"), store(&acknowledged));
-                assert_eq!(
-                    error.raw_os_error(),
-                    Some(libc::ENOSPC),
-                    "options \"{options}\": {error}"
-                );
-                let count = acknowledged.into_inner();
-                assert!(
-                    count > 100,
-                    "options \"{options}\": only {count} blocks before the disk was full"
-                );
-                check_blocks(&ground.mnt().join("file"), count);
-                check_blocks(&ground.source().join("file"), count);
-                // Room again, and it goes on.
-                fs::remove_file(ground.mnt().join("file")).unwrap();
-                until_there_is_room(&ground);
-                fs::write(ground.mnt().join("after"), vec![b'x'; 1 << 20]).unwrap();
-                server.stop();
-                assert_eq!(
-                    fs::metadata(ground.source().join("after")).unwrap().len(),
-                    1 << 20
-                );
-                drop(ballast);
-            }
-        },
-    );
+    over_each(|transport| {
+        for options in ["", "writeback"] {
+            let ground = Ground::prepare(Lower::Ext4).unwrap();
+            // Takes all but some megabytes.
+            let space = rustix::fs::statvfs(ground.outside()).unwrap();
+            let ballast = File::create(ground.outside().join("ballast")).unwrap();
+            // Blocks kept for root are not for those who write through the mount.
+            let len = space.f_bavail * space.f_frsize - (12 << 20);
+            rustix::fs::fallocate(&ballast, FallocateFlags::empty(), 0, len).unwrap();
+            let server = Server::start(&ground, &transport.with(options), None);
+            let acknowledged = AtomicU64::new(0);
+            let error = write_and_sync(&ground.mnt().join("file"), store(&acknowledged));
+            assert_eq!(
+                error.raw_os_error(),
+                Some(libc::ENOSPC),
+                "options \"{options}\": {error}"
+            );
+            let count = acknowledged.into_inner();
+            assert!(
+                count > 100,
+                "options \"{options}\": only {count} blocks before the disk was full"
+            );
+            check_blocks(&ground.mnt().join("file"), count);
+            check_blocks(&ground.source().join("file"), count);
+            // Room again, and it goes on.
+            fs::remove_file(ground.mnt().join("file")).unwrap();
+            until_there_is_room(&ground);
+            fs::write(ground.mnt().join("after"), vec![b'x'; 1 << 20]).unwrap();
+            server.stop();
+            assert_eq!(
+                fs::metadata(ground.source().join("after")).unwrap().len(),
+                1 << 20
+            );
+            drop(ballast);
+        }
+    });
 }
 
 /// RELEASE, which lets go of the file beneath, comes when it comes: nobody waits for it. With writeback
@@ -495,7 +484,7 @@ fn until_there_is_room(ground: &Ground) {
 
 #[test]
 fn file_handles_outlive_the_kernels_memory() {
-    over_each("file_handles_outlive_the_kernels_memory", |transport| {
+    over_each(|transport| {
         let ground = Ground::prepare(Lower::Ext4).unwrap();
         let server = Server::start(&ground, &transport.with("export"), None);
         let mnt = ground.mnt();
@@ -550,7 +539,7 @@ const FILES_MAX: u32 = 128;
 
 #[test]
 fn inodes_do_not_exhaust_descriptors() {
-    over_each("inodes_do_not_exhaust_descriptors", |transport| {
+    over_each(|transport| {
         for options in ["", "cache=always", "cache=never"] {
             let ground = Ground::prepare(Lower::Ext4).unwrap();
             for dir in 0..50 {
@@ -582,96 +571,90 @@ fn inodes_do_not_exhaust_descriptors() {
 
 #[test]
 fn too_many_open_files_are_refused_and_the_mount_goes_on() {
-    over_each(
-        "too_many_open_files_are_refused_and_the_mount_goes_on",
-        |transport| {
-            let ground = Ground::prepare(Lower::Default).unwrap();
-            let options = transport.with("nopassthrough");
-            let server = Server::start(&ground, &options, Some(FILES_MAX));
-            let path = ground.mnt().join("file");
-            fs::write(&path, b"content").unwrap();
-            let mut open = Vec::new();
-            let error = loop {
-                assert!(
-                    open.len() <= FILES_MAX as usize,
-                    "more files open than the server may have"
-                );
-                match File::open(&path) {
-                    Ok(file) => open.push(file),
-                    Err(error) => break error,
-                }
-            };
-            let errno = error.raw_os_error();
+    over_each(|transport| {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        let options = transport.with("nopassthrough");
+        let server = Server::start(&ground, &options, Some(FILES_MAX));
+        let path = ground.mnt().join("file");
+        fs::write(&path, b"content").unwrap();
+        let mut open = Vec::new();
+        let error = loop {
             assert!(
-                [libc::EMFILE, libc::ENFILE].map(Some).contains(&errno),
-                "{error}"
+                open.len() <= FILES_MAX as usize,
+                "more files open than the server may have"
             );
-            assert!(
-                open.len() >= 16,
-                "only {} files could be opened",
-                open.len()
-            );
-            // Those that are open work, and what needs no open file works.
-            let mut content = [0; 7];
-            open[0].read_exact_at(&mut content, 0).unwrap();
-            assert_eq!(&content, b"content");
-            assert_eq!(fs::metadata(&path).unwrap().len(), 7);
-            drop(open);
-            // The releases come in the background.
-            let deadline = Instant::now() + START_TIMEOUT;
-            while let Err(error) =
-                File::create(ground.mnt().join("new")).and_then(|mut file| file.write_all(b"works"))
-            {
-                assert!(
-                    Instant::now() < deadline,
-                    "closed files are not let go: {error}"
-                );
-                thread::sleep(POLL_INTERVAL);
+            match File::open(&path) {
+                Ok(file) => open.push(file),
+                Err(error) => break error,
             }
-            assert_eq!(fs::read(ground.source().join("new")).unwrap(), b"works");
-            server.stop();
-        },
-    );
+        };
+        let errno = error.raw_os_error();
+        assert!(
+            [libc::EMFILE, libc::ENFILE].map(Some).contains(&errno),
+            "{error}"
+        );
+        assert!(
+            open.len() >= 16,
+            "only {} files could be opened",
+            open.len()
+        );
+        // Those that are open work, and what needs no open file works.
+        let mut content = [0; 7];
+        open[0].read_exact_at(&mut content, 0).unwrap();
+        assert_eq!(&content, b"content");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 7);
+        drop(open);
+        // The releases come in the background.
+        let deadline = Instant::now() + START_TIMEOUT;
+        while let Err(error) =
+            File::create(ground.mnt().join("new")).and_then(|mut file| file.write_all(b"works"))
+        {
+            assert!(
+                Instant::now() < deadline,
+                "closed files are not let go: {error}"
+            );
+            thread::sleep(POLL_INTERVAL);
+        }
+        assert_eq!(fs::read(ground.source().join("new")).unwrap(), b"works");
+        server.stop();
+    });
 }
 
 /// The kernel opens them for itself, so that they cost the server nothing.
 #[test]
 fn files_that_go_straight_through_need_no_descriptors() {
-    over_each(
-        "files_that_go_straight_through_need_no_descriptors",
-        |transport| {
-            let ground = Ground::prepare(Lower::Default).unwrap();
-            let server = Server::start(&ground, &transport.with(""), Some(FILES_MAX));
-            let one = ground.mnt().join("one");
-            fs::write(&one, b"content").unwrap();
-            let count = 3 * FILES_MAX as usize;
-            let same: Vec<File> = (0..count).map(|_| File::open(&one).unwrap()).collect();
-            let many: Vec<File> = (0..count)
-                .map(|at| {
-                    let mut file = File::create_new(ground.mnt().join(at.to_string())).unwrap();
-                    file.write_all(b"content").unwrap();
-                    file
-                })
-                .collect();
-            let mut content = [0; 7];
-            same[count - 1].read_exact_at(&mut content, 0).unwrap();
-            assert_eq!(&content, b"content");
-            for (at, file) in many.iter().enumerate() {
-                assert_eq!(file.metadata().unwrap().len(), 7);
-                let beneath = fs::read(ground.source().join(at.to_string())).unwrap();
-                assert_eq!(beneath, b"content");
-            }
-            drop((same, many));
-            server.stop();
-        },
-    );
+    over_each(|transport| {
+        let ground = Ground::prepare(Lower::Default).unwrap();
+        let server = Server::start(&ground, &transport.with(""), Some(FILES_MAX));
+        let one = ground.mnt().join("one");
+        fs::write(&one, b"content").unwrap();
+        let count = 3 * FILES_MAX as usize;
+        let same: Vec<File> = (0..count).map(|_| File::open(&one).unwrap()).collect();
+        let many: Vec<File> = (0..count)
+            .map(|at| {
+                let mut file = File::create_new(ground.mnt().join(at.to_string())).unwrap();
+                file.write_all(b"content").unwrap();
+                file
+            })
+            .collect();
+        let mut content = [0; 7];
+        same[count - 1].read_exact_at(&mut content, 0).unwrap();
+        assert_eq!(&content, b"content");
+        for (at, file) in many.iter().enumerate() {
+            assert_eq!(file.metadata().unwrap().len(), 7);
+            let beneath = fs::read(ground.source().join(at.to_string())).unwrap();
+            assert_eq!(beneath, b"content");
+        }
+        drop((same, many));
+        server.stop();
+    });
 }
 
 /// The kernel gives the number of a file system that is gone to the next one. A server that ends must
 /// not take that for its own.
 #[test]
 fn an_end_takes_away_no_mount_of_others() {
-    over_each("an_end_takes_away_no_mount_of_others", |transport| {
+    over_each(|transport| {
         let others = tempfile::tempdir().unwrap();
         let ended = AtomicU64::new(0);
         thread::scope(|scope| {

@@ -26,7 +26,7 @@ const MOUNT_API: [libc::c_long; 7] = [
 
 #[test]
 fn without_the_mount_api_it_mounts_by_the_old_call() {
-    if must_skip("without_the_mount_api_it_mounts_by_the_old_call") {
+    if must_skip() {
         return;
     }
     // A thread of its own, because the filter stays.

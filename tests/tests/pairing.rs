@@ -22,15 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// longer than any test.
 const SLOWEST: Duration = Duration::from_secs(10);
 
-fn must_skip_pairing(test: &str) -> bool {
-    if must_skip(test) {
+fn must_skip_pairing() -> bool {
+    if must_skip() {
         return true;
     }
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let able = thrufs_sys::sched::may_leave_idle();
     if cpus < 2 || !able {
         let why = format!("{cpus} CPUs, threads can leave the idle class: {able}");
-        thrufs_test_report::skipped_in(test, why);
+        thrufs_test_report::skipped(why);
     }
     cpus < 2 || !able
 }
@@ -94,7 +94,7 @@ fn mounted(options: &str) -> (Mounted, u32) {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done() {
-    if must_skip_pairing("a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done") {
+    if must_skip_pairing() {
         return;
     }
     let (mut mounted, worker) = mounted("");
@@ -115,7 +115,7 @@ fn a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done() {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn several_callers_have_several_readers() {
-    if must_skip_pairing("several_callers_have_several_readers") {
+    if must_skip_pairing() {
         return;
     }
     let (mut mounted, worker) = mounted("");
@@ -145,7 +145,7 @@ fn several_callers_have_several_readers() {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn a_paired_reader_is_not_starved() {
-    if must_skip_pairing("a_paired_reader_is_not_starved") {
+    if must_skip_pairing() {
         return;
     }
     let (mut mounted, worker) = mounted("");
@@ -175,7 +175,7 @@ fn a_paired_reader_is_not_starved() {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn stopping_does_not_wait_for_a_pair() {
-    if must_skip_pairing("stopping_does_not_wait_for_a_pair") {
+    if must_skip_pairing() {
         return;
     }
     let (mut mounted, worker) = mounted("");
@@ -187,7 +187,7 @@ fn stopping_does_not_wait_for_a_pair() {
 
 #[test]
 fn it_can_be_turned_off() {
-    if must_skip_pairing("it_can_be_turned_off") {
+    if must_skip_pairing() {
         return;
     }
     let (mut mounted, worker) = mounted("nopairing");

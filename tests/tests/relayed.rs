@@ -17,44 +17,39 @@ use thrufs_tests::mounted::{is_mounted, must_skip};
 use thrufs_tests::property;
 use thrufs_tests::relayed::{Queues, Relay, Relayed, Share};
 
-fn run_cases(test: &str, options: &str, queues: Queues) {
-    if must_skip(test) {
+fn run_cases(options: &str, queues: Queues) {
+    if must_skip() {
         return;
     }
     let relayed = Relayed::start_on(Lower::Default, options, queues).unwrap();
     let what = format!("share with \"{options}\"{}", queues.name());
-    property::run_cases(&relayed, &what, test);
+    property::run_cases(&relayed, &what, &thrufs_test_report::test());
     relayed.relay().stop().unwrap();
 }
 
 #[test]
 fn operations_are_the_same_by_default() {
-    let test = "operations_are_the_same_by_default";
-    run_cases(test, "", Queues::USUAL);
+    run_cases("", Queues::USUAL);
 }
 
 #[test]
 fn operations_are_the_same_with_cache_never() {
-    let test = "operations_are_the_same_with_cache_never";
-    run_cases(test, "cache=never", Queues::USUAL);
+    run_cases("cache=never", Queues::USUAL);
 }
 
 #[test]
 fn operations_are_the_same_with_cache_metadata() {
-    let test = "operations_are_the_same_with_cache_metadata";
-    run_cases(test, "cache=metadata", Queues::USUAL);
+    run_cases("cache=metadata", Queues::USUAL);
 }
 
 #[test]
 fn operations_are_the_same_with_cache_always() {
-    let test = "operations_are_the_same_with_cache_always";
-    run_cases(test, "cache=always", Queues::USUAL);
+    run_cases("cache=always", Queues::USUAL);
 }
 
 #[test]
 fn operations_are_the_same_with_writeback() {
-    let test = "operations_are_the_same_with_writeback";
-    run_cases(test, "writeback", Queues::USUAL);
+    run_cases("writeback", Queues::USUAL);
 }
 
 #[test]
@@ -63,7 +58,7 @@ fn operations_are_the_same_over_two_queues() {
         count: 2,
         ..Queues::USUAL
     };
-    run_cases("operations_are_the_same_over_two_queues", "", queues);
+    run_cases("", queues);
 }
 
 #[test]
@@ -73,7 +68,7 @@ fn operations_are_the_same_over_a_short_queue() {
         indirect: false,
         ..Queues::USUAL
     };
-    run_cases("operations_are_the_same_over_a_short_queue", "", queues);
+    run_cases("", queues);
 }
 
 fn start(options: &str) -> Relayed {
@@ -110,7 +105,7 @@ fn serving_workers(share: &Share) -> Vec<u32> {
 
 #[test]
 fn many_files_at_once_come_back_whole() {
-    if must_skip("many_files_at_once_come_back_whole") {
+    if must_skip() {
         return;
     }
     const THREADS: usize = 8;
@@ -143,7 +138,7 @@ fn many_files_at_once_come_back_whole() {
 
 #[test]
 fn programs_do_not_notice_that_a_worker_dies() {
-    if must_skip("programs_do_not_notice_that_a_worker_dies") {
+    if must_skip() {
         return;
     }
     let relayed = start("cache=never");
@@ -178,7 +173,7 @@ fn programs_do_not_notice_that_a_worker_dies() {
 
 #[test]
 fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
-    if must_skip("a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs") {
+    if must_skip() {
         return;
     }
     let relayed = start("cache=never,resume=0");
@@ -226,7 +221,7 @@ fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
 
 #[test]
 fn a_full_disk_is_said_and_got_over() {
-    if must_skip("a_full_disk_is_said_and_got_over") {
+    if must_skip() {
         return;
     }
     for options in ["", "cache=never", "writeback"] {
@@ -248,7 +243,7 @@ fn a_full_disk_is_said_and_got_over() {
 
 #[test]
 fn a_source_that_is_removed_is_an_empty_directory() {
-    if must_skip("a_source_that_is_removed_is_an_empty_directory") {
+    if must_skip() {
         return;
     }
     let relayed = start("cache=never");
@@ -275,7 +270,7 @@ fn a_source_that_is_removed_is_an_empty_directory() {
 
 #[test]
 fn a_directory_that_becomes_a_link_leads_nowhere_outside() {
-    if must_skip("a_directory_that_becomes_a_link_leads_nowhere_outside") {
+    if must_skip() {
         return;
     }
     for options in ["", "cache=never", "cache=always"] {
@@ -312,7 +307,7 @@ fn a_directory_that_becomes_a_link_leads_nowhere_outside() {
 
 #[test]
 fn a_share_with_few_descriptors_serves_many_files() {
-    if must_skip("a_share_with_few_descriptors_serves_many_files") {
+    if must_skip() {
         return;
     }
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
@@ -363,7 +358,7 @@ fn open_to_lock(dir: &Path) -> File {
 
 #[test]
 fn several_clients_of_one_share_see_each_other() {
-    if must_skip("several_clients_of_one_share_see_each_other") {
+    if must_skip() {
         return;
     }
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
@@ -406,7 +401,7 @@ fn several_clients_of_one_share_see_each_other() {
 
 #[test]
 fn a_wait_for_a_lock_is_interrupted_through_the_queues() {
-    if must_skip("a_wait_for_a_lock_is_interrupted_through_the_queues") {
+    if must_skip() {
         return;
     }
     let relayed = start("cache=never,locks=shared");

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use thrufs_test_report::skipped_in;
+use thrufs_test_report::skipped;
 use thrufs_testing::user::User;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::tracer::{Requests, Tracer, requests};
@@ -28,20 +28,20 @@ const USER: User = User {
 };
 
 /// Counts on a mount with all caches, over each transport, unless the reason to skip was printed.
-fn counted(test: &str, count: impl Fn(&Mounted, &Tracer)) {
-    counted_with(test, "passthrough", count);
+fn counted(count: impl Fn(&Mounted, &Tracer)) {
+    counted_with("passthrough", count);
 }
 
-fn counted_with(test: &str, path: &str, count: impl Fn(&Mounted, &Tracer)) {
+fn counted_with(path: &str, count: impl Fn(&Mounted, &Tracer)) {
     // One at a time: the child that another test starts inherits open files until it is the server,
     // and closing them then is a FLUSH of ours.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    over_each(test, |transport| {
+    over_each(|transport| {
         let mut mounted = Mounted::start(&transport.with(&format!("cache=always,{path}")));
         match Tracer::start(mounted.mnt()) {
             Ok(tracer) => count(&mounted, &tracer),
-            Err(error) => skipped_in(test, format!("no tracing here: {error}")),
+            Err(error) => skipped(format!("no tracing here: {error}")),
         }
         mounted.stop().unwrap();
     });
@@ -61,7 +61,7 @@ fn assert_soon(tracer: &Tracer, look: impl Fn(), expected: &Requests, what: &str
 
 #[test]
 fn warm_paths_cost_no_request() {
-    counted("warm_paths_cost_no_request", |mounted, tracer| {
+    counted(|mounted, tracer| {
         let mnt = mounted.mnt().to_owned();
         fs::create_dir(mounted.source().join("dir")).unwrap();
         fs::write(mounted.source().join("dir/file"), b"content").unwrap();
@@ -95,7 +95,7 @@ fn warm_paths_cost_no_request() {
 
 #[test]
 fn a_warm_missing_name_costs_no_request() {
-    counted("a_warm_missing_name_costs_no_request", |mounted, tracer| {
+    counted(|mounted, tracer| {
         let path = mounted.mnt().join("missing");
         let look = || assert!(fs::metadata(&path).is_err());
         assert_eq!(tracer.count(look), requests(&[("LOOKUP", 1)]), "cold");
@@ -105,7 +105,7 @@ fn a_warm_missing_name_costs_no_request() {
 
 #[test]
 fn a_warm_open_costs_open_and_release() {
-    counted("a_warm_open_costs_open_and_release", |mounted, tracer| {
+    counted(|mounted, tracer| {
         fs::write(mounted.source().join("file"), b"content").unwrap();
         let path = mounted.mnt().join("file");
         assert_eq!(fs::read(&path).unwrap(), b"content");
@@ -127,7 +127,7 @@ fn a_warm_open_costs_open_and_release() {
 #[test]
 fn what_is_old_is_read_once() {
     let options = "nopassthrough,cache=auto";
-    counted_with("what_is_old_is_read_once", options, |mounted, tracer| {
+    counted_with(options, |mounted, tracer| {
         let beneath = mounted.source().join("file");
         fs::write(&beneath, b"content").unwrap();
         let changed = |time| File::open(&beneath).unwrap().set_modified(time).unwrap();
@@ -152,21 +152,18 @@ fn what_is_old_is_read_once() {
 
 #[test]
 fn a_new_file_costs_lookup_create_and_release() {
-    counted(
-        "a_new_file_costs_lookup_create_and_release",
-        |mounted, tracer| {
-            // The root's own attributes.
-            fs::metadata(mounted.mnt()).unwrap();
-            let path = mounted.mnt().join("new");
-            let mut seen = tracer.count(|| drop(File::create_new(&path).unwrap()));
-            let attributes = seen.remove("GETATTR").unwrap_or(0);
-            assert!(attributes <= 1, "{attributes} GETATTR");
-            assert_eq!(
-                seen,
-                requests(&[("CREATE", 1), ("LOOKUP", 1), ("RELEASE", 1)])
-            );
-        },
-    );
+    counted(|mounted, tracer| {
+        // The root's own attributes.
+        fs::metadata(mounted.mnt()).unwrap();
+        let path = mounted.mnt().join("new");
+        let mut seen = tracer.count(|| drop(File::create_new(&path).unwrap()));
+        let attributes = seen.remove("GETATTR").unwrap_or(0);
+        assert!(attributes <= 1, "{attributes} GETATTR");
+        assert_eq!(
+            seen,
+            requests(&[("CREATE", 1), ("LOOKUP", 1), ("RELEASE", 1)])
+        );
+    });
 }
 
 const WRITES: u64 = 4096;
@@ -200,15 +197,15 @@ fn with_writes(path: &str, writes: u64, expected: &[(&str, u64)]) -> Requests {
 }
 
 /// On each path, over each transport.
-fn counted_on_each_path(test: &str, count: impl Fn(&str, &Mounted, &Tracer)) {
+fn counted_on_each_path(count: impl Fn(&str, &Mounted, &Tracer)) {
     for path in ["passthrough", "nopassthrough"] {
-        counted_with(test, path, |mounted, tracer| count(path, mounted, tracer));
+        counted_with(path, |mounted, tracer| count(path, mounted, tracer));
     }
 }
 
 /// `open` and `write` run as the user in question. The open is not counted.
-fn writes_cost_one_request_each(test: &str, open: fn(&Path) -> File, write: fn(&File)) {
-    counted_on_each_path(test, |path, mounted, tracer| {
+fn writes_cost_one_request_each(open: fn(&Path) -> File, write: fn(&File)) {
+    counted_on_each_path(|path, mounted, tracer| {
         let file = open(&writable_file(mounted));
         // The one GETXATTR asks for file capabilities before the first write. That there is none must
         // then be remembered.
@@ -228,14 +225,12 @@ fn writes_cost_one_request_each(test: &str, open: fn(&Path) -> File, write: fn(&
 
 #[test]
 fn small_writes_of_root_cost_one_question() {
-    let test = "small_writes_of_root_cost_one_question";
-    writes_cost_one_request_each(test, open_for_writing, write_many);
+    writes_cost_one_request_each(open_for_writing, write_many);
 }
 
 #[test]
 fn small_writes_of_a_user_cost_one_question() {
     writes_cost_one_request_each(
-        "small_writes_of_a_user_cost_one_question",
         |path| USER.run(|| open_for_writing(path)),
         |file| USER.run(|| write_many(file)),
     );
@@ -243,26 +238,21 @@ fn small_writes_of_a_user_cost_one_question() {
 
 #[test]
 fn a_close_after_writing_in_the_server_waits_for_one_flush() {
-    counted_with(
-        "a_close_after_writing_in_the_server_waits_for_one_flush",
-        "nopassthrough",
-        |mounted, tracer| {
-            let path = writable_file(mounted);
-            drop(open_for_writing(&path));
-            let seen = tracer.count(|| drop(open_for_writing(&path)));
-            let expected = requests(&[("FLUSH", 1), ("OPEN", 1), ("RELEASE", 1)]);
-            assert_eq!(seen, expected);
-            let seen = tracer.count(|| drop(File::open(&path).unwrap()));
-            assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]), "a reader");
-        },
-    );
+    counted_with("nopassthrough", |mounted, tracer| {
+        let path = writable_file(mounted);
+        drop(open_for_writing(&path));
+        let seen = tracer.count(|| drop(open_for_writing(&path)));
+        let expected = requests(&[("FLUSH", 1), ("OPEN", 1), ("RELEASE", 1)]);
+        assert_eq!(seen, expected);
+        let seen = tracer.count(|| drop(File::open(&path).unwrap()));
+        assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]), "a reader");
+    });
 }
 
 /// Attributes that come from the server make the kernel forget that there is nothing to clear.
 #[test]
 fn a_write_after_an_fstat_asks_once_more() {
-    let test = "a_write_after_an_fstat_asks_once_more";
-    counted_on_each_path(test, |path, mounted, tracer| {
+    counted_on_each_path(|path, mounted, tracer| {
         let file = open_for_writing(&writable_file(mounted));
         let seen = tracer.count(|| {
             file.write_all_at(b"x", 0).unwrap();
@@ -278,8 +268,7 @@ fn a_write_after_an_fstat_asks_once_more() {
 /// Where there is something, it is asked for, cleared with one request, and not asked for again.
 #[test]
 fn writes_that_clear_set_id_bits_cost_one_request_more() {
-    let test = "writes_that_clear_set_id_bits_cost_one_request_more";
-    counted_on_each_path(test, |path, mounted, tracer| {
+    counted_on_each_path(|path, mounted, tracer| {
         let path_through = writable_file(mounted);
         let file = USER.run(|| open_for_writing(&path_through));
         let mode = fs::Permissions::from_mode(0o6777);
@@ -297,16 +286,13 @@ fn writes_that_clear_set_id_bits_cost_one_request_more() {
 /// not own it (seen on Linux 6.18), so that one GETXATTR is let pass; a second one is not.
 #[test]
 fn a_warm_open_by_a_user_costs_at_most_one_getxattr_more() {
-    counted(
-        "a_warm_open_by_a_user_costs_at_most_one_getxattr_more",
-        |mounted, tracer| {
-            let path = writable_file(mounted);
-            let open = || drop(USER.run(|| open_for_writing(&path)));
-            open();
-            let mut seen = tracer.count(open);
-            let attributes = seen.remove("GETXATTR").unwrap_or(0);
-            assert!(attributes <= 1, "{attributes} GETXATTR");
-            assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
-        },
-    );
+    counted(|mounted, tracer| {
+        let path = writable_file(mounted);
+        let open = || drop(USER.run(|| open_for_writing(&path)));
+        open();
+        let mut seen = tracer.count(open);
+        let attributes = seen.remove("GETXATTR").unwrap_or(0);
+        assert!(attributes <= 1, "{attributes} GETXATTR");
+        assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
+    });
 }

@@ -82,6 +82,7 @@ mod calls;
 mod carrier;
 mod client;
 mod listing;
+mod random;
 mod setup;
 mod shape;
 
@@ -97,5 +98,6 @@ pub use calls::Caller;
 pub use carrier::{Carrier, InProcess};
 pub use client::{Client, ClientError, OFFERED_BY_GUESTS, OFFERED_ON_DEV_FUSE};
 pub use listing::Listed;
+pub use random::Random;
 pub use setup::{Need, Setup, Tree};
 pub use shape::{ReplyLayout, Shape};

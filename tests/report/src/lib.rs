@@ -29,10 +29,14 @@ pub fn is_full() -> bool {
     std::env::var_os(FULL).is_some()
 }
 
+/// The test of this thread: libtest names the thread after it.
+pub fn test() -> String {
+    std::thread::current().name().unwrap_or("?").to_owned()
+}
+
 /// Says that the test of this thread, or a part of it, is skipped, and why.
 pub fn skipped(why: impl Display) {
-    let thread = std::thread::current();
-    skipped_in(thread.name().unwrap_or("?"), why);
+    skipped_in(&test(), why);
 }
 
 /// The same of a test that is named, because other threads may say so.
@@ -88,9 +92,7 @@ pub fn seed() -> u64 {
     });
     // Small enough to be typed, and to be counted up from.
     let seed = given.unwrap_or_else(drawn);
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("?").to_owned();
-    let _ = writeln!(std::io::stderr(), "{}/{test}: {SEED}={seed}", program());
+    let _ = writeln!(std::io::stderr(), "{}/{}: {SEED}={seed}", program(), test());
     seed
 }
 

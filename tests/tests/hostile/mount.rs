@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use thrufs_client::misbehave::storm::Random;
+use thrufs_testing::Random;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::must_skip;
 use thrufs_tests::programs;
@@ -224,7 +224,7 @@ fn a_hostile_time(options: &str) {
 #[test]
 #[ignore = "soak: at random for a time, against bounds of memory"]
 fn a_hostile_time_of_a_mount() {
-    if !must_skip("a_hostile_time_of_a_mount") {
+    if !must_skip() {
         a_hostile_time("transport=dev");
     }
 }
@@ -232,7 +232,7 @@ fn a_hostile_time_of_a_mount() {
 #[test]
 #[ignore = "soak: at random for a time, against bounds of memory"]
 fn a_hostile_time_of_a_mount_without_passthrough_over_the_ring() {
-    if !must_skip("a_hostile_time_of_a_mount_without_passthrough_over_the_ring") {
+    if !must_skip() {
         a_hostile_time("transport=uring,nopassthrough,locks=shared");
     }
 }

@@ -19,7 +19,7 @@ fn set_privileges(beneath: &Path) {
 
 #[test]
 fn who_passes_for_the_owner_stores_into_no_program_of_root() {
-    if must_skip("who_passes_for_the_owner_stores_into_no_program_of_root") {
+    if must_skip() {
         return;
     }
     for way in ["passthrough", "nopassthrough", "writeback"] {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use thrufs_test_report::skipped_in;
+use thrufs_test_report::skipped;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::{Mounted, must_skip};
 
@@ -311,18 +311,18 @@ fn faults(way: Way, found: &Found) -> Vec<String> {
     faults
 }
 
-fn check(test: &str, lower: Lower, ways: &[Way]) {
-    if must_skip(test) {
+fn check(lower: Lower, ways: &[Way]) {
+    if must_skip() {
         return;
     }
     for &way in ways {
         if let Some(reason) = way.transport().is_missing() {
-            skipped_in(test, format!("{way:?}: {reason}"));
+            skipped(format!("{way:?}: {reason}"));
             continue;
         }
         let started = Instant::now();
         let faults = faults(way, &run_way(way, lower));
-        eprintln!("{test} {way:?}: {:?}", started.elapsed());
+        eprintln!("{way:?}: {:?}", started.elapsed());
         let first: String = faults
             .iter()
             .take(40)
@@ -338,12 +338,12 @@ fn check(test: &str, lower: Lower, ways: &[Way]) {
 
 #[test]
 fn on_tmpfs() {
-    check("killpriv::matrix::on_tmpfs", Lower::Tmpfs, Way::ALL);
+    check(Lower::Tmpfs, Way::ALL);
 }
 
 /// What comes by the ring comes as on tmpfs.
 #[test]
 fn on_ext4() {
     let ways = [Way::Passthrough, Way::Cached, Way::Direct, Way::Writeback];
-    check("killpriv::matrix::on_ext4", Lower::Ext4, &ways);
+    check(Lower::Ext4, &ways);
 }

@@ -1,9 +1,7 @@
 //! What is done to the file.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::IoSlice;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags};
@@ -161,8 +159,7 @@ fn copy_into(target: &Target<'_>) -> Outcome {
 }
 
 fn truncate_path(path: &Path, size: i64) -> Outcome {
-    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    truncate(&path, size).map_err(|error| Errno::from_io_error(&error).unwrap())
+    truncate(path, size).map_err(|error| Errno::from_io_error(&error).unwrap())
 }
 
 fn allocate(file: &File, flags: FallocateFlags) -> Outcome {

@@ -75,7 +75,7 @@ impl Victim {
 
 #[test]
 fn passed_through_they_stay_until_somebody_asks_for_the_attributes() {
-    if must_skip("passed_through_they_stay_until_somebody_asks_for_the_attributes") {
+    if must_skip() {
         return;
     }
     let victim = Victim::new("passthrough");
@@ -96,8 +96,7 @@ fn passed_through_they_stay_until_somebody_asks_for_the_attributes() {
 
 #[test]
 fn passed_through_they_stay_until_the_file_is_opened_by_name_after_the_timeout() {
-    let test = "passed_through_they_stay_until_the_file_is_opened_by_name_after_the_timeout";
-    if must_skip(test) {
+    if must_skip() {
         return;
     }
     let victim = Victim::new("passthrough");
@@ -111,7 +110,7 @@ fn passed_through_they_stay_until_the_file_is_opened_by_name_after_the_timeout()
 
 #[test]
 fn set_between_opens_they_stay_if_the_timeout_has_not_passed() {
-    if must_skip("set_between_opens_they_stay_if_the_timeout_has_not_passed") {
+    if must_skip() {
         return;
     }
     // Longer than the test, instead of a race with the clock.
@@ -127,7 +126,7 @@ fn set_between_opens_they_stay_if_the_timeout_has_not_passed() {
 
 #[test]
 fn served_they_fall_at_once() {
-    if must_skip("served_they_fall_at_once") {
+    if must_skip() {
         return;
     }
     for options in ["nopassthrough", "nopassthrough,cache=never"] {
@@ -147,7 +146,7 @@ fn served_they_fall_at_once() {
 
 #[test]
 fn written_back_they_stay_for_the_timeout() {
-    if must_skip("written_back_they_stay_for_the_timeout") {
+    if must_skip() {
         return;
     }
     let victim = Victim::new("writeback");
@@ -165,7 +164,7 @@ fn written_back_they_stay_for_the_timeout() {
 
 #[test]
 fn a_capability_falls_on_every_path() {
-    if must_skip("a_capability_falls_on_every_path") {
+    if must_skip() {
         return;
     }
     for options in [
@@ -187,7 +186,7 @@ fn a_capability_falls_on_every_path() {
 /// Natively, it would stay: it was given after the write.
 #[test]
 fn under_writeback_a_capability_falls_with_data_written_before() {
-    if must_skip("under_writeback_a_capability_falls_with_data_written_before") {
+    if must_skip() {
         return;
     }
     let victim = Victim::new("writeback");

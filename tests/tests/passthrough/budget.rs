@@ -13,7 +13,6 @@ const FILES: usize = 300;
 
 #[test]
 fn open_files_outnumber_descriptors() {
-    let test = "open_files_outnumber_descriptors";
     let lowers = [
         Lower::Tmpfs,
         Lower::Ext4,
@@ -21,7 +20,7 @@ fn open_files_outnumber_descriptors() {
         Lower::Btrfs,
         Lower::Overlay,
     ];
-    on_each(test, &lowers, "descriptors=16", |mounted| {
+    on_each(&lowers, "descriptors=16", |mounted| {
         let path = |at: usize| mounted.mnt().join(format!("file-{at}"));
         let open = |at: usize| {
             let mut options = OpenOptions::new();

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use rustix::mount::{MountFlags, UnmountFlags};
-use thrufs_test_report::skipped_in;
+use thrufs_test_report::skipped;
 use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::{Mounted, must_skip};
@@ -42,7 +42,7 @@ const ALL: &str = "no file goes straight through: ";
 
 #[test]
 fn with_writeback() {
-    over_each("with_writeback", |transport| {
+    over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("writeback")).unwrap();
         use_files(mounted.mnt());
         said_once(|| mounted.log_text(), ALL);
@@ -52,7 +52,7 @@ fn with_writeback() {
 
 #[test]
 fn when_nobody_wants_it_nothing_is_said() {
-    over_each("when_nobody_wants_it_nothing_is_said", |transport| {
+    over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("nopassthrough")).unwrap();
         use_files(mounted.mnt());
         assert!(!mounted.log_text().contains("straight through"));
@@ -62,14 +62,13 @@ fn when_nobody_wants_it_nothing_is_said() {
 /// Root of a user namespace of its own may mount and has CAP_SYS_ADMIN, but not where it counts.
 #[test]
 fn without_privilege() {
-    let test = "without_privilege";
     let unshare = ["-r", "-m", "--propagation", "private"];
     let possible = Command::new("unshare").args(unshare).arg("true").status();
-    if must_skip(test) {
+    if must_skip() {
         return;
     }
     if !possible.is_ok_and(|status| status.success()) {
-        return skipped_in(test, "no user namespaces, or no unshare(1)");
+        return skipped("no user namespaces, or no unshare(1)");
     }
     for transport in ["dev", "uring"] {
         let ground = Ground::prepare(Lower::Default).unwrap();
@@ -108,7 +107,7 @@ impl Drop for Submount<'_> {
 /// The source is a plain file system, so that the mount allows for one layer; a submount has two.
 #[test]
 fn on_a_submount_that_is_stacked_deeper() {
-    over_each("on_a_submount_that_is_stacked_deeper", |transport| {
+    over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("")).unwrap();
         let sub = mounted.source().join("sub");
         for layer in ["sub", "below", "above", "work"] {
@@ -132,7 +131,7 @@ fn on_a_submount_that_is_stacked_deeper() {
 /// Another FUSE mount beneath does part of its work at close(2).
 #[test]
 fn on_a_file_system_that_another_serves() {
-    over_each("on_a_file_system_that_another_serves", |transport| {
+    over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source().to_str().unwrap();
         let other = Process::start(&programs::slow_files(), &[source]);

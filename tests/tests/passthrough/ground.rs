@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use thrufs_test_report::skipped_in;
+use thrufs_test_report::skipped;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::{Transport, over_each};
@@ -18,29 +18,23 @@ pub(crate) const LOWERS: [Lower; 3] = [Lower::Tmpfs, Lower::Ext4, Lower::Overlay
 
 /// Runs `body` over each transport on a mount of each kind. What this machine cannot make (a file
 /// system without its tools) is skipped, and said.
-pub(crate) fn on_each(test: &str, lowers: &[Lower], options: &str, body: impl Fn(&Mounted)) {
-    over_each(test, |transport| {
-        on(test, lowers, transport, options, &body);
+pub(crate) fn on_each(lowers: &[Lower], options: &str, body: impl Fn(&Mounted)) {
+    over_each(|transport| {
+        on(lowers, transport, options, &body);
     });
 }
 
-pub(crate) fn on(
-    test: &str,
-    lowers: &[Lower],
-    transport: Transport,
-    options: &str,
-    body: &impl Fn(&Mounted),
-) {
+pub(crate) fn on(lowers: &[Lower], transport: Transport, options: &str, body: &impl Fn(&Mounted)) {
     for &lower in lowers {
         let mut mounted = match Mounted::start_on(lower, &transport.with(options)) {
             Ok(mounted) => mounted,
             Err(error) if matches!(lower, Lower::Xfs | Lower::Btrfs) => {
-                skipped_in(test, format!("{}: {error}", lower.name()));
+                skipped(format!("{}: {error}", lower.name()));
                 continue;
             }
             Err(error) => panic!("{error}"),
         };
-        eprintln!("{test}: {transport} {options} on {}", lower.name());
+        eprintln!("{transport} {options} on {}", lower.name());
         body(&mounted);
         mounted.stop().unwrap();
     }

@@ -16,11 +16,11 @@ use thrufs_tests::transport::{Transport, over_each};
 use crate::ground::{LOWERS, Place, WAYS, on, on_each, pattern, same};
 
 /// The kinds over every way and file system; what differs is said by the report.
-fn over_all(test: &str, body: impl Fn(&mut Place)) {
-    over_each(test, |transport| {
+fn over_all(body: impl Fn(&mut Place)) {
+    over_each(|transport| {
         for way in WAYS {
             let lowers = lowers_for(transport, way);
-            on(test, lowers, transport, way, &|mounted| {
+            on(lowers, transport, way, &|mounted| {
                 same(mounted, &body);
             });
         }
@@ -278,84 +278,76 @@ fn clone_of(error: &io::Error) -> io::Error {
 
 #[test]
 fn reads_and_writes() {
-    over_all("reads_and_writes", plain);
+    over_all(plain);
 }
 
 #[test]
 fn appending_by_two_descriptors() {
-    over_all("appending_by_two_descriptors", appends);
+    over_all(appends);
     // By the other ways, the client's kernel decides where the end is before it asks.
-    let test = "appending_beneath";
-    on_each(test, &LOWERS, "", |mounted| same(mounted, appends_beneath));
+    on_each(&LOWERS, "", |mounted| same(mounted, appends_beneath));
 }
 
 #[test]
 fn splice_and_sendfile() {
-    over_all("splice_and_sendfile", splices);
+    over_all(splices);
 }
 
 #[test]
 fn shared_and_private_maps() {
-    over_all("shared_and_private_maps", maps);
+    over_all(maps);
 }
 
 #[test]
 fn fallocate_and_holes() {
-    over_all("fallocate_and_holes", ranges);
+    over_all(ranges);
 }
 
 #[test]
 fn copy_file_range() {
-    over_all("copy_file_range", copies);
+    over_all(copies);
 }
 
 #[test]
 fn opens_that_truncate() {
-    over_all("opens_that_truncate", truncating_opens);
+    over_all(truncating_opens);
 }
 
 #[test]
 fn direct_io() {
-    let test = "direct_io";
-    over_all(test, direct);
-    on_each(test, &LOWERS, "", |mounted| same(mounted, direct_unaligned));
+    over_all(direct);
+    on_each(&LOWERS, "", |mounted| same(mounted, direct_unaligned));
 }
 
 /// `FICLONE` has no way through FUSE: the client's kernel refuses it. `copy_file_range` shares extents
 /// where the lower file system does.
 #[test]
 fn clones_are_refused_and_copies_share() {
-    let test = "clones_are_refused_and_copies_share";
-    on_each(
-        test,
-        &[Lower::Xfs, Lower::Btrfs, Lower::Tmpfs],
-        "",
-        |mounted| {
-            let mnt = mounted.mnt();
-            let mut from = open(&mnt.join("from"), 0).unwrap();
-            from.write_all(&pattern(16 << 20)).unwrap();
-            from.sync_all().unwrap();
-            let to = open(&mnt.join("to"), 0).unwrap();
-            let error = rustix::fs::ioctl_ficlone(&to, from.as_fd()).unwrap_err();
-            assert_eq!(error, rustix::io::Errno::OPNOTSUPP);
-            let free = || rustix::fs::statvfs(mounted.outside()).unwrap().f_bfree;
-            let before = free();
-            let copied = fs::copy(mnt.join("from"), mnt.join("copy")).unwrap();
-            assert_eq!(copied, 16 << 20);
-            File::open(mnt.join("copy")).unwrap().sync_all().unwrap();
-            let block = rustix::fs::statvfs(mounted.outside()).unwrap().f_frsize;
-            let taken = (before - free().min(before)) * block;
-            if taken < 8 << 20 {
-                eprintln!("{test}: a copy of 16 MiB took {taken} bytes");
-            } else {
-                let magic = rustix::fs::statfs(mounted.outside()).unwrap().f_type;
-                assert_eq!(
-                    magic, 0x0102_1994,
-                    "only tmpfs shares nothing: {taken} bytes"
-                );
-            }
-        },
-    );
+    on_each(&[Lower::Xfs, Lower::Btrfs, Lower::Tmpfs], "", |mounted| {
+        let mnt = mounted.mnt();
+        let mut from = open(&mnt.join("from"), 0).unwrap();
+        from.write_all(&pattern(16 << 20)).unwrap();
+        from.sync_all().unwrap();
+        let to = open(&mnt.join("to"), 0).unwrap();
+        let error = rustix::fs::ioctl_ficlone(&to, from.as_fd()).unwrap_err();
+        assert_eq!(error, rustix::io::Errno::OPNOTSUPP);
+        let free = || rustix::fs::statvfs(mounted.outside()).unwrap().f_bfree;
+        let before = free();
+        let copied = fs::copy(mnt.join("from"), mnt.join("copy")).unwrap();
+        assert_eq!(copied, 16 << 20);
+        File::open(mnt.join("copy")).unwrap().sync_all().unwrap();
+        let block = rustix::fs::statvfs(mounted.outside()).unwrap().f_frsize;
+        let taken = (before - free().min(before)) * block;
+        if taken < 8 << 20 {
+            eprintln!("a copy of 16 MiB took {taken} bytes");
+        } else {
+            let magic = rustix::fs::statfs(mounted.outside()).unwrap().f_type;
+            assert_eq!(
+                magic, 0x0102_1994,
+                "only tmpfs shares nothing: {taken} bytes"
+            );
+        }
+    });
 }
 
 /// Asynchronous I/O by libaio and io_uring, checked by fio where it is installed.
@@ -365,7 +357,7 @@ fn asynchronous_io() {
         thrufs_test_report::skipped("no fio");
         return;
     }
-    on_each("asynchronous_io", &[Lower::Ext4], "", |mounted| {
+    on_each(&[Lower::Ext4], "", |mounted| {
         for engine in ["libaio", "io_uring"] {
             let output = Command::new("fio")
                 .args(["--name=verified", "--rw=randwrite", "--bs=4k", "--size=2m"])

@@ -41,8 +41,7 @@ fn chattr(flag: &str, path: &Path) {
 
 #[test]
 fn what_only_grows_is_only_appended_to() {
-    let test = "what_only_grows_is_only_appended_to";
-    on_each(test, &[Lower::Ext4], "", |mounted| {
+    on_each(&[Lower::Ext4], "", |mounted| {
         let path = mounted.mnt().join("log");
         let beneath = mounted.source().join("log");
         fs::write(&path, b"begin ").unwrap();
@@ -71,8 +70,7 @@ fn what_only_grows_is_only_appended_to() {
 
 #[test]
 fn what_must_not_change_does_not() {
-    let test = "what_must_not_change_does_not";
-    on_each(test, &[Lower::Ext4], "", |mounted| {
+    on_each(&[Lower::Ext4], "", |mounted| {
         let path = mounted.mnt().join("file");
         fs::write(&path, b"content").unwrap();
         // Also for one who has it open already, and so a registration.
@@ -125,9 +123,8 @@ impl Drop for Submount<'_> {
 
 #[test]
 fn a_mount_beneath_that_became_read_only_is() {
-    let test = "a_mount_beneath_that_became_read_only_is";
     for way in ["passthrough", "nopassthrough"] {
-        on_each(test, &[Lower::Tmpfs], way, |mounted| {
+        on_each(&[Lower::Tmpfs], way, |mounted| {
             let beneath = mounted.source().join("sub");
             let submount = Submount::tmpfs(&beneath);
             let path = mounted.mnt().join("sub/file");
@@ -173,7 +170,7 @@ fn place_program(mounted: &Mounted) {
 #[test]
 fn a_program_that_runs_is_busy() {
     for way in ["passthrough", "nopassthrough"] {
-        on_each("a_program_that_runs_is_busy", &LOWERS, way, |mounted| {
+        on_each(&LOWERS, way, |mounted| {
             place_program(mounted);
             let (path, beneath) = (
                 mounted.mnt().join("program"),
@@ -196,51 +193,41 @@ fn a_program_that_runs_is_busy() {
 /// One who does not want to wait for a lease is told so; that he asked makes its holder let go.
 #[test]
 fn a_lease_beneath_is_respected() {
-    on_each(
-        "a_lease_beneath_is_respected",
-        &[Lower::Ext4],
-        "",
-        |mounted| {
-            let path = mounted.mnt().join("file");
-            fs::write(&path, b"content").unwrap();
-            let holder = File::open(mounted.source().join("file")).unwrap();
-            ignore_lease_signal().unwrap();
-            take_write_lease(&holder).unwrap();
-            let error = open(&path, libc::O_RDWR | libc::O_NONBLOCK).expect_err("there is a lease");
-            assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
-            let waiter = thread::spawn({
-                let path = path.clone();
-                move || open(&path, libc::O_RDWR)
-            });
-            thread::sleep(Duration::from_millis(50));
-            assert!(!waiter.is_finished(), "it waits for the lease");
-            // Others are served meanwhile.
-            fs::write(mounted.mnt().join("other"), b"x").unwrap();
-            drop(holder);
-            let mut file = waiter.join().unwrap().unwrap();
-            file.write_all(b"CONTENT").unwrap();
-        },
-    );
+    on_each(&[Lower::Ext4], "", |mounted| {
+        let path = mounted.mnt().join("file");
+        fs::write(&path, b"content").unwrap();
+        let holder = File::open(mounted.source().join("file")).unwrap();
+        ignore_lease_signal().unwrap();
+        take_write_lease(&holder).unwrap();
+        let error = open(&path, libc::O_RDWR | libc::O_NONBLOCK).expect_err("there is a lease");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+        let waiter = thread::spawn({
+            let path = path.clone();
+            move || open(&path, libc::O_RDWR)
+        });
+        thread::sleep(Duration::from_millis(50));
+        assert!(!waiter.is_finished(), "it waits for the lease");
+        // Others are served meanwhile.
+        fs::write(mounted.mnt().join("other"), b"x").unwrap();
+        drop(holder);
+        let mut file = waiter.join().unwrap().unwrap();
+        file.write_all(b"CONTENT").unwrap();
+    });
 }
 
 /// Where there is none, and where there is: as beneath. (All that can be mounted here has some.)
 #[test]
 fn direct_io_is_to_be_had_as_beneath() {
-    on_each(
-        "direct_io_is_to_be_had_as_beneath",
-        &LOWERS,
-        "",
-        |mounted| {
-            let (path, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
-            fs::write(&beneath, b"content").unwrap();
-            for flags in [libc::O_RDONLY, libc::O_RDWR] {
-                let wanted = open(&beneath, flags | libc::O_DIRECT).map(drop);
-                let found = open(&path, flags | libc::O_DIRECT).map(drop);
-                let errno = |outcome: io::Result<()>| outcome.map_err(|error| error.raw_os_error());
-                assert_eq!(errno(found), errno(wanted), "{flags:#o}");
-            }
-        },
-    );
+    on_each(&LOWERS, "", |mounted| {
+        let (path, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
+        fs::write(&beneath, b"content").unwrap();
+        for flags in [libc::O_RDONLY, libc::O_RDWR] {
+            let wanted = open(&beneath, flags | libc::O_DIRECT).map(drop);
+            let found = open(&path, flags | libc::O_DIRECT).map(drop);
+            let errno = |outcome: io::Result<()>| outcome.map_err(|error| error.raw_os_error());
+            assert_eq!(errno(found), errno(wanted), "{flags:#o}");
+        }
+    });
 }
 
 /// The blocks that a file system reserves for root are not given to a caller because the kernel writes
@@ -248,8 +235,7 @@ fn direct_io_is_to_be_had_as_beneath() {
 #[test]
 fn reserved_blocks_stay_reserved() {
     const LEFT_BYTES: u64 = 8 << 20;
-    let test = "reserved_blocks_stay_reserved";
-    on_each(test, &[Lower::Ext4], "", |mounted| {
+    on_each(&[Lower::Ext4], "", |mounted| {
         let free = || {
             let statistics = rustix::fs::statvfs(mounted.source()).unwrap();
             let bytes = |blocks| blocks * statistics.f_frsize;

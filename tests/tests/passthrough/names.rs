@@ -21,15 +21,15 @@ const WITH_NAMES_GONE: [&str; 4] = [
 ];
 
 /// Every way, on all file systems where it is passthrough.
-fn over_all(test: &str, body: impl Fn(&thrufs_tests::mounted::Mounted)) {
-    over_each(test, |transport| {
+fn over_all(body: impl Fn(&thrufs_tests::mounted::Mounted)) {
+    over_each(|transport| {
         for options in WITH_NAMES_GONE {
             let lowers = if options.is_empty() {
                 &LOWERS[..]
             } else {
                 &[Lower::Ext4]
             };
-            on(test, lowers, transport, options, &body);
+            on(lowers, transport, options, &body);
         }
     });
 }
@@ -46,48 +46,45 @@ fn read_write(path: &std::path::Path) -> File {
 
 #[test]
 fn a_file_without_a_name_lives_on_and_opens_again() {
-    over_all(
-        "a_file_without_a_name_lives_on_and_opens_again",
-        |mounted| {
-            let path = mounted.mnt().join("file");
-            let mut file = read_write(&path);
-            file.write_all(b"content").unwrap();
-            fs::remove_file(&path).unwrap();
-            assert_eq!(file.metadata().unwrap().nlink(), 0);
-            for round in 0..20 {
-                let again = read_write(&by_descriptor(&file));
-                again.write_all_at(b"C", 0).unwrap();
-                let reader = File::open(by_descriptor(&file)).unwrap();
-                let mut found = [0; 7];
-                reader.read_exact_at(&mut found, 0).unwrap();
-                assert_eq!(&found, b"Content", "round {round}");
-                // All but the first, and all but the last.
-                if round % 2 == 0 {
-                    file = again;
-                }
+    over_all(|mounted| {
+        let path = mounted.mnt().join("file");
+        let mut file = read_write(&path);
+        file.write_all(b"content").unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(file.metadata().unwrap().nlink(), 0);
+        for round in 0..20 {
+            let again = read_write(&by_descriptor(&file));
+            again.write_all_at(b"C", 0).unwrap();
+            let reader = File::open(by_descriptor(&file)).unwrap();
+            let mut found = [0; 7];
+            reader.read_exact_at(&mut found, 0).unwrap();
+            assert_eq!(&found, b"Content", "round {round}");
+            // All but the first, and all but the last.
+            if round % 2 == 0 {
+                file = again;
             }
-            file.set_len(100_000).unwrap();
-            assert_eq!(file.metadata().unwrap().len(), 100_000);
-            file.sync_all().unwrap();
-            // As a shell does it with a here-document.
-            let mut child = Command::new("cat")
-                .arg("/dev/stdin")
-                .stdin(Stdio::from(File::open(by_descriptor(&file)).unwrap()))
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            drop(file);
-            let mut text = Vec::new();
-            child.stdout.take().unwrap().read_to_end(&mut text).unwrap();
-            assert!(child.wait().unwrap().success());
-            assert_eq!((&text[..7], text.len()), (&b"Content"[..], 100_000));
-        },
-    );
+        }
+        file.set_len(100_000).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 100_000);
+        file.sync_all().unwrap();
+        // As a shell does it with a here-document.
+        let mut child = Command::new("cat")
+            .arg("/dev/stdin")
+            .stdin(Stdio::from(File::open(by_descriptor(&file)).unwrap()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(file);
+        let mut text = Vec::new();
+        child.stdout.take().unwrap().read_to_end(&mut text).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert_eq!((&text[..7], text.len()), (&b"Content"[..], 100_000));
+    });
 }
 
 #[test]
 fn a_duplicate_writes_on_after_a_close() {
-    over_all("a_duplicate_writes_on_after_a_close", |mounted| {
+    over_all(|mounted| {
         for (name, unlinked, mode) in [
             ("kept", false, 0o644),
             ("gone", true, 0o644),
@@ -116,10 +113,9 @@ fn a_duplicate_writes_on_after_a_close() {
 
 #[test]
 fn a_nameless_file_gets_a_name() {
-    over_each("a_nameless_file_gets_a_name", |transport| {
+    over_each(|transport| {
         for options in ["", "nopassthrough"] {
             on(
-                "names",
                 &[Lower::Tmpfs, Lower::Ext4],
                 transport,
                 options,
@@ -150,7 +146,7 @@ fn a_nameless_file_gets_a_name() {
 
 #[test]
 fn a_file_that_is_replaced_lives_on() {
-    over_all("a_file_that_is_replaced_lives_on", |mounted| {
+    over_all(|mounted| {
         let path = mounted.mnt().join("file");
         let mut old: Vec<File> = Vec::new();
         for round in 0..20_u8 {
@@ -177,7 +173,7 @@ fn a_file_that_is_replaced_lives_on() {
 /// Two names, one inode, one registration.
 #[test]
 fn hard_links_share_a_way() {
-    over_all("hard_links_share_a_way", |mounted| {
+    over_all(|mounted| {
         let (one, other) = (mounted.mnt().join("one"), mounted.mnt().join("other"));
         let file = read_write(&one);
         fs::hard_link(&one, &other).unwrap();

@@ -69,20 +69,18 @@ fn race(mounted: &Mounted) {
 #[test]
 #[ignore = "soak: which processes meet is a matter of luck"]
 fn nobody_sees_a_mixed_way() {
-    on_each("nobody_sees_a_mixed_way", &[Lower::Ext4], "", race);
+    on_each(&[Lower::Ext4], "", race);
 }
 
 #[test]
 #[ignore = "soak: which processes meet is a matter of luck"]
 fn nobody_sees_a_mixed_way_with_few_descriptors_and_shared_locks() {
-    let test = "nobody_sees_a_mixed_way_with_few_descriptors_and_shared_locks";
-    on_each(test, &[Lower::Tmpfs], "descriptors=16,locks=shared", race);
+    on_each(&[Lower::Tmpfs], "descriptors=16,locks=shared", race);
 }
 
 /// The same fight where the server reads and writes.
 #[test]
 #[ignore = "soak: which processes meet is a matter of luck"]
 fn nobody_sees_a_broken_file_without_passthrough() {
-    let test = "nobody_sees_a_broken_file_without_passthrough";
-    on_each(test, &[Lower::Tmpfs], "nopassthrough", race);
+    on_each(&[Lower::Tmpfs], "nopassthrough", race);
 }

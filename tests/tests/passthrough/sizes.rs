@@ -28,7 +28,7 @@ fn agree(mnt: &Path, source: &Path) {
 #[test]
 fn a_write_is_seen_at_once() {
     for options in ["", "cache=always", "locks=shared"] {
-        on_each("a_write_is_seen_at_once", &LOWERS, options, |mounted| {
+        on_each(&LOWERS, options, |mounted| {
             let (mnt, source) = (mounted.mnt().join("file"), mounted.source().join("file"));
             let mut file = File::create(&mnt).unwrap();
             let reader = File::open(&mnt).unwrap();
@@ -61,7 +61,7 @@ fn a_write_is_seen_at_once() {
 /// (It can go back while a write is under way: the kernel drops an answer that another overtook.)
 #[test]
 fn no_size_is_stale() {
-    on_each("no_size_is_stale", &[Lower::Tmpfs], "", |mounted| {
+    on_each(&[Lower::Tmpfs], "", |mounted| {
         let path = mounted.mnt().join("growing");
         let file = File::create(&path).unwrap();
         let written = AtomicU64::new(0);
@@ -89,8 +89,7 @@ fn no_size_is_stale() {
 
 #[test]
 fn appends_of_processes_are_whole_and_none_is_lost() {
-    let test = "appends_of_processes_are_whole_and_none_is_lost";
-    on_each(test, &[Lower::Ext4], "", |mounted| {
+    on_each(&[Lower::Ext4], "", |mounted| {
         const LINES: usize = 2_000;
         let through = mounted.mnt().join("log");
         let beneath = mounted.source().join("log");

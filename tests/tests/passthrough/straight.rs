@@ -44,7 +44,7 @@ fn read_write_and_map(mounted: &Mounted) {
 
 #[test]
 fn no_request_carries_data() {
-    on_each("no_request_carries_data", &LOWERS, "", |mounted| {
+    on_each(&LOWERS, "", |mounted| {
         let Some(tracer) = tracer(mounted) else {
             return;
         };
@@ -67,8 +67,7 @@ fn no_request_carries_data() {
 /// The counterpart, so that the proof proves something.
 #[test]
 fn without_passthrough_requests_carry_data() {
-    let test = "without_passthrough_requests_carry_data";
-    on_each(test, &[Lower::Tmpfs], "nopassthrough", |mounted| {
+    on_each(&[Lower::Tmpfs], "nopassthrough", |mounted| {
         let Some(tracer) = tracer(mounted) else {
             return;
         };
@@ -79,8 +78,7 @@ fn without_passthrough_requests_carry_data() {
 
 #[test]
 fn files_without_a_name_go_straight_through() {
-    let test = "files_without_a_name_go_straight_through";
-    on_each(test, &[Lower::Tmpfs, Lower::Ext4], "", |mounted| {
+    on_each(&[Lower::Tmpfs, Lower::Ext4], "", |mounted| {
         let Some(tracer) = tracer(mounted) else {
             return;
         };

@@ -1,17 +1,17 @@
 //! Each action, by each kind of access.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, XattrFlags};
+use thrufs_testing::fence::truncate::truncate;
 
-use crate::served::{Served, errno, names, open, put, raw, with_policy};
+use crate::served::{Served, errno, names, open, put, raw, rename, with_policy};
 
 const SCRIPT: &[u8] = b"#!/bin/sh\nexit 0\n";
 
@@ -47,11 +47,6 @@ fn chmod(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o640))
 }
 
-fn truncate(path: &Path) -> io::Result<()> {
-    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    thrufs_testing::fence::truncate::truncate(&path, 3)
-}
-
 const NAME: &CStr = c"user.thrufs";
 
 fn set_attribute(path: &Path) -> io::Result<()> {
@@ -68,10 +63,6 @@ fn remove_attribute(path: &Path) -> i32 {
         libc::ENODATA => 0,
         other => other,
     }
-}
-
-fn rename(old: &Path, new: &Path, flags: RenameFlags) -> i32 {
-    raw(rustix::fs::renameat_with(CWD, old, CWD, new, flags))
 }
 
 fn unnamed(directory: &Path) -> i32 {
@@ -142,7 +133,7 @@ fn changes(served: &Served) -> Vec<(&'static str, i32)> {
         ("chmod of a directory", errno(chmod(&served.at("held/sub")))),
         ("chown", errno(chown(&file))),
         ("utimes", errno(touch(&file))),
-        ("truncate", errno(truncate(&file))),
+        ("truncate", errno(truncate(&file, 3))),
         ("setxattr", errno(set_attribute(&file))),
         ("removexattr", remove_attribute(&file)),
         (
@@ -235,9 +226,9 @@ const MODES: [&str; 5] = [
     "cache=auto,writeback",
 ];
 
-fn over_modes(test: &str, policy: &str, run: impl Fn(&Served)) {
+fn over_modes(policy: &str, run: impl Fn(&Served)) {
     for options in MODES {
-        with_policy(test, options, policy, fill, &run);
+        with_policy(options, policy, fill, &run);
     }
 }
 
@@ -246,40 +237,32 @@ fn what_is_denied_keeps_its_name_and_gives_nothing_else() {
     for (name, number) in [("EACCES", libc::EACCES), ("ENXIO", libc::ENXIO)] {
         let policy =
             format!("[[rule]]\npath = ['held', 'held/**']\naction = 'deny'\nerrno = '{name}'\n");
-        over_modes(
-            "what_is_denied_keeps_its_name_and_gives_nothing_else",
-            &policy,
-            |served| {
-                all_are(number, &reads(served));
-                all_are(number, &lists(served));
-                all_are(number, &writes(served));
-                all_are(number, &changes(served));
-                all_are(number, &makes(served));
-                let stat = fs::metadata(served.at("held/file")).unwrap();
-                assert_eq!(stat.len(), 7);
-                assert_eq!(names(served.ground().mnt()), ["free", "held"]);
-                is_untouched(served);
-            },
-        );
+        over_modes(&policy, |served| {
+            all_are(number, &reads(served));
+            all_are(number, &lists(served));
+            all_are(number, &writes(served));
+            all_are(number, &changes(served));
+            all_are(number, &makes(served));
+            let stat = fs::metadata(served.at("held/file")).unwrap();
+            assert_eq!(stat.len(), 7);
+            assert_eq!(names(served.ground().mnt()), ["free", "held"]);
+            is_untouched(served);
+        });
     }
 }
 
 #[test]
 fn what_is_read_only_can_be_read_and_nothing_else() {
     let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
-    over_modes(
-        "what_is_read_only_can_be_read_and_nothing_else",
-        policy,
-        |served| {
-            all_are(0, &reads(served));
-            all_are(0, &lists(served));
-            all_are(libc::EROFS, &writes(served));
-            all_are(libc::EROFS, &changes(served));
-            all_are(libc::EROFS, &makes(served));
-            assert_eq!(fs::read(served.at("held/file")).unwrap(), b"content");
-            is_untouched(served);
-        },
-    );
+    over_modes(policy, |served| {
+        all_are(0, &reads(served));
+        all_are(0, &lists(served));
+        all_are(libc::EROFS, &writes(served));
+        all_are(libc::EROFS, &changes(served));
+        all_are(libc::EROFS, &makes(served));
+        assert_eq!(fs::read(served.at("held/file")).unwrap(), b"content");
+        is_untouched(served);
+    });
 }
 
 /// The ways that change how data come, and nothing else.
@@ -317,29 +300,23 @@ fn data_paths_are_as_rules_say() {
             ["cached", "cached", "direct"],
         ),
     ] {
-        with_policy(
-            "data_paths_are_as_rules_say",
-            options,
-            &policy,
-            fill,
-            |served| {
-                assert_eq!(served.way("other"), default, "{options}");
-                for (name, way) in ["passthrough", "cached", "direct"].into_iter().zip(ways) {
-                    assert_eq!(served.way(name), way, "{options}");
-                    let file = open(&served.at(name), libc::O_RDWR).unwrap();
-                    assert_eq!(served.way(name), way, "{options}, open");
-                    io::Write::write_all(&mut &file, b"CON").unwrap();
-                    drop(file);
-                    assert_eq!(fs::read(served.beneath(name)).unwrap(), b"CONtent");
-                    assert_eq!(fs::read(served.at(name)).unwrap(), b"CONtent");
-                    let rule = served.explain(name)["rule"].to_string();
-                    assert!(rule.contains("rule "), "{rule}");
-                }
-                let default = format!("default = 'direct'\n{policy}");
-                served.reload(&default);
-                assert_eq!(served.way("other"), "direct", "{options}");
-            },
-        );
+        with_policy(options, &policy, fill, |served| {
+            assert_eq!(served.way("other"), default, "{options}");
+            for (name, way) in ["passthrough", "cached", "direct"].into_iter().zip(ways) {
+                assert_eq!(served.way(name), way, "{options}");
+                let file = open(&served.at(name), libc::O_RDWR).unwrap();
+                assert_eq!(served.way(name), way, "{options}, open");
+                io::Write::write_all(&mut &file, b"CON").unwrap();
+                drop(file);
+                assert_eq!(fs::read(served.beneath(name)).unwrap(), b"CONtent");
+                assert_eq!(fs::read(served.at(name)).unwrap(), b"CONtent");
+                let rule = served.explain(name)["rule"].to_string();
+                assert!(rule.contains("rule "), "{rule}");
+            }
+            let default = format!("default = 'direct'\n{policy}");
+            served.reload(&default);
+            assert_eq!(served.way("other"), "direct", "{options}");
+        });
     }
 }
 
@@ -352,44 +329,38 @@ fn rules_on_content_mean_what_they_say_of_changes() {
         put(source, "other", b"more words");
         put(source, "picture", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
     };
-    with_policy(
-        "rules_on_content_mean_what_they_say_of_changes",
-        "",
-        policy,
-        fill,
-        |served| {
-            let text = served.at("text");
-            chmod(&text).unwrap();
-            fs::hard_link(&text, served.at("second")).unwrap();
-            assert_eq!(rename(&text, &served.at("third"), RenameFlags::empty()), 0);
-            assert_eq!(
-                rename(
-                    &served.at("other"),
-                    &served.at("third"),
-                    RenameFlags::empty()
-                ),
-                0
-            );
-            fs::remove_file(served.at("third")).unwrap();
-            fs::write(served.at("second"), b"again").unwrap();
-            let picture = served.at("picture");
-            let results = [
-                ("open", errno(File::open(&picture))),
-                ("chmod", errno(chmod(&picture))),
-                ("link", errno(fs::hard_link(&picture, served.at("fourth")))),
-                (
-                    "rename",
-                    rename(&picture, &served.at("fifth"), RenameFlags::empty()),
-                ),
-                (
-                    "rename onto",
-                    rename(&served.at("second"), &picture, RenameFlags::empty()),
-                ),
-                ("unlink", errno(fs::remove_file(&picture))),
-            ];
-            all_are(libc::EACCES, &results);
-        },
-    );
+    with_policy("", policy, fill, |served| {
+        let text = served.at("text");
+        chmod(&text).unwrap();
+        fs::hard_link(&text, served.at("second")).unwrap();
+        assert_eq!(rename(&text, &served.at("third"), RenameFlags::empty()), 0);
+        assert_eq!(
+            rename(
+                &served.at("other"),
+                &served.at("third"),
+                RenameFlags::empty()
+            ),
+            0
+        );
+        fs::remove_file(served.at("third")).unwrap();
+        fs::write(served.at("second"), b"again").unwrap();
+        let picture = served.at("picture");
+        let results = [
+            ("open", errno(File::open(&picture))),
+            ("chmod", errno(chmod(&picture))),
+            ("link", errno(fs::hard_link(&picture, served.at("fourth")))),
+            (
+                "rename",
+                rename(&picture, &served.at("fifth"), RenameFlags::empty()),
+            ),
+            (
+                "rename onto",
+                rename(&served.at("second"), &picture, RenameFlags::empty()),
+            ),
+            ("unlink", errno(fs::remove_file(&picture))),
+        ];
+        all_are(libc::EACCES, &results);
+    });
 }
 
 /// Flags of inodes are attributes: what is read-only keeps them. They can be set through a file that
@@ -397,7 +368,7 @@ fn rules_on_content_mean_what_they_say_of_changes() {
 #[test]
 fn flags_of_what_is_read_only_stay() {
     let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
-    thrufs_tests::transport::over_each("flags_of_what_is_read_only_stay", |transport| {
+    thrufs_tests::transport::over_each(|transport| {
         let lower = thrufs_tests::lower::Lower::Ext4;
         let served = Served::start_on(lower, transport, "", policy, fill);
         let set = |path: &str| {
@@ -438,26 +409,20 @@ fn new_files_are_judged_as_they_will_be() {
         std::os::unix::fs::chown(&given, None, Some(4242)).unwrap();
         fs::set_permissions(&given, fs::Permissions::from_mode(0o2777)).unwrap();
     };
-    with_policy(
-        "new_files_are_judged_as_they_will_be",
-        "",
-        &policy,
-        fill,
-        |served| {
-            let make = |name: &str, mode: u32| {
-                let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-                raw(rustix::fs::open(
-                    served.at(name),
-                    flags,
-                    Mode::from_raw_mode(mode),
-                ))
-            };
-            // With the usual umask, nobody else may write it.
-            let made = with_umask(0o022, || make("masked", 0o666));
-            assert_eq!(made, 0);
-            let made = with_umask(0, || make("open", 0o666));
-            assert_eq!(made, libc::EPERM);
-            assert_eq!(make("given/file", 0o600), libc::EBUSY);
-        },
-    );
+    with_policy("", &policy, fill, |served| {
+        let make = |name: &str, mode: u32| {
+            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+            raw(rustix::fs::open(
+                served.at(name),
+                flags,
+                Mode::from_raw_mode(mode),
+            ))
+        };
+        // With the usual umask, nobody else may write it.
+        let made = with_umask(0o022, || make("masked", 0o666));
+        assert_eq!(made, 0);
+        let made = with_umask(0, || make("open", 0o666));
+        assert_eq!(made, libc::EPERM);
+        assert_eq!(make("given/file", 0o600), libc::EBUSY);
+    });
 }

@@ -40,78 +40,72 @@ fn told(served: &Served, count: usize, call: impl FnOnce()) -> Vec<Value> {
 #[test]
 fn each_open_is_told_in_one_line() {
     for options in ["cache=always", "cache=auto,nopassthrough", "cache=never"] {
-        with_policy(
-            "each_open_is_told_in_one_line",
-            options,
-            POLICY,
-            fill,
-            |served| {
-                let file = served.at("told/file");
-                let line = &told(served, 1, || drop(File::open(&file).unwrap()))[0];
-                assert_eq!(line["event"], "open");
-                assert_eq!(line["path"], "told/file");
-                assert_eq!(line["access"], "read");
-                assert_eq!(line["outcome"], "opened");
-                assert_eq!(line["rule"], 1);
-                assert_eq!(line["rule_name"], "eyes");
-                assert_eq!(line["uid"], 0);
-                assert_eq!(
-                    (&line["created"], &line["truncated"]),
-                    (&false.into(), &false.into())
-                );
-                let program = std::env::current_exe().unwrap();
-                assert_eq!(line["executable"], program.to_str().unwrap());
-                assert!(line["time"].as_str().unwrap().parse::<f64>().unwrap() > 1e9);
-                assert!(line.get("error").is_none() && line.get("path_hex").is_none());
+        with_policy(options, POLICY, fill, |served| {
+            let file = served.at("told/file");
+            let line = &told(served, 1, || drop(File::open(&file).unwrap()))[0];
+            assert_eq!(line["event"], "open");
+            assert_eq!(line["path"], "told/file");
+            assert_eq!(line["access"], "read");
+            assert_eq!(line["outcome"], "opened");
+            assert_eq!(line["rule"], 1);
+            assert_eq!(line["rule_name"], "eyes");
+            assert_eq!(line["uid"], 0);
+            assert_eq!(
+                (&line["created"], &line["truncated"]),
+                (&false.into(), &false.into())
+            );
+            let program = std::env::current_exe().unwrap();
+            assert_eq!(line["executable"], program.to_str().unwrap());
+            assert!(line["time"].as_str().unwrap().parse::<f64>().unwrap() > 1e9);
+            assert!(line.get("error").is_none() && line.get("path_hex").is_none());
 
-                let line = &told(served, 1, || drop(ALICE.run(|| open(&file, libc::O_RDWR))))[0];
-                assert_eq!((&line["uid"], &line["gid"]), (&4001.into(), &4001.into()));
-                assert_eq!(line["access"], "read and write");
-                let flags = libc::O_WRONLY | libc::O_TRUNC;
-                let line = &told(served, 1, || drop(open(&file, flags)))[0];
-                assert_eq!(
-                    (&line["access"], &line["truncated"]),
-                    (&"write".into(), &true.into())
-                );
+            let line = &told(served, 1, || drop(ALICE.run(|| open(&file, libc::O_RDWR))))[0];
+            assert_eq!((&line["uid"], &line["gid"]), (&4001.into(), &4001.into()));
+            assert_eq!(line["access"], "read and write");
+            let flags = libc::O_WRONLY | libc::O_TRUNC;
+            let line = &told(served, 1, || drop(open(&file, flags)))[0];
+            assert_eq!(
+                (&line["access"], &line["truncated"]),
+                (&"write".into(), &true.into())
+            );
 
-                let line = &told(served, 1, || drop(File::open(served.at("told/denied"))))[0];
-                assert_eq!(
-                    (&line["outcome"], line.get("data_path")),
-                    (&"refused".into(), None)
-                );
-                assert_eq!(line["errno"], libc::EACCES);
-                assert!(
-                    line["error"]
-                        .as_str()
-                        .unwrap()
-                        .contains("Permission denied")
-                );
-                let line = &told(served, 1, || {
-                    drop(open(&served.at("told/kept"), libc::O_RDWR));
-                })[0];
-                assert_eq!(line["errno"], libc::EROFS);
+            let line = &told(served, 1, || drop(File::open(served.at("told/denied"))))[0];
+            assert_eq!(
+                (&line["outcome"], line.get("data_path")),
+                (&"refused".into(), None)
+            );
+            assert_eq!(line["errno"], libc::EACCES);
+            assert!(
+                line["error"]
+                    .as_str()
+                    .unwrap()
+                    .contains("Permission denied")
+            );
+            let line = &told(served, 1, || {
+                drop(open(&served.at("told/kept"), libc::O_RDWR));
+            })[0];
+            assert_eq!(line["errno"], libc::EROFS);
 
-                let flags = libc::O_RDWR | libc::O_CREAT;
-                let line = &told(served, 1, || drop(open(&served.at("told/new"), flags)))[0];
-                assert_eq!(
-                    (&line["created"], &line["path"]),
-                    (&true.into(), &"told/new".into())
-                );
-                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-                let unnamed = || rustix::fs::open(served.at("told"), flags, Mode::RWXU).unwrap();
-                let line = &told(served, 1, || drop(unnamed()))[0];
-                assert_eq!(line["path"], "told/(unnamed)");
+            let flags = libc::O_RDWR | libc::O_CREAT;
+            let line = &told(served, 1, || drop(open(&served.at("told/new"), flags)))[0];
+            assert_eq!(
+                (&line["created"], &line["path"]),
+                (&true.into(), &"told/new".into())
+            );
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            let unnamed = || rustix::fs::open(served.at("told"), flags, Mode::RWXU).unwrap();
+            let line = &told(served, 1, || drop(unnamed()))[0];
+            assert_eq!(line["path"], "told/(unnamed)");
 
-                let line = &told(served, 1, || drop(fs::read_dir(served.at("told")).unwrap()))[0];
-                assert_eq!(
-                    (&line["path"], &line["access"]),
-                    (&"told".into(), &"list".into())
-                );
-                assert!(line.get("data_path").is_none());
-                told(served, 0, || drop(File::open(served.at("other")).unwrap()));
-                told(served, 0, || assert!(file.metadata().is_ok()));
-            },
-        );
+            let line = &told(served, 1, || drop(fs::read_dir(served.at("told")).unwrap()))[0];
+            assert_eq!(
+                (&line["path"], &line["access"]),
+                (&"told".into(), &"list".into())
+            );
+            assert!(line.get("data_path").is_none());
+            told(served, 0, || drop(File::open(served.at("other")).unwrap()));
+            told(served, 0, || assert!(file.metadata().is_ok()));
+        });
     }
 }
 
@@ -120,7 +114,7 @@ fn each_open_is_told_in_one_line() {
 fn no_line_is_lost_among_many() {
     const THREADS: usize = 8;
     const OPENS: usize = 100;
-    with_policy("no_line_is_lost_among_many", "", POLICY, fill, |served| {
+    with_policy("", POLICY, fill, |served| {
         let lines = told(served, THREADS * OPENS, || {
             std::thread::scope(|scope| {
                 for _ in 0..THREADS {
@@ -140,7 +134,7 @@ fn no_line_is_lost_among_many() {
 fn names_of_any_bytes_are_told() {
     let name = OsStr::from_bytes(b"told/\xff\"\\\n\x01");
     let fill = |source: &Path| put(source, name, b"content");
-    with_policy("names_of_any_bytes_are_told", "", POLICY, fill, |served| {
+    with_policy("", POLICY, fill, |served| {
         let line = &told(served, 1, || drop(File::open(served.at(name)).unwrap()))[0];
         assert_eq!(line["path_hex"], "746f6c642fff225c0a01");
         assert_eq!(line["path"], "told/\u{fffd}\"\\\n\u{1}");
@@ -204,7 +198,7 @@ impl Drop for SmallDisk {
 #[test]
 fn an_open_that_cannot_be_told_of_fails() {
     for options in ["cache=auto", "cache=auto,nopassthrough"] {
-        thrufs_tests::transport::over_each("an_open_that_cannot_be_told_of_fails", |transport| {
+        thrufs_tests::transport::over_each(|transport| {
             let disk = SmallDisk::new();
             let policy = POLICY.replace("LOG", disk.log().to_str().unwrap());
             let served = Served::start(transport, options, &policy, fill);
@@ -237,33 +231,27 @@ fn an_open_that_cannot_be_told_of_fails() {
 
 #[test]
 fn a_rotated_log_is_told_from_anew() {
-    with_policy(
-        "a_rotated_log_is_told_from_anew",
-        "",
-        POLICY,
-        fill,
-        |served| {
-            let file = served.at("told/file");
-            let log = served.ground().base().join("audit.log");
-            let old = served.ground().base().join("audit.old");
-            drop(File::open(&file).unwrap());
-            fs::rename(&log, &old).unwrap();
-            drop(File::open(&file).unwrap());
-            served.reload(POLICY);
-            drop(File::open(&file).unwrap());
-            assert_eq!(audited_in(&old).len(), 2);
-            assert_eq!(audited_in(&log).len(), 1);
-            assert_eq!(
-                fs::metadata(&log).unwrap().permissions().mode() & 0o777,
-                0o600
-            );
-            // A log that cannot be opened leaves everything as it is.
-            let said = served.reload_refused("audit-log = '/proc/none/audit.log'\n");
-            assert!(said.contains("/proc/none/audit.log"), "{said}");
-            drop(File::open(&file).unwrap());
-            assert_eq!(audited_in(&log).len(), 2);
-        },
-    );
+    with_policy("", POLICY, fill, |served| {
+        let file = served.at("told/file");
+        let log = served.ground().base().join("audit.log");
+        let old = served.ground().base().join("audit.old");
+        drop(File::open(&file).unwrap());
+        fs::rename(&log, &old).unwrap();
+        drop(File::open(&file).unwrap());
+        served.reload(POLICY);
+        drop(File::open(&file).unwrap());
+        assert_eq!(audited_in(&old).len(), 2);
+        assert_eq!(audited_in(&log).len(), 1);
+        assert_eq!(
+            fs::metadata(&log).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        // A log that cannot be opened leaves everything as it is.
+        let said = served.reload_refused("audit-log = '/proc/none/audit.log'\n");
+        assert!(said.contains("/proc/none/audit.log"), "{said}");
+        drop(File::open(&file).unwrap());
+        assert_eq!(audited_in(&log).len(), 2);
+    });
 }
 
 /// Audited and redacted at once, as a reader of photographs would be.
@@ -279,7 +267,7 @@ fn the_way_of_the_data_is_told() {
         );
         put(source, "plain", b"content");
     };
-    with_policy("the_way_of_the_data_is_told", "", &policy, fill, |served| {
+    with_policy("", &policy, fill, |served| {
         let line = &told(served, 1, || {
             drop(File::open(served.at("photos/a.jpg")).unwrap());
         })[0];

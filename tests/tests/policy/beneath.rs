@@ -1,8 +1,7 @@
 //! What others do beneath, and other servers of the same tree, while a rule redacts or hides.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{Read, Seek};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use thrufs_testing::process::Process;
 use thrufs_tests::programs;
 
 use crate::samples;
-use crate::served::{REDACT, errno, open, put, with_policy, with_policy_and_shared};
+use crate::served::{REDACT, errno, put, with_policy, with_policy_and_shared};
 
 /// Longer than a version of a file has to be old.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -41,11 +40,10 @@ fn whole(mut file: &File) -> std::io::Result<Vec<u8>> {
 /// old data under the new time; the write goes on when a page of its buffer can be had.
 #[test]
 fn no_view_is_made_of_a_file_that_a_write_beneath_is_changing() {
-    let test = "no_view_is_made_of_a_file_that_a_write_beneath_is_changing";
     let (old, new) = two_versions();
     let fill = |source: &Path| put(source, "photos/a.jpg", &old);
     for options in ["cache=never", "cache=auto"] {
-        with_policy_and_shared(test, options, REDACT, fill, |served| {
+        with_policy_and_shared(options, REDACT, fill, |served| {
             let base = served.ground().base();
             let (slow, gate) = (base.join("slow"), base.join("gate"));
             fs::create_dir(&slow).unwrap();
@@ -90,118 +88,15 @@ fn no_view_is_made_of_a_file_that_a_write_beneath_is_changing() {
     }
 }
 
-#[test]
-fn the_right_to_write_ends_when_another_empties_the_file() {
-    let test = "the_right_to_write_ends_when_another_empties_the_file";
-    with_policy_and_shared(
-        test,
-        "",
-        REDACT,
-        |_| (),
-        |served| {
-            fs::create_dir(served.beneath("photos")).unwrap();
-            let path = served.at("photos/a.jpg");
-            let early = open(&path, libc::O_RDWR | libc::O_CREAT).unwrap();
-            // Another name is no change of what is in it.
-            fs::rename(&path, served.at("photos/b.jpg")).unwrap();
-            early.write_all_at(b"x", 0).unwrap();
-            early.set_len(0).unwrap();
-            early.write_all_at(b"x", 0).unwrap();
-            early.set_len(0).unwrap();
-            thread::sleep(SETTLED);
-            drop(File::create(served.beneath("photos/b.jpg")).unwrap());
-            assert_eq!(errno(early.write_at(b"x", 0)), libc::EACCES);
-            assert_eq!(errno(early.set_len(10)), libc::EACCES);
-            // Nor does it keep others from reading.
-            fs::write(served.beneath("photos/b.jpg"), samples::photograph()).unwrap();
-            let seen = fs::read(served.at("photos/b.jpg")).unwrap();
-            assert!(samples::is_clean(&seen) && !seen.is_empty());
-        },
-    );
-}
-
-#[test]
-fn nobody_writes_while_somebody_else_has_the_file_open_beneath() {
-    let test = "nobody_writes_while_somebody_else_has_the_file_open_beneath";
-    with_policy_and_shared(
-        test,
-        "",
-        REDACT,
-        |_| (),
-        |served| {
-            fs::create_dir(served.beneath("photos")).unwrap();
-            let path = served.at("photos/a.jpg");
-            let writer = open(&path, libc::O_RDWR | libc::O_CREAT).unwrap();
-            for access in [libc::O_RDONLY, libc::O_WRONLY] {
-                let beneath = open(&served.beneath("photos/a.jpg"), access).unwrap();
-                assert_eq!(errno(writer.write_at(b"x", 0)), libc::EBUSY, "{access}");
-                drop(beneath);
-                writer.write_all_at(b"x", 0).unwrap();
-            }
-        },
-    );
-}
-
-/// What is written is read by nobody else before it is closed, and by the writer redacted.
-#[test]
-fn a_file_that_is_being_written_is_busy_for_its_readers() {
-    let test = "a_file_that_is_being_written_is_busy_for_its_readers";
-    with_policy_and_shared(
-        test,
-        "",
-        REDACT,
-        |_| (),
-        |served| {
-            fs::create_dir(served.beneath("photos")).unwrap();
-            put(served.ground().source(), "photos/a.jpg", b"");
-            let path = served.at("photos/a.jpg");
-            let early = File::open(&path).unwrap();
-            let mut writer = open(&path, libc::O_RDWR).unwrap();
-            writer.write_all(&samples::photograph()).unwrap();
-            let mut length = samples::photograph().len();
-            // A process that another test forks closes the file as well, and nobody writes until the next
-            // write.
-            let are_busy = |writer: &mut File| {
-                writer.write_all(b".").unwrap();
-                let seen = [fs::read(&path), whole(&early)];
-                seen.into_iter().fold(true, |busy, seen| {
-                    busy & match seen {
-                        Ok(seen) => {
-                            assert!(samples::is_clean(&seen));
-                            false
-                        }
-                        error => errno(error) == libc::EBUSY,
-                    }
-                })
-            };
-            for attempt in 0.. {
-                length += 1;
-                if are_busy(&mut writer) {
-                    break;
-                }
-                assert!(attempt < 100, "it can be read");
-            }
-            assert!(samples::is_clean(&whole(&writer).unwrap()));
-            drop(writer);
-            for seen in [fs::read(&path), whole(&early)] {
-                let seen = seen.unwrap();
-                assert_eq!(seen.len(), length);
-                assert!(samples::is_clean(&seen));
-            }
-        },
-    );
-}
-
 /// One server of a tree after the other: what one has judged is not moved by another before it is done.
 #[test]
 fn names_change_in_one_server_of_a_tree_at_a_time() {
-    let test = "names_change_in_one_server_of_a_tree_at_a_time";
     let fill = |source: &Path| {
         put(source, "a/file", b"");
         put(source, "b/file", b"");
     };
     for policy in [REDACT, HIDE] {
-        with_policy_and_shared(test, "", policy, fill, |served| {
+        with_policy_and_shared("", policy, fill, |served| {
             // As another server does.
             let root = File::open(served.ground().source()).unwrap();
             rustix::fs::flock(&root, FlockOperation::LockExclusive).unwrap();
@@ -223,7 +118,7 @@ fn names_change_in_one_server_of_a_tree_at_a_time() {
                 .expect("nothing is left locked");
         });
     }
-    with_policy(test, "", "", fill, |served| {
+    with_policy("", "", fill, |served| {
         let root = File::open(served.ground().source()).unwrap();
         rustix::fs::flock(&root, FlockOperation::LockExclusive).unwrap();
         fs::rename(served.at("b/file"), served.at("b/new")).unwrap();
@@ -233,12 +128,11 @@ fn names_change_in_one_server_of_a_tree_at_a_time() {
 /// Two hard links are two names where the directory tells case.
 #[test]
 fn links_whose_names_differ_in_case_are_two_names() {
-    let test = "links_whose_names_differ_in_case_are_two_names";
     let fill = |source: &Path| {
         put(source, "report", b"words");
         fs::hard_link(source.join("report"), source.join("Report")).unwrap();
     };
-    with_policy(test, "", HIDE, fill, |served| {
+    with_policy("", HIDE, fill, |served| {
         for name in ["report", "Report"] {
             assert_eq!(fs::read(served.at(name)).unwrap(), b"words");
         }

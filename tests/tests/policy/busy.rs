@@ -52,8 +52,7 @@ const MODES: [&str; 5] = [
 #[test]
 fn a_file_is_busy_while_somebody_holds_what_is_redacted_now() {
     for options in MODES {
-        let test = "a_file_is_busy_while_somebody_holds_what_is_redacted_now";
-        with_policy(test, options, NOTHING, fill, |served| {
+        with_policy(options, NOTHING, fill, |served| {
             let path = served.at(NAME);
             let held = File::open(&path).unwrap();
             assert!(!samples::is_clean(&whole(&held)));
@@ -80,8 +79,7 @@ fn a_file_is_busy_while_somebody_holds_what_is_redacted_now() {
 #[test]
 fn a_file_stays_filtered_until_its_last_close() {
     for options in MODES {
-        let test = "a_file_stays_filtered_until_its_last_close";
-        with_policy(test, options, REDACT, fill, |served| {
+        with_policy(options, REDACT, fill, |served| {
             let path = served.at(NAME);
             let held = File::open(&path).unwrap();
             served.reload(NOTHING);
@@ -101,8 +99,7 @@ fn a_file_stays_filtered_until_its_last_close() {
 /// Rules that redact alike do not make it busy.
 #[test]
 fn the_same_redaction_by_another_rule_does_not_make_it_busy() {
-    let test = "the_same_redaction_by_another_rule_does_not_make_it_busy";
-    with_policy(test, "", REDACT, fill, |served| {
+    with_policy("", REDACT, fill, |served| {
         let path = served.at(NAME);
         let held = File::open(&path).unwrap();
         served.reload(&format!("{REDACT}name = 'renamed'\nerrno = 'EIO'\n"));

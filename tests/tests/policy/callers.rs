@@ -20,28 +20,22 @@ fn fill(source: &Path) {
 fn callers_are_told_apart_by_their_ids() {
     let policy = "[[rule]]\npath = '**'\ncaller-uid = 4001\naction = 'deny'\n\
                   [[rule]]\npath = '**'\ncaller-gid = 4002\naction = 'read-only'\n";
-    with_policy(
-        "callers_are_told_apart_by_their_ids",
-        "cache=always",
-        policy,
-        fill,
-        |served| {
-            let file = served.at("file");
-            let new = served.at("everyones/new");
-            for _ in 0..2 {
-                assert_eq!(fs::read(&file).unwrap(), b"content");
-                assert_eq!(ALICE.run(|| errno(File::open(&file))), libc::EACCES);
-                assert_eq!(BOB.run(|| errno(File::open(&file))), 0);
-                assert_eq!(BOB.run(|| errno(open(&file, libc::O_WRONLY))), libc::EROFS);
-            }
-            assert_eq!(ALICE.run(|| errno(fs::create_dir(&new))), libc::EACCES);
-            assert_eq!(BOB.run(|| errno(fs::create_dir(&new))), libc::EROFS);
-            fs::create_dir(&new).unwrap();
-            // While somebody else has it open, too.
-            let _held = File::open(&file).unwrap();
+    with_policy("cache=always", policy, fill, |served| {
+        let file = served.at("file");
+        let new = served.at("everyones/new");
+        for _ in 0..2 {
+            assert_eq!(fs::read(&file).unwrap(), b"content");
             assert_eq!(ALICE.run(|| errno(File::open(&file))), libc::EACCES);
-        },
-    );
+            assert_eq!(BOB.run(|| errno(File::open(&file))), 0);
+            assert_eq!(BOB.run(|| errno(open(&file, libc::O_WRONLY))), libc::EROFS);
+        }
+        assert_eq!(ALICE.run(|| errno(fs::create_dir(&new))), libc::EACCES);
+        assert_eq!(BOB.run(|| errno(fs::create_dir(&new))), libc::EROFS);
+        fs::create_dir(&new).unwrap();
+        // While somebody else has it open, too.
+        let _held = File::open(&file).unwrap();
+        assert_eq!(ALICE.run(|| errno(File::open(&file))), libc::EACCES);
+    });
 }
 
 #[test]
@@ -51,20 +45,14 @@ fn callers_are_told_apart_by_their_program() {
         "[[rule]]\npath = 'file'\ncaller-exe = '!{}'\naction = 'deny'\n",
         cat.display()
     );
-    with_policy(
-        "callers_are_told_apart_by_their_program",
-        "",
-        &policy,
-        fill,
-        |served| {
-            let file = served.at("file");
-            assert_eq!(errno(File::open(&file)), libc::EACCES);
-            let output = Command::new(&cat).arg(&file).output().unwrap();
-            assert_eq!(output.stdout, b"content");
-            let copied = Command::new("head").arg(&file).output().unwrap();
-            assert!(copied.stdout.is_empty());
-        },
-    );
+    with_policy("", &policy, fill, |served| {
+        let file = served.at("file");
+        assert_eq!(errno(File::open(&file)), libc::EACCES);
+        let output = Command::new(&cat).arg(&file).output().unwrap();
+        assert_eq!(output.stdout, b"content");
+        let copied = Command::new("head").arg(&file).output().unwrap();
+        assert!(copied.stdout.is_empty());
+    });
 }
 
 /// With mapped ids, owners are those of the host.
@@ -80,17 +68,11 @@ fn owners_are_those_of_the_host() {
         fs::set_permissions(source, fs::Permissions::from_mode(0o777)).unwrap();
     };
     let options = "uidmap=0:100000:65536,gidmap=0:100000:65536";
-    with_policy(
-        "owners_are_those_of_the_host",
-        options,
-        policy,
-        fill,
-        |served| {
-            assert_eq!(errno(File::open(served.at("hers"))), libc::EACCES);
-            assert_eq!(errno(File::open(served.at("bystander"))), 0);
-            let (hers, his) = (served.at("new"), served.at("newer"));
-            assert_eq!(ALICE.run(|| errno(File::create(&hers))), libc::EACCES);
-            assert_eq!(BOB.run(|| errno(File::create(&his))), 0);
-        },
-    );
+    with_policy(options, policy, fill, |served| {
+        assert_eq!(errno(File::open(served.at("hers"))), libc::EACCES);
+        assert_eq!(errno(File::open(served.at("bystander"))), 0);
+        let (hers, his) = (served.at("new"), served.at("newer"));
+        assert_eq!(ALICE.run(|| errno(File::create(&hers))), libc::EACCES);
+        assert_eq!(BOB.run(|| errno(File::create(&his))), 0);
+    });
 }

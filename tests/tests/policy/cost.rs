@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use thrufs_test_report::skipped_in;
+use thrufs_test_report::skipped;
 use thrufs_tests::tracer::{Requests, Tracer, requests};
 
 use crate::samples;
@@ -33,11 +33,10 @@ fn read_all(file: &File) {
 
 #[test]
 fn what_goes_through_costs_no_request() {
-    let test = "what_goes_through_costs_no_request";
-    with_policy(test, "cache=always", &policy(), fill, |served| {
+    with_policy("cache=always", &policy(), fill, |served| {
         let tracer = match Tracer::start(served.ground().mnt()) {
             Ok(tracer) => tracer,
-            Err(error) => return skipped_in(test, format!("no tracing here: {error}")),
+            Err(error) => return skipped(format!("no tracing here: {error}")),
         };
         let path = served.at("dir/file");
         let file = File::open(&path).unwrap();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use crate::served::{NOTHING, errno, names, open, put, raw, with_policy};
+use crate::served::{NOTHING, errno, names, open, put, raw, rename, with_policy};
 
 const POLICY: &str = "[[rule]]\npath = ['secret', '**/.*', '**/hidden']\naction = 'hide'\n";
 
@@ -21,54 +21,44 @@ fn fill(source: &Path) {
 
 const MODES: [&str; 3] = ["cache=never", "cache=auto", "cache=always"];
 
-fn rename(old: &Path, new: &Path, flags: RenameFlags) -> i32 {
-    raw(rustix::fs::renameat_with(CWD, old, CWD, new, flags))
-}
-
 #[test]
 fn hidden_names_are_not_found_and_not_listed() {
     for options in MODES {
-        with_policy(
-            "hidden_names_are_not_found_and_not_listed",
-            options,
-            POLICY,
-            fill,
-            |served| {
-                for _ in 0..2 {
-                    for name in [
-                        "secret",
-                        "secret/file",
-                        "secret/sub/file",
-                        "open/.dot",
-                        "open/hidden",
-                    ] {
-                        let path = served.at(name);
-                        assert_eq!(errno(fs::symlink_metadata(&path)), libc::ENOENT, "{name}");
-                        assert_eq!(errno(File::open(&path)), libc::ENOENT, "{name}");
-                        assert_eq!(errno(fs::remove_file(&path)), libc::ENOENT, "{name}");
-                        assert_eq!(
-                            errno(fs::rename(&path, served.at("new"))),
-                            libc::ENOENT,
-                            "{name}"
-                        );
-                    }
-                    assert_eq!(names(served.ground().mnt()), ["empty", "open"]);
-                    assert_eq!(names(&served.at("open")), ["file"]);
-                    // Listed by entries alone as well, without their attributes.
-                    let directory = File::open(served.at("open")).unwrap();
-                    let entries = Dir::read_from(&directory).unwrap();
-                    let listed: Vec<_> = entries
-                        .map(|entry| entry.unwrap().file_name().to_owned())
-                        .filter(|name| name.to_bytes() != b"." && name.to_bytes() != b"..")
-                        .collect();
-                    assert_eq!(listed, [c"file"]);
+        with_policy(options, POLICY, fill, |served| {
+            for _ in 0..2 {
+                for name in [
+                    "secret",
+                    "secret/file",
+                    "secret/sub/file",
+                    "open/.dot",
+                    "open/hidden",
+                ] {
+                    let path = served.at(name);
+                    assert_eq!(errno(fs::symlink_metadata(&path)), libc::ENOENT, "{name}");
+                    assert_eq!(errno(File::open(&path)), libc::ENOENT, "{name}");
+                    assert_eq!(errno(fs::remove_file(&path)), libc::ENOENT, "{name}");
+                    assert_eq!(
+                        errno(fs::rename(&path, served.at("new"))),
+                        libc::ENOENT,
+                        "{name}"
+                    );
                 }
-                // The other name is as good as ever.
-                assert_eq!(fs::read(served.at("open/file")).unwrap(), b"content");
-                fs::write(served.at("open/file"), b"changed").unwrap();
-                assert_eq!(fs::read(served.beneath("open/hidden")).unwrap(), b"changed");
-            },
-        );
+                assert_eq!(names(served.ground().mnt()), ["empty", "open"]);
+                assert_eq!(names(&served.at("open")), ["file"]);
+                // Listed by entries alone as well, without their attributes.
+                let directory = File::open(served.at("open")).unwrap();
+                let entries = Dir::read_from(&directory).unwrap();
+                let listed: Vec<_> = entries
+                    .map(|entry| entry.unwrap().file_name().to_owned())
+                    .filter(|name| name.to_bytes() != b"." && name.to_bytes() != b"..")
+                    .collect();
+                assert_eq!(listed, [c"file"]);
+            }
+            // The other name is as good as ever.
+            assert_eq!(fs::read(served.at("open/file")).unwrap(), b"content");
+            fs::write(served.at("open/file"), b"changed").unwrap();
+            assert_eq!(fs::read(served.beneath("open/hidden")).unwrap(), b"changed");
+        });
     }
 }
 
@@ -77,8 +67,7 @@ fn hidden_names_are_not_found_and_not_listed() {
 #[test]
 fn hidden_names_can_be_neither_made_nor_replaced() {
     for options in MODES {
-        let test = "hidden_names_can_be_neither_made_nor_replaced";
-        with_policy(test, options, POLICY, fill, |served| {
+        with_policy(options, POLICY, fill, |served| {
             for name in ["secret", "open/.dot", "open/.other", "open/hidden"] {
                 let path = served.at(name);
                 let file = served.at("open/file");
@@ -118,9 +107,8 @@ fn names_hidden_by_attributes_can_not_be_made_either() {
         put(source, "mine", b"content");
         std::os::unix::fs::chown(source.join("theirs"), Some(4242), None).unwrap();
     };
-    let test = "names_hidden_by_attributes_can_not_be_made_either";
     for options in MODES {
-        with_policy(test, options, policy, fill, |served| {
+        with_policy(options, policy, fill, |served| {
             assert_eq!(names(served.ground().mnt()), ["mine"]);
             let (path, mine) = (served.at("theirs"), served.at("mine"));
             let results = [
@@ -141,9 +129,8 @@ fn names_hidden_by_attributes_can_not_be_made_either() {
 /// A process whose working directory is hidden by a reload finds nothing in it any more.
 #[test]
 fn nothing_is_left_in_a_directory_that_was_hidden() {
-    let test = "nothing_is_left_in_a_directory_that_was_hidden";
     for options in MODES {
-        with_policy(test, options, NOTHING, fill, |served| {
+        with_policy(options, NOTHING, fill, |served| {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let inside = rustix::fs::open(served.at("secret"), flags, Mode::empty()).unwrap();
             let listing = File::open(served.at("secret")).unwrap();
@@ -213,23 +200,17 @@ fn nothing_is_left_in_a_directory_that_was_hidden() {
 /// What was found, or not found, before a reload is not believed after it.
 #[test]
 fn cached_names_do_not_outlive_a_reload() {
-    with_policy(
-        "cached_names_do_not_outlive_a_reload",
-        "cache=always",
-        NOTHING,
-        fill,
-        |served| {
-            for _ in 0..3 {
-                assert_eq!(names(&served.at("open")), [".dot", "file", "hidden"]);
-                assert_eq!(fs::read(served.at("open/.dot")).unwrap(), b"content");
-                served.reload(POLICY);
-                assert_eq!(errno(fs::metadata(served.at("open/.dot"))), libc::ENOENT);
-                assert_eq!(errno(fs::metadata(served.at("secret/file"))), libc::ENOENT);
-                assert_eq!(names(&served.at("open")), ["file"]);
-                served.reload(NOTHING);
-            }
-        },
-    );
+    with_policy("cache=always", NOTHING, fill, |served| {
+        for _ in 0..3 {
+            assert_eq!(names(&served.at("open")), [".dot", "file", "hidden"]);
+            assert_eq!(fs::read(served.at("open/.dot")).unwrap(), b"content");
+            served.reload(POLICY);
+            assert_eq!(errno(fs::metadata(served.at("open/.dot"))), libc::ENOENT);
+            assert_eq!(errno(fs::metadata(served.at("secret/file"))), libc::ENOENT);
+            assert_eq!(names(&served.at("open")), ["file"]);
+            served.reload(NOTHING);
+        }
+    });
 }
 
 /// A tmpfs on a directory of the mount, gone when dropped.
@@ -258,9 +239,8 @@ impl Drop for Above {
 /// What others have mounted on directories of the mount stays there at a reload, unless it hides them.
 #[test]
 fn what_is_mounted_above_outlives_a_reload() {
-    let test = "what_is_mounted_above_outlives_a_reload";
     for options in MODES {
-        with_policy(test, options, NOTHING, fill, |served| {
+        with_policy(options, NOTHING, fill, |served| {
             let above = Above::on(served.at("empty"));
             let hidden = Above::on(served.at("secret/sub"));
             assert!(above.is_there() && hidden.is_there());
@@ -282,8 +262,7 @@ fn what_is_mounted_above_outlives_a_reload() {
 /// Nor is what somebody lists meanwhile, whom the kernel lets fill its cache.
 #[test]
 fn a_listing_made_while_names_were_hidden_does_not_outlive_that() {
-    let test = "a_listing_made_while_names_were_hidden_does_not_outlive_that";
-    with_policy(test, "cache=always", NOTHING, fill, |served| {
+    with_policy("cache=always", NOTHING, fill, |served| {
         let listing = File::open(served.at("open")).unwrap();
         served.reload(POLICY);
         let count = Dir::new(listing.try_clone().unwrap()).unwrap().count();
@@ -297,8 +276,7 @@ fn a_listing_made_while_names_were_hidden_does_not_outlive_that() {
 /// A file that is open keeps its data: what was granted stays granted.
 #[test]
 fn an_open_file_can_be_read_when_its_name_is_hidden() {
-    let test = "an_open_file_can_be_read_when_its_name_is_hidden";
-    with_policy(test, "", NOTHING, fill, |served| {
+    with_policy("", NOTHING, fill, |served| {
         let file = File::open(served.at("secret/file")).unwrap();
         served.reload(POLICY);
         assert_eq!(std::io::read_to_string(&file).unwrap(), "content");

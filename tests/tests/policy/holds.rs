@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::truncate::truncate;
 
 use crate::reload::StopAll;
 use crate::samples;
@@ -57,13 +58,12 @@ const MODES: [&str; 3] = ["cache=auto", "cache=never", "cache=auto,writeback"];
 /// says where it was taken part of the picture.
 #[test]
 fn a_byte_in_the_right_place_does_not_undo_a_rule() {
-    let test = "a_byte_in_the_right_place_does_not_undo_a_rule";
     for (policy, options) in [
         (printed(), MODES[0]),
         (printed(), MODES[1]),
         (REDACT.to_owned(), MODES[2]),
     ] {
-        with_policy(test, options, &policy, fill, |served| {
+        with_policy(options, &policy, fill, |served| {
             let path = served.at("photos/a.jpg");
             let length = samples::photograph().len() as u64;
             for access in [
@@ -84,7 +84,7 @@ fn a_byte_in_the_right_place_does_not_undo_a_rule() {
                 assert_eq!(errno(opened), libc::EACCES, "{access:#o}");
             }
             for size in [1, 1000, length - 1, length + 1] {
-                assert_eq!(errno(truncate(&path, size)), libc::EACCES, "{size}");
+                assert_eq!(errno(truncate(&path, size as i64)), libc::EACCES, "{size}");
             }
             is_clean(&path);
             assert_eq!(
@@ -100,17 +100,11 @@ fn a_byte_in_the_right_place_does_not_undo_a_rule() {
     }
 }
 
-fn truncate(path: &Path, size: u64) -> io::Result<()> {
-    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-    thrufs_testing::fence::truncate::truncate(&path, size as i64)
-}
-
 /// Who opened the file while there was nothing in it does not change what others write into it.
 #[test]
 fn a_writer_that_came_first_does_not_change_what_others_write() {
-    let test = "a_writer_that_came_first_does_not_change_what_others_write";
     for options in MODES {
-        with_policy(test, options, REDACT, fill, |served| {
+        with_policy(options, REDACT, fill, |served| {
             let path = served.at("photos/new.jpg");
             let early = open(&path, libc::O_RDWR | libc::O_CREAT).unwrap();
             let mut camera = open(&path, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC).unwrap();
@@ -178,9 +172,8 @@ fn a_writer_that_came_first_does_not_change_what_others_write() {
 /// Attributes have a time of change as well: who is writing is not taken for somebody else.
 #[test]
 fn a_writer_may_change_attributes_meanwhile() {
-    let test = "a_writer_may_change_attributes_meanwhile";
     for options in MODES {
-        with_policy(test, options, REDACT, fill, |served| {
+        with_policy(options, REDACT, fill, |served| {
             let path = served.at("photos/new.jpg");
             let photograph = samples::photograph();
             let mut camera = open(&path, libc::O_RDWR | libc::O_CREAT).unwrap();
@@ -230,58 +223,51 @@ fn other_names_of_a_file_show_nothing() {
         fs::hard_link(source.join("other/twin"), source.join("other/other")).unwrap();
     };
     for policy in [REDACT, BY_NAME] {
-        with_policy(
-            "other_names_of_a_file_show_nothing",
-            "",
-            policy,
-            fill,
-            |served| {
-                let (name, linked) = (served.at("photos/a.jpg"), served.at("other/a.bin"));
-                assert!(samples::is_clean(&seen(&linked).unwrap()), "not looked up");
-                assert_eq!(
-                    errno(OpenOptions::new().write(true).open(&linked)),
-                    libc::EACCES
-                );
-                assert_eq!(
-                    errno(fs::hard_link(&linked, served.at("other/third"))),
-                    libc::EXDEV
-                );
-                assert!(samples::is_clean(&seen(&name).unwrap()));
-                // Both known, then one of them gone, in every way that there is.
-                assert_eq!(errno(fs::remove_file(&name)), libc::EACCES);
-                assert_eq!(
-                    errno(fs::rename(served.at("photos/b.jpg"), &name)),
-                    libc::EACCES
-                );
-                is_clean(&linked);
-                fs::remove_file(&linked).unwrap();
-                assert!(samples::is_clean(&seen(&name).unwrap()));
-                fs::remove_file(&name).unwrap();
+        with_policy("", policy, fill, |served| {
+            let (name, linked) = (served.at("photos/a.jpg"), served.at("other/a.bin"));
+            assert!(samples::is_clean(&seen(&linked).unwrap()), "not looked up");
+            assert_eq!(
+                errno(OpenOptions::new().write(true).open(&linked)),
+                libc::EACCES
+            );
+            assert_eq!(
+                errno(fs::hard_link(&linked, served.at("other/third"))),
+                libc::EXDEV
+            );
+            assert!(samples::is_clean(&seen(&name).unwrap()));
+            // Both known, then one of them gone, in every way that there is.
+            assert_eq!(errno(fs::remove_file(&name)), libc::EACCES);
+            assert_eq!(
+                errno(fs::rename(served.at("photos/b.jpg"), &name)),
+                libc::EACCES
+            );
+            is_clean(&linked);
+            fs::remove_file(&linked).unwrap();
+            assert!(samples::is_clean(&seen(&name).unwrap()));
+            fs::remove_file(&name).unwrap();
 
-                // The one that is known is removed; the file is known, and has another.
-                let flags = OFlags::PATH | OFlags::CLOEXEC;
-                let held =
-                    rustix::fs::open(served.at("other/c.bin"), flags, Mode::empty()).unwrap();
-                let known = format!("/proc/self/fd/{}", held.as_raw_fd());
-                fs::remove_file(served.at("other/c.bin")).unwrap();
-                is_clean(Path::new(&known));
+            // The one that is known is removed; the file is known, and has another.
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let held = rustix::fs::open(served.at("other/c.bin"), flags, Mode::empty()).unwrap();
+            let known = format!("/proc/self/fd/{}", held.as_raw_fd());
+            fs::remove_file(served.at("other/c.bin")).unwrap();
+            is_clean(Path::new(&known));
 
-                // A name more within the rule, which can go again.
-                let (other, more) = (served.at("other/b.bin"), served.at("photos/more.jpg"));
-                fs::hard_link(served.at("photos/b.jpg"), &more).unwrap();
-                fs::remove_file(&other).unwrap();
-                fs::remove_file(&more).unwrap();
-                assert!(samples::is_clean(
-                    &seen(&served.at("photos/b.jpg")).unwrap()
-                ));
+            // A name more within the rule, which can go again.
+            let (other, more) = (served.at("other/b.bin"), served.at("photos/more.jpg"));
+            fs::hard_link(served.at("photos/b.jpg"), &more).unwrap();
+            fs::remove_file(&other).unwrap();
+            fs::remove_file(&more).unwrap();
+            assert!(samples::is_clean(
+                &seen(&served.at("photos/b.jpg")).unwrap()
+            ));
 
-                // What has nothing to do with it is as it was, once its names are known.
-                assert_eq!(errno(File::open(served.at("other/twin"))), libc::EACCES);
-                assert_eq!(fs::metadata(served.at("other/other")).unwrap().nlink(), 2);
-                crate::busy::until_free(&served.at("other/twin"));
-                assert_eq!(fs::read(served.at("other/twin")).unwrap(), b"words");
-            },
-        );
+            // What has nothing to do with it is as it was, once its names are known.
+            assert_eq!(errno(File::open(served.at("other/twin"))), libc::EACCES);
+            assert_eq!(fs::metadata(served.at("other/other")).unwrap().nlink(), 2);
+            crate::busy::until_free(&served.at("other/twin"));
+            assert_eq!(fs::read(served.at("other/twin")).unwrap(), b"words");
+        });
     }
 }
 
@@ -293,8 +279,7 @@ fn no_attribute_and_no_content_excepts_a_file() {
          [[rule]]\npath = '**'\ncontent = '!image/*'\naction = 'passthrough'\n\
          [[rule]]\npath = '**'\nsize = '<1KiB'\naction = 'cached'\n{REDACT}"
     );
-    let test = "no_attribute_and_no_content_excepts_a_file";
-    with_policy(test, "", &policy, fill, |served| {
+    with_policy("", &policy, fill, |served| {
         let path = served.at("photos/a.jpg");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(samples::is_clean(&seen(&path).unwrap()));
@@ -310,8 +295,7 @@ fn no_attribute_and_no_content_excepts_a_file() {
 /// Programs keep thumbnails there, and copies of what stands in a file.
 #[test]
 fn what_stands_beside_a_file_is_not_shown() {
-    let test = "what_stands_beside_a_file_is_not_shown";
-    with_policy(test, "", REDACT, fill, |served| {
+    with_policy("", REDACT, fill, |served| {
         for (name, kept) in [("photos/a.jpg", false), ("other/free", true)] {
             let path = served.at(name);
             let flags = rustix::fs::XattrFlags::empty();
@@ -330,7 +314,6 @@ fn what_stands_beside_a_file_is_not_shown() {
 #[test]
 fn names_that_differ_in_case_alone_are_not_one() {
     let policy = "[[rule]]\npath = 'secret'\naction = 'hide'\n".to_owned() + BY_NAME;
-    let test = "names_that_differ_in_case_alone_are_not_one";
     let fill = |source: &Path| {
         fill(source);
         put(source, "secret/a.jpg", &samples::photograph());
@@ -345,7 +328,7 @@ fn names_that_differ_in_case_alone_are_not_one() {
             rustix::mount::mount_bind(source.join(over), source.join(at)).unwrap();
         }
     };
-    with_policy(test, "", &policy, fill, |served| {
+    with_policy("", &policy, fill, |served| {
         // Unmounts also when the test fails.
         let _mounts = ["Secret", "photos/C.jpg"].map(|at| Bound(served.beneath(at)));
         for name in ["Secret", "Secret/a.jpg", "photos/C.jpg", "photos/c.jpg"] {
@@ -509,7 +492,7 @@ impl Writer<'_> {
             }
             4 => {
                 let (path, size) = (self.path(), self.offset());
-                truncate(&path, size)
+                truncate(&path, size as i64)
             }
             5 => {
                 let (file, at) = (self.file()?, self.offset());
@@ -696,12 +679,11 @@ fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
         )
         .unwrap();
     };
-    let test = "what_is_taken_out_is_read_by_nobody_whatever_is_written";
     for (policy, options) in [
         (printed(), "cache=auto"),
         (BY_NAME.to_owned(), "cache=always"),
     ] {
-        with_policy(test, options, &policy, fill, |served| {
+        with_policy(options, &policy, fill, |served| {
             mutate(served, seed, steps);
         });
     }
@@ -711,12 +693,11 @@ fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
 #[test]
 fn what_is_hidden_has_no_attributes_for_those_who_know_it() {
     let hide = "[[rule]]\npath = 'photos'\naction = 'hide'\n";
-    let test = "what_is_hidden_has_no_attributes_for_those_who_know_it";
     let fill = |source: &Path| {
         fill(source);
         std::os::unix::fs::symlink("target", source.join("photos/link")).unwrap();
     };
-    with_policy(test, "cache=never", NOTHING, fill, |served| {
+    with_policy("cache=never", NOTHING, fill, |served| {
         let known = |name: &str| {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::open(served.at(name), flags, Mode::empty()).unwrap()

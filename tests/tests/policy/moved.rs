@@ -13,14 +13,13 @@ use crate::served::{REDACT, errno, put, raw, with_policy};
 /// Who keeps a file without its name, or a directory, is not asked to look it up again.
 #[test]
 fn a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule() {
-    let test = "a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule";
     let fill = |source: &Path| {
         fill(source);
         put(source, "other/in/a.jpg", &samples::photograph());
         put(source, "other/b.jpg", &samples::photograph());
         put(source, "other/words", b"words");
     };
-    with_policy(test, "", REDACT, fill, |served| {
+    with_policy("", REDACT, fill, |served| {
         let hold = |name| {
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let held = rustix::fs::open(served.at(name), flags, Mode::empty()).unwrap();
@@ -66,25 +65,19 @@ fn two_names_with_one_path_are_one() {
         fs::create_dir(source.join("twin")).unwrap();
         fs::hard_link(source.join("other/x"), source.join("twin/x")).unwrap();
     };
-    with_policy(
-        "two_names_with_one_path_are_one",
-        "cache=never",
-        REDACT,
-        fill,
-        |served| {
-            let hold = |name| {
-                let flags = OFlags::PATH | OFlags::CLOEXEC;
-                rustix::fs::open(served.at(name), flags, Mode::empty()).unwrap()
-            };
-            let held = ["other", "other/x", "twin"].map(hold);
-            fs::rename(served.beneath("other"), served.beneath("photos/a")).unwrap();
-            fs::rename(served.beneath("twin"), served.beneath("other")).unwrap();
-            fs::write(served.beneath("photos/a/x"), samples::photograph()).unwrap();
-            // Once the name that was not known then has been looked up.
-            fs::metadata(served.at("other/x")).unwrap();
-            let seen = seen(&served.at("other/x"));
-            assert!(seen.is_ok_and(|bytes| samples::is_clean(&bytes)));
-            drop(held);
-        },
-    );
+    with_policy("cache=never", REDACT, fill, |served| {
+        let hold = |name| {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            rustix::fs::open(served.at(name), flags, Mode::empty()).unwrap()
+        };
+        let held = ["other", "other/x", "twin"].map(hold);
+        fs::rename(served.beneath("other"), served.beneath("photos/a")).unwrap();
+        fs::rename(served.beneath("twin"), served.beneath("other")).unwrap();
+        fs::write(served.beneath("photos/a/x"), samples::photograph()).unwrap();
+        // Once the name that was not known then has been looked up.
+        fs::metadata(served.at("other/x")).unwrap();
+        let seen = seen(&served.at("other/x"));
+        assert!(seen.is_ok_and(|bytes| samples::is_clean(&bytes)));
+        drop(held);
+    });
 }

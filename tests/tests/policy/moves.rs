@@ -8,17 +8,13 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use thrufs_tests::lower::Lower;
 
 use crate::samples;
-use crate::served::{NOTHING, REDACT, Served, errno, put, raw, with_policy};
+use crate::served::{NOTHING, REDACT, Served, errno, put, raw, rename, with_policy};
 
 fn fill(source: &Path) {
     put(source, "photos/a.jpg", &samples::photograph());
     put(source, "photos/album/b.jpg", &samples::photograph());
     put(source, "other/c.jpg", &samples::photograph());
     put(source, "other/sub/d.jpg", &samples::photograph());
-}
-
-fn rename(old: &Path, new: &Path, flags: RenameFlags) -> i32 {
-    raw(rustix::fs::renameat_with(CWD, old, CWD, new, flags))
 }
 
 fn is_redacted(path: &Path) -> bool {
@@ -28,8 +24,7 @@ fn is_redacted(path: &Path) -> bool {
 #[test]
 fn nothing_leaves_a_rule_that_redacts_by_its_name() {
     for options in ["cache=never", "cache=always"] {
-        let test = "nothing_leaves_a_rule_that_redacts_by_its_name";
-        with_policy(test, options, REDACT, fill, |served| {
+        with_policy(options, REDACT, fill, |served| {
             let (photo, other) = (served.at("photos/a.jpg"), served.at("other/c.jpg"));
             let (album, sub) = (served.at("photos/album"), served.at("other/sub"));
             let new = served.at("other/new");
@@ -93,7 +88,7 @@ fn all_names_of_a_file_count() {
         fill(source);
         fs::hard_link(source.join("photos/a.jpg"), source.join("other/a.jpg")).unwrap();
     };
-    with_policy("all_names_of_a_file_count", "", REDACT, fill, |served| {
+    with_policy("", REDACT, fill, |served| {
         assert!(is_redacted(&served.at("photos/a.jpg")));
         assert!(is_redacted(&served.at("other/a.jpg")));
         assert_eq!(served.way("photos/a.jpg"), "filtered");
@@ -110,7 +105,7 @@ fn all_names_of_a_file_count() {
 /// Without file handles beneath, names are tracked in another way.
 #[test]
 fn names_are_followed_without_file_handles() {
-    thrufs_tests::transport::over_each("names_are_followed_without_file_handles", |transport| {
+    thrufs_tests::transport::over_each(|transport| {
         let served = Served::start_on(Lower::Overlay, transport, "cache=always", REDACT, fill);
         let inside = served.at("photos/in.jpg");
         for _ in 0..3 {
@@ -127,8 +122,7 @@ fn names_are_followed_without_file_handles() {
 
 #[test]
 fn files_without_a_name_are_judged_by_where_they_are() {
-    let test = "files_without_a_name_are_judged_by_where_they_are";
-    with_policy(test, "", REDACT, fill, |served| {
+    with_policy("", REDACT, fill, |served| {
         let unnamed = |directory: &str| {
             let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
             let fd = rustix::fs::open(served.at(directory), flags, Mode::RUSR | Mode::WUSR);
@@ -157,8 +151,7 @@ fn files_without_a_name_are_judged_by_where_they_are() {
 #[test]
 fn renaming_a_directory_changes_the_rules_of_what_is_in_it() {
     let policy = "[[rule]]\npath = 'kept/**'\naction = 'read-only'\n";
-    let test = "renaming_a_directory_changes_the_rules_of_what_is_in_it";
-    with_policy(test, "cache=always", policy, fill, |served| {
+    with_policy("cache=always", policy, fill, |served| {
         let write = |name: &str| errno(crate::served::open(&served.at(name), libc::O_RDWR));
         assert_eq!(write("other/sub/d.jpg"), 0);
         fs::rename(served.at("other"), served.at("kept")).unwrap();

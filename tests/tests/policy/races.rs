@@ -129,7 +129,6 @@ const MODES: [&str; 4] = [
 #[ignore = "soak: which processes meet is a matter of luck"]
 fn nothing_is_shown_and_nothing_fails_while_policies_change() {
     for options in MODES {
-        let test = "nothing_is_shown_and_nothing_fails_while_policies_change";
-        with_policy(test, options, NOTHING, fill, race);
+        with_policy(options, NOTHING, fill, race);
     }
 }

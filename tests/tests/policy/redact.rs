@@ -195,17 +195,11 @@ fn all_ways_are_redacted(served: &Served, options: &str) {
 #[test]
 fn no_way_of_reading_shows_the_place() {
     for options in MODES {
-        with_policy(
-            "no_way_of_reading_shows_the_place",
-            options,
-            REDACT,
-            fill,
-            |served| {
-                all_ways_are_redacted(served, options);
-            },
-        );
+        with_policy(options, REDACT, fill, |served| {
+            all_ways_are_redacted(served, options);
+        });
     }
-    over_each("no_way_of_reading_shows_the_place", |transport| {
+    over_each(|transport| {
         let served = Served::start_on(Lower::Ext4, transport, "", REDACT_IMAGES, fill);
         all_ways_are_redacted(&served, "ext4");
         served.stop();
@@ -217,8 +211,7 @@ fn no_way_of_reading_shows_the_place() {
 fn pages_of_an_earlier_policy_are_never_shown() {
     let cached = "[[rule]]\npath = '**'\naction = 'cached'\n";
     for options in ["cache=always", "cache=auto", "cache=always,writeback"] {
-        let test = "pages_of_an_earlier_policy_are_never_shown";
-        with_policy(test, options, cached, fill, |served| {
+        with_policy(options, cached, fill, |served| {
             let path = served.at("photos/large");
             // The inode stays, with its pages, though its name is looked up anew.
             let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
@@ -256,9 +249,8 @@ fn what_is_not_understood_is_denied() {
     };
     let names = ["broken", "text", "film", "plain_film"].map(|name| format!("photos/{name}"));
     for options in ["cache=auto", "cache=never"] {
-        let test = "what_is_not_understood_is_denied";
         let policy = format!("{REDACT}errno = 'ENODATA'\n");
-        with_policy(test, options, &policy, fill, |served| {
+        with_policy(options, &policy, fill, |served| {
             for name in &names {
                 assert_eq!(errno(File::open(served.at(name))), libc::ENODATA, "{name}");
                 // Nor to write, unless it is written anew; and who writes sees no more.
@@ -276,56 +268,50 @@ fn what_is_not_understood_is_denied() {
 #[test]
 fn writers_write_what_they_mean() {
     for options in MODES {
-        with_policy(
-            "writers_write_what_they_mean",
-            options,
-            REDACT,
-            fill,
-            |served| {
-                let path = served.at("photos/new");
-                let beneath = served.beneath("photos/new");
-                let original = samples::photograph();
-                let mut file = OpenOptions::new()
-                    .read(true)
-                    .write(true)
-                    .create_new(true)
-                    .open(&path)
-                    .unwrap();
-                for piece in original.chunks(7001) {
-                    file.write_all(piece).unwrap();
-                }
-                is_as_it_should_be(options, &original, &rewound(&mut file));
-                drop(file);
-                assert!(fs::read(&beneath).unwrap() == original, "{options}");
+        with_policy(options, REDACT, fill, |served| {
+            let path = served.at("photos/new");
+            let beneath = served.beneath("photos/new");
+            let original = samples::photograph();
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(&path)
+                .unwrap();
+            for piece in original.chunks(7001) {
+                file.write_all(piece).unwrap();
+            }
+            is_as_it_should_be(options, &original, &rewound(&mut file));
+            drop(file);
+            assert!(fs::read(&beneath).unwrap() == original, "{options}");
 
-                // Anew, and single bytes in the middle of pages, some of them redacted: the rest stays.
-                let mut expected = original.clone();
-                for access in [libc::O_WRONLY, libc::O_RDWR] {
-                    expected.truncate(original.len());
-                    let file = open(&path, access | libc::O_TRUNC).unwrap();
-                    file.write_all_at(&expected, 0).unwrap();
-                    for at in (100..expected.len()).step_by(5003) {
-                        file.write_all_at(&expected[at..=at], at as u64).unwrap();
-                    }
-                    let end = expected.len() as u64;
-                    file.write_all_at(b"behind", end).unwrap();
-                    expected.extend_from_slice(b"behind");
-                    file.set_len(expected.len() as u64 + 3).unwrap();
-                    expected.extend_from_slice(&[0; 3]);
+            // Anew, and single bytes in the middle of pages, some of them redacted: the rest stays.
+            let mut expected = original.clone();
+            for access in [libc::O_WRONLY, libc::O_RDWR] {
+                expected.truncate(original.len());
+                let file = open(&path, access | libc::O_TRUNC).unwrap();
+                file.write_all_at(&expected, 0).unwrap();
+                for at in (100..expected.len()).step_by(5003) {
+                    file.write_all_at(&expected[at..=at], at as u64).unwrap();
                 }
-                assert!(fs::read(&beneath).unwrap() == expected, "{options}");
-                drop(open(&path, libc::O_WRONLY | libc::O_TRUNC).unwrap());
-                assert_eq!(fs::metadata(&path).unwrap().len(), 0);
-                assert!(fs::read(&beneath).unwrap().is_empty());
-            },
-        );
+                let end = expected.len() as u64;
+                file.write_all_at(b"behind", end).unwrap();
+                expected.extend_from_slice(b"behind");
+                file.set_len(expected.len() as u64 + 3).unwrap();
+                expected.extend_from_slice(&[0; 3]);
+            }
+            assert!(fs::read(&beneath).unwrap() == expected, "{options}");
+            drop(open(&path, libc::O_WRONLY | libc::O_TRUNC).unwrap());
+            assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+            assert!(fs::read(&beneath).unwrap().is_empty());
+        });
     }
 }
 
 /// A copy within the mount has what its reader saw, and one onto a redacted file what was written.
 #[test]
 fn copies_have_what_readers_see() {
-    with_policy("copies_have_what_readers_see", "", REDACT, fill, |served| {
+    with_policy("", REDACT, fill, |served| {
         let (from, to) = (served.at("photos/large"), served.at("photos/target"));
         fs::copy(&from, &to).unwrap();
         is_as_it_should_be(
@@ -354,47 +340,41 @@ fn changes_beneath_show_no_place() {
     const DURATION: Duration = Duration::from_millis(600);
     const PATIENCE: Duration = Duration::from_secs(60);
     for options in ["cache=never", "cache=auto"] {
-        with_policy(
-            "changes_beneath_show_no_place",
-            options,
-            REDACT,
-            fill,
-            |served| {
-                let (path, beneath) = (served.at("photos/large"), served.beneath("photos/large"));
-                let (other, new) = (
-                    samples::all().remove(0).1,
-                    served.ground().source().join("new"),
-                );
-                let over = AtomicBool::new(false);
-                std::thread::scope(|scope| {
-                    let _end = StopAll(&over);
-                    scope.spawn(|| {
-                        while !over.load(Ordering::Relaxed) {
-                            // The second is shorter and has its place elsewhere.
-                            for bytes in [&other, &samples::photograph()] {
-                                fs::write(&new, bytes).unwrap();
-                                fs::rename(&new, &beneath).unwrap();
-                                std::thread::sleep(Duration::from_millis(3));
-                                fs::write(&beneath, bytes).unwrap();
-                            }
-                        }
-                    });
-                    let start = Instant::now();
-                    let mut reads = 0;
-                    while start.elapsed() < DURATION || reads <= 2 {
-                        assert!(start.elapsed() < PATIENCE, "{reads} reads");
-                        let seen = File::open(&path).and_then(|mut file| {
-                            let mut bytes = Vec::new();
-                            file.read_to_end(&mut bytes).map(|_| bytes)
-                        });
-                        if let Ok(bytes) = seen {
-                            assert!(samples::is_clean(&bytes), "{options}");
-                            reads += 1;
+        with_policy(options, REDACT, fill, |served| {
+            let (path, beneath) = (served.at("photos/large"), served.beneath("photos/large"));
+            let (other, new) = (
+                samples::all().remove(0).1,
+                served.ground().source().join("new"),
+            );
+            let over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let _end = StopAll(&over);
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        // The second is shorter and has its place elsewhere.
+                        for bytes in [&other, &samples::photograph()] {
+                            fs::write(&new, bytes).unwrap();
+                            fs::rename(&new, &beneath).unwrap();
+                            std::thread::sleep(Duration::from_millis(3));
+                            fs::write(&beneath, bytes).unwrap();
                         }
                     }
                 });
-            },
-        );
+                let start = Instant::now();
+                let mut reads = 0;
+                while start.elapsed() < DURATION || reads <= 2 {
+                    assert!(start.elapsed() < PATIENCE, "{reads} reads");
+                    let seen = File::open(&path).and_then(|mut file| {
+                        let mut bytes = Vec::new();
+                        file.read_to_end(&mut bytes).map(|_| bytes)
+                    });
+                    if let Ok(bytes) = seen {
+                        assert!(samples::is_clean(&bytes), "{options}");
+                        reads += 1;
+                    }
+                }
+            });
+        });
     }
 }
 
@@ -405,7 +385,7 @@ fn the_log_says_nothing_of_what_is_in_files() {
         fill(source);
         put(source, "photos/broken", &samples::broken_photograph());
     };
-    over_each("the_log_says_nothing_of_what_is_in_files", |transport| {
+    over_each(|transport| {
         for options in ["", "log=trace"] {
             let served = Served::start(transport, options, REDACT, fill);
             for (kind, _) in kinds() {
@@ -437,52 +417,40 @@ fn what_is_explained_is_what_happens() {
         put(source, "photos/text", b"words");
         put(source, "free", b"words");
     };
-    with_policy(
-        "what_is_explained_is_what_happens",
-        "",
-        policy,
-        fill,
-        |served| {
-            for (name, way) in [("photos/large", "filtered"), ("free", "passthrough")] {
-                assert_eq!(served.way(name), way, "{name}");
-                let file = File::open(served.at(name)).unwrap();
-                let explained = served.explain(name);
-                assert_eq!(explained["data_path"], way, "{name}, open");
-                assert_eq!(explained["opens"]["total"], 1);
-                drop(file);
-            }
-            assert_eq!(served.explain("photos/large")["rule"], "rule 1 (line 1)");
-            assert!(served.explain("free")["rule"].is_null());
-            assert_eq!(errno(File::open(served.at("photos/text"))), libc::EACCES);
-            assert_eq!(served.way("photos/text"), "filtered");
-            let held = File::open(served.at("free")).unwrap();
-            served.reload("[[rule]]\npath = 'free'\naction = 'redact'\nredact = 'gps'\n");
-            assert_eq!(served.way("free"), "passthrough");
-            let reason = served.explain("free")["reason"].to_string();
-            assert!(reason.contains("before the policy"), "{reason}");
-            drop(held);
-        },
-    );
+    with_policy("", policy, fill, |served| {
+        for (name, way) in [("photos/large", "filtered"), ("free", "passthrough")] {
+            assert_eq!(served.way(name), way, "{name}");
+            let file = File::open(served.at(name)).unwrap();
+            let explained = served.explain(name);
+            assert_eq!(explained["data_path"], way, "{name}, open");
+            assert_eq!(explained["opens"]["total"], 1);
+            drop(file);
+        }
+        assert_eq!(served.explain("photos/large")["rule"], "rule 1 (line 1)");
+        assert!(served.explain("free")["rule"].is_null());
+        assert_eq!(errno(File::open(served.at("photos/text"))), libc::EACCES);
+        assert_eq!(served.way("photos/text"), "filtered");
+        let held = File::open(served.at("free")).unwrap();
+        served.reload("[[rule]]\npath = 'free'\naction = 'redact'\nredact = 'gps'\n");
+        assert_eq!(served.way("free"), "passthrough");
+        let reason = served.explain("free")["reason"].to_string();
+        assert!(reason.contains("before the policy"), "{reason}");
+        drop(held);
+    });
 }
 
 /// Holes and sizes are asked of the file beneath, and are no way around.
 #[test]
 fn seeking_data_and_leases_show_nothing() {
-    with_policy(
-        "seeking_data_and_leases_show_nothing",
-        "",
-        REDACT,
-        fill,
-        |served| {
-            let mut file = File::open(served.at("photos/large")).unwrap();
-            let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap();
-            file.seek(SeekFrom::Start(data)).unwrap();
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes).unwrap();
-            assert!(samples::is_clean(&bytes));
-            let copy = tempfile::tempfile_in("/tmp").unwrap();
-            assert!(rustix::fs::ioctl_ficlone(copy.as_fd(), file.as_fd()).is_err());
-            served.reload(NOTHING);
-        },
-    );
+    with_policy("", REDACT, fill, |served| {
+        let mut file = File::open(served.at("photos/large")).unwrap();
+        let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap();
+        file.seek(SeekFrom::Start(data)).unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        assert!(samples::is_clean(&bytes));
+        let copy = tempfile::tempfile_in("/tmp").unwrap();
+        assert!(rustix::fs::ioctl_ficlone(copy.as_fd(), file.as_fd()).is_err());
+        served.reload(NOTHING);
+    });
 }

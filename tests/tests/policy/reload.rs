@@ -27,45 +27,39 @@ fn fill(source: &Path) {
 
 #[test]
 fn a_bad_policy_leaves_the_old_one_in_force() {
-    with_policy(
-        "a_bad_policy_leaves_the_old_one_in_force",
-        "",
-        DENY,
-        fill,
-        |served| {
-            let path = served.ground().base().join("policy.toml");
-            for (policy, place, word) in [
-                (
-                    "[[rule]]\npath = 'file'\naktion = 'deny'\n",
-                    ":3:1:",
-                    "aktion",
-                ),
-                (
-                    "[[rule]]\npath = 'fi[le'\naction = 'deny'\n",
-                    ":2:8:",
-                    "fi[le",
-                ),
-                ("default = ", ":1:", ""),
-                (
-                    "[[rule]]\npath = '**'\naction = 'audit'\n",
-                    ":1:1:",
-                    "audit-log",
-                ),
-            ] {
-                let said = served.reload_refused(policy);
-                let place = format!("{}{place}", path.display());
-                assert!(said.contains(&place) && said.contains(word), "{said}");
-                assert_eq!(errno(File::open(served.at("file"))), libc::EACCES);
-            }
-            // One that cannot be read is no better.
-            fs::remove_file(&path).unwrap();
-            kill_process(served.pid(), Signal::HUP);
-            thread::sleep(Duration::from_millis(200));
+    with_policy("", DENY, fill, |served| {
+        let path = served.ground().base().join("policy.toml");
+        for (policy, place, word) in [
+            (
+                "[[rule]]\npath = 'file'\naktion = 'deny'\n",
+                ":3:1:",
+                "aktion",
+            ),
+            (
+                "[[rule]]\npath = 'fi[le'\naction = 'deny'\n",
+                ":2:8:",
+                "fi[le",
+            ),
+            ("default = ", ":1:", ""),
+            (
+                "[[rule]]\npath = '**'\naction = 'audit'\n",
+                ":1:1:",
+                "audit-log",
+            ),
+        ] {
+            let said = served.reload_refused(policy);
+            let place = format!("{}{place}", path.display());
+            assert!(said.contains(&place) && said.contains(word), "{said}");
             assert_eq!(errno(File::open(served.at("file"))), libc::EACCES);
-            served.reload(NOTHING);
-            assert_eq!(errno(File::open(served.at("file"))), 0);
-        },
-    );
+        }
+        // One that cannot be read is no better.
+        fs::remove_file(&path).unwrap();
+        kill_process(served.pid(), Signal::HUP);
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(errno(File::open(served.at("file"))), libc::EACCES);
+        served.reload(NOTHING);
+        assert_eq!(errno(File::open(served.at("file"))), 0);
+    });
 }
 
 /// Peak memory, KiB.
@@ -89,47 +83,40 @@ const GROWTH_KIB_MAX: u64 = 16 * 1024;
 fn many_reloads_under_load() {
     let reloads = if is_full() { 1000 } else { 50 };
     let audit = "audit-log = 'LOG'\n";
-    let test = "many_reloads_under_load";
-    with_policy(
-        test,
-        "cache=always",
-        &format!("{audit}{DENY}"),
-        fill,
-        |served| {
-            let over = AtomicBool::new(false);
-            thread::scope(|scope| {
-                for turn in 0..2 {
-                    let (file, other) = (served.at("file"), served.at("other"));
-                    let over = &over;
-                    scope.spawn(move || {
-                        while !over.load(Ordering::Relaxed) {
-                            // Denied, or hidden: never open, and nothing else happens.
-                            let got = errno(File::open(&file));
-                            assert!([libc::EACCES, libc::ENOENT].contains(&got), "{got}, {turn}");
-                            assert_eq!(fs::read(&other).unwrap(), b"content");
-                        }
-                    });
-                }
-                let _end = StopAll(&over);
-                let worker = worker_of(served.pid()).unwrap();
-                let mut before = (0, 0);
-                for turn in 0..reloads {
-                    if turn == reloads / 10 {
-                        before = (peak_kib(worker), descriptors(worker));
+    with_policy("cache=always", &format!("{audit}{DENY}"), fill, |served| {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for turn in 0..2 {
+                let (file, other) = (served.at("file"), served.at("other"));
+                let over = &over;
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        // Denied, or hidden: never open, and nothing else happens.
+                        let got = errno(File::open(&file));
+                        assert!([libc::EACCES, libc::ENOENT].contains(&got), "{got}, {turn}");
+                        assert_eq!(fs::read(&other).unwrap(), b"content");
                     }
-                    served.reload(&format!("{audit}{}", [HIDE, DENY][turn % 2]));
+                });
+            }
+            let _end = StopAll(&over);
+            let worker = worker_of(served.pid()).unwrap();
+            let mut before = (0, 0);
+            for turn in 0..reloads {
+                if turn == reloads / 10 {
+                    before = (peak_kib(worker), descriptors(worker));
                 }
-                let grown = peak_kib(worker) - before.0;
-                assert!(grown < GROWTH_KIB_MAX, "{grown} KiB more");
-                // Opens come and go meanwhile.
-                assert!(descriptors(worker) <= before.1 + 16);
-            });
-            // The last one counts.
-            assert_eq!(errno(File::open(served.at("file"))), libc::EACCES);
-            served.reload(HIDE);
-            assert_eq!(names(served.ground().mnt()), ["other"]);
-        },
-    );
+                served.reload(&format!("{audit}{}", [HIDE, DENY][turn % 2]));
+            }
+            let grown = peak_kib(worker) - before.0;
+            assert!(grown < GROWTH_KIB_MAX, "{grown} KiB more");
+            // Opens come and go meanwhile.
+            assert!(descriptors(worker) <= before.1 + 16);
+        });
+        // The last one counts.
+        assert_eq!(errno(File::open(served.at("file"))), libc::EACCES);
+        served.reload(HIDE);
+        assert_eq!(names(served.ground().mnt()), ["other"]);
+    });
 }
 
 /// Ends the others also when their thread panics.
@@ -175,7 +162,7 @@ fn server_of(ground: &Ground) -> u32 {
 
 #[test]
 fn a_server_in_the_background_reloads_as_well() {
-    over_each("a_server_in_the_background_reloads_as_well", |transport| {
+    over_each(|transport| {
         let ground = Ground::prepare(Lower::Tmpfs).unwrap();
         fill(ground.source());
         let policy = ground.base().join("policy.toml");

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, RenameFlags};
 use rustix::process::Signal;
 use serde_json::Value;
 use thrufs_tests::lower::{Ground, Lower};
@@ -260,14 +261,8 @@ pub fn audited_in(log: &Path) -> Vec<Value> {
 }
 
 /// Runs on a mount over each transport, and sees that nothing is left of it.
-pub fn with_policy(
-    test: &str,
-    options: &str,
-    policy: &str,
-    fill: impl Fn(&Path),
-    run: impl Fn(&Served),
-) {
-    over_each(test, |transport| {
+pub fn with_policy(options: &str, policy: &str, fill: impl Fn(&Path), run: impl Fn(&Served)) {
+    over_each(|transport| {
         let served = Served::start(transport, options, policy, &fill);
         run(&served);
         served.stop();
@@ -276,17 +271,16 @@ pub fn with_policy(
 
 /// The same, and on a share.
 pub fn with_policy_and_shared(
-    test: &str,
     options: &str,
     policy: &str,
     fill: impl Fn(&Path),
     run: impl Fn(&Served),
 ) {
-    with_policy(test, options, policy, &fill, &run);
-    if must_skip(test) {
+    with_policy(options, policy, &fill, &run);
+    if must_skip() {
         return;
     }
-    eprintln!("{test}: virtqueues");
+    eprintln!("virtqueues");
     let served = Served::share(options, policy, &fill);
     run(&served);
     served.stop();
@@ -303,6 +297,11 @@ pub fn errno<T>(result: io::Result<T>) -> i32 {
 /// The same of `rustix`.
 pub fn raw<T>(result: rustix::io::Result<T>) -> i32 {
     result.map_or_else(rustix::io::Errno::raw_os_error, |_| 0)
+}
+
+/// The error number of renameat2(2).
+pub fn rename(old: &Path, new: &Path, flags: RenameFlags) -> i32 {
+    raw(rustix::fs::renameat_with(CWD, old, CWD, new, flags))
 }
 
 /// Opens for reading and with these flags of open(2) beside.

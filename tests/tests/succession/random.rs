@@ -11,30 +11,13 @@ use std::path::{Path, PathBuf};
 use thrufs::Errno;
 use thrufs_abi::NodeId;
 use thrufs_hostdir::MigrationMode;
-use thrufs_testing::Caller;
+use thrufs_testing::{Caller, Random};
 use thrufs_tests::compare::{differences, snapshot};
 use thrufs_tests::lower::{Ground, Lower};
 
 const CASES_DEFAULT: u64 = 12;
 const STEPS: usize = 400;
 const PATHS: [&str; 9] = ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "e", "e/a"];
-
-/// splitmix64, as everywhere.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
-    }
-
-    fn path(&mut self) -> &'static str {
-        PATHS[self.below(PATHS.len())]
-    }
-}
 
 type Outcome = Result<Vec<u8>, i32>;
 
@@ -148,7 +131,7 @@ impl Twins<'_> {
 
     /// One operation, on both sides.
     fn step(&mut self, random: &mut Random) -> (String, Outcome, Outcome) {
-        let (path, other) = (random.path(), random.path());
+        let (path, other) = (random.pick(&PATHS), random.pick(&PATHS));
         let beneath = self.twin.join(path);
         let none = |()| Vec::new();
         let data = vec![random.below(256) as u8; random.below(9000)];

@@ -45,7 +45,7 @@ fn expect_success(mut server: Server) {
 
 #[test]
 fn unmounting_between_requests_ends_everybody() {
-    if must_skip_ring("unmounting_between_requests_ends_everybody") {
+    if must_skip_ring() {
         return;
     }
     let (ground, server) = serve(Lower::Tmpfs, "");
@@ -59,7 +59,7 @@ fn unmounting_between_requests_ends_everybody() {
 
 #[test]
 fn a_forced_unmount_ends_everybody() {
-    if must_skip_ring("a_forced_unmount_ends_everybody") {
+    if must_skip_ring() {
         return;
     }
     let (ground, mut server) = serve(Lower::Tmpfs, "");
@@ -78,7 +78,7 @@ fn a_forced_unmount_ends_everybody() {
 
 #[test]
 fn a_lazy_unmount_serves_those_inside_to_their_end() {
-    if must_skip_ring("a_lazy_unmount_serves_those_inside_to_their_end") {
+    if must_skip_ring() {
         return;
     }
     let (ground, mut server) = serve(Lower::Tmpfs, "");
@@ -96,7 +96,7 @@ fn a_lazy_unmount_serves_those_inside_to_their_end() {
 
 #[test]
 fn sigterm_under_load_ends_in_time() {
-    if must_skip_ring("sigterm_under_load_ends_in_time") {
+    if must_skip_ring() {
         return;
     }
     let (ground, mut server) = serve(Lower::Tmpfs, "");
@@ -111,7 +111,7 @@ fn sigterm_under_load_ends_in_time() {
 
 #[test]
 fn a_killed_worker_lets_everybody_go_and_loses_nothing() {
-    if must_skip_ring("a_killed_worker_lets_everybody_go_and_loses_nothing") {
+    if must_skip_ring() {
         return;
     }
     for options in ["", "writeback"] {
@@ -135,7 +135,7 @@ fn a_killed_worker_lets_everybody_go_and_loses_nothing() {
 
 #[test]
 fn an_aborted_connection_lets_everybody_go() {
-    if must_skip_ring("an_aborted_connection_lets_everybody_go") {
+    if must_skip_ring() {
         return;
     }
     for lower in [Lower::Tmpfs, Lower::Ext4] {

@@ -38,7 +38,7 @@ fn works_without_ring(ground: &Ground, server: Server, reason: &str) {
 #[test]
 #[ignore = "soak: turns io_uring off for the whole machine"]
 fn with_the_kernels_switch_off_it_serves_by_dev_fuse() {
-    if must_skip_ring("with_the_kernels_switch_off_it_serves_by_dev_fuse") {
+    if must_skip_ring() {
         return;
     }
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
@@ -53,7 +53,7 @@ fn with_the_kernels_switch_off_it_serves_by_dev_fuse() {
 
 #[test]
 fn where_rings_are_forbidden_it_serves_by_dev_fuse() {
-    if must_skip_ring("where_rings_are_forbidden_it_serves_by_dev_fuse") {
+    if must_skip_ring() {
         return;
     }
     // A thread of its own, because the filter stays.
@@ -71,7 +71,7 @@ fn where_rings_are_forbidden_it_serves_by_dev_fuse() {
 
 #[test]
 fn with_few_descriptors_it_serves_one_way_or_the_other() {
-    if must_skip_ring("with_few_descriptors_it_serves_one_way_or_the_other") {
+    if must_skip_ring() {
         return;
     }
     let mut without = 0;

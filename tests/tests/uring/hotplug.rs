@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use thrufs_test_report::skipped_in;
+use thrufs_test_report::skipped;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::{Changed, cpus};
 use thrufs_tests::transport::must_skip_ring;
@@ -23,12 +23,11 @@ fn removable_cpu() -> Option<PathBuf> {
 #[test]
 #[ignore = "soak: takes a CPU away from the whole machine"]
 fn callers_go_on_when_a_cpu_goes_and_comes_back() {
-    let test = "callers_go_on_when_a_cpu_goes_and_comes_back";
-    if must_skip_ring(test) {
+    if must_skip_ring() {
         return;
     }
     let Some(cpu) = removable_cpu() else {
-        return skipped_in(test, "no CPU here can be taken offline");
+        return skipped("no CPU here can be taken offline");
     };
     let _alone = own_cpus();
     for options in ["", "queues_per_thread=2"] {

@@ -91,7 +91,7 @@ fn gives_memory_back(lower: Lower, options: &str) {
 #[test]
 #[ignore = "soak: resident memory is a matter of the allocator and of the machine"]
 fn memory_of_large_requests_is_given_back() {
-    if must_skip_ring("memory_of_large_requests_is_given_back") {
+    if must_skip_ring() {
         return;
     }
     gives_memory_back(Lower::Tmpfs, "");
@@ -104,7 +104,7 @@ fn memory_of_large_requests_is_given_back() {
 #[test]
 fn memory_that_is_given_back_holds_nothing() {
     const PIECE: usize = 24 << 10;
-    if must_skip_ring("memory_that_is_given_back_holds_nothing") {
+    if must_skip_ring() {
         return;
     }
     let (ground, _server) = serve(Lower::Tmpfs, "cache=never");

@@ -123,7 +123,7 @@ const OPTIONS: [&str; 2] = ["cache=never", "cache=never,ring_depth=1"];
 
 #[test]
 fn a_slow_file_holds_up_nobody() {
-    if must_skip_ring("a_slow_file_holds_up_nobody") {
+    if must_skip_ring() {
         return;
     }
     for options in OPTIONS {
@@ -133,7 +133,7 @@ fn a_slow_file_holds_up_nobody() {
 
 #[test]
 fn several_slow_files_hold_up_nobody() {
-    if must_skip_ring("several_slow_files_hold_up_nobody") {
+    if must_skip_ring() {
         return;
     }
     for options in OPTIONS {
@@ -144,7 +144,7 @@ fn several_slow_files_hold_up_nobody() {
 
 #[test]
 fn slow_fsyncs_hold_up_nobody() {
-    if must_skip_ring("slow_fsyncs_hold_up_nobody") {
+    if must_skip_ring() {
         return;
     }
     for options in OPTIONS {

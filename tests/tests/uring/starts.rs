@@ -29,7 +29,7 @@ fn expect_no_warning(server: &Server, turn: usize) {
 
 #[test]
 fn starting_on_one_cpu_goes_without_a_warning() {
-    if must_skip_ring("starting_on_one_cpu_goes_without_a_warning") {
+    if must_skip_ring() {
         return;
     }
     let ground = Ground::prepare(Lower::Default).unwrap();
@@ -52,7 +52,7 @@ impl Drop for StopAll<'_> {
 #[test]
 #[ignore = "soak: keeps all CPUs of the machine busy"]
 fn the_first_requests_on_busy_cpus_are_answered() {
-    if must_skip_ring("the_first_requests_on_busy_cpus_are_answered") {
+    if must_skip_ring() {
         return;
     }
     let over = AtomicBool::new(false);

@@ -94,7 +94,7 @@ fn waiters_hold_up_nobody(options: &str, owner: &str) {
 
 #[test]
 fn waiting_for_shared_locks_holds_up_nobody() {
-    if !must_skip_ring("waiting_for_shared_locks_holds_up_nobody") {
+    if !must_skip_ring() {
         waiters_hold_up_nobody("locks=shared,cache=never", "flock");
         waiters_hold_up_nobody("locks=shared,cache=never", "process");
     }
@@ -102,7 +102,7 @@ fn waiting_for_shared_locks_holds_up_nobody() {
 
 #[test]
 fn waiting_for_shared_locks_at_depth_one_holds_up_nobody() {
-    if !must_skip_ring("waiting_for_shared_locks_at_depth_one_holds_up_nobody") {
+    if !must_skip_ring() {
         waiters_hold_up_nobody("locks=shared,cache=never,ring_depth=1", "process");
     }
 }

@@ -1,7 +1,7 @@
 //! Where ACLs are not served, nobody may do through the mount what an ACL beneath refuses.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::chown;
 use std::path::Path;
 
 use rustix::fs::{Access, CWD, accessat};
@@ -48,7 +48,7 @@ fn permitted(path: &Path) -> Vec<(User, Access)> {
 
 #[test]
 fn what_an_acl_refuses_is_refused_where_none_is_served() {
-    over_each("acls::what_an_acl_refuses", |transport| {
+    over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Ext4, &transport.with("noacl")).unwrap();
         let (source, mnt) = (mounted.source(), mounted.mnt());
         let mut refused_above = 0;
@@ -70,39 +70,5 @@ fn what_an_acl_refuses_is_refused_where_none_is_served() {
         }
         // Otherwise nothing was there to be compared.
         assert!(refused_above > 0);
-    });
-}
-
-#[test]
-fn a_mode_that_is_set_leaves_what_it_does_not_change() {
-    over_each("acls::a_mode_that_is_set", |transport| {
-        let mounted = Mounted::start_on(Lower::Ext4, &transport.with("noacl")).unwrap();
-        let (above, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
-        let list = List {
-            group: 4,
-            others: 4,
-            mask: 6,
-            user: Some((BOB.uid, 6)),
-            other_group: Some((OTHER_TEAM, 0)),
-        };
-        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
-        // As it is told, what is asked for, and what it is beneath then.
-        for (asked, expected) in [
-            (0o740, 0o764),
-            (0o540, 0o564),
-            // The mask, and what others may, as they were asked for.
-            (0o760, 0o764),
-            (0o700, 0o704),
-            (0o744, 0o764),
-            (0o600, 0o604),
-            (0o646, 0o666),
-        ] {
-            fs::write(&beneath, "").unwrap();
-            list.set(&beneath);
-            assert_eq!((mode(&above), mode(&beneath)), (0o740, 0o764));
-            fs::set_permissions(&above, PermissionsExt::from_mode(asked)).unwrap();
-            assert_eq!(mode(&beneath), expected, "{asked:o}");
-            fs::remove_file(&above).unwrap();
-        }
     });
 }

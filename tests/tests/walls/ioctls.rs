@@ -70,22 +70,19 @@ fn nothing_changes(mounted: &Mounted, name: &str, kinds: &[u8]) {
 /// Commands of 32-bit programs above all: the kernel above knows them from such programs alone.
 #[test]
 fn a_stranger_changes_nothing_by_any_command() {
-    over_each(
-        "ioctls::a_stranger_changes_nothing_by_any_command",
-        |transport| {
-            let mounted = Mounted::start_on(Lower::Ext4, &transport.with("")).unwrap();
-            let source = mounted.source();
-            fs::set_permissions(source, fs::Permissions::from_mode(0o755)).unwrap();
-            fs::create_dir(source.join("directory")).unwrap();
-            fs::write(source.join("file"), "content").unwrap();
-            // What is told of a command does not depend on the transport.
-            let all = match transport {
-                Transport::Dev => KINDS,
-                Transport::Uring => CHANGING,
-            };
-            nothing_changes(&mounted, "file", all);
-            nothing_changes(&mounted, "directory", all);
-            nothing_changes(&mounted, ".", CHANGING);
-        },
-    );
+    over_each(|transport| {
+        let mounted = Mounted::start_on(Lower::Ext4, &transport.with("")).unwrap();
+        let source = mounted.source();
+        fs::set_permissions(source, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(source.join("directory")).unwrap();
+        fs::write(source.join("file"), "content").unwrap();
+        // What is told of a command does not depend on the transport.
+        let all = match transport {
+            Transport::Dev => KINDS,
+            Transport::Uring => CHANGING,
+        };
+        nothing_changes(&mounted, "file", all);
+        nothing_changes(&mounted, "directory", all);
+        nothing_changes(&mounted, ".", CHANGING);
+    });
 }

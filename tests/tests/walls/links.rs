@@ -263,16 +263,10 @@ fn no_way_out(options: &str) {
 
 #[test]
 fn a_swapped_directory_leads_nowhere_with_cache_never() {
-    over_each(
-        "a_swapped_directory_leads_nowhere_with_cache_never",
-        |transport| no_way_out(&transport.with("cache=never")),
-    );
+    over_each(|transport| no_way_out(&transport.with("cache=never")));
 }
 
 #[test]
 fn a_swapped_directory_leads_nowhere_by_default() {
-    over_each(
-        "a_swapped_directory_leads_nowhere_by_default",
-        |transport| no_way_out(&transport.with("")),
-    );
+    over_each(|transport| no_way_out(&transport.with("")));
 }

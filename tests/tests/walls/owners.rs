@@ -154,7 +154,7 @@ fn changes_no_more(ground: &Ground, beneath: &mut Vec<Outcomes>, about: &str) {
 
 #[test]
 fn who_was_the_owner_changes_what_was_taken_over_no_more() {
-    over_each("owners::who_was_the_owner", |transport| {
+    over_each(|transport| {
         let mut beneath = Vec::new();
         for options in options_over(transport) {
             let mounted = Mounted::start_on(Lower::Ext4, &transport.with(options)).unwrap();
@@ -165,7 +165,7 @@ fn who_was_the_owner_changes_what_was_taken_over_no_more() {
 
 #[test]
 fn who_was_the_owner_in_a_guest_changes_it_no_more() {
-    if must_skip("owners::who_was_the_owner_in_a_guest") {
+    if must_skip() {
         return;
     }
     let relayed = Relayed::start_on(Lower::Ext4, "", Queues::USUAL).unwrap();
@@ -175,7 +175,7 @@ fn who_was_the_owner_in_a_guest_changes_it_no_more() {
 /// The new owner is no stranger, and root never is.
 #[test]
 fn who_became_the_owner_may_change_it() {
-    over_each("owners::who_became_the_owner", |transport| {
+    over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Ext4, &transport.with("acl")).unwrap();
         let everybody = Permissions::from_mode(0o777);
         fs::set_permissions(mounted.source(), everybody).unwrap();
@@ -207,7 +207,7 @@ fn who_became_the_owner_may_change_it() {
 /// By a name that the kernel above remembers, for as long as it does.
 #[test]
 fn what_is_anothers_stays_in_a_sticky_directory() {
-    over_each("owners::what_is_anothers_stays", |transport| {
+    over_each(|transport| {
         for options in options_over(transport) {
             let mounted = Mounted::start(&transport.with(options));
             let sticky = mounted.source().join("sticky");
@@ -283,7 +283,7 @@ fn what_is_anothers_stays_in_a_sticky_directory() {
 /// Who may write a file may set its times to now.
 #[test]
 fn who_may_write_no_more_sets_no_times() {
-    over_each("owners::who_may_write_no_more_sets_no_times", |transport| {
+    over_each(|transport| {
         let mounted = Mounted::start(&transport.with(""));
         let beneath = mounted.source().join("file");
         fs::write(&beneath, "").unwrap();
@@ -302,18 +302,15 @@ fn who_may_write_no_more_sets_no_times() {
 /// Natively the kernel refuses with `protected_hardlinks`, which is on here or not.
 #[test]
 fn what_was_taken_over_gets_no_further_name() {
-    over_each(
-        "owners::what_was_taken_over_gets_no_further_name",
-        |transport| {
-            let mounted = Mounted::start(&transport.with(""));
-            fs::set_permissions(mounted.source(), Permissions::from_mode(0o777)).unwrap();
-            program_of_member(mounted.mnt());
-            chown(mounted.source().join("program"), Some(0), Some(0)).unwrap();
-            let (old, new) = (mounted.mnt().join("program"), mounted.mnt().join("link"));
-            MEMBER.run(|| fs::hard_link(&old, &new)).unwrap_err();
-            assert!(!mounted.source().join("link").exists());
-        },
-    );
+    over_each(|transport| {
+        let mounted = Mounted::start(&transport.with(""));
+        fs::set_permissions(mounted.source(), Permissions::from_mode(0o777)).unwrap();
+        program_of_member(mounted.mnt());
+        chown(mounted.source().join("program"), Some(0), Some(0)).unwrap();
+        let (old, new) = (mounted.mnt().join("program"), mounted.mnt().join("link"));
+        MEMBER.run(|| fs::hard_link(&old, &new)).unwrap_err();
+        assert!(!mounted.source().join("link").exists());
+    });
 }
 
 /// Of a program that runs in its own group.
@@ -366,18 +363,15 @@ fn makes_no_program(ground: &Ground) {
 
 #[test]
 fn who_is_in_no_group_makes_no_program_of_it() {
-    over_each(
-        "owners::who_is_in_no_group_makes_no_program_of_it",
-        |transport| {
-            let mounted = Mounted::start(&transport.with("cache=always"));
-            makes_no_program(mounted.ground());
-        },
-    );
+    over_each(|transport| {
+        let mounted = Mounted::start(&transport.with("cache=always"));
+        makes_no_program(mounted.ground());
+    });
 }
 
 #[test]
 fn who_is_in_no_group_in_a_guest_makes_no_program_of_it() {
-    if must_skip("owners::who_is_in_no_group_in_a_guest_makes_no_program_of_it") {
+    if must_skip() {
         return;
     }
     let relayed = Relayed::start_on(Lower::Default, "cache=always", Queues::USUAL).unwrap();
@@ -393,7 +387,7 @@ const MEMBER_ALONE: User = User {
 /// A worker has none of its starter's groups, which would let everybody set that bit.
 #[test]
 fn groups_of_the_starter_give_nothing() {
-    over_each("owners::groups_of_the_starter_give_nothing", |transport| {
+    over_each(|transport| {
         let in_thread = || {
             rustix::thread::set_thread_groups(&[Gid::from_raw(TEAM)]).unwrap();
             let mounted = Mounted::start(&transport.with(""));
@@ -414,32 +408,29 @@ fn groups_of_the_starter_give_nothing() {
 /// Natively the kernel looks at the mode, with `protected_hardlinks`.
 #[test]
 fn what_became_set_user_id_gets_no_further_name() {
-    over_each(
-        "owners::what_became_set_user_id_gets_no_further_name",
-        |transport| {
-            let mounted = Mounted::start(&transport.with("cache=always"));
-            let native = mounted.outside().join("native");
-            fs::create_dir(&native).unwrap();
-            let linked = |directory: &Path, beneath: &Path| {
-                fs::set_permissions(beneath, Permissions::from_mode(0o777)).unwrap();
-                fs::write(beneath.join("file"), "").unwrap();
-                let set = |mode| {
-                    let mode = Permissions::from_mode(mode);
-                    fs::set_permissions(beneath.join("file"), mode).unwrap();
-                };
-                let link = |name| {
-                    let link = || fs::hard_link(directory.join("file"), directory.join(name));
-                    BOB.run(link).map_err(|error| error.raw_os_error())
-                };
-                set(0o666);
-                let before = link("before");
-                set(0o667);
-                let other = link("other");
-                set(0o4666);
-                (before, other, link("set-id"))
+    over_each(|transport| {
+        let mounted = Mounted::start(&transport.with("cache=always"));
+        let native = mounted.outside().join("native");
+        fs::create_dir(&native).unwrap();
+        let linked = |directory: &Path, beneath: &Path| {
+            fs::set_permissions(beneath, Permissions::from_mode(0o777)).unwrap();
+            fs::write(beneath.join("file"), "").unwrap();
+            let set = |mode| {
+                let mode = Permissions::from_mode(mode);
+                fs::set_permissions(beneath.join("file"), mode).unwrap();
             };
-            let above = linked(mounted.mnt(), mounted.source());
-            assert_eq!(above, linked(&native, &native));
-        },
-    );
+            let link = |name| {
+                let link = || fs::hard_link(directory.join("file"), directory.join(name));
+                BOB.run(link).map_err(|error| error.raw_os_error())
+            };
+            set(0o666);
+            let before = link("before");
+            set(0o667);
+            let other = link("other");
+            set(0o4666);
+            (before, other, link("set-id"))
+        };
+        let above = linked(mounted.mnt(), mounted.source());
+        assert_eq!(above, linked(&native, &native));
+    });
 }

@@ -71,7 +71,7 @@ fn work(mnt: &Path) {
 
 #[test]
 fn who_holds_its_share_keeps_nobody_else_from_opening() {
-    over_each("shares::who_holds_its_share", |transport| {
+    over_each(|transport| {
         let ground = open_ground();
         let options = transport.with("nopassthrough,locks=shared");
         let server = Server::start(&ground, &options, Some(FILES_MAX));
@@ -109,7 +109,7 @@ fn who_holds_its_share_keeps_nobody_else_from_opening() {
 #[test]
 fn who_holds_what_it_has_removed_keeps_nobody_else_from_working() {
     const LOST: usize = 96 / 2;
-    over_each("shares::who_holds_what_it_has_removed", |transport| {
+    over_each(|transport| {
         let ground = open_ground();
         let options = transport.with("inode_file_handles=never");
         let server = Server::start(&ground, &options, Some(FILES_MAX));
@@ -181,7 +181,7 @@ fn who_holds_what_it_has_removed_keeps_nobody_else_from_working() {
 fn who_waits_for_locks_keeps_nobody_else_from_waiting() {
     const WAITERS: usize = 70;
     const PLACES: usize = 128 / 2;
-    over_each("shares::who_waits_for_locks", |transport| {
+    over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         fs::write(ground.source().join("file"), "").unwrap();
         let server = Server::start(&ground, &transport.with("locks=shared"), None);

@@ -251,7 +251,7 @@ fn gets_the_same_answers(ground: &Ground) {
 
 #[test]
 fn a_stranger_gets_the_same_answers() {
-    over_each("strangers::a_stranger_gets_the_same_answers", |transport| {
+    over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Ext4, &transport.with("")).unwrap();
         gets_the_same_answers(mounted.ground());
     });
@@ -300,20 +300,17 @@ fn leaves_root_its_blocks(ground: &Ground, about: &str) {
 
 #[test]
 fn a_stranger_leaves_root_its_blocks() {
-    over_each(
-        "strangers::a_stranger_leaves_root_its_blocks",
-        |transport| {
-            for options in ["passthrough", "nopassthrough"] {
-                let mounted = Mounted::start_on(Lower::Ext4, &transport.with(options)).unwrap();
-                leaves_root_its_blocks(mounted.ground(), options);
-            }
-        },
-    );
+    over_each(|transport| {
+        for options in ["passthrough", "nopassthrough"] {
+            let mounted = Mounted::start_on(Lower::Ext4, &transport.with(options)).unwrap();
+            leaves_root_its_blocks(mounted.ground(), options);
+        }
+    });
 }
 
 #[test]
 fn a_guest_s_stranger_gets_the_same_and_leaves_root_its_blocks() {
-    if must_skip("strangers::a_guest_s_stranger_gets_the_same_and_leaves_root_its_blocks") {
+    if must_skip() {
         return;
     }
     let relayed = Relayed::start_on(Lower::Ext4, "modcaps=+sys_admin", Queues::USUAL).unwrap();

@@ -1,15 +1,18 @@
 //! Truncation by path, for which `rustix` has no call.
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
+use std::ffi::CString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// `truncate(2)`. A length below zero is passed on, to see it refused.
 ///
 /// # Errors
 ///
 /// As `truncate(2)`.
-pub fn truncate(path: &CStr, len: i64) -> io::Result<()> {
+pub fn truncate(path: &Path, len: i64) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the path ends in NUL and outlives the call, which only reads it.
     let result = unsafe { libc::truncate(path.as_ptr(), len) };
     if result == 0 {

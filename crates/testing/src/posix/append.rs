@@ -1,6 +1,7 @@
 //! O_APPEND.
 
 use super::prelude::*;
+use crate::fence::truncate::truncate;
 use crate::helper;
 use crate::process::Process;
 
@@ -82,21 +83,14 @@ fn after_truncate_by_path(env: &Env) {
     file.write_all(b"a long beginning").unwrap();
     let path = env.open("file", OFlags::PATH);
     drop(path);
-    truncate(&env.path("file"), 6);
+    truncate(&env.path("file"), 6).unwrap();
     file.write_all(b"!").unwrap();
     assert_eq!(env.read("file"), b"a long!");
-    truncate(&env.path("file"), 0);
+    truncate(&env.path("file"), 0).unwrap();
     file.write_all(b"again").unwrap();
     drop(file);
     assert_eq!(env.read("file"), b"again");
     env.agree("file");
-}
-
-/// `truncate(2)`, by path: no descriptor of the file is open for it.
-fn truncate(path: &Path, len: u64) {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
-    crate::fence::truncate::truncate(&path, len as i64).unwrap();
 }
 
 fn after_truncate_by_another_descriptor(env: &Env) {

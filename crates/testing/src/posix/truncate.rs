@@ -1,5 +1,7 @@
 //! truncate by path and by descriptor.
 
+use crate::fence::truncate::truncate;
+
 use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
@@ -20,12 +22,6 @@ pub(super) const CASES: &[Case] = cases! {
     of_a_directory_is_eisdir,
     read_only_mode_for_root,
 };
-
-fn truncate(path: &Path, len: i64) -> std::io::Result<()> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
-    crate::fence::truncate::truncate(&path, len)
-}
 
 fn shrinks_by_descriptor(env: &Env) {
     env.file("file", "0123456789");

@@ -4,11 +4,9 @@
 //! [`Session`] sends requests that look like requests: known operations on nodes and handles that
 //! exist, with arguments that no kernel would send.
 
-mod random;
 mod session;
 mod usual;
 
-pub use random::Random;
 pub use session::Session;
 
 use super::chain::{Fault, RawQueue, inject};
@@ -24,7 +22,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use thrufs_testing::Client;
+use thrufs_testing::{Client, Random};
 
 /// How long a chain or a message is waited for that may never be answered.
 const PATIENCE: Duration = Duration::from_millis(20);

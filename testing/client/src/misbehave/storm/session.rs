@@ -1,11 +1,11 @@
 //! Requests that look like requests.
 
-use super::{Random, usual};
+use super::usual;
 use crate::front_end::{FrontEnd, Parts};
 use std::time::{Duration, Instant};
 use thrufs_abi::layout::{EntryOut, OpenOut};
 use thrufs_abi::{NodeId, Opcode, Reply, RequestBuilder, Unique};
-use thrufs_testing::{ReplyLayout, Shape};
+use thrufs_testing::{Random, ReplyLayout, Shape};
 
 /// How long the answers to many requests are waited for.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -1,8 +1,8 @@
 //! What the arguments of each operation usually are: 64-bit words, names, bytes. Two fields of 32 bits
 //! are one word here, the first one below.
 
-use super::Random;
 use thrufs_abi::Opcode;
+use thrufs_testing::Random;
 
 /// What a word is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,8 @@ impl Random {
         from[self.below(from.len())]
     }
 
-    pub(super) fn bytes(&mut self, length: usize) -> Vec<u8> {
+    /// So many bytes.
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         let words = (0..length.div_ceil(8)).flat_map(|_| self.number().to_ne_bytes());
         words.take(length).collect()
     }
