@@ -60,6 +60,7 @@ mod task;
 mod unmount;
 mod virtiofsd;
 mod waiting;
+mod watcher;
 mod worker;
 
 use command_line::{CommandLineError, Purpose, Request};
