@@ -4,7 +4,8 @@
 //! system. So it holds a socket in the place of the log, and each line is answered when it is written
 //! ([`AuditLog::new`]).
 
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use crate::channel::packets_to_thread;
+use rustix::net::{SendFlags, send};
 use std::io;
 use std::os::fd::OwnedFd;
 use thrufs_hostdir::AuditLog;
@@ -18,13 +19,13 @@ const LINE_BYTES_MAX: usize = 128 << 10;
 ///
 /// No descriptors, no threads.
 pub(crate) fn begin(file: OwnedFd) -> io::Result<OwnedFd> {
-    let kind = SocketType::SEQPACKET;
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
     let log = AuditLog::new(Some(file));
-    std::thread::Builder::new()
-        .name("thrufs-audit".to_owned())
-        .spawn(move || while write_one(&ours, &log).is_ok() {})?;
-    Ok(theirs)
+    packets_to_thread(
+        "thrufs-audit",
+        move |ours| {
+            while write_one(&ours, &log).is_ok() {}
+        },
+    )
 }
 
 fn write_one(worker: &OwnedFd, log: &AuditLog) -> io::Result<()> {
@@ -65,13 +66,7 @@ mod tests {
             let error = log.append("lost").unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
         }
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .unwrap();
+        let (ours, theirs) = crate::channel::packets().unwrap();
         drop(ours);
         AuditLog::new(Some(theirs)).append("to nobody").unwrap_err();
     }

@@ -5,9 +5,10 @@
 //! on a socket: a question is a letter, a number that the answer begins with, and the caller; the rest of
 //! an answer is the path of the program, or the CPU in digits, or nothing.
 
+use crate::channel::packets_to_thread;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use rustix::net::{SendFlags, send};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
@@ -29,12 +30,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// No descriptors, no threads.
 pub(crate) fn begin() -> io::Result<OwnedFd> {
-    let kind = SocketType::SEQPACKET;
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    let theirs = packets_to_thread("thrufs-callers", |ours| while answer(&ours).is_ok() {})?;
     set_socket_timeout(&theirs, Timeout::Recv, Some(ANSWER_TIMEOUT))?;
-    std::thread::Builder::new()
-        .name("thrufs-callers".to_owned())
-        .spawn(move || while answer(&ours).is_ok() {})?;
     Ok(theirs)
 }
 
@@ -157,13 +154,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_came_too_late_is_not_the_next() {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .unwrap();
+        let (ours, theirs) = crate::channel::packets().unwrap();
         let late = [&7_u32.to_ne_bytes()[..], b"/bin/late"].concat();
         send(&ours, &late, SendFlags::empty()).unwrap();
         let server = std::thread::spawn(move || answer(&ours));

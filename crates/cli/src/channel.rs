@@ -6,13 +6,14 @@
 
 use crate::config::{MountConfig, ShareConfig};
 use crate::options::{self, Setting};
+use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use thrufs_sys::fd_passing;
 
@@ -24,8 +25,9 @@ const PACKET_BYTES_MAX: usize = 128 * 1024;
 pub(crate) enum Message {
     /// Serve this: the first packet to whoever is started.
     Serve(Box<MountConfig>, Vec<OwnedFd>),
-    /// What listens at the control socket: a packet that comes before [`Serve`](Self::Serve), where there
-    /// is a control socket.
+    /// Where the worker is asked what it does: a packet that comes before [`Serve`](Self::Serve), with what
+    /// listens at the control socket, where there is one; and before [`Share`](Self::Share), with a socket
+    /// at whose other end the supervisor is.
     Control(OwnedFd),
     /// It is mounted. With it, where it can be had, the file that aborts the connection: for who sees the
     /// supervisor die.
@@ -41,9 +43,6 @@ pub(crate) enum Message {
     /// Who is connected, by way of the supervisor; and what outlives the worker: the journal, the ledger,
     /// the way to the strongbox. The worker ends with the connection.
     Connection([OwnedFd; 4]),
-    /// Where the worker of a share is asked what it does: a packet that comes before
-    /// [`Share`](Self::Share).
-    Questions(OwnedFd),
     /// What such a worker has to say of itself at its end: a reply, as it would be asked for.
     Figures(String),
     /// The policy to serve by, opened, and who writes its audit log ([`audit_log`](crate::audit_log)): a
@@ -73,66 +72,77 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    fn encode(&self) -> Vec<u8> {
+    /// Its word, what follows that, and the descriptors that go with it.
+    fn parts(&self) -> (&'static str, Vec<u8>, Vec<BorrowedFd<'_>>) {
+        fn all(descriptors: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
+            descriptors.iter().map(AsFd::as_fd).collect()
+        }
+        let plain = |word| (word, Vec::new(), Vec::new());
+        let with = |word, descriptors| (word, Vec::new(), descriptors);
+        let text = |word, text: String| (word, text.into_bytes(), Vec::new());
         match self {
-            Message::Serve(config, _) => encode("serve", config.paths(), &config.settings),
-            Message::Share(config, _) => encode("share", config.paths(), &config.settings),
-            Message::Callers(_) => b"callers".to_vec(),
-            Message::Connection(_) => b"connection".to_vec(),
-            Message::Questions(_) => b"questions".to_vec(),
-            Message::AboutCallers(_) => b"about callers".to_vec(),
-            Message::Figures(text) => [b"figures\0", text.as_bytes()].concat(),
-            Message::Policy(..) => b"policy".to_vec(),
-            Message::MapIds => b"map ids".to_vec(),
-            Message::Control(_) => b"control".to_vec(),
-            Message::Mounted(_) => b"mounted".to_vec(),
-            Message::Watching(_) => b"watching".to_vec(),
-            Message::Ready => b"ready".to_vec(),
-            Message::Failed(why) => [b"failed\0", why.as_bytes()].concat(),
-            Message::Stuck(threads) => format!("stuck\0{threads}").into_bytes(),
-            Message::Signalled(number) => format!("signal\0{number}").into_bytes(),
-            Message::Stop => b"stop".to_vec(),
-            Message::Statistics => b"statistics".to_vec(),
-            Message::Background => b"background".to_vec(),
+            Message::Serve(config, descriptors) => {
+                let fields = fields(config.paths(), &config.settings);
+                ("serve", fields, all(descriptors))
+            }
+            Message::Share(config, source) => {
+                let fields = fields(config.paths(), &config.settings);
+                ("share", fields, vec![source.as_fd()])
+            }
+            Message::Callers(files) => with("callers", all(files)),
+            Message::Connection(parts) => with("connection", all(parts)),
+            Message::AboutCallers(socket) => with("about callers", vec![socket.as_fd()]),
+            Message::Policy(policy, audit) => {
+                let audit = audit.as_ref().map(AsFd::as_fd);
+                let both = [policy.as_fd()].into_iter().chain(audit);
+                with("policy", both.collect())
+            }
+            Message::Control(socket) => with("control", vec![socket.as_fd()]),
+            Message::Mounted(file) => with("mounted", all(file.as_slice())),
+            Message::Watching(thread) => with("watching", vec![thread.as_fd()]),
+            Message::Figures(figures) => text("figures", figures.clone()),
+            Message::Failed(why) => text("failed", why.clone()),
+            Message::Stuck(threads) => text("stuck", threads.to_string()),
+            Message::Signalled(number) => text("signal", number.to_string()),
+            Message::MapIds => plain("map ids"),
+            Message::Ready => plain("ready"),
+            Message::Stop => plain("stop"),
+            Message::Statistics => plain("statistics"),
+            Message::Background => plain("background"),
         }
     }
 
     fn decode(bytes: &[u8], mut descriptors: Vec<OwnedFd>) -> Option<Message> {
-        let mut fields = bytes.split(|byte| *byte == 0);
-        Some(match fields.next()? {
+        let mut halves = bytes.splitn(2, |byte| *byte == 0);
+        let (word, rest) = (halves.next()?, halves.next().unwrap_or_default());
+        let text = || String::from_utf8_lossy(rest).into_owned();
+        Some(match word {
             b"serve" => {
-                let (source, mountpoint, settings) = decode_parts(fields)?;
+                let (source, mountpoint, settings) = decode_fields(rest)?;
                 let config = MountConfig::resolve(source, mountpoint, &settings).ok()?;
                 Message::Serve(Box::new(config), descriptors)
             }
             b"share" => {
-                let (source, socket, settings) = decode_parts(fields)?;
+                let (source, socket, settings) = decode_fields(rest)?;
                 let config = ShareConfig::resolve(source, socket, &settings).ok()?;
                 Message::Share(Box::new(config), descriptors.pop()?)
             }
             b"callers" => Message::Callers(descriptors),
-            b"questions" => Message::Questions(descriptors.pop()?),
-            b"about callers" => Message::AboutCallers(descriptors.pop()?),
-            b"figures" => {
-                let text = String::from_utf8_lossy(bytes.get(8..)?);
-                Message::Figures(text.into_owned())
-            }
             b"connection" => Message::Connection(descriptors.try_into().ok()?),
+            b"about callers" => Message::AboutCallers(descriptors.pop()?),
             b"policy" => {
                 let mut descriptors = descriptors.into_iter();
                 Message::Policy(descriptors.next()?, descriptors.next())
             }
             b"control" => Message::Control(descriptors.pop()?),
             b"mounted" => Message::Mounted(descriptors.pop()),
-            b"map ids" => Message::MapIds,
             b"watching" => Message::Watching(descriptors.pop()?),
+            b"figures" => Message::Figures(text()),
+            b"failed" => Message::Failed(text()),
+            b"stuck" => Message::Stuck(text().parse().ok()?),
+            b"signal" => Message::Signalled(text().parse().ok()?),
+            b"map ids" => Message::MapIds,
             b"ready" => Message::Ready,
-            b"failed" => {
-                let text = String::from_utf8_lossy(bytes.get(7..)?);
-                Message::Failed(text.into_owned())
-            }
-            b"stuck" => Message::Stuck(decode_number(fields.next()?)?),
-            b"signal" => Message::Signalled(decode_number(fields.next()?)?),
             b"stop" => Message::Stop,
             b"statistics" => Message::Statistics,
             b"background" => Message::Background,
@@ -141,43 +151,55 @@ impl Message {
     }
 }
 
-fn decode_number<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
-    std::str::from_utf8(field).ok()?.parse().ok()
-}
-
 /// Paths and settings, none of which can hold a NUL.
-fn encode(word: &str, paths: [&Path; 2], settings: &[Setting]) -> Vec<u8> {
-    let mut bytes = word.as_bytes().to_vec();
-    let mut add = |field: &[u8]| {
-        bytes.push(0);
-        bytes.extend_from_slice(field);
-    };
-    for path in paths {
-        add(path.as_os_str().as_bytes());
-    }
-    for setting in settings {
-        add(setting.to_string().as_bytes());
-    }
-    bytes
+fn fields(paths: [&Path; 2], settings: &[Setting]) -> Vec<u8> {
+    let paths = paths.map(|path| path.as_os_str().as_bytes().to_vec());
+    let settings = settings
+        .iter()
+        .map(|setting| setting.to_string().into_bytes());
+    let all: Vec<Vec<u8>> = paths.into_iter().chain(settings).collect();
+    all.join(&0)
 }
 
-fn decode_parts<'a>(
-    mut fields: impl Iterator<Item = &'a [u8]>,
-) -> Option<(PathBuf, PathBuf, Vec<Setting>)> {
-    let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
-    let source = path(fields.next()?);
-    let other = path(fields.next()?);
-    let settings: Option<Vec<Setting>> = fields
-        .map(|field| {
-            let text = std::str::from_utf8(field).ok()?;
-            let (name, value) = match text.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (text, None),
-            };
-            options::setting(options::find(name)?, value).ok()
-        })
-        .collect();
-    Some((source, other, settings?))
+fn decode_fields(bytes: &[u8]) -> Option<(PathBuf, PathBuf, Vec<Setting>)> {
+    let mut fields = bytes.split(|byte| *byte == 0);
+    let mut path = || Some(PathBuf::from(OsStr::from_bytes(fields.next()?)));
+    let (source, other) = (path()?, path()?);
+    let setting = |field: &[u8]| {
+        let text = std::str::from_utf8(field).ok()?;
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text, None),
+        };
+        options::setting(options::find(name)?, value).ok()
+    };
+    let settings = fields.map(setting).collect::<Option<_>>()?;
+    Some((source, other, settings))
+}
+
+/// The two ends of a socket that keeps packets apart.
+pub(crate) fn packets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let kind = SocketType::SEQPACKET;
+    Ok(socketpair(
+        AddressFamily::UNIX,
+        kind,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+/// Starts a thread of this name that has one end of such a socket, and gives the other, a worker's.
+///
+/// # Errors
+///
+/// No descriptors, no threads.
+pub(crate) fn packets_to_thread(
+    name: &str,
+    serve: impl FnOnce(OwnedFd) + Send + 'static,
+) -> io::Result<OwnedFd> {
+    let (ours, theirs) = packets()?;
+    start_thread(name, move || serve(ours))?;
+    Ok(theirs)
 }
 
 /// One end of the socket.
@@ -187,8 +209,7 @@ pub(crate) struct Channel(OwnedFd);
 impl Channel {
     /// Two ends: ours, and one for the process to be started.
     pub(crate) fn pair() -> io::Result<(Channel, OwnedFd)> {
-        let kind = SocketType::SEQPACKET;
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) = packets()?;
         Ok((Channel(ours), theirs))
     }
 
@@ -215,25 +236,12 @@ impl Channel {
     ///
     /// EPIPE when the other process is gone.
     pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
-        let bytes = message.encode();
-        let borrowed: Vec<BorrowedFd<'_>> = match message {
-            Message::Serve(_, descriptors) | Message::Callers(descriptors) => {
-                descriptors.iter().map(AsFd::as_fd).collect()
-            }
-            Message::Watching(one)
-            | Message::Share(_, one)
-            | Message::Questions(one)
-            | Message::Control(one)
-            | Message::Mounted(Some(one))
-            | Message::AboutCallers(one) => vec![one.as_fd()],
-            Message::Connection(all) => all.iter().map(AsFd::as_fd).collect(),
-            Message::Policy(text, audit) => {
-                let audit = audit.as_ref().map(AsFd::as_fd);
-                [text.as_fd()].into_iter().chain(audit).collect()
-            }
-            _ => Vec::new(),
+        let (word, rest, descriptors) = message.parts();
+        let bytes = match rest.is_empty() {
+            true => word.into(),
+            false => [word.as_bytes(), &rest].join(&0),
         };
-        fd_passing::send(self.0.as_fd(), &bytes, &borrowed)?;
+        fd_passing::send(self.0.as_fd(), &bytes, &descriptors)?;
         Ok(())
     }
 
@@ -280,7 +288,7 @@ mod tests {
     fn a_configuration_arrives_whole_with_its_descriptors() {
         let (ours, theirs) = pair();
         let settings = options::parse("ro,fsname=a\\,b=c,uidmap=0:1:2").unwrap();
-        let source = PathBuf::from(OsString::from_vec(b"/not\xffutf8, really".to_vec()));
+        let source = PathBuf::from(OsStr::from_bytes(b"/not\xffutf8, really"));
         let config = MountConfig::resolve(source, "/mnt".into(), &settings).unwrap();
         let shown = format!("{config:?}");
         let file = OwnedFd::from(std::fs::File::open("/").unwrap());

@@ -111,12 +111,9 @@ pub(crate) fn command(purpose: Purpose) -> Command {
 fn doctor_command() -> Command {
     Command::new("doctor")
         .about("Tell what this machine offers to a mount, and what to do about what it does not")
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print an array of objects: name, state (ok, no, --), detail, remedy"),
-        )
+        .arg(json(
+            "Print an array of objects: name, state (ok, no, --), detail, remedy",
+        ))
         .arg(
             path("DIR")
                 .value_hint(clap::ValueHint::DirPath)
@@ -323,14 +320,15 @@ fn flag(option: &'static MountOption) -> Arg {
     }
 }
 
+/// The text, with a capital letter at its beginning.
+pub(crate) fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(characters).collect()
+}
+
 fn sentence(help: &str, default: &str) -> String {
-    let mut characters = help.chars();
-    let first = characters
-        .next()
-        .map(char::to_uppercase)
-        .into_iter()
-        .flatten();
-    let mut text: String = first.chain(characters).collect();
+    let mut text = capitalized(help);
     match default {
         "" => {}
         "on" => text.push_str(" [the default]"),
@@ -394,11 +392,7 @@ pub(crate) fn parse(
         "share" => Request::Share(share_arguments(&mut matches)?),
         "unmount" => Request::Unmount {
             lazy: matches.get_flag("lazy"),
-            mountpoints: matches
-                .remove_many("MOUNTPOINT")
-                .into_iter()
-                .flatten()
-                .collect(),
+            mountpoints: all(&mut matches, "MOUNTPOINT"),
         },
         "doctor" => Request::Doctor {
             json: matches.get_flag("json"),
@@ -408,7 +402,7 @@ pub(crate) fn parse(
         "explain" => Request::Explain(ExplainArguments {
             json: matches.get_flag("json"),
             control: matches.remove_one("control"),
-            paths: matches.remove_many("PATH").into_iter().flatten().collect(),
+            paths: all(&mut matches, "PATH"),
         }),
         "ctl" => Request::Ctl(CtlArguments {
             json: matches.get_flag("json"),
@@ -428,7 +422,7 @@ fn check_arguments(matches: &mut ArgMatches) -> CheckArguments {
         .expect("clap requires a subcommand, and there is one");
     CheckArguments {
         file: required(&mut matches, "FILE"),
-        paths: matches.remove_many("PATH").into_iter().flatten().collect(),
+        paths: all(&mut matches, "PATH"),
         root: required(&mut matches, "root"),
         identity: matches.remove_one("as"),
         executable: matches.remove_one("exe"),
@@ -456,6 +450,10 @@ fn required<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &s
     matches
         .remove_one(name)
         .expect("clap requires it or has a default")
+}
+
+fn all(matches: &mut ArgMatches, name: &str) -> Vec<PathBuf> {
+    matches.remove_many(name).into_iter().flatten().collect()
 }
 
 /// All settings in the order of the command line, wherever they were written.

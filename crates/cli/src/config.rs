@@ -7,40 +7,13 @@ mod share;
 pub(crate) use server::ServerConfig;
 pub(crate) use share::{FilterAction, Sandbox, ShareConfig};
 
-use crate::options::{self, Atime, OptionError, OptionId, Setting, Use, parse_count};
+use crate::options::{self, OptionError, OptionId, Setting, Use};
+use rustix::mount::MountAttrFlags;
 use std::ffi::OsString;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use thrufs::{RingConfig, Transport};
 use thrufs_hostdir::Config;
-
-/// What the kernel is told about the mount itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MountAttributes {
-    pub(crate) read_only: bool,
-    pub(crate) suid: bool,
-    pub(crate) dev: bool,
-    pub(crate) exec: bool,
-    pub(crate) follow_symlinks: bool,
-    pub(crate) atime: Atime,
-    pub(crate) directory_atime: bool,
-    pub(crate) synchronous: bool,
-}
-
-impl Default for MountAttributes {
-    fn default() -> MountAttributes {
-        MountAttributes {
-            read_only: false,
-            suid: false,
-            dev: false,
-            exec: true,
-            follow_symlinks: true,
-            atime: Atime::Default,
-            directory_atime: true,
-            synchronous: false,
-        }
-    }
-}
 
 /// Everything about one mount.
 #[derive(Clone, Debug)]
@@ -49,7 +22,9 @@ pub(crate) struct MountConfig {
     pub(crate) source: PathBuf,
     /// Where to mount it, absolute and without symbolic links.
     pub(crate) mountpoint: PathBuf,
-    pub(crate) attributes: MountAttributes,
+    /// What the kernel is told about the mount itself.
+    pub(crate) attributes: MountAttrFlags,
+    pub(crate) synchronous: bool,
     pub(crate) allow_other: bool,
     pub(crate) default_permissions: bool,
     /// Whether the mount goes away when its server dies; else it stays and answers ENOTCONN.
@@ -76,6 +51,11 @@ impl MountConfig {
         [&self.source, &self.mountpoint]
     }
 
+    /// Whether the kernel is told this about the mount.
+    pub(crate) fn has(&self, attribute: MountAttrFlags) -> bool {
+        self.attributes.contains(attribute)
+    }
+
     /// Resolves `settings`, in their order.
     ///
     /// # Errors
@@ -91,7 +71,8 @@ impl MountConfig {
             fsname: source.clone().into_os_string(),
             source,
             mountpoint,
-            attributes: MountAttributes::default(),
+            attributes: MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+            synchronous: false,
             allow_other: false,
             default_permissions: true,
             auto_unmount: false,
@@ -122,30 +103,25 @@ impl MountConfig {
         {
             return Ok(());
         }
-        let value = setting.value.as_deref().unwrap_or_default();
-        let count = || parse_count(value).map_err(|()| setting.bad("it is no number".to_owned()));
         match id {
+            OptionId::Sync(on) => self.synchronous = on,
             OptionId::AllowOther => self.allow_other = true,
             OptionId::DefaultPermissions(on) => self.default_permissions = on,
-            OptionId::FsName => self.fsname = value.into(),
-            OptionId::Subtype => value.clone_into(&mut self.subtype),
+            OptionId::FsName => self.fsname = setting.text().into(),
+            OptionId::Subtype => setting.text().clone_into(&mut self.subtype),
             OptionId::Pairing(on) => self.pairing = on,
             OptionId::Transport => {
-                self.transport = match value {
+                self.transport = match setting.text() {
                     "uring" => Transport::Uring,
                     "dev" => Transport::Dev,
                     _ => Transport::Auto,
                 }
             }
             OptionId::QueuesPerThread => {
-                let queues = usize::try_from(count()?).ok();
-                self.ring.queues_per_thread = queues.and_then(NonZeroUsize::new);
+                self.ring.queues_per_thread = NonZeroUsize::new(setting.count()?);
             }
-            OptionId::RingDepth => {
-                let depth = u16::try_from(count()?).ok();
-                self.ring.depth = depth.and_then(NonZeroU16::new);
-            }
-            OptionId::Threads => self.threads = usize::try_from(count()?).ok(),
+            OptionId::RingDepth => self.ring.depth = NonZeroU16::new(setting.count()?),
+            OptionId::Threads => self.threads = Some(setting.count()?),
             OptionId::AutoUnmount => self.auto_unmount = true,
             OptionId::Ignored => {}
             id => unreachable!("{id:?} is for mounts"),
@@ -155,24 +131,23 @@ impl MountConfig {
 
     /// Handles the options that the kernel alone acts upon; tells whether this was one.
     fn apply_attribute(&mut self, id: OptionId) -> bool {
-        let attributes = &mut self.attributes;
-        match id {
-            OptionId::ReadOnly(on) => attributes.read_only = on,
-            OptionId::Suid(on) => attributes.suid = on,
-            OptionId::Dev(on) => attributes.dev = on,
-            OptionId::Exec(on) => attributes.exec = on,
-            OptionId::SymFollow(on) => attributes.follow_symlinks = on,
-            OptionId::Atime(atime) => attributes.atime = atime,
-            OptionId::DirAtime(on) => attributes.directory_atime = on,
-            OptionId::Sync(on) => attributes.synchronous = on,
+        let (flag, is_set) = match id {
+            OptionId::ReadOnly(on) => (MountAttrFlags::MOUNT_ATTR_RDONLY, on),
+            OptionId::Suid(on) => (MountAttrFlags::MOUNT_ATTR_NOSUID, !on),
+            OptionId::Dev(on) => (MountAttrFlags::MOUNT_ATTR_NODEV, !on),
+            OptionId::Exec(on) => (MountAttrFlags::MOUNT_ATTR_NOEXEC, !on),
+            OptionId::SymFollow(on) => (MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW, !on),
+            OptionId::DirAtime(on) => (MountAttrFlags::MOUNT_ATTR_NODIRATIME, !on),
+            OptionId::Atime(atime) => (atime, true),
             _ => return false,
-        }
+        };
+        self.attributes.set(flag, is_set);
         true
     }
 
     /// Lets the defaults follow what was said, and refuses what does not go together.
     fn settle(&mut self, effective: &[Setting]) -> Result<(), OptionError> {
-        self.serving.read_only = self.attributes.read_only;
+        self.serving.read_only = self.has(MountAttrFlags::MOUNT_ATTR_RDONLY);
         self.serving.allow_other = self.allow_other;
         self.serving.default_permissions = self.default_permissions;
         if !self.serving.xattr || !self.default_permissions {
@@ -197,8 +172,8 @@ mod tests {
     #[test]
     fn nothing_said() {
         let config = resolved("").unwrap();
-        assert_eq!(config.attributes, MountAttributes::default());
-        assert!(!config.attributes.suid && !config.attributes.dev && config.attributes.exec);
+        let nosuid_nodev = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        assert_eq!(config.attributes, nosuid_nodev);
         assert_eq!(config.fsname, "/src");
         assert_eq!(config.subtype, "thrufs");
         assert!(config.default_permissions && !config.allow_other && !config.auto_unmount);
@@ -219,16 +194,12 @@ mod tests {
              log_file=/l,control=/run/c,uidmap=0:1000:10,uidmap=10:0:1,gid=5",
         )
         .unwrap();
-        let attributes = MountAttributes {
-            read_only: true,
-            suid: true,
-            dev: true,
-            exec: false,
-            follow_symlinks: false,
-            atime: Atime::Never,
-            directory_atime: false,
-            synchronous: true,
-        };
+        let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC
+            | MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW
+            | MountAttrFlags::MOUNT_ATTR_NOATIME
+            | MountAttrFlags::MOUNT_ATTR_NODIRATIME;
+        assert!(config.synchronous);
         assert_eq!(config.attributes, attributes);
         assert!(!config.pairing);
         assert_eq!(config.transport, Transport::Uring);

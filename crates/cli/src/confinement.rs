@@ -21,7 +21,7 @@ pub(crate) use seccomp::Duty;
 pub(crate) use share::shut_in;
 
 use crate::config::FilterAction;
-
+use crate::task::start_thread;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
     MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -197,10 +197,8 @@ pub(crate) fn try_walls(source: OwnedFd) -> Result<(), String> {
 fn try_on_a_thread(
     tried: impl FnOnce() -> Result<(), String> + Send + 'static,
 ) -> Result<(), String> {
-    let thread = std::thread::Builder::new()
-        .name("thrufs-probe".to_owned())
-        .spawn(tried);
-    let tried = thread.map_err(|error| error.to_string())?.join();
+    let thread = start_thread("thrufs-probe", tried).map_err(|error| error.to_string())?;
+    let tried = thread.join();
     tried.unwrap_or_else(|_| Err("the thread that tried it ended".to_owned()))
 }
 

@@ -13,9 +13,9 @@ mod threads;
 
 use crate::confinement;
 use crate::error::CommandError;
+use crate::output::{print, print_json};
 use serde::Serialize;
 use std::fmt;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -55,9 +55,9 @@ struct Finding {
 }
 
 impl Finding {
-    fn good(name: &'static str, detail: impl Into<String>) -> Finding {
+    fn good(detail: impl Into<String>) -> Finding {
         Finding {
-            name,
+            name: "",
             state: State::Good,
             detail: detail.into(),
             remedy: None,
@@ -65,19 +65,23 @@ impl Finding {
         }
     }
 
-    fn note(name: &'static str, detail: impl Into<String>) -> Finding {
+    fn note(detail: impl Into<String>) -> Finding {
         Finding {
             state: State::Note,
-            ..Finding::good(name, detail)
+            ..Finding::good(detail)
         }
     }
 
-    fn bad(name: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    fn bad(detail: impl Into<String>, remedy: impl Into<String>) -> Finding {
         Finding {
             state: State::Bad,
             remedy: Some(remedy.into()),
-            ..Finding::good(name, detail)
+            ..Finding::good(detail)
         }
+    }
+
+    fn called(self, name: &'static str) -> Finding {
+        Finding { name, ..self }
     }
 
     fn needed(self) -> Finding {
@@ -96,14 +100,10 @@ impl Finding {
 /// A directory that cannot be opened.
 pub(crate) fn run(directory: Option<&Path>, json: bool) -> Result<ExitCode, CommandError> {
     let findings = look(directory)?;
-    let text = if json {
-        let array = serde_json::to_string_pretty(&findings);
-        array.expect("texts are always JSON") + "\n"
-    } else {
-        as_text(&findings)
-    };
-    // A reader that has enough (`| head`) is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    match json {
+        true => print_json(&findings),
+        false => print(as_text(&findings)),
+    }
     let is_hopeless = |finding: &Finding| finding.is_needed && finding.state == State::Bad;
     Ok(if findings.iter().any(is_hopeless) {
         ExitCode::FAILURE
@@ -119,15 +119,18 @@ fn look(directory: Option<&Path>) -> Result<Vec<Finding>, CommandError> {
     confinement::raise_descriptor_limit();
     let device = device::device();
     let has_device = device.state == State::Good;
-    let mut findings = vec![kernel::release(), device];
+    let mut findings = vec![
+        kernel::release().called("kernel").needed(),
+        device.called("/dev/fuse").needed(),
+    ];
     findings.extend(device::mounting());
     findings.extend(ring::look(has_device));
     findings.extend([
-        kernel::passthrough(),
-        threads::pairing(),
-        descriptors,
-        kernel::request_size(),
-        threads::system_calls(),
+        kernel::passthrough().called("passthrough"),
+        threads::pairing().called("pairing"),
+        descriptors.called("descriptors"),
+        kernel::request_size().called("request size"),
+        threads::system_calls().called("seccomp"),
     ]);
     findings.extend(of_directory.into_iter().flatten());
     Ok(findings)
@@ -159,9 +162,9 @@ mod tests {
     #[test]
     fn lines_are_aligned_and_remedies_stand_below() {
         let findings = [
-            Finding::good("a", "is so"),
-            Finding::bad("longer", "is not", "this"),
-            Finding::note("b", "by the way"),
+            Finding::good("is so").called("a"),
+            Finding::bad("is not", "this").called("longer"),
+            Finding::note("by the way").called("b"),
         ];
         assert_eq!(
             as_text(&findings),

@@ -70,8 +70,7 @@ pub(crate) enum CommandError {
     },
     #[error("requests to {mountpoint} do not end, because the source does not answer; {}{}",
         after_death(.dead.then_some(mountpoint)),
-        .left.map_or(String::new(), |pid| format!("; process {pid} stays until it does")),
-        mountpoint = .mountpoint.display())]
+        .left.map_or(String::new(), |pid| format!("; process {pid} stays until it does")))]
     Stuck {
         mountpoint: PathBuf,
         /// A process that cannot be ended.
@@ -79,7 +78,7 @@ pub(crate) enum CommandError {
         /// Whether the mount stays.
         dead: bool,
     },
-    #[error("{mountpoint} did not answer within {seconds} s; the mount was given up", seconds = .0.as_secs(), mountpoint = .1.display())]
+    #[error("{1} did not answer within {seconds} s; the mount was given up", seconds = .0.as_secs())]
     NoAnswer(Duration, PathBuf),
     #[error("interrupted before it was mounted")]
     Interrupted,
@@ -90,16 +89,16 @@ pub(crate) enum CommandError {
     },
     #[error("{0} is not mounted")]
     NotMounted(PathBuf),
-    #[error("{path} is a mount of type {kind}, not of thrufs: use `{tool} {path}`", path = .path.display())]
+    #[error("{path} is a mount of type {kind}, not of thrufs: use `{tool} {path}`")]
     NotThrufs {
         path: PathBuf,
         kind: String,
         tool: &'static str,
     },
-    #[error("{path} is in use: see `fuser -vm {path}` for who uses it, or unmount with --lazy", path = .0.display())]
+    #[error("{0} is in use: see `fuser -vm {0}` for who uses it, or unmount with --lazy")]
     InUse(PathBuf),
     #[error("{path} is unmounted, but its server has not ended within {seconds} s (process {pid})",
-        path = .path.display(), seconds = .waited.as_secs())]
+        seconds = .waited.as_secs())]
     StillRunning {
         path: PathBuf,
         pid: i32,
@@ -107,15 +106,14 @@ pub(crate) enum CommandError {
     },
     #[error(
         "{path} is unmounted here, but not in another mount namespace: its server goes on until process \
-         {pid} ({name}) has ended or unmounted it",
-        path = .path.display()
+         {pid} ({name}) has ended or unmounted it"
     )]
     MountedElsewhere {
         path: PathBuf,
         pid: i32,
         name: String,
     },
-    #[error("cannot append to the audit log {path}: {source}", path = .path.display())]
+    #[error("cannot append to the audit log {path}: {source}")]
     AuditLog { path: PathBuf, source: io::Error },
     #[error("the worker ended before it was ready; run it with --log=debug to see why")]
     WorkerGone,
@@ -128,8 +126,8 @@ pub(crate) enum CommandError {
     #[error("cannot share: {0}")]
     Socket(#[from] SocketError),
     #[error(
-        "the policy {path} has rules that match on programs (caller-exe): those of a guest are not known to \
-         the host", path = .0.display()
+        "the policy {0} has rules that match on programs (caller-exe): those of a guest are not known to \
+         the host"
     )]
     ProgramsOfGuests(PathBuf),
     #[error(
@@ -139,8 +137,10 @@ pub(crate) enum CommandError {
     NamespaceOfRoot,
     #[error(transparent)]
     Virtiofsd(#[from] VirtiofsdError),
-    #[error("no share with a control socket listens at {path}: it was started with control=none, or \
-             with control=PATH (say --control PATH), or it has ended", path = .0.display())]
+    #[error(
+        "no share with a control socket listens at {0}: it was started with control=none, or \
+             with control=PATH (say --control PATH), or it has ended"
+    )]
     NoControlOfShare(PathBuf),
     #[error(
         "the benchmark is a program of its own, and {0} is not there: install it beside thrufs, from the \
@@ -153,10 +153,9 @@ pub(crate) enum CommandError {
     Serving(#[from] thrufs_hostdir::ConfigError),
     #[error(transparent)]
     Policy(#[from] PolicyFileError),
-    #[error("cannot look at {path}: {source}", path = .path.display())]
+    #[error("cannot look at {path}: {source}")]
     Unlooked { path: PathBuf, source: io::Error },
-    #[error("{path} is not in {root}, the root of the policy's paths: say which with --root",
-        path = .path.display(), root = .root.display())]
+    #[error("{path} is not in {root}, the root of the policy's paths: say which with --root")]
     OutsideRoot { path: PathBuf, root: PathBuf },
     #[error("no control socket: {0}; say control=PATH for another place, or control=none")]
     ControlPlace(#[from] PlaceError),
@@ -164,8 +163,7 @@ pub(crate) enum CommandError {
     Explained { path: PathBuf, source: io::Error },
     #[error("cannot explain {0}: it lies on a mount that is not in view here")]
     Detached(PathBuf),
-    #[error("{path} lies on no mount of thrufs, but on {mountpoint}, of type {kind}{hint}",
-        path = .path.display(), mountpoint = .mountpoint.display())]
+    #[error("{path} lies on no mount of thrufs, but on {mountpoint}, of type {kind}{hint}")]
     NotOnThrufs {
         path: PathBuf,
         mountpoint: PathBuf,
@@ -174,28 +172,25 @@ pub(crate) enum CommandError {
     },
     #[error(
         "the mount on {mountpoint} has no control socket at {socket}: it was mounted with \
-         control=none, or with control=PATH (say --control PATH), or its log says why it has none",
-        mountpoint = .mountpoint.display(), socket = .socket.display()
+         control=none, or with control=PATH (say --control PATH), or its log says why it has none"
     )]
     NoControl {
         mountpoint: PathBuf,
         socket: PathBuf,
     },
-    #[error("only user {user}, who mounted {mountpoint}, and root may ask its server",
-        mountpoint = .mountpoint.display())]
+    #[error("only user {user}, who mounted {mountpoint}, and root may ask its server")]
     OthersControl { mountpoint: PathBuf, user: u32 },
     #[error(
         "no server listens at {socket}: that of {mountpoint} has ended, or it was mounted with \
-         control=none and the socket is an earlier one's",
-        mountpoint = .mountpoint.display(), socket = .socket.display()
+         control=none and the socket is an earlier one's"
     )]
     ControlDead {
         mountpoint: PathBuf,
         socket: PathBuf,
     },
-    #[error("cannot ask the server of {path}: {source}", path = .path.display())]
+    #[error("cannot ask the server of {path}: {source}")]
     Control { path: PathBuf, source: io::Error },
-    #[error("{path}: {why}", path = .path.display())]
+    #[error("{path}: {why}")]
     ControlRefused { path: PathBuf, why: String },
     #[error("cannot write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },

@@ -4,13 +4,13 @@ use crate::control::client::{ask, ask_share, printable, share_at};
 use crate::control::finding::{Located, locate};
 use crate::control::protocol::{Command, escape};
 use crate::error::CommandError;
+use crate::output::{print, print_json};
 use serde::Serialize;
 use serde_json::Value;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use thrufs_hostdir::{CacheState, CacheWord, DataPath, Explanation, FileKind, NodeState};
+use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState};
 
 /// What `thrufs explain` was asked.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<ExitCode, CommandE
     for path in &arguments.paths {
         match explain_one(path, arguments.control.as_deref()) {
             Ok(explained) if arguments.json => all.push(explained),
-            Ok(explained) => print(&as_text(path, &explained)),
+            Ok(explained) => print(as_text(path, &explained)),
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
                     eprintln!("thrufs: {earlier}");
@@ -59,8 +59,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<ExitCode, CommandE
         }
     }
     if arguments.json {
-        let array = serde_json::to_string_pretty(&all);
-        print(&(array.expect("texts and numbers are always JSON") + "\n"));
+        print_json(&all);
     }
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
@@ -108,20 +107,14 @@ pub(crate) fn ctl(arguments: &CtlArguments) -> Result<ExitCode, CommandError> {
         if let Some(fields) = answer.as_object_mut() {
             fields.remove("text");
         }
-        let text = serde_json::to_string_pretty(&answer);
-        print(&(text.expect("a value is always JSON") + "\n"));
+        print_json(&answer);
     } else {
         let text = answer.get("text").and_then(Value::as_str);
         for line in text.unwrap_or_default().lines() {
-            print(&(printable(line) + "\n"));
+            print(printable(line) + "\n");
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn print(text: &str) {
-    // A reader that has enough (`| head`) is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn as_text(path: &Path, explained: &Explained) -> String {
@@ -130,10 +123,14 @@ fn as_text(path: &Path, explained: &Explained) -> String {
     let mut line = |name: &str, value: String| {
         text.push_str(&format!("  {name:<11} {}\n", printable(&value)));
     };
-    line("what", format!("{}, inode {}", kind(told.kind), told.ino));
+    let kind = match told.kind {
+        FileKind::Regular => "regular file".to_owned(),
+        other => word(other),
+    };
+    line("what", format!("{kind}, inode {}", told.ino));
     line(
         "data path",
-        format!("{}: {}", data_path(told.data_path), told.reason),
+        format!("{}: {}", word(told.data_path), told.reason),
     );
     if let Some(rule) = &told.rule {
         line("rule", rule.clone());
@@ -175,36 +172,14 @@ fn as_text(path: &Path, explained: &Explained) -> String {
     text
 }
 
-fn kind(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::Regular => "regular file",
-        FileKind::Directory => "directory",
-        FileKind::SymbolicLink => "symbolic link",
-        FileKind::Fifo => "fifo",
-        FileKind::Socket => "socket",
-        FileKind::CharacterDevice => "character device",
-        FileKind::BlockDevice => "block device",
-        FileKind::Unknown => "unknown",
-    }
-}
-
-fn data_path(path: DataPath) -> &'static str {
-    match path {
-        DataPath::Passthrough => "passthrough",
-        DataPath::Cached => "cached",
-        DataPath::Direct => "direct",
-        DataPath::Filtered => "filtered",
-        DataPath::None => "none",
-    }
+/// As JSON has it, in words.
+fn word(value: impl Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().replace('_', " ")
 }
 
 fn cache(cache: &CacheState) -> String {
-    let mode = match cache.mode {
-        CacheWord::Never => "never",
-        CacheWord::Metadata => "metadata",
-        CacheWord::Auto => "auto",
-        CacheWord::Always => "always",
-    };
+    let mode = word(cache.mode);
     format!(
         "cache={mode}{}; names {} s, absent names {} s, attributes {} s; version of data {}",
         if cache.writeback { ", writeback" } else { "" },

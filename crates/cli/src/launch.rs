@@ -47,10 +47,10 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
     let checked = MountConfig::resolve(source.clone(), mountpoint.clone(), &settings)?;
     log::filter(&checked.server)?;
     let privileged = mounting::is_privileged();
-    if !privileged && checked.attributes.suid {
+    if !privileged && !checked.has(MountAttrFlags::MOUNT_ATTR_NOSUID) {
         return Err(CommandError::RootOnly("suid"));
     }
-    if !privileged && checked.attributes.dev {
+    if !privileged && !checked.has(MountAttrFlags::MOUNT_ATTR_NODEV) {
         return Err(CommandError::RootOnly("dev"));
     }
     if let Some(path) = &checked.server.policy {

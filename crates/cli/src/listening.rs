@@ -72,12 +72,9 @@ impl SocketFile {
             return;
         };
         let _lock = Lock::of(parent.as_fd());
-        let here = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
-        let is_ours = match (here, rustix::fs::fstat(&self.0)) {
-            (Ok(here), Ok(ours)) => (here.st_dev, here.st_ino) == (ours.st_dev, ours.st_ino),
-            _ => false,
-        };
-        if is_ours && let Err(errno) = rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
+        if is_called(&self.0, parent.as_fd(), name)
+            && let Err(errno) = rustix::fs::unlinkat(&parent, name, AtFlags::empty())
+        {
             tracing::warn!("cannot remove the socket {}: {errno}", path.display());
         }
     }
@@ -160,6 +157,15 @@ impl NamedSocket {
             .map_err(system("name the socket in", &self.path))?;
         self.name = name.to_owned();
         Ok(())
+    }
+}
+
+/// Whether the open file has this name.
+pub(crate) fn is_called(file: &OwnedFd, directory: BorrowedFd<'_>, name: &OsStr) -> bool {
+    let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    match (named, rustix::fs::fstat(file)) {
+        (Ok(named), Ok(file)) => (named.st_dev, named.st_ino) == (file.st_dev, file.st_ino),
+        _ => false,
     }
 }
 

@@ -9,6 +9,7 @@ mod syslog;
 
 use crate::config::ServerConfig;
 use crate::error::{CommandError, system};
+use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use std::fs::File;
@@ -90,16 +91,14 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), CommandError>
 /// No descriptors, no threads.
 pub(crate) fn relay() -> io::Result<(OwnedFd, JoinHandle<()>)> {
     let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    let relay = std::thread::Builder::new()
-        .name("thrufs-log".to_owned())
-        .spawn(move || {
-            let mut bytes = vec![0; RELAYED_BYTES_MAX];
-            let mut pipe = File::from(ours);
-            while let Ok(length @ 1..) = pipe.read(&mut bytes) {
-                // What cannot be written must not hold up the process.
-                let _ = io::stderr().write_all(&bytes[..length]);
-            }
-        })?;
+    let relay = start_thread("thrufs-log", move || {
+        let mut bytes = vec![0; RELAYED_BYTES_MAX];
+        let mut pipe = File::from(ours);
+        while let Ok(length @ 1..) = pipe.read(&mut bytes) {
+            // What cannot be written must not hold up the process.
+            let _ = io::stderr().write_all(&bytes[..length]);
+        }
+    })?;
     Ok((theirs, relay))
 }
 

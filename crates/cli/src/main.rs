@@ -49,6 +49,7 @@ mod mount_helper;
 mod mount_table;
 mod mounting;
 mod options;
+mod output;
 mod policy;
 mod policy_file;
 mod process;
@@ -59,13 +60,13 @@ mod task;
 mod unmount;
 mod virtiofsd;
 mod waiting;
+mod watcher;
 mod worker;
 
 use command_line::{CommandLineError, Purpose, Request};
 use error::CommandError;
 use process::Role;
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// The exit code of a command line that is wrong.
@@ -142,8 +143,7 @@ fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
             let mut script = Vec::new();
             let mut command = command_line::command(Purpose::Completion);
             clap_complete::generate(shell, &mut command, "thrufs", &mut script);
-            // A reader that has enough (`| head`) is no failure.
-            let _ = std::io::stdout().write_all(&script);
+            output::print(script);
         }
         Request::Man(directory) => manual::write_pages(&directory)
             .map_err(|(path, source)| CommandError::Write { path, source })?,

@@ -3,7 +3,8 @@
 pub(crate) mod bench;
 mod roff;
 
-use crate::options::{FOREIGN, Form, Group, MountOption, Use, Value};
+use crate::command_line::capitalized;
+use crate::options::{Form, Group, MountOption, NEEDLESS, Use, Value};
 use crate::virtiofsd;
 use roff::Page;
 use std::io;
@@ -52,8 +53,8 @@ fn generated(page: &mut Page, what: &str) -> Result<(), String> {
         "options of share" => options(page, Use::Share),
         "names of options" => names(page),
         "options of other servers" => {
-            for foreign in FOREIGN.iter().filter(|foreign| foreign.accepted) {
-                page.item(foreign.name, &sentence(foreign.note));
+            for (name, why) in NEEDLESS {
+                page.item(name, &sentence(why));
             }
         }
         "options of virtiofsd" => {
@@ -126,9 +127,7 @@ fn description(option: &MountOption) -> String {
 }
 
 fn sentence(text: &str) -> String {
-    let mut characters = text.chars();
-    let first = characters.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(characters).chain(['.']).collect()
+    capitalized(text) + "."
 }
 
 /// Every option of mount that can be given after -o, by its name alone.
@@ -170,8 +169,8 @@ mod tests {
                 assert!(helper.contains(&option.pattern()), "{name}");
             }
         }
-        for foreign in FOREIGN.iter().filter(|foreign| foreign.accepted) {
-            assert!(mount.contains(foreign.name), "{}", foreign.name);
+        for (name, _) in NEEDLESS {
+            assert!(mount.contains(name), "{name}");
         }
     }
 }

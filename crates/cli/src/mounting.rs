@@ -1,8 +1,7 @@
 //! Putting a configured mount into the tree, and taking it out wherever it has got to.
 
-use crate::config::{MountAttributes, MountConfig};
+use crate::config::MountConfig;
 use crate::mount_table::{self, DeviceNumber, Mount};
-use crate::options::Atime;
 use crate::task::Task;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -25,37 +24,11 @@ pub(crate) fn is_privileged() -> bool {
 fn options(config: &MountConfig) -> MountOptions {
     let mut options = MountOptions::new(config.fsname.to_string_lossy());
     options.subtype = Some(config.subtype.clone());
-    options.attributes = kernel_attributes(&config.attributes);
+    options.attributes = config.attributes;
     options.allow_other = config.allow_other;
     options.default_permissions = config.default_permissions;
-    options.synchronous = config.attributes.synchronous;
+    options.synchronous = config.synchronous;
     options
-}
-
-fn kernel_attributes(attributes: &MountAttributes) -> MountAttrFlags {
-    let mut flags = match attributes.atime {
-        // RELATIME is zero: the kernel's own choice.
-        Atime::Default | Atime::Relative => MountAttrFlags::MOUNT_ATTR_RELATIME,
-        Atime::Never => MountAttrFlags::MOUNT_ATTR_NOATIME,
-        Atime::Strict => MountAttrFlags::MOUNT_ATTR_STRICTATIME,
-    };
-    for (wanted, flag) in [
-        (attributes.read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
-        (!attributes.suid, MountAttrFlags::MOUNT_ATTR_NOSUID),
-        (!attributes.dev, MountAttrFlags::MOUNT_ATTR_NODEV),
-        (!attributes.exec, MountAttrFlags::MOUNT_ATTR_NOEXEC),
-        (
-            !attributes.follow_symlinks,
-            MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW,
-        ),
-        (
-            !attributes.directory_atime,
-            MountAttrFlags::MOUNT_ATTR_NODIRATIME,
-        ),
-    ] {
-        flags.set(flag, wanted);
-    }
-    flags
 }
 
 /// Mounts as root. Blocks until the worker has answered INIT, on kernels where mounting waits.
@@ -73,12 +46,20 @@ pub(crate) fn mount(config: &MountConfig, device: OwnedFd) -> Result<(), MountEr
 ///
 /// See [`MountError`].
 pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountError> {
-    let attributes = config.attributes;
     for (wanted, option) in [
-        (attributes.atime == Atime::Strict, "strictatime"),
-        (!attributes.directory_atime, "nodiratime"),
-        (!attributes.follow_symlinks, "nosymfollow"),
-        (attributes.synchronous, "sync"),
+        (
+            config.has(MountAttrFlags::MOUNT_ATTR_STRICTATIME),
+            "strictatime",
+        ),
+        (
+            config.has(MountAttrFlags::MOUNT_ATTR_NODIRATIME),
+            "nodiratime",
+        ),
+        (
+            config.has(MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW),
+            "nosymfollow",
+        ),
+        (config.synchronous, "sync"),
     ] {
         if wanted {
             tracing::warn!("{option} is not in force: fusermount3 does not offer it");
@@ -257,32 +238,4 @@ pub(crate) fn is_dead(path: &Path) -> bool {
     // the others, which no server of ours gives.
     let ends = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     matches!(asking.finish(), Some(Err(errno)) if ends.contains(&errno))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_of_the_kernel() {
-        let flags = kernel_attributes(&MountAttributes::default());
-        assert_eq!(
-            flags,
-            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV
-        );
-        let attributes = MountAttributes {
-            read_only: true,
-            suid: true,
-            atime: Atime::Never,
-            exec: false,
-            ..MountAttributes::default()
-        };
-        assert_eq!(
-            kernel_attributes(&attributes),
-            MountAttrFlags::MOUNT_ATTR_RDONLY
-                | MountAttrFlags::MOUNT_ATTR_NODEV
-                | MountAttrFlags::MOUNT_ATTR_NOEXEC
-                | MountAttrFlags::MOUNT_ATTR_NOATIME
-        );
-    }
 }

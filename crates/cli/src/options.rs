@@ -9,26 +9,14 @@ mod nearest;
 mod syntax;
 mod table;
 
-pub(crate) use foreign::FOREIGN;
+pub(crate) use foreign::{FOREIGN, NEEDLESS};
 pub(crate) use nearest::nearest;
-pub(crate) use syntax::{
-    parse_bytes, parse_count, parse_group, parse_range, parse_seconds, parse_user,
-};
-pub(crate) use syntax::{split_list, value_problem};
+pub(crate) use syntax::{parse_bytes, parse_group, parse_range, parse_seconds, parse_user};
 pub(crate) use table::OPTIONS;
 
+use rustix::mount::MountAttrFlags;
 use std::fmt;
-
-/// How times of access are kept on the mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) enum Atime {
-    /// As the kernel does when nothing is said.
-    #[default]
-    Default,
-    Never,
-    Relative,
-    Strict,
-}
+use syntax::{parse_count, split_list, value_problem};
 
 /// Which option of the table; of opposites, which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +26,8 @@ pub(crate) enum OptionId {
     Dev(bool),
     Exec(bool),
     SymFollow(bool),
-    Atime(Atime),
+    /// As the kernel is told it.
+    Atime(MountAttrFlags),
     DirAtime(bool),
     Sync(bool),
     AllowOther,
@@ -291,16 +280,6 @@ impl MountOption {
     }
 }
 
-/// An option of other FUSE servers that means nothing here.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Foreign {
-    pub(crate) name: &'static str,
-    /// Taken without effect, because what it asks for is so anyway.
-    pub(crate) accepted: bool,
-    /// Why it is so, or what to say instead.
-    pub(crate) note: &'static str,
-}
-
 /// One option as it was given.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
@@ -315,6 +294,34 @@ impl PartialEq for Setting {
 }
 
 impl Setting {
+    /// What was given after its name.
+    pub(crate) fn text(&self) -> &str {
+        self.value.as_deref().unwrap_or_default()
+    }
+
+    /// Its value, as this understands it.
+    ///
+    /// # Errors
+    ///
+    /// [`OptionError::BadValue`]
+    pub(crate) fn read<'a, T, E: fmt::Display>(
+        &'a self,
+        parse: impl FnOnce(&'a str) -> Result<T, E>,
+    ) -> Result<T, OptionError> {
+        parse(self.text()).map_err(|problem| self.bad(problem.to_string()))
+    }
+
+    /// Its value, which is a number.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Setting::read`].
+    pub(crate) fn count<T: TryFrom<u64>>(&self) -> Result<T, OptionError> {
+        let count = parse_count(self.text()).ok();
+        let count = count.and_then(|count| T::try_from(count).ok());
+        count.ok_or_else(|| self.bad("it is no number".to_owned()))
+    }
+
     /// That the value cannot be, and why.
     pub(crate) fn bad(&self, problem: String) -> OptionError {
         OptionError::BadValue {
@@ -446,14 +453,12 @@ fn parse_one(item: &str) -> Result<Option<Setting>, OptionError> {
         }
         return setting(option, value).map(Some);
     }
-    if let Some(foreign) = FOREIGN.iter().find(|foreign| foreign.name == name) {
-        return match foreign.accepted {
-            true => Ok(None),
-            false => Err(OptionError::Foreign {
-                name: name.to_owned(),
-                note: foreign.note,
-            }),
-        };
+    if NEEDLESS.iter().any(|(needless, _)| *needless == name) {
+        return Ok(None);
+    }
+    if let Some((_, note)) = FOREIGN.iter().find(|(foreign, _)| *foreign == name) {
+        let name = name.to_owned();
+        return Err(OptionError::Foreign { name, note });
     }
     let names = OPTIONS
         .iter()
@@ -599,8 +604,8 @@ mod tests {
                 assert!(words.contains(&default), "{}", option.name);
             }
         }
-        for foreign in FOREIGN {
-            assert!(seen.insert(foreign.name), "{} stands twice", foreign.name);
+        for (name, _) in FOREIGN.iter().chain(NEEDLESS) {
+            assert!(seen.insert(*name), "{name} stands twice");
         }
     }
 

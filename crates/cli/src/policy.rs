@@ -5,8 +5,8 @@ mod place;
 
 use crate::error::CommandError;
 use crate::options;
+use crate::output::print;
 use place::Place;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_hostdir::policy::{Caller, Policy};
@@ -39,7 +39,10 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, CommandError
     if arguments.paths.is_empty() {
         let count = policy.rules().len();
         let rules = if count == 1 { "rule" } else { "rules" };
-        say(format!("{}: {count} {rules}, no fault\n", arguments.file.display()).as_bytes());
+        print(format!(
+            "{}: {count} {rules}, no fault\n",
+            arguments.file.display()
+        ));
         return Ok(ExitCode::SUCCESS);
     }
     let root = std::fs::canonicalize(&arguments.root).map_err(|source| CommandError::Source {
@@ -54,7 +57,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, CommandError
     let mut code = ExitCode::SUCCESS;
     for path in &arguments.paths {
         match answer(&policy, arguments, &root, path) {
-            Ok(line) => say(&line),
+            Ok(line) => print(line),
             Err(error) => {
                 eprintln!("thrufs: {error}");
                 code = ExitCode::FAILURE;
@@ -62,11 +65,6 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, CommandError
         }
     }
     Ok(code)
-}
-
-/// A reader that has enough (`| head`) is no failure.
-fn say(line: &[u8]) {
-    let _ = std::io::stdout().write_all(line);
 }
 
 fn answer(

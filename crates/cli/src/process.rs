@@ -6,6 +6,7 @@
 
 use crate::channel::Channel;
 use crate::log;
+use crate::task::start_thread;
 use crate::waiting;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
@@ -86,16 +87,12 @@ pub(crate) struct Process {
 /// name no other process, to send it a signal or to look at it.
 fn spawn_alone(mut command: Command) -> io::Result<Child> {
     // A thread whose children are elsewhere can start no more threads: it is one made for this.
-    let thread = std::thread::Builder::new()
-        .name("thrufs-start".to_owned())
-        .spawn(move || {
-            if let Err(errno) = thrufs_sys::cred::unshare_process_namespace() {
-                tracing::warn!(
-                    "the worker can name other processes: no process namespace: {errno}"
-                );
-            }
-            command.spawn()
-        })?;
+    let thread = start_thread("thrufs-start", move || {
+        if let Err(errno) = thrufs_sys::cred::unshare_process_namespace() {
+            tracing::warn!("the worker can name other processes: no process namespace: {errno}");
+        }
+        command.spawn()
+    })?;
     thread
         .join()
         .unwrap_or_else(|_| Err(io::Error::other("the thread that starts a process ended")))

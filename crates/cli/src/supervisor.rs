@@ -12,6 +12,8 @@ mod events;
 mod stop;
 mod stuck;
 
+pub(crate) use stop::signal_name;
+
 use crate::auto_unmount::AutoUnmount;
 use crate::callers;
 use crate::channel::{Channel, Message};
@@ -219,13 +221,10 @@ impl Supervisor {
                     return Err(said.or(failed).unwrap_or(CommandError::ServerGone));
                 }
                 Event::WorkerStuck => {
-                    let mountpoint = self.config.mountpoint.clone();
-                    let left = Some(self.worker.id());
-                    let dead = false;
                     return Err(CommandError::Stuck {
-                        mountpoint,
-                        left,
-                        dead,
+                        mountpoint: self.config.mountpoint.clone(),
+                        left: Some(self.worker.id()),
+                        dead: false,
                     });
                 }
                 // It may stand and serve already: the thread that mounts and the worker are about to say
@@ -391,29 +390,18 @@ fn start_worker(
     let policy = policy.map(|path| policy_for(path, config)).transpose()?;
     let worker =
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
-    if let Some(policy) = policy {
-        worker
-            .channel
-            .send(&policy)
-            .map_err(system("speak to the worker"))?;
-    }
-    if let Some(listener) = listener {
-        worker
-            .channel
-            .send(&Message::Control(listener))
-            .map_err(system("speak to the worker"))?;
-    }
     let about = callers::begin().map_err(system("make a socket for the worker"))?;
-    worker
-        .channel
-        .send(&Message::AboutCallers(about))
-        .map_err(system("speak to the worker"))?;
     let device = device.try_clone().map_err(system("duplicate the device"))?;
     let all = [device].into_iter().chain(descriptors).collect();
-    let serve = Message::Serve(Box::new(config.clone()), all);
-    worker
-        .channel
-        .send(&serve)
-        .map_err(system("speak to the worker"))?;
+    let given = [
+        policy,
+        listener.map(Message::Control),
+        Some(Message::AboutCallers(about)),
+        Some(Message::Serve(Box::new(config.clone()), all)),
+    ];
+    for message in given.iter().flatten() {
+        let said = worker.channel.send(message);
+        said.map_err(system("speak to the worker"))?;
+    }
     Ok(worker)
 }

@@ -1,4 +1,5 @@
-//! A call that may take long, on a thread of its own, with a descriptor that tells when it is done.
+//! Threads, and calls that may take long on threads of their own, with a descriptor that tells when one is
+//! done.
 
 use crate::waiting;
 use std::io;
@@ -6,7 +7,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Such a call.
+/// Starts a thread of this name.
+///
+/// # Errors
+///
+/// No threads.
+pub(crate) fn start_thread<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(run)
+}
+
+/// A call that may take long.
 #[derive(Debug)]
 pub(crate) struct Task<T> {
     thread: JoinHandle<T>,
@@ -22,13 +36,11 @@ impl<T: Send + 'static> Task<T> {
     /// No descriptors or no threads.
     pub(crate) fn start(call: impl FnOnce() -> T + Send + 'static) -> io::Result<Task<T>> {
         let (done, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let thread = std::thread::Builder::new()
-            .name("thrufs-task".to_owned())
-            .spawn(move || {
-                let result = call();
-                drop(ours);
-                result
-            })?;
+        let thread = start_thread("thrufs-task", move || {
+            let result = call();
+            drop(ours);
+            result
+        })?;
         Ok(Task { thread, done })
     }
 

@@ -15,6 +15,7 @@ mod table;
 
 use crate::error::CommandError;
 use crate::options::{self, OptionError, Setting};
+use crate::output::print;
 use crate::share::ShareArguments;
 use crate::share::door::Listening;
 use crate::share::launch;
@@ -22,7 +23,6 @@ use clap::builder::PossibleValuesParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use table::{OPTIONS, Outcome, Taken, VirtiofsdOption};
@@ -96,12 +96,10 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
             .map(|feature| format!("    \"{feature}\""))
             .join(",\n");
         let text = format!("{{\n  \"type\": \"fs\",\n  \"features\": [\n{features}\n  ]\n}}\n");
-        // A reader that has enough (`| head`) is no failure.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        print(text);
         return Ok(ExitCode::SUCCESS);
     }
-    let asked = Asked::of(&matches)?;
-    launch::run(asked.share)?;
+    launch::run(share_arguments(&matches)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -169,12 +167,6 @@ fn one(arg: Arg, value_name: &'static str) -> Arg {
         .value_parser(value_parser!(OsString))
 }
 
-/// What the arguments come to.
-#[derive(Debug)]
-struct Asked {
-    share: ShareArguments,
-}
-
 /// What is collected from them.
 #[derive(Debug, Default)]
 struct Collected {
@@ -193,33 +185,47 @@ impl Collected {
         self.settings.push(options::setting(option, value)?);
         Ok(())
     }
+
+    fn finish(self) -> Result<ShareArguments, VirtiofsdError> {
+        let listening = match (self.descriptor, self.socket) {
+            (Some(number), _) => Listening::Inherited(number),
+            (None, Some(path)) => Listening::At {
+                path,
+                group: self.group,
+                pid_file: true,
+            },
+            (None, None) => return Err(VirtiofsdError::NoSocket),
+        };
+        Ok(ShareArguments {
+            source: self.shared_dir.ok_or(VirtiofsdError::NoDirectory)?,
+            listening,
+            settings: self.settings,
+            once: true,
+        })
+    }
 }
 
-impl Asked {
-    fn of(matches: &ArgMatches) -> Result<Asked, VirtiofsdError> {
-        let mut collected = Collected::default();
-        // What that program does unless it is told.
-        for name in ["noxattr", "noacl", "no_killpriv_v2"] {
-            collected.set(name, None)?;
-        }
-        for option in OPTIONS {
-            if matches.value_source(option.name) == Some(ValueSource::CommandLine) {
-                collect(option, matches, &mut collected)?;
-            }
-        }
-        // These have the last word, wherever they stand.
-        let lists = matches
-            .get_many::<OsString>("options")
-            .into_iter()
-            .flatten();
-        for list in lists {
-            let list = list
-                .to_str()
-                .ok_or_else(|| VirtiofsdError::NotText("-o".to_owned()))?;
-            list::collect(list, &mut collected)?;
-        }
-        collected.finish()
+/// What the arguments come to.
+fn share_arguments(matches: &ArgMatches) -> Result<ShareArguments, VirtiofsdError> {
+    let mut collected = Collected::default();
+    // What that program does unless it is told.
+    for name in ["noxattr", "noacl", "no_killpriv_v2"] {
+        collected.set(name, None)?;
     }
+    for option in OPTIONS {
+        if matches.value_source(option.name) == Some(ValueSource::CommandLine) {
+            collect(option, matches, &mut collected)?;
+        }
+    }
+    // These have the last word, wherever they stand.
+    let lists = matches.get_many::<OsString>("options");
+    for list in lists.into_iter().flatten() {
+        let list = list
+            .to_str()
+            .ok_or_else(|| VirtiofsdError::NotText("-o".to_owned()))?;
+        list::collect(list, &mut collected)?;
+    }
+    collected.finish()
 }
 
 fn collect(
@@ -253,28 +259,6 @@ fn collect(
             let mut values = values.into_iter().flatten();
             values.try_for_each(|value| act(collected, value))
         }
-    }
-}
-
-impl Collected {
-    fn finish(self) -> Result<Asked, VirtiofsdError> {
-        let listening = match (self.descriptor, self.socket) {
-            (Some(number), _) => Listening::Inherited(number),
-            (None, Some(path)) => Listening::At {
-                path,
-                group: self.group,
-                pid_file: true,
-            },
-            (None, None) => return Err(VirtiofsdError::NoSocket),
-        };
-        Ok(Asked {
-            share: ShareArguments {
-                source: self.shared_dir.ok_or(VirtiofsdError::NoDirectory)?,
-                listening,
-                settings: self.settings,
-                once: true,
-            },
-        })
     }
 }
 

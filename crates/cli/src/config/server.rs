@@ -51,12 +51,10 @@ impl ServerConfig {
     ///
     /// A value that cannot be.
     pub(super) fn apply(&mut self, setting: &Setting) -> Result<bool, OptionError> {
-        let value = setting.value.as_deref().unwrap_or_default();
+        let value = setting.text();
         match setting.option.id {
             OptionId::Foreground => self.foreground = true,
-            OptionId::StopTimeout => {
-                self.stop_timeout = parse_seconds(value).map_err(|why| setting.bad(why))?;
-            }
+            OptionId::StopTimeout => self.stop_timeout = setting.read(parse_seconds)?,
             OptionId::Log => self.log = Some(value.to_owned()),
             OptionId::LogFile => self.log_file = Some(value.into()),
             OptionId::Syslog => self.syslog = true,

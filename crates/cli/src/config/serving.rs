@@ -1,7 +1,7 @@
 //! What the settings mean for how a directory is served, whoever the clients are.
 
-use crate::options::{self, OptionError, OptionId, Setting};
-use crate::options::{parse_bytes, parse_count, parse_range, parse_seconds};
+use crate::options::{OptionError, OptionId, Setting};
+use crate::options::{parse_bytes, parse_group, parse_range, parse_seconds, parse_user};
 use thrufs_hostdir::{CacheMode, Config, ConfigError, FileHandles, IdMap, Locks};
 use thrufs_hostdir::{MigrationMode, MigrationOnError};
 
@@ -14,56 +14,49 @@ pub(super) fn apply(serving: &mut Config, setting: &Setting) -> Result<bool, Opt
     if apply_switch(serving, setting.option.id) {
         return Ok(true);
     }
-    let bad = |problem: String| setting.bad(problem);
-    let value = setting.value.as_deref().unwrap_or_default();
-    let count = || parse_count(value).map_err(|()| bad("it is no number".to_owned()));
-    let seconds = || parse_seconds(value).map_err(bad);
-    let bytes = || parse_bytes(value).map_err(bad);
+    let seconds = || setting.read(parse_seconds).map(Some);
+    let bytes = || setting.read(parse_bytes).map(Some);
     match setting.option.id {
-        OptionId::Uid => {
-            serving.uid_map = IdMap::Squash(options::parse_user(value).map_err(bad)?);
-        }
-        OptionId::Gid => {
-            serving.gid_map = IdMap::Squash(options::parse_group(value).map_err(bad)?);
-        }
-        OptionId::UidMap => add_range(&mut serving.uid_map, value).map_err(bad)?,
-        OptionId::GidMap => add_range(&mut serving.gid_map, value).map_err(bad)?,
+        OptionId::Uid => serving.uid_map = IdMap::Squash(setting.read(parse_user)?),
+        OptionId::Gid => serving.gid_map = IdMap::Squash(setting.read(parse_group)?),
+        OptionId::UidMap => setting.read(|range| add_range(&mut serving.uid_map, range))?,
+        OptionId::GidMap => setting.read(|range| add_range(&mut serving.gid_map, range))?,
         OptionId::Cache => {
-            serving.cache = match value {
+            serving.cache = match setting.text() {
                 "never" => CacheMode::Never,
                 "metadata" => CacheMode::Metadata,
                 "always" => CacheMode::Always,
                 _ => CacheMode::Auto,
             }
         }
-        OptionId::EntryTimeout => serving.entry_timeout = Some(seconds()?),
-        OptionId::AttrTimeout => serving.attr_timeout = Some(seconds()?),
-        OptionId::NegativeTimeout => serving.negative_timeout = Some(seconds()?),
-        OptionId::Locks if value == "shared" => serving.locks = Locks::Shared,
+        OptionId::EntryTimeout => serving.entry_timeout = seconds()?,
+        OptionId::AttrTimeout => serving.attr_timeout = seconds()?,
+        OptionId::NegativeTimeout => serving.negative_timeout = seconds()?,
+        OptionId::Locks if setting.text() == "shared" => serving.locks = Locks::Shared,
         OptionId::Locks => serving.locks = Locks::Local,
         OptionId::FileHandles => {
-            serving.file_handles = match value {
+            serving.file_handles = match setting.text() {
                 "prefer" => FileHandles::Prefer,
                 "mandatory" => FileHandles::Mandatory,
                 _ => FileHandles::Never,
             }
         }
         OptionId::MigrationMode => {
-            serving.migration.mode = match value {
+            serving.migration.mode = match setting.text() {
                 "file-handles" => MigrationMode::FileHandles,
                 _ => MigrationMode::FindPaths,
             }
         }
         OptionId::MigrationOnError => {
-            serving.migration.on_error = match value {
+            serving.migration.on_error = match setting.text() {
                 "guest-error" => MigrationOnError::GuestError,
                 _ => MigrationOnError::Abort,
             }
         }
-        OptionId::MaxWrite => serving.max_write = Some(bytes()?),
-        OptionId::MaxBackground => serving.max_background = u16::try_from(count()?).ok(),
-        OptionId::MaxReadahead => serving.max_readahead = Some(bytes()?),
-        OptionId::Descriptors => serving.descriptor_budget = usize::try_from(count()?).ok(),
+        OptionId::MaxWrite => serving.max_write = bytes()?,
+        OptionId::MaxBackground => serving.max_background = Some(setting.count()?),
+        OptionId::MaxReadahead => serving.max_readahead = bytes()?,
+        OptionId::Descriptors => serving.descriptor_budget = Some(setting.count()?),
         _ => return Ok(false),
     }
     Ok(true)

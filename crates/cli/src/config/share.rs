@@ -1,7 +1,7 @@
 //! What a share shall be.
 
 use super::{ServerConfig, serving};
-use crate::options::{self, OptionError, OptionId, Setting, Use, parse_count};
+use crate::options::{self, OptionError, OptionId, Setting, Use};
 use rustix::thread::CapabilitySet;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -215,56 +215,48 @@ impl ShareConfig {
         {
             return Ok(());
         }
-        let value = setting.value.as_deref().unwrap_or_default();
-        let bad = |problem: String| setting.bad(problem);
-        let count = || parse_count(value).map_err(|()| bad("it is no number".to_owned()));
         match id {
-            OptionId::Tag => {
-                let tag = Tag::new(value).map_err(|error| bad(error.to_string()))?;
-                self.tag = Some(tag);
-            }
+            OptionId::Tag => self.tag = Some(setting.read(Tag::new)?),
             OptionId::Queues => {
-                let queues = u16::try_from(count()?).ok().and_then(NonZeroU16::new);
+                let queues = NonZeroU16::new(setting.count()?);
                 self.request_queues = queues.unwrap_or(NonZeroU16::MIN);
             }
             OptionId::QueueSize => {
-                let size = u16::try_from(count()?).ok();
-                let size = size.filter(|size| size.is_power_of_two());
-                let problem = || bad("it must be a power of two".to_owned());
-                self.queue_size_max = size.ok_or_else(problem)?;
+                self.queue_size_max = setting.count()?;
+                if !self.queue_size_max.is_power_of_two() {
+                    return Err(setting.bad("it must be a power of two".to_owned()));
+                }
             }
             OptionId::QueueThreads => {
-                let threads = usize::try_from(count()?).unwrap_or(usize::MAX);
+                let threads: usize = setting.count()?;
                 self.crew_max = Some(threads.saturating_sub(1));
             }
-            OptionId::Machines => {
-                let machines = usize::try_from(count()?);
-                self.machines_max = machines.unwrap_or(usize::MAX);
-            }
-            OptionId::Resume => self.deaths_max = usize::try_from(count()?).unwrap_or(usize::MAX),
+            OptionId::Machines => self.machines_max = setting.count()?,
+            OptionId::Resume => self.deaths_max = setting.count()?,
             OptionId::XattrMap => {
-                let map = value.parse();
-                let map =
-                    map.map_err(|error: thrufs_hostdir::XattrMapError| bad(error.to_string()))?;
-                self.serving.xattr_map = Some(Arc::new(map));
+                self.serving.xattr_map = Some(Arc::new(setting.read(str::parse)?));
             }
-            OptionId::TranslateUid => translate(&mut self.serving.uid_map, value).map_err(bad)?,
-            OptionId::TranslateGid => translate(&mut self.serving.gid_map, value).map_err(bad)?,
+            OptionId::TranslateUid => {
+                setting.read(|rule| translate(&mut self.serving.uid_map, rule))?;
+            }
+            OptionId::TranslateGid => {
+                setting.read(|rule| translate(&mut self.serving.gid_map, rule))?;
+            }
             OptionId::NamespaceUids => {
-                serving::add_range(&mut self.namespace_uids, value).map_err(bad)?;
+                setting.read(|range| serving::add_range(&mut self.namespace_uids, range))?;
             }
             OptionId::NamespaceGids => {
-                serving::add_range(&mut self.namespace_gids, value).map_err(bad)?;
+                setting.read(|range| serving::add_range(&mut self.namespace_gids, range))?;
             }
             OptionId::Sandbox => {
-                self.sandbox = match value {
+                self.sandbox = match setting.text() {
                     "namespace" => Sandbox::Namespace,
                     "chroot" => Sandbox::Chroot,
                     _ => Sandbox::None,
                 }
             }
             OptionId::Seccomp => {
-                self.filter = match value {
+                self.filter = match setting.text() {
                     "kill" => FilterAction::Kill,
                     "log" => FilterAction::Log,
                     "trap" => FilterAction::Trap,
@@ -272,8 +264,8 @@ impl ShareConfig {
                     _ => FilterAction::Fail,
                 }
             }
-            OptionId::Capabilities => self.capabilities = parse_capabilities(value).map_err(bad)?,
-            OptionId::DescriptorLimit => self.descriptor_limit = Some(count()?),
+            OptionId::Capabilities => self.capabilities = setting.read(parse_capabilities)?,
+            OptionId::DescriptorLimit => self.descriptor_limit = Some(setting.count()?),
             id => unreachable!("{id:?} is for shares"),
         }
         Ok(())

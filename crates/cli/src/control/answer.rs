@@ -3,11 +3,13 @@
 use super::protocol::{Command, Refusal, Reply, borrowed};
 use crate::share::SharedTree;
 use serde_json::{Value, json};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thrufs::Snapshot;
 use thrufs::session::SessionHandle;
-use thrufs_hostdir::HostDir;
+use thrufs_hostdir::policy::Policy;
+use thrufs_hostdir::{ConfigError, HostDir};
 
 /// What is asked about: the server, as far as it can be told from outside its threads.
 pub(crate) struct Subject {
@@ -28,6 +30,22 @@ impl Served {
         match self {
             Served::Mount(file_system, _) => Some(Arc::clone(file_system)),
             Served::Share(tree) => tree.current(),
+        }
+    }
+
+    /// Serves by another policy from now on.
+    ///
+    /// # Errors
+    ///
+    /// When it does not go together with how the directory is served.
+    pub(crate) fn replace_policy(
+        &self,
+        policy: Arc<Policy>,
+        audit: Option<OwnedFd>,
+    ) -> Result<(), ConfigError> {
+        match self {
+            Served::Mount(file_system, _) => file_system.replace_policy(policy, audit),
+            Served::Share(tree) => tree.replace_policy(policy, audit),
         }
     }
 

@@ -90,7 +90,7 @@ fn exchange_with(
         path: path.into(),
         source,
     };
-    let line = exchange(stream, &command.encode()).map_err(failed)?;
+    let line = exchange(&stream, command, TIMEOUT).map_err(failed)?;
     match Reply::decode(&line) {
         Ok(Reply::Result(value)) => Ok(value),
         Ok(Reply::Error(refusal)) => Err(CommandError::ControlRefused {
@@ -174,10 +174,29 @@ fn reach(socket: &Path, follow: OFlags, user: u32) -> Result<UnixStream, Errno> 
     Ok(UnixStream::from(stream))
 }
 
-/// Sends a line and takes one.
-fn exchange(mut stream: UnixStream, request: &str) -> io::Result<Vec<u8>> {
-    stream.write_all(request.as_bytes()).map_err(slow)?;
-    let deadline = Instant::now() + TIMEOUT;
+/// Sends a command and takes a line. The socket has the same timeout.
+///
+/// # Errors
+///
+/// What it does instead of answering in time.
+pub(crate) fn exchange(
+    mut stream: &UnixStream,
+    command: &Command,
+    timeout: Duration,
+) -> io::Result<Vec<u8>> {
+    let slow = |error: io::Error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let seconds = timeout.as_secs();
+            io::Error::other(format!(
+                "no answer within {seconds} s: the source may not answer its server"
+            ))
+        }
+        _ => error,
+    };
+    stream
+        .write_all(command.encode().as_bytes())
+        .map_err(slow)?;
+    let deadline = Instant::now() + timeout;
     let mut line = Vec::new();
     let mut chunk = [0; 4096];
     loop {
@@ -196,16 +215,6 @@ fn exchange(mut stream: UnixStream, request: &str) -> io::Result<Vec<u8>> {
             return Err(slow(io::ErrorKind::WouldBlock.into()));
         }
     }
-}
-
-fn slow(error: io::Error) -> io::Error {
-    if error.kind() == io::ErrorKind::WouldBlock {
-        let seconds = TIMEOUT.as_secs();
-        return io::Error::other(format!(
-            "no answer within {seconds} s: the source may not answer its server"
-        ));
-    }
-    error
 }
 
 /// The text without what a terminal would act upon.

@@ -4,9 +4,12 @@
 //! it takes a bounded part of it: a line and a reply of memory, a place among a few, a time.
 
 use super::connection::{Answer, Connection, State};
+use super::protocol::{Command, Reply};
+use crate::task::start_thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thrufs_sys::socket::peer_user;
@@ -31,12 +34,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// To answer whoever connects to `listener`.
-    ///
-    /// # Errors
-    ///
-    /// A descriptor that is no socket.
-    pub(crate) fn new(listener: OwnedFd) -> rustix::io::Result<Server> {
+    fn new(listener: OwnedFd) -> rustix::io::Result<Server> {
         rustix::io::ioctl_fionbio(&listener, true)?;
         Ok(Server {
             listener,
@@ -45,8 +43,27 @@ impl Server {
         })
     }
 
+    /// Begins to answer whoever connects to `listener`, by a thread of its own that is confined first.
+    ///
+    /// # Errors
+    ///
+    /// A descriptor that is no socket; no threads.
+    pub(crate) fn start(
+        listener: OwnedFd,
+        confine: impl FnOnce() + Send + 'static,
+        mut answer: impl FnMut(&Command) -> Reply + Send + 'static,
+    ) -> io::Result<()> {
+        let server = Server::new(listener)?;
+        start_thread("thrufs-control", move || {
+            confine();
+            let errno = server.serve(&mut answer);
+            tracing::warn!("the control socket is served no more: {errno}");
+        })?;
+        Ok(())
+    }
+
     /// Answers until the process ends.
-    pub(crate) fn serve(mut self, answer: &mut Answer<'_>) -> Errno {
+    fn serve(mut self, answer: &mut Answer<'_>) -> Errno {
         loop {
             match self.wait() {
                 Ok((knocks, ready)) => self.turn(knocks, &ready, answer),

@@ -16,37 +16,27 @@ const SET_USER_ID: u32 = 0o4000;
 
 /// How this user would mount.
 pub(super) fn mounting() -> Vec<Finding> {
-    let mut findings = Vec::new();
     if mounting::is_privileged() {
-        findings.push(mounting_as_root().needed());
-    } else {
-        findings.push(mounting_by_helper().needed());
-        findings.push(allow_other());
+        return vec![mounting_as_root().called("mounting").needed()];
     }
-    findings
+    let by_helper = mounting_by_helper().called("mounting").needed();
+    vec![by_helper, allow_other().called("allow_other")]
 }
 
 /// The device.
 pub(super) fn device() -> Finding {
-    open().needed()
-}
-
-fn open() -> Finding {
-    let name = "/dev/fuse";
     let make = "as root: rm -f /dev/fuse && mknod -m 666 /dev/fuse c 10 229";
     match fuse_dev::open() {
-        Ok(device) if is_the_device(&device) => Finding::good(name, "this user may open it"),
-        Ok(_) => Finding::bad(name, "it is something else, not the device 10:229", make),
+        Ok(device) if is_the_device(&device) => Finding::good("this user may open it"),
+        Ok(_) => Finding::bad("it is something else, not the device 10:229", make),
         Err(errno @ Errno::ACCESS) => {
-            Finding::bad(name, errno.to_string(), "as root: chmod 666 /dev/fuse")
+            Finding::bad(errno.to_string(), "as root: chmod 666 /dev/fuse")
         }
         Err(errno @ Errno::PERM) => Finding::bad(
-            name,
             errno.to_string(),
             "let the container have the device (docker run --device /dev/fuse)",
         ),
         Err(errno) => Finding::bad(
-            name,
             errno.to_string(),
             "as root: modprobe fuse; for a container: docker run --device /dev/fuse",
         ),
@@ -62,31 +52,23 @@ fn is_the_device(device: impl std::os::fd::AsFd) -> bool {
 }
 
 fn mounting_as_root() -> Finding {
-    let name = "mounting";
     match fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC) {
-        Ok(_) => Finding::good(name, "as root, by the mount API"),
+        Ok(_) => Finding::good("as root, by the mount API"),
         Err(Errno::NODEV) => Finding::bad(
-            name,
             "there is no FUSE in this kernel",
             "as root: modprobe fuse; else use a kernel built with CONFIG_FUSE_FS",
         ),
         Err(_) if !kernel::is_admin() => Finding::bad(
-            name,
             "this root has no CAP_SYS_ADMIN",
             "let the container have it (docker run --cap-add SYS_ADMIN), or mount outside",
         ),
-        Err(errno) => Finding::good(
-            name,
-            format!("as root, by mount(2): no mount API ({errno})"),
-        ),
+        Err(errno) => Finding::good(format!("as root, by mount(2): no mount API ({errno})")),
     }
 }
 
 fn mounting_by_helper() -> Finding {
-    let name = "mounting";
     let Some(helper) = helper() else {
         return Finding::bad(
-            name,
             "fusermount3 was not found",
             "install the package fuse3, or mount as root",
         );
@@ -94,7 +76,6 @@ fn mounting_by_helper() -> Finding {
     let shown = helper.display();
     if rustix::thread::no_new_privs() == Ok(true) {
         return Finding::bad(
-            name,
             "this process may not gain privileges (no_new_privs), as fusermount3 has to",
             "start it outside of the sandbox or unit that says NoNewPrivileges",
         );
@@ -102,16 +83,15 @@ fn mounting_by_helper() -> Finding {
     if !is_set_user_id(&helper) {
         let detail = format!("{shown} is not set-user-id root");
         let remedy = format!("as root: chown root {shown} && chmod u+s {shown}");
-        return Finding::bad(name, detail, remedy);
+        return Finding::bad(detail, remedy);
     }
     if rustix::fs::statvfs(&helper).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::NOSUID)) {
         return Finding::bad(
-            name,
             format!("{shown} lies on a mount with nosuid"),
             "as root: mount -o remount,suid there, or install fuse3 elsewhere",
         );
     }
-    Finding::good(name, format!("by {shown}"))
+    Finding::good(format!("by {shown}"))
 }
 
 /// As [`thrufs::mount::mount_unprivileged`] looks for it.
@@ -131,13 +111,11 @@ fn is_set_user_id(path: &Path) -> bool {
 }
 
 fn allow_other() -> Finding {
-    let name = "allow_other";
     let text = std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
     if text.lines().any(|line| line.trim() == "user_allow_other") {
-        Finding::good(name, "/etc/fuse.conf lets ordinary users share mounts")
+        Finding::good("/etc/fuse.conf lets ordinary users share mounts")
     } else {
         Finding::bad(
-            name,
             "only root may share mounts with other users",
             "as root: add the line user_allow_other to /etc/fuse.conf",
         )

@@ -29,11 +29,11 @@ pub(super) fn look(path: &Path) -> Result<Vec<Finding>, CommandError> {
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mounts = mount_table::all().unwrap_or_default();
     Ok(vec![
-        file_system(path, &mounts, &habits),
-        handles(habits.handles),
-        reads(path, &directory, habits.no_wait),
-        mounts_beneath(path, &mounts),
-        walls(directory),
+        file_system(path, &mounts, &habits).called("file system"),
+        handles(habits.handles).called("file handles"),
+        reads(path, &directory, habits.no_wait).called("RWF_NOWAIT"),
+        mounts_beneath(path, &mounts).called("mounts beneath"),
+        walls(directory).called("confinement"),
     ])
 }
 
@@ -44,22 +44,16 @@ fn file_system(path: &Path, mounts: &[Mount], habits: &Habits) -> Finding {
         (_, true) => ", served by another machine or process: its files do not go straight through",
         _ => "",
     };
-    Finding::note(
-        "file system",
-        format!("{} is {kind}{place}", path.display()),
-    )
+    Finding::note(format!("{} is {kind}{place}", path.display()))
 }
 
 fn handles(handles: Handles) -> Finding {
-    let name = "file handles";
     match handles {
-        Handles::Usable => Finding::good(name, "files are found again by handle"),
-        Handles::Missing(errno) => Finding::note(
-            name,
-            format!("this file system has none ({errno}): files are found again by name"),
-        ),
+        Handles::Usable => Finding::good("files are found again by handle"),
+        Handles::Missing(errno) => Finding::note(format!(
+            "this file system has none ({errno}): files are found again by name"
+        )),
         Handles::Refused(errno) => Finding::bad(
-            name,
             format!("this user may not open them ({errno}): files are found again by name"),
             "mount as root (they need CAP_DAC_READ_SEARCH)",
         ),
@@ -68,32 +62,28 @@ fn handles(handles: Handles) -> Finding {
 
 /// Whether they come to the copy of the tree that a worker of root's has.
 fn mounts_beneath(path: &Path, mounts: &[Mount]) -> Finding {
-    let name = "mounts beneath";
     let held = mount_table::holding(mounts, path).into_iter();
     let beneath = mounts.iter().filter(|mount| mount.path.starts_with(path));
     match held.chain(beneath).find(|mount| !mount.is_shared) {
         Some(mount) if mounting::is_privileged() => {
             let place = mount.path.display();
             Finding::bad(
-                name,
                 format!("what is mounted on {place} later is not seen: it does not propagate"),
                 format!("before it is served: mount --make-rshared {place}"),
             )
         }
-        _ => Finding::good(name, "what is mounted later is seen"),
+        _ => Finding::good("what is mounted later is seen"),
     }
 }
 
 /// What a worker could reach that was taken over.
 fn walls(directory: OwnedFd) -> Finding {
-    let name = "confinement";
     if !mounting::is_privileged() {
-        return Finding::note(name, "a worker of this user's sees what this user does");
+        return Finding::note("a worker of this user's sees what this user does");
     }
     match confinement::try_walls(directory) {
-        Ok(()) => Finding::good(name, "a worker has a tree that holds the directory alone"),
+        Ok(()) => Finding::good("a worker has a tree that holds the directory alone"),
         Err(problem) => Finding::bad(
-            name,
             problem,
             "let root have CAP_SYS_ADMIN here; where the mount is unbindable, mount --make-private it",
         ),
@@ -101,24 +91,19 @@ fn walls(directory: OwnedFd) -> Finding {
 }
 
 fn reads(path: &Path, directory: &OwnedFd, no_wait: NoWait) -> Finding {
-    let name = "RWF_NOWAIT";
     if no_wait == NoWait::Memory {
-        return Finding::good(name, "not needed: reads do not wait for a device");
+        return Finding::good("not needed: reads do not wait for a device");
     }
     let Some(file) = some_file(path, directory) else {
-        return Finding::note(
-            name,
-            "not tried: there is no file in it that this user may read",
-        );
+        return Finding::note("not tried: there is no file in it that this user may read");
     };
     let mut byte = [0];
     let buffer = &mut [IoSliceMut::new(&mut byte)];
     match rustix::io::preadv2(&file, buffer, 0, ReadWriteFlags::NOWAIT) {
         Ok(_) | Err(Errno::AGAIN) => {
-            Finding::good(name, "reads of what is in memory are answered at once")
+            Finding::good("reads of what is in memory are answered at once")
         }
         Err(errno) => Finding::bad(
-            name,
             format!("refused ({errno}): each read is handed to a thread that may wait"),
             "serve from a file system that takes it, such as ext4, XFS or btrfs",
         ),

@@ -16,43 +16,38 @@ const PAGES_MAX: u64 = 256;
 
 /// Which kernel it is.
 pub(super) fn release() -> Finding {
-    let name = "kernel";
     let release = rustix::system::uname()
         .release()
         .to_string_lossy()
         .into_owned();
     let detail = format!("Linux {release}");
-    let finding = match version(&release) {
-        Some(version) if version < OLDEST => Finding::bad(name, detail, "use Linux 5.12 or newer"),
-        Some(_) => Finding::good(name, detail),
-        None => Finding::note(name, format!("{detail}, of which nothing is known")),
-    };
-    finding.needed()
+    match version(&release) {
+        Some(version) if version < OLDEST => Finding::bad(detail, "use Linux 5.12 or newer"),
+        Some(_) => Finding::good(detail),
+        None => Finding::note(format!("{detail}, of which nothing is known")),
+    }
 }
 
 /// Whether files can go straight through.
 pub(super) fn passthrough() -> Finding {
-    let name = "passthrough";
     let release = rustix::system::uname()
         .release()
         .to_string_lossy()
         .into_owned();
     if version(&release).is_some_and(|version| version < PASSTHROUGH) {
         return Finding::bad(
-            name,
             "this kernel has none: files are read and written by the server",
             "use Linux 6.9 or newer, built with CONFIG_FUSE_PASSTHROUGH",
         );
     }
     if !(is_admin() && is_initial_namespace()) {
         return Finding::bad(
-            name,
             "no CAP_SYS_ADMIN on the host: files are read and written by the server",
             "mount as root, outside of containers and user namespaces",
         );
     }
     let detail = "open files are read, written and mapped by the kernel itself";
-    Finding::good(name, detail)
+    Finding::good(detail)
 }
 
 /// Whether this thread has CAP_SYS_ADMIN, be it in a user namespace.
@@ -68,24 +63,20 @@ fn is_initial_namespace() -> bool {
 
 /// How large reads and writes can be.
 pub(super) fn request_size() -> Finding {
-    let name = "request size";
     let limit = std::fs::read_to_string(PAGES_LIMIT).ok();
     let limit = limit.and_then(|limit| limit.trim().parse::<u64>().ok());
     let Some(pages) = limit else {
         let size = size(PAGES_MAX);
-        return Finding::note(
-            name,
-            format!("at most {size}: no fs.fuse.max_pages_limit here"),
-        );
+        return Finding::note(format!("at most {size}: no fs.fuse.max_pages_limit here"));
     };
     let detail = format!(
         "at most {}: fs.fuse.max_pages_limit is {pages}",
         size(pages)
     );
     if pages < PAGES_MAX {
-        Finding::bad(name, detail, "as root: sysctl fs.fuse.max_pages_limit=256")
+        Finding::bad(detail, "as root: sysctl fs.fuse.max_pages_limit=256")
     } else {
-        Finding::good(name, detail)
+        Finding::good(detail)
     }
 }
 

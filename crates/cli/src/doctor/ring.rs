@@ -18,27 +18,30 @@ const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 /// The findings that the verdict points to.
 const OFFER: &str = "enable_uring";
 const RINGS: &str = "io_uring";
-const VERDICT: &str = "transport";
 
 pub(super) fn look(has_device: bool) -> [Finding; 4] {
     let verdict = if has_device {
         judge(ring_availability(&SessionConfig::default()))
     } else {
-        Finding::bad(VERDICT, "there is none without /dev/fuse", "see /dev/fuse")
+        Finding::bad("there is none without /dev/fuse", "see /dev/fuse")
     };
-    [offer(), rings(), processors(), verdict]
+    [
+        offer().called(OFFER),
+        rings().called(RINGS),
+        processors().called("processors"),
+        verdict.called("transport"),
+    ]
 }
 
 fn offer() -> Finding {
     match read(PARAMETER).as_deref() {
-        Some("Y") => Finding::good(OFFER, format!("{PARAMETER} is Y")),
+        Some("Y") => Finding::good(format!("{PARAMETER} is Y")),
         Some(other) => {
             let detail =
                 format!("{PARAMETER} is {other}: the kernel does not offer FUSE over io_uring");
-            Finding::bad(OFFER, detail, how_to_offer(Path::new(LOADED).exists()))
+            Finding::bad(detail, how_to_offer(Path::new(LOADED).exists()))
         }
         None => Finding::bad(
-            OFFER,
             format!("there is no {PARAMETER}"),
             "use Linux 6.14 or newer, built with CONFIG_FUSE_IO_URING",
         ),
@@ -62,10 +65,10 @@ fn rings() -> Finding {
         None => "no sysctl kernel.io_uring_disabled here".to_owned(),
     };
     match try_ring() {
-        Ok(()) => Finding::good(RINGS, format!("this process may make rings ({shown})")),
+        Ok(()) => Finding::good(format!("this process may make rings ({shown})")),
         Err(errno) => {
             let detail = format!("this process gets no ring: {errno} ({shown})");
-            Finding::bad(RINGS, detail, how_to_get_rings(errno, disabled.as_deref()))
+            Finding::bad(detail, how_to_get_rings(errno, disabled.as_deref()))
         }
     }
 }
@@ -98,7 +101,7 @@ fn processors() -> Finding {
         None => format!("how many are possible is not known ({POSSIBLE})"),
     };
     let detail = format!("{possible}; {own} for this process to run on");
-    Finding::note("processors", detail)
+    Finding::note(detail)
 }
 
 /// In the words of a mount's log.
@@ -106,7 +109,7 @@ fn judge(availability: Result<usize, RingRefusal>) -> Finding {
     let refusal = match availability {
         Ok(queues) => {
             let detail = format!("transport=auto would take io_uring: {queues} queues");
-            return Finding::good(VERDICT, detail);
+            return Finding::good(detail);
         }
         Err(refusal) => refusal,
     };
@@ -118,8 +121,8 @@ fn judge(availability: Result<usize, RingRefusal>) -> Finding {
     let carrier = Carrier::Dev(Some(refusal));
     let detail = format!("transport=auto would take {carrier}");
     match above {
-        Some(above) => Finding::bad(VERDICT, detail, format!("see {above}")),
-        None => Finding::note(VERDICT, detail),
+        Some(above) => Finding::bad(detail, format!("see {above}")),
+        None => Finding::note(detail),
     }
 }
 

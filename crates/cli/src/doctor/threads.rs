@@ -10,7 +10,6 @@ const DESCRIPTORS_MIN: u64 = 1024;
 
 /// How many files may be open. Before the limit is raised.
 pub(super) fn descriptors() -> Finding {
-    let name = "descriptors";
     let limit = getrlimit(Resource::Nofile);
     let show = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
     let detail = format!(
@@ -21,30 +20,27 @@ pub(super) fn descriptors() -> Finding {
     if limit.maximum.is_some_and(|most| most < DESCRIPTORS_MIN) {
         let remedy =
             "raise the hard limit: LimitNOFILE= of a unit, nofile in /etc/security/limits.conf";
-        return Finding::bad(name, detail, remedy);
+        return Finding::bad(detail, remedy);
     }
-    Finding::good(name, detail)
+    Finding::good(detail)
 }
 
 /// Whether a lone caller can be served from its own processor.
 pub(super) fn pairing() -> Finding {
-    let name = "pairing";
     let count = rustix::thread::sched_getaffinity(None).map_or(0, |set| set.count());
     if count == 1 {
-        return Finding::note(name, "there is one processor, which all share anyway");
+        return Finding::note("there is one processor, which all share anyway");
     }
     if mounting::is_privileged() {
         // As a server does before it drops what lets it.
         let _ = sched::allow_leaving_idle();
     }
     if sched::may_leave_idle() {
-        return Finding::good(
-            name,
-            format!("a lone caller is served from its own processor, of {count}"),
-        );
+        return Finding::good(format!(
+            "a lone caller is served from its own processor, of {count}"
+        ));
     }
     Finding::bad(
-        name,
         "threads of this user cannot come back from SCHED_IDLE",
         "grant an RLIMIT_NICE of 20: LimitNICE=20 of a unit, `USER - nice 0` in \
          /etc/security/limits.conf",
@@ -53,11 +49,9 @@ pub(super) fn pairing() -> Finding {
 
 /// Whether the threads that serve can be kept from making other system calls.
 pub(super) fn system_calls() -> Finding {
-    let name = "seccomp";
     match confinement::try_filter() {
-        Ok(()) => Finding::good(name, "the system calls of a server are filtered"),
+        Ok(()) => Finding::good("the system calls of a server are filtered"),
         Err(problem) => Finding::bad(
-            name,
             format!("a server goes without a filter of system calls: {problem}"),
             "use a kernel built with CONFIG_SECCOMP_FILTER",
         ),

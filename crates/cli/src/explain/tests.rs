@@ -1,5 +1,5 @@
 use super::*;
-use thrufs_hostdir::{LowerState, Opens};
+use thrufs_hostdir::{CacheWord, DataPath, LowerState, Opens};
 
 fn explained() -> Explained {
     Explained {

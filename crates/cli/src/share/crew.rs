@@ -41,7 +41,7 @@ impl Worker {
         let say = |message: Message| say(&process.channel, &message);
         let (questions, theirs) =
             Questions::pair().map_err(system("make a socket for the worker"))?;
-        say(Message::Questions(theirs))?;
+        say(Message::Control(theirs))?;
         if let Some(policy) = policy {
             say(policy.for_worker().map_err(system("begin an audit log"))?)?;
         }

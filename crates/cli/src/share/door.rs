@@ -3,7 +3,7 @@
 //! It is made for its user alone, under a passing name; it gets its name, and perhaps a group, when
 //! there is somebody to answer. Or it was made by who started this process, and comes by a number.
 
-use crate::listening::{Lock, NamedSocket, SocketError, must_be_free, system};
+use crate::listening::{Lock, NamedSocket, SocketError, is_called, must_be_free, system};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -207,7 +207,7 @@ fn lock_pid_file(
         if !make {
             return Ok(None);
         }
-        if is_there(directory, &file_name, &file) {
+        if is_called(&file, directory, &file_name) {
             let text = format!("{}\n", std::process::id());
             rustix::fs::ftruncate(&file, 0)
                 .and_then(|()| rustix::io::write(&file, text.as_bytes()))
@@ -216,18 +216,6 @@ fn lock_pid_file(
         }
     }
     Err(SocketError::InUse(path.to_owned()))
-}
-
-/// Whether the name is that of the open file.
-fn is_there(directory: BorrowedFd<'_>, name: &OsStr, file: &OwnedFd) -> bool {
-    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-    match (
-        rustix::fs::statat(directory, name, flags),
-        rustix::fs::fstat(file),
-    ) {
-        (Ok(here), Ok(ours)) => (here.st_dev, here.st_ino) == (ours.st_dev, ours.st_ino),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -4,15 +4,16 @@
 //! with it alone. What a worker says is bounded and waited for a moment only: a guest may have taken it
 //! over.
 
-use crate::control::protocol::{Command, REPLY_BYTES_MAX, Refusal, Reply};
+use crate::control::client::exchange;
+use crate::control::protocol::{Command, Refusal, Reply};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a worker has to answer. One that does not is not asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,32 +37,13 @@ impl Questions {
 
     fn ask(&self, command: &Command) -> Option<Reply> {
         let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let reply = stream.as_mut().map(|stream| exchange(stream, command))?;
-        if reply.is_err() {
+        let line = exchange(stream.as_ref()?, command, ANSWER_TIMEOUT).ok();
+        let reply = line.and_then(|line| Reply::decode(&line).ok());
+        if reply.is_none() {
             // What comes later would be taken for the answer to another question.
             *stream = None;
         }
-        reply.ok()
-    }
-}
-
-fn exchange(stream: &mut UnixStream, command: &Command) -> io::Result<Reply> {
-    let nonsense = |_| io::Error::from(io::ErrorKind::InvalidData);
-    stream.write_all(command.encode().as_bytes())?;
-    let deadline = Instant::now() + ANSWER_TIMEOUT;
-    let mut line = Vec::new();
-    let mut chunk = [0; 4096];
-    loop {
-        match stream.read(&mut chunk)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => line.extend_from_slice(&chunk[..count]),
-        }
-        if line.last() == Some(&b'\n') {
-            return Reply::decode(&line[..line.len() - 1]).map_err(nonsense);
-        }
-        if line.len() > REPLY_BYTES_MAX || Instant::now() > deadline {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
+        reply
     }
 }
 
@@ -196,7 +178,8 @@ fn take_text(figures: &mut Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{BufRead, BufReader};
+    use std::io::{BufRead, BufReader, Write as _};
+    use std::time::Instant;
 
     /// Answers one question with a line.
     fn worker(theirs: OwnedFd, line: &'static str) -> std::thread::JoinHandle<String> {

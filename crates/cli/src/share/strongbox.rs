@@ -13,8 +13,9 @@
 //! All workers have the same end of the socket, one after the other. One that dies while it is sent what is
 //! kept leaves the rest there, which the next tells from its own by the number.
 
+use crate::channel::packets_to_thread;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
+use rustix::net::RecvFlags;
 use rustix::process::{Resource, getrlimit};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -83,12 +84,7 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
 ///
 /// No descriptors, no threads.
 pub(super) fn begin() -> io::Result<OwnedFd> {
-    let kind = SocketType::SEQPACKET;
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-    std::thread::Builder::new()
-        .name("thrufs-strongbox".to_owned())
-        .spawn(move || keep(&ours))?;
-    Ok(theirs)
+    packets_to_thread("thrufs-strongbox", |ours| keep(&ours))
 }
 
 fn keep(workers: &OwnedFd) {

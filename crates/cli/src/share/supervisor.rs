@@ -18,6 +18,7 @@ use crate::control::server::Server;
 use crate::error::{CommandError, system};
 use crate::log::Log;
 use crate::policy_file::PolicyFiles;
+use crate::supervisor::signal_name;
 use crate::systemd;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -121,10 +122,12 @@ impl Supervisor {
         let door = Door::open(listening)?;
         let control = ControlSocket::make_if_possible(&config.server.control)?;
         let machines = Arc::new(Machines::new(config.socket.clone()));
-        let control = control.map(|(socket, listener)| {
-            answer_by_socket(listener, Arc::clone(&machines)).map(|()| socket)
-        });
-        let control = control.transpose()?;
+        let (control, listener) = control.unzip();
+        if let Some(listener) = listener {
+            let asked = Arc::clone(&machines);
+            Server::start(listener, || {}, move |command| asked.answer(command))
+                .map_err(system("listen at the control socket"))?;
+        }
         let policy = config.server.policy.as_ref();
         let policy = policy.map(|path| PolicyFiles::open(path, &config.serving));
         let policy = policy.transpose()?;
@@ -484,13 +487,7 @@ impl Supervisor {
     /// Ends because of a signal: the workers answer what they were asked, and whoever is connected is
     /// disconnected. A second signal does not wait.
     fn stop(&mut self, signal: i32) -> Result<(), CommandError> {
-        let name = match signal {
-            SIGTERM => "SIGTERM",
-            SIGINT => "SIGINT",
-            SIGHUP => "SIGHUP",
-            _ => "signal",
-        };
-        tracing::info!("{name}: ending");
+        tracing::info!("{}: ending", signal_name(signal));
         self.phase = Phase::Ending;
         self.crew.tell(&Message::Stop);
         let deadline = Instant::now() + self.config.server.stop_timeout + END_TIMEOUT;
@@ -541,17 +538,4 @@ impl Drop for Supervisor {
         // However this process comes to its end, the workers do not outlive it.
         self.crew.kill();
     }
-}
-
-/// Starts the thread that answers who asks what this share does.
-fn answer_by_socket(listener: OwnedFd, machines: Arc<Machines>) -> Result<(), CommandError> {
-    let server = Server::new(listener).map_err(system("listen at the control socket"))?;
-    std::thread::Builder::new()
-        .name("thrufs-control".to_owned())
-        .spawn(move || {
-            let errno = server.serve(&mut |command| machines.answer(command));
-            tracing::warn!("the control socket is served no more: {errno}");
-        })
-        .map_err(system("start a thread"))?;
-    Ok(())
 }

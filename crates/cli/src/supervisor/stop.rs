@@ -40,12 +40,7 @@ impl Supervisor {
     /// Unmounts because of a signal, within [`stop_timeout`](crate::config::MountConfig) and the
     /// time the worker takes.
     pub(super) fn stop(&mut self, signal: i32) -> Result<(), CommandError> {
-        let name = match signal {
-            SIGTERM => "SIGTERM",
-            SIGINT => "SIGINT",
-            SIGHUP => "SIGHUP",
-            _ => "signal",
-        };
+        let name = signal_name(signal);
         let mountpoint = self.config.mountpoint.clone();
         let mountpoint = mountpoint.display();
         tracing::info!("{name}: unmounting {mountpoint}");
@@ -223,6 +218,16 @@ impl Supervisor {
         let _ = self.target.unmount_dead();
         tracing::debug!("the worker has ended: {status}");
         Ok(())
+    }
+}
+
+/// As the log calls a signal that ends a server.
+pub(crate) fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        SIGTERM => "SIGTERM",
+        SIGINT => "SIGINT",
+        SIGHUP => "SIGHUP",
+        _ => "signal",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Collected, VirtiofsdError};
 use crate::options;
+use Taken::{Many, Nothing, One, Word, WordOrNot};
 use std::ffi::OsStr;
 
 /// What follows an option.
@@ -65,74 +66,66 @@ impl VirtiofsdOption {
 
 const MODES: &[&str] = &["never", "auto", "always"];
 
-const fn row(
-    name: &'static str,
-    takes: Taken,
-    outcome: Outcome,
-    help: &'static str,
-) -> VirtiofsdOption {
+/// What the option of ours does that has its name, unless more is said of it.
+const fn row(name: &'static str, takes: Taken) -> VirtiofsdOption {
     VirtiofsdOption {
         name,
         short: None,
         takes,
         overrides: &[],
-        outcome,
-        help,
+        outcome: Outcome::Same,
+        help: "",
     }
 }
 
-const fn same(name: &'static str, takes: Taken, help: &'static str) -> VirtiofsdOption {
-    row(name, takes, Outcome::Same, help)
-}
+impl VirtiofsdOption {
+    const fn help(self, help: &'static str) -> VirtiofsdOption {
+        VirtiofsdOption { help, ..self }
+    }
 
-const fn short(letter: char, row: VirtiofsdOption) -> VirtiofsdOption {
-    VirtiofsdOption {
-        short: Some(letter),
-        ..row
+    const fn does(self, act: Act) -> VirtiofsdOption {
+        let outcome = Outcome::Done(act);
+        VirtiofsdOption { outcome, ..self }
+    }
+
+    const fn already_so(self, why: &'static str) -> VirtiofsdOption {
+        let outcome = Outcome::AlreadySo(why);
+        VirtiofsdOption { outcome, ..self }
+    }
+
+    const fn overrides(self, overrides: &'static [&'static str]) -> VirtiofsdOption {
+        VirtiofsdOption { overrides, ..self }
+    }
+
+    const fn short(self, letter: char) -> VirtiofsdOption {
+        let short = Some(letter);
+        VirtiofsdOption { short, ..self }
     }
 }
-
-const fn opposite(other: &'static [&'static str], row: VirtiofsdOption) -> VirtiofsdOption {
-    VirtiofsdOption {
-        overrides: other,
-        ..row
-    }
-}
-
-use Outcome::{AlreadySo, Done};
-use Taken::{Many, Nothing, One, Word, WordOrNot};
 
 pub(super) const OPTIONS: &[VirtiofsdOption] = &[
-    row(
-        "shared-dir",
-        One("DIR"),
-        Done(|all, value| {
+    row("shared-dir", One("DIR"))
+        .help("The directory to share")
+        .does(|all, value| {
             all.shared_dir = Some(value.into());
             Ok(())
         }),
-        "The directory to share",
-    ),
-    row(
-        "socket-path",
-        One("PATH"),
-        Done(socket),
-        "The socket to make and listen at; its process stands in PATH.pid",
-    ),
-    row("socket", One("PATH"), Done(socket), "As --socket-path"),
-    row(
-        "socket-group",
-        One("GROUP"),
-        Done(|all, value| {
+    row("socket-path", One("PATH"))
+        .help("The socket to make and listen at; its process stands in PATH.pid")
+        .does(socket),
+    row("socket", One("PATH"))
+        .help("As --socket-path")
+        .does(socket),
+    row("socket-group", One("GROUP"))
+        .help("The group that may connect besides the user")
+        .does(|all, value| {
             let parsed = options::parse_group(text("--socket-group", value)?);
             all.group = Some(parsed.map_err(|problem| bad("--socket-group", value, problem))?);
             Ok(())
         }),
-        "The group that may connect besides the user",
-    ),
-    row(
-        "fd",
-        One("N"),
-        Done(|all, value| {
+    row("fd", One("N"))
+        .help("The number of a socket that listens already, instead of --socket-path")
+        .does(|all, value| {
             let number = text("--fd", value)?
                 .parse()
                 .ok()
@@ -141,77 +134,42 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
             all.descriptor = Some(number.ok_or_else(problem)?);
             Ok(())
         }),
-        "The number of a socket that listens already, instead of --socket-path",
-    ),
-    same(
-        "tag",
-        One("TAG"),
-        "What the guest mounts it by, for machines that ask the server",
-    ),
-    same(
-        "cache",
-        Word(&["never", "metadata", "auto", "always"]),
-        "What the guest may keep [default: auto]",
-    ),
-    same(
-        "writeback",
-        Nothing,
-        "Let the guest keep written data and write them later",
-    ),
-    same(
-        "allow-mmap",
-        Nothing,
-        "Let files be mapped shared with --cache=never and metadata",
-    ),
-    same(
-        "allow-direct-io",
-        Nothing,
-        "Open files on the host with O_DIRECT when the guest does",
-    ),
-    same(
-        "no-readdirplus",
-        Nothing,
-        "Give names of a directory without attributes",
-    ),
-    opposite(
-        &["no-announce-submounts"],
-        same(
-            "announce-submounts",
-            Nothing,
-            "Show mounts in the directory as devices of their own [the default]",
-        ),
-    ),
-    opposite(
-        &["announce-submounts"],
-        same(
-            "no-announce-submounts",
-            Nothing,
-            "Show one device for everything",
-        ),
-    ),
+    row("tag", One("TAG")).help("What the guest mounts it by, for machines that ask the server"),
+    row("cache", Word(&["never", "metadata", "auto", "always"]))
+        .help("What the guest may keep [default: auto]"),
+    row("writeback", Nothing).help("Let the guest keep written data and write them later"),
+    row("allow-mmap", Nothing).help("Let files be mapped shared with --cache=never and metadata"),
+    row("allow-direct-io", Nothing)
+        .help("Open files on the host with O_DIRECT when the guest does"),
+    row("no-readdirplus", Nothing).help("Give names of a directory without attributes"),
+    row("announce-submounts", Nothing)
+        .help("Show mounts in the directory as devices of their own [the default]")
+        .overrides(&["no-announce-submounts"]),
+    row("no-announce-submounts", Nothing)
+        .help("Show one device for everything")
+        .overrides(&["announce-submounts"]),
     row(
         "inode-file-handles",
         Word(&["never", "prefer", "fallback", "mandatory"]),
-        Done(|all, value| {
-            let value = match value.to_str() {
-                Some("fallback") => Some("prefer"),
-                other => other,
-            };
-            all.set("inode_file_handles", value)
-        }),
-        "Find files again by handle, which a guest that takes the server over can use too [default: never]",
-    ),
-    row(
-        "readonly",
-        Nothing,
-        Done(|all, _| all.set("ro", None)),
-        "Refuse every change",
-    ),
-    same("xattr", Nothing, "Serve extended attributes"),
-    row(
-        "posix-acl",
-        WordOrNot(MODES),
-        Done(|all, value| {
+    )
+    .help(
+        "Find files again by handle, which a guest that takes the server over can use too \
+         [default: never]",
+    )
+    .does(|all, value| {
+        let value = match value.to_str() {
+            Some("fallback") => Some("prefer"),
+            other => other,
+        };
+        all.set("inode_file_handles", value)
+    }),
+    row("readonly", Nothing)
+        .help("Refuse every change")
+        .does(|all, _| all.set("ro", None)),
+    row("xattr", Nothing).help("Serve extended attributes"),
+    row("posix-acl", WordOrNot(MODES))
+        .help("Serve POSIX ACLs, which implies --xattr [default: never]")
+        .does(|all, value| {
             if value == "never" {
                 return all.set("noacl", None);
             }
@@ -219,12 +177,9 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
             all.set("xattr", None)?;
             all.set("acl", None)
         }),
-        "Serve POSIX ACLs, which implies --xattr [default: never]",
-    ),
-    row(
-        "security-label",
-        WordOrNot(MODES),
-        Done(|all, value| {
+    row("security-label", WordOrNot(MODES))
+        .help("Give files the label that the guest says, which implies --xattr [default: never]")
+        .does(|all, value| {
             if value == "never" {
                 return all.set("no_security_label", None);
             }
@@ -232,150 +187,79 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
             all.set("xattr", None)?;
             all.set("security_label", None)
         }),
-        "Give files the label that the guest says, which implies --xattr [default: never]",
-    ),
-    row(
-        "xattrmap",
-        One("RULES"),
-        Done(|all, value| {
+    row("xattrmap", One("RULES"))
+        .help("Other names on the host for extended attributes, as in :map::user.virtiofs.:")
+        .does(|all, value| {
             all.set("xattr", None)?;
             all.set("xattrmap", Some(text("--xattrmap", value)?))
         }),
-        "Other names on the host for extended attributes, as in :map::user.virtiofs.:",
+    row("killpriv-v2", Nothing)
+        .help(
+            "Take set-id bits and capabilities away from files that are written to, instead of \
+             the guest",
+        )
+        .overrides(&["no-killpriv-v2"]),
+    row("no-killpriv-v2", Nothing)
+        .help("Leave that to the guest [the default]")
+        .overrides(&["killpriv-v2"]),
+    row("preserve-noatime", Nothing)
+        .help("Pass O_NOATIME on to the host")
+        .already_so("O_NOATIME is always passed on"),
+    row("translate-uid", Many("RULE")).help(
+        "Translate user ids: guest:, host:, squash-guest:, squash-host: or \
+         map:FROM:TO:COUNT, or forbid-guest:FROM:COUNT; ACLs are translated too",
     ),
-    opposite(
-        &["no-killpriv-v2"],
-        same(
-            "killpriv-v2",
-            Nothing,
-            "Take set-id bits and capabilities away from files that are written to, instead of the guest",
-        ),
-    ),
-    opposite(
-        &["killpriv-v2"],
-        same(
-            "no-killpriv-v2",
-            Nothing,
-            "Leave that to the guest [the default]",
-        ),
-    ),
-    row(
-        "preserve-noatime",
-        Nothing,
-        AlreadySo("O_NOATIME is always passed on"),
-        "Pass O_NOATIME on to the host",
-    ),
-    same(
-        "translate-uid",
-        Many("RULE"),
-        "Translate user ids: guest:, host:, squash-guest:, squash-host: or map:FROM:TO:COUNT, or \
-         forbid-guest:FROM:COUNT; ACLs are translated too",
-    ),
-    same(
-        "translate-gid",
-        Many("RULE"),
-        "As --translate-uid, for groups",
-    ),
-    row(
-        "uid-map",
-        Many(":INSIDE:OUTSIDE:COUNT:"),
-        Done(|all, value| range(all, "--uid-map", "namespace_uidmap", value)),
-        "Map user ids by a user namespace, for a server that is not root's; --gid-map is needed too",
-    ),
-    row(
-        "gid-map",
-        Many(":INSIDE:OUTSIDE:COUNT:"),
-        Done(|all, value| range(all, "--gid-map", "namespace_gidmap", value)),
-        "Map group ids by a user namespace",
-    ),
-    same(
-        "sandbox",
-        Word(&["namespace", "chroot", "none"]),
-        "Where the process is shut in [default: namespace, if it can be had]",
-    ),
-    same(
-        "seccomp",
-        Word(&["none", "kill", "log", "trap"]),
-        "What a system call meets with that serving does not need [default: it fails]",
-    ),
-    same(
-        "modcaps",
-        One("CHANGES"),
-        "Capabilities to keep or to drop besides, as in --modcaps=+sys_admin:-chown",
-    ),
-    same(
-        "rlimit-nofile",
-        One("N"),
-        "The limit on open files; 0 leaves it [default: the hard limit]",
-    ),
-    row(
-        "thread-pool-size",
-        One("N"),
-        AlreadySo("each queue has a thread, and requests that wait leave it for another"),
-        "Threads that serve",
-    ),
+    row("translate-gid", Many("RULE")).help("As --translate-uid, for groups"),
+    row("uid-map", Many(":INSIDE:OUTSIDE:COUNT:"))
+        .help(
+            "Map user ids by a user namespace, for a server that is not root's; --gid-map is \
+             needed too",
+        )
+        .does(|all, value| range(all, "--uid-map", "namespace_uidmap", value)),
+    row("gid-map", Many(":INSIDE:OUTSIDE:COUNT:"))
+        .help("Map group ids by a user namespace")
+        .does(|all, value| range(all, "--gid-map", "namespace_gidmap", value)),
+    row("sandbox", Word(&["namespace", "chroot", "none"]))
+        .help("Where the process is shut in [default: namespace, if it can be had]"),
+    row("seccomp", Word(&["none", "kill", "log", "trap"]))
+        .help("What a system call meets with that serving does not need [default: it fails]"),
+    row("modcaps", One("CHANGES"))
+        .help("Capabilities to keep or to drop besides, as in --modcaps=+sys_admin:-chown"),
+    row("rlimit-nofile", One("N"))
+        .help("The limit on open files; 0 leaves it [default: the hard limit]"),
+    row("thread-pool-size", One("N"))
+        .help("Threads that serve")
+        .already_so("each queue has a thread, and requests that wait leave it for another"),
     row(
         "log-level",
         Word(&["error", "warn", "info", "debug", "trace", "off"]),
-        Done(|all, value| all.set("log", value.to_str())),
-        "What to log [default: info]",
-    ),
-    same("syslog", Nothing, "Log to the system's log (syslog(3))"),
-    row(
-        "print-capabilities",
-        Nothing,
-        Done(|_, _| Ok(())),
-        "Print what managers want to know as JSON, and end",
-    ),
-    same(
-        "migration-mode",
-        Word(&["find-paths", "file-handles"]),
-        "How to tell another server which files the guest has",
-    ),
-    same(
-        "migration-on-error",
-        Word(&["abort", "guest-error"]),
-        "What becomes of files that are not found again",
-    ),
-    same(
-        "migration-verify-handles",
-        Nothing,
-        "Look whether the same files were found",
-    ),
-    same(
-        "migration-confirm-paths",
-        Nothing,
-        "Look at paths again before the guest moves",
-    ),
+    )
+    .help("What to log [default: info]")
+    .does(|all, value| all.set("log", value.to_str())),
+    row("syslog", Nothing).help("Log to the system's log (syslog(3))"),
+    row("print-capabilities", Nothing)
+        .help("Print what managers want to know as JSON, and end")
+        .does(|_, _| Ok(())),
+    row("migration-mode", Word(&["find-paths", "file-handles"]))
+        .help("How to tell another server which files the guest has"),
+    row("migration-on-error", Word(&["abort", "guest-error"]))
+        .help("What becomes of files that are not found again"),
+    row("migration-verify-handles", Nothing).help("Look whether the same files were found"),
+    row("migration-confirm-paths", Nothing).help("Look at paths again before the guest moves"),
     // The older forms.
-    short(
-        'o',
-        row(
-            "options",
-            Many("LIST"),
-            // Where the lists stand among the flags does not matter.
-            Done(|_, _| Ok(())),
-            "Options in the form of the older program, as in -o source=DIR,cache=none",
-        ),
-    ),
-    short(
-        'd',
-        row(
-            "debug",
-            Nothing,
-            Done(|all, _| all.set("log", Some("debug"))),
-            "As --log-level=debug",
-        ),
-    ),
-    short(
-        'f',
-        row(
-            "foreground",
-            Nothing,
-            AlreadySo("it stays in the foreground"),
-            "Stay in the foreground",
-        ),
-    ),
+    row("options", Many("LIST"))
+        .short('o')
+        .help("Options in the form of the older program, as in -o source=DIR,cache=none")
+        // Where the lists stand among the flags does not matter.
+        .does(|_, _| Ok(())),
+    row("debug", Nothing)
+        .short('d')
+        .help("As --log-level=debug")
+        .does(|all, _| all.set("log", Some("debug"))),
+    row("foreground", Nothing)
+        .short('f')
+        .help("Stay in the foreground")
+        .already_so("it stays in the foreground"),
 ];
 
 fn socket(all: &mut Collected, value: &OsStr) -> Result<(), VirtiofsdError> {

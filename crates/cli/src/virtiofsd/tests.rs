@@ -82,18 +82,18 @@ const IN_LISTS: &[&str] = &[
     "no_flock",
 ];
 
-fn asked(arguments: &str) -> Result<Asked, VirtiofsdError> {
+fn asked(arguments: &str) -> Result<ShareArguments, VirtiofsdError> {
     let words = arguments.split_whitespace().map(OsString::from);
     let matches = command(NAME)
         .no_binary_name(true)
         .try_get_matches_from(words)?;
-    Asked::of(&matches)
+    share_arguments(&matches)
 }
 
 /// With a directory and a socket, resolved.
 fn config(arguments: &str) -> ShareConfig {
     let asked = asked(&format!("--shared-dir /d --socket-path /s {arguments}")).unwrap();
-    ShareConfig::resolve("/d".into(), "/s".into(), &asked.share.settings).unwrap()
+    ShareConfig::resolve("/d".into(), "/s".into(), &asked.settings).unwrap()
 }
 
 fn refused(arguments: &str) -> String {
@@ -145,7 +145,7 @@ fn every_option_is_accounted_for() {
         let said = format!("{}{value}", option.shown());
         let outcome = asked(&format!("--shared-dir /d --socket-path /s {said}"));
         let asked = outcome.unwrap_or_else(|error| panic!("{said}: {error}"));
-        let settings = &asked.share.settings;
+        let settings = &asked.settings;
         let resolved = ShareConfig::resolve("/d".into(), "/s".into(), settings);
         assert!(resolved.is_ok(), "{said}: {resolved:?}");
     }
@@ -156,7 +156,7 @@ fn every_word_in_a_list_is_accounted_for() {
     for word in IN_LISTS {
         let outcome = asked(&format!("--socket-path /s -o source=/d -o {word}"));
         match outcome {
-            Ok(asked) => assert_eq!(asked.share.source, Path::new("/d")),
+            Ok(asked) => assert_eq!(asked.source, Path::new("/d")),
             Err(error) => panic!("{word}: {error}"),
         }
     }
@@ -180,13 +180,13 @@ fn its_defaults_are_those_of_that_program() {
     assert!(serving.announce_submounts && serving.readdirplus && !serving.read_only);
     assert_eq!(serving.cache, CacheMode::Auto);
     let asked = asked("--shared-dir /d --socket-path /s").unwrap();
-    assert!(asked.share.once, "it ends with its front end");
+    assert!(asked.once, "it ends with its front end");
     let listening = Listening::At {
         path: "/s".into(),
         group: None,
         pid_file: true,
     };
-    assert_eq!(asked.share.listening, listening);
+    assert_eq!(asked.listening, listening);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn what_is_asked_for_is_done() {
     assert_eq!(migration.on_error, MigrationOnError::GuestError);
     assert!(migration.verify_handles && migration.confirm_paths && migration.accept_handles);
     let inherited = asked("--fd 5 -o source=/d").unwrap();
-    assert_eq!(inherited.share.listening, Listening::Inherited(5));
+    assert_eq!(inherited.listening, Listening::Inherited(5));
     for (value, expected) in [
         ("never", FileHandles::Never),
         ("prefer", FileHandles::Prefer),

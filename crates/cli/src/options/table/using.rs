@@ -1,7 +1,13 @@
 //! What a mount is to its users: who may use it, what can be done on it, what is cached and served.
 
 use super::{row, usual, valued};
-use crate::options::{Atime, Group, MountOption, OptionId as Id, Value};
+use crate::options::{Group, MountOption, OptionId as Id, Value};
+use rustix::mount::MountAttrFlags;
+
+const NOATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOATIME;
+const STRICTATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_STRICTATIME;
+/// It is zero: the kernel's own choice.
+const RELATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_RELATIME;
 
 const ROOT_ALONE: &str =
     "For root alone. The option defaults does not include it, other than with mount(8).";
@@ -94,14 +100,14 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .help("do not follow symbolic links")
             .long("They can still be created and read."),
         usual(Id::SymFollow(true), "symfollow").help("follow symbolic links"),
-        row(Id::Atime(Atime::Never), "noatime").help("do not update times of access"),
-        usual(Id::Atime(Atime::Default), "atime")
+        row(Id::Atime(NOATIME), "noatime").help("do not update times of access"),
+        usual(Id::Atime(RELATIME), "atime")
             .help("leave times of access to the source's own rules")
             .aliases(&["norelatime", "nostrictatime"])
             .long("The server reads the files, so what the source is mounted with decides."),
-        row(Id::Atime(Atime::Relative), "relatime")
+        row(Id::Atime(RELATIME), "relatime")
             .help("update a time of access when it is older than the last change"),
-        row(Id::Atime(Atime::Strict), "strictatime").help("update times of access always"),
+        row(Id::Atime(STRICTATIME), "strictatime").help("update times of access always"),
         row(Id::DirAtime(false), "nodiratime").help("do not update times of access of directories"),
         usual(Id::DirAtime(true), "diratime").help("treat directories like files in this"),
         row(Id::Sync(true), "sync")

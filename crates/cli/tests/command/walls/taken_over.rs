@@ -245,7 +245,7 @@ fn taken_over(options: &str, opens_by_handle: bool) {
     root.opendir(sub).unwrap();
     root.opendir(NodeId::ROOT).unwrap();
     root.getattr(inner).unwrap();
-    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-listener");
+    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-watcher");
     beyond.attack(&worker, "", opens_by_handle);
     drop(worker);
     root.getattr(inner).unwrap();
@@ -365,7 +365,7 @@ fn no_log_leads_a_worker_to_other_file_systems() {
     let client = share.connect();
     let inner = client.root().walk("sub/inner").unwrap();
     client.root().open(inner, libc::O_RDWR).unwrap();
-    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-listener");
+    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-watcher");
     stays_in_its_file_system(&worker, &beyond, &share.dir.join("sub/inner"));
     drop(worker);
     let audited = fs::read_to_string(place.path().join("audit")).unwrap();
@@ -381,7 +381,7 @@ fn a_share_s_worker_that_is_taken_over_opens_no_device() {
     }
     let share = Share::new("");
     let client = share.connect();
-    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-listener");
+    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-watcher");
     must_open_no_device(&worker, &["/"]);
     drop(worker);
     has_devices(&share.dir);

@@ -1,0 +1,14 @@
+//! What a command prints. A reader that has enough (`| head`) is no failure.
+
+use serde::Serialize;
+use std::io::Write;
+
+pub(crate) fn print(text: impl AsRef<[u8]>) {
+    let _ = std::io::stdout().write_all(text.as_ref());
+}
+
+/// As JSON for people to read.
+pub(crate) fn print_json(value: &impl Serialize) {
+    let text = serde_json::to_string_pretty(value);
+    print(text.expect("texts and numbers are always JSON") + "\n");
+}
