@@ -159,7 +159,7 @@ fn names(session: &Session) -> Verdict {
         let entry = root.mkdir(top, name, 0o755)?;
         session.share.counted(entry.nodeid);
         let found = session.share.lookup(top, name)?;
-        ensure(found == NodeId(entry.nodeid), || {
+        ensure(found.node == NodeId(entry.nodeid), || {
             format!("`{}` is another node when looked up", name.escape_ascii())
         })?;
         root.rmdir(top, name)?;
@@ -183,7 +183,9 @@ fn links(session: &Session) -> Verdict {
     )?;
     root.rename((file.top, b"two"), (file.top, b"three"), 0)?;
     let moved = session.share.lookup(file.top, b"three")?;
-    ensure(moved == file.node, || "RENAME changes the node".to_owned())?;
+    ensure(moved.node == file.node, || {
+        "RENAME changes the node".to_owned()
+    })?;
     root.unlink(file.top, b"three")?;
     let target = vec![b't'; 4000];
     let link = root.symlink(file.top, b"link", &target)?;
