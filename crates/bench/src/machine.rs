@@ -1,5 +1,6 @@
 //! Where a result comes from.
 
+use crate::report::figure;
 use crate::results::Machine;
 use crate::{Outcome, contestant};
 use std::collections::BTreeMap;
@@ -97,47 +98,12 @@ pub(crate) fn seconds_now() -> u64 {
 
 /// The moment as part of a file's name, in UTC: `2026-11-22-071503`.
 pub(crate) fn date() -> String {
-    date_of(seconds_now())
-}
-
-fn date_of(seconds: u64) -> String {
-    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    let day = days + 1;
-    format!("{year}-{month:02}-{day:02}-{hour:02}{minute:02}{second:02}")
+    let seconds = seconds_now();
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let day = figure::date(seconds);
+    format!("{day}-{hour:02}{minute:02}{second:02}")
 }
 
 fn read(path: &str) -> Outcome<String> {
     std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::date_of;
-
-    #[test]
-    fn dates() {
-        assert_eq!(date_of(0), "1970-01-01-000000");
-        assert_eq!(date_of(951_782_399), "2000-02-28-235959");
-        assert_eq!(date_of(951_782_400), "2000-02-29-000000");
-        assert_eq!(date_of(1_798_675_199), "2026-12-30-235959");
-        assert_eq!(date_of(1_798_761_599), "2026-12-31-235959");
-    }
 }

@@ -1,19 +1,16 @@
-//! The reports of a run, all made from its [`Results`]: a table for the terminal, a page for the browser,
-//! lines for other programs, tables for documents.
+//! The reports of a run, all made from its [`Results`]: a table for the terminal and a page for the browser.
 //!
 //! | room | what it does |
 //! |---|---|
 //! | `table` | rows, ratios and verdicts: what all of them show |
 //! | `compared` | one contestant against another |
 //! | [`standing_out()`] | what is slow beyond what its requests explain |
-//! | `words` | what can be said in sentences |
 //! | `figure` | figures as people read them |
-//! | `terminal`, `html`, `csv` | the forms |
+//! | `terminal`, `html` | the forms |
 //! | `repeated` | a run beside the one that it repeats |
 
 mod again;
 mod compared;
-mod csv;
 pub mod figure;
 mod grid;
 mod html;
@@ -24,10 +21,8 @@ mod screen;
 mod standing_out;
 pub mod table;
 mod terminal;
-mod words;
 
 pub(crate) use again::again;
-pub use csv::csv;
 pub use html::html;
 pub(crate) use repeated::repeated;
 pub use screen::Screen;
@@ -46,7 +41,6 @@ pub fn files(results: &Results) -> Outcome<Vec<(&'static str, String)>> {
     let json = results.to_json().map_err(|error| error.to_string())?;
     Ok(vec![
         ("results.json", json),
-        ("results.csv", csv(results)),
         ("report.txt", terminal(results, Screen::file())),
         ("report.html", html(results)),
     ])

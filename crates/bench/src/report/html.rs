@@ -1,14 +1,10 @@
 //! The page for the browser: one file that needs no network and no script.
 //!
-//! The plots are SVG of our own. A library for plots would bring a canvas of fixed size and colours; what
-//! is wanted here follows the width of the screen, the reader's choice of light or dark and the page's
-//! letters, has a text for every mark, and is some hundred lines.
+//! The plot is SVG of our own: it follows the width of the screen, the reader's choice of light or dark and the
+//! page's letters, and has a text for every mark.
 //!
 //! All that comes from outside (names, options, texts of errors) passes [`page::Plain`].
 
-mod charts;
-mod costs;
-mod hero;
 mod lanes;
 mod marks;
 mod page;
@@ -19,8 +15,7 @@ use super::figure;
 use super::standing_out::standing_out;
 use super::table::{Section, sections};
 use super::terminal::{absences, method};
-use super::words;
-use crate::results::{Ending, Kind, Results};
+use crate::results::{Ending, Results};
 use page::{Plain, add, folded, section};
 
 const STYLE: &str = include_str!("html/style.css");
@@ -44,21 +39,15 @@ pub fn html(results: &Results) -> String {
         marks::DEFINITIONS
     );
     text += &head(results, &sections);
-    text += &said(results);
+    text += &section("out", "What stands out", &found(results));
     text += &section("ratios", "Against native", &ratios(results, &sections));
-    text += &section("jobs", "Throughput against jobs", &jobs(results, &sections));
-    text += &section(
-        "latency",
-        "How long single operations take",
-        &latency(results, &sections),
-    );
-    text += &section(
-        "costs",
-        "What an operation costs",
-        &costs(results, &sections),
-    );
     let against: String = sections.iter().map(tables::against).collect();
     text += &section("against", "One against another", &against);
+    let costs: String = sections
+        .iter()
+        .map(|one| tables::costs(results, one))
+        .collect();
+    text += &section("costs", "What an operation costs", &costs);
     text += &section("numbers", "Raw numbers", &numbers(results, &sections));
     text += &section("what", "What was measured", &definitions(results));
     text += &section("where", "Where, and how to repeat it", &place(results));
@@ -72,57 +61,25 @@ fn head(results: &Results, sections: &[Section<'_>]) -> String {
         Ending::Complete => "",
         Ending::Interrupted => " <b class=\"missed\">Stopped before its end.</b>",
     };
-    let lowers: Vec<String> = sections.iter().map(|one| one.lower.to_owned()).collect();
-    let mut text = format!(
-        "<header>\n<p class=\"over\">thrufs bench · suite {} · {}</p>\n<h1>{}</h1>\n\
-         <p class=\"facts\">{}, {} processors, {}, Linux {}; {} beneath. {}{ended}</p>\n",
+    let lowers: Vec<&str> = sections.iter().map(|one| one.lower).collect();
+    format!(
+        "<header>\n<p class=\"over\">thrufs bench · suite {} · {}</p>\n<h1>How fast it is here</h1>\n\
+         <p class=\"facts\">{}, {} processors, {}, Linux {}; {} beneath. {}{ended}</p>\n</header>\n",
         Plain(&results.suite),
         Plain(&figure::date(results.started)),
-        Plain(&words::headline(results)),
         Plain(&machine.processor),
         machine.processors,
         Plain(&figure::bytes(machine.memory_bytes)),
         Plain(&machine.kernel),
-        Plain(&words::list(&lowers)),
+        Plain(&lowers.join(" and ")),
         Plain(&method(results, sections)),
-    );
-    let shown = hero::section(sections).and_then(|one| Some((one, hero::picture(results, one)?)));
-    if let Some((one, (picture, is_part))) = shown {
-        let has_others = one
-            .lines
-            .iter()
-            .any(|line| line.best_of(Kind::Other).is_some());
-        let others = if has_others {
-            " and the best of the others"
-        } else {
-            ""
-        };
-        let part = if is_part { " All rows are below." } else { "" };
-        add!(
-            text,
-            "<figure>\n{picture}<figcaption>In each row, the best mode of Thrufs{others}, {} beneath, as \
-             times the rate of the file system without any mount, which is the line at 1: further to the \
-             right is faster.{part}</figcaption>\n</figure>\n",
-            Plain(one.lower)
-        );
-        text += &hero::at_a_glance(results, one);
-    }
-    text + "</header>\n"
+    )
 }
 
-/// In words: what follows, and what stands out.
-fn said(results: &Results) -> String {
-    let mut reading = String::new();
+fn found(results: &Results) -> String {
     let findings = standing_out(results);
-    let sentences = words::reading(results);
-    // The last ones are the findings, which stand apart here.
-    let sentences = &sentences[..sentences.len() - findings.len()];
-    if !sentences.is_empty() {
-        reading += "<ul class=\"said\">\n";
-        for sentence in sentences {
-            add!(reading, "<li>{}</li>\n", Plain(sentence));
-        }
-        reading += "</ul>\n";
+    if findings.is_empty() && !results.cells.is_empty() {
+        return "<p>Nothing: no row is slow beyond what its requests explain.</p>\n".to_owned();
     }
     let mut found = String::new();
     for finding in &findings {
@@ -136,21 +93,14 @@ fn said(results: &Results) -> String {
             Plain(&finding.to_string())
         );
     }
-    if findings.is_empty() && !results.cells.is_empty() {
-        found += "<p>Nothing: no row is slow beyond what its requests explain.</p>\n";
-    }
-    section("says", "What this says", &reading) + &section("out", "What stands out", &found)
+    found
 }
 
-/// The parts of all sections, with headings where there are several.
-fn each(sections: &[Section<'_>], intro: &str, part: impl Fn(&Section<'_>) -> String) -> String {
+fn ratios(results: &Results, sections: &[Section<'_>]) -> String {
     let mut text = String::new();
     for one in sections {
-        let part = part(one);
-        if part.is_empty() {
-            continue;
-        }
-        if sections.len() > 1 {
+        let part = ratios::all(results, one);
+        if sections.len() > 1 && !part.is_empty() {
             add!(text, "<h3>{} beneath</h3>\n", Plain(one.lower));
         }
         text += &part;
@@ -158,35 +108,12 @@ fn each(sections: &[Section<'_>], intro: &str, part: impl Fn(&Section<'_>) -> St
     if text.is_empty() {
         return text;
     }
-    format!("<p class=\"intro\">{intro}</p>\n{text}")
-}
-
-fn ratios(results: &Results, sections: &[Section<'_>]) -> String {
-    let intro = "How many times the rate of the file system beneath, used without any mount. The dot is \
-                 the median of the rounds, the line through it the interval; what ends in a question mark \
-                 was too noisy to tell whether it is faster or slower. The figures of the best, and of \
-                 those that are not to be told from it, are bold.";
-    each(sections, intro, |one| ratios::all(results, one))
-}
-
-fn jobs(results: &Results, sections: &[Section<'_>]) -> String {
-    let intro = "What several processes do together. Higher is faster, and each step upwards is as wide \
-                 as its factor.";
-    each(sections, intro, |one| charts::by_jobs(results, one))
-}
-
-fn latency(results: &Results, sections: &[Section<'_>]) -> String {
-    let intro = "The share of operations that took no more than a time; further to the left is faster. \
-                 Upwards, each nine has as much room as the one before, so that the slowest can be seen. \
-                 They were timed in a pass of their own. Marks stand at one half and at 99 %.";
-    each(sections, intro, |one| charts::latencies(results, one))
-}
-
-fn costs(results: &Results, sections: &[Section<'_>]) -> String {
-    let intro = "Requests from the kernel to the server (thick bar, first figure) and system calls of the \
-                 server (thin bar, second figure), for each operation; bars end at 10. They were counted in a pass of \
-                 their own.";
-    each(sections, intro, |one| costs::all(results, one))
+    format!(
+        "<p class=\"intro\">How many times the rate of the file system beneath, used without any mount: further \
+         to the right is faster. The dot is the median of the rounds, the line through it the interval; what ends \
+         in a question mark was too noisy to tell whether it is faster or slower. The figures of the best, and of \
+         those that are not to be told from it, are bold.</p>\n{text}"
+    )
 }
 
 fn numbers(results: &Results, sections: &[Section<'_>]) -> String {

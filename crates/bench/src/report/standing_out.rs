@@ -261,7 +261,7 @@ fn slowest<'a>(costs: impl Iterator<Item = &'a Cost<'a>>) -> Option<f64> {
 }
 
 /// The requests of an operation, the most frequent first.
-pub(super) fn opcodes(cell: &Cell) -> Vec<String> {
+fn opcodes(cell: &Cell) -> Vec<String> {
     let requests = cell
         .counts
         .as_ref()

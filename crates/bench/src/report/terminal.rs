@@ -4,8 +4,8 @@ use super::compared::{Comparison, comparisons};
 use super::figure;
 use super::grid::{Grid, Text, Weight, paint, wrapped};
 use super::screen::Screen;
+use super::standing_out::standing_out;
 use super::table::{self, Entry, Line, Section, Verdict, is_rough, sections};
-use super::words;
 use crate::results::statistics::Middle;
 use crate::results::{Cell, Ending, Results};
 
@@ -13,7 +13,7 @@ use crate::results::{Cell, Ending, Results};
 const NONE: &str = "–";
 
 /// All that a run has found, for `screen`: ratios to native, what operations cost, comparisons, and what
-/// follows in words.
+/// stands out.
 #[must_use]
 pub fn terminal(results: &Results, screen: Screen) -> String {
     let sections = sections(results);
@@ -305,7 +305,9 @@ fn remarks(results: &Results, screen: Screen) -> String {
             text += &wrapped(&sentence, "- ", "  ", screen);
         }
     };
-    part("What this says", words::reading(results));
+    let findings = standing_out(results);
+    let findings = findings.iter().map(|finding| format!("{finding}."));
+    part("What stands out", findings.collect());
     part("Remarks", results.remarks.clone());
     part("Not there", absences(results));
     text

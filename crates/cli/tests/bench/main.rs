@@ -248,7 +248,7 @@ fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
     assert_eq!(results["command"][1], "bench");
     let version = &results["machine"]["versions"]["thrufs"];
     assert_eq!(version, env!("CARGO_PKG_VERSION"));
-    for name in ["results.csv", "report.txt", "report.html"] {
+    for name in ["report.txt", "report.html"] {
         assert!(place.out.join(name).metadata().unwrap().len() > 0, "{name}");
     }
     // What is there is not overwritten.

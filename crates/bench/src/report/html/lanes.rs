@@ -4,12 +4,11 @@
 
 use super::page::{Plain, add};
 
-/// An axis from left to right.
+/// An axis from left to right, on which each step is as wide as its factor.
 pub(super) struct Axis {
     least: f64,
     greatest: f64,
     ticks: Vec<f64>,
-    logarithmic: bool,
 }
 
 /// Where the first and the last value lie, in hundredths of the width.
@@ -18,7 +17,7 @@ const EDGES: (f64, f64) = (1.5, 98.5);
 pub(super) const PITCH: usize = 18;
 
 impl Axis {
-    /// For ratios, with 1 on it; each step is as wide as its factor.
+    /// For ratios, with 1 on it.
     pub(super) fn ratios(values: impl Iterator<Item = f64>) -> Axis {
         let values: Vec<f64> = values
             .filter(|value| *value > 0.0 && value.is_finite())
@@ -44,38 +43,13 @@ impl Axis {
                 .copied()
                 .filter(|step| (from..=to).contains(&step))
                 .collect(),
-            logarithmic: true,
-        }
-    }
-
-    /// For counts, from 0.
-    pub(super) fn counts(values: impl Iterator<Item = f64>) -> Axis {
-        let greatest = values.filter(|value| value.is_finite()).fold(1.0, f64::max);
-        let power = 10_f64.powf(greatest.log10().floor());
-        let step = [0.25, 0.5, 1.0, 2.0, 2.5]
-            .map(|part| part * power)
-            .into_iter()
-            .find(|step| *step >= 1.0 && greatest / step <= 5.0)
-            .unwrap_or(2.0 * power);
-        let last = (greatest / step).ceil();
-        Axis {
-            least: 0.0,
-            greatest: last * step,
-            ticks: (0..=last as u32)
-                .map(|number| f64::from(number) * step)
-                .collect(),
-            logarithmic: false,
         }
     }
 
     /// The place of a value, in hundredths of the width.
     pub(super) fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.least, self.greatest);
-        let share = if self.logarithmic {
-            (value / self.least).ln() / (self.greatest / self.least).ln()
-        } else {
-            (value - self.least) / (self.greatest - self.least)
-        };
+        let share = (value / self.least).ln() / (self.greatest / self.least).ln();
         EDGES.0 + share * (EDGES.1 - EDGES.0)
     }
 
@@ -87,11 +61,7 @@ impl Axis {
             Plain(about)
         );
         for tick in &self.ticks {
-            let class = if self.is_major(*tick) {
-                "major"
-            } else {
-                "minor"
-            };
+            let class = if is_major(*tick) { "major" } else { "minor" };
             add!(
                 text,
                 "<text x=\"{:.2}%\" y=\"14\" class=\"{class}\">{}</text>",
@@ -107,8 +77,8 @@ impl Axis {
         let mut text = String::new();
         for tick in &self.ticks {
             let class = match *tick {
-                tick if tick == 1.0 && self.logarithmic => "one",
-                tick if self.is_major(tick) => "major",
+                1.0 => "one",
+                tick if is_major(tick) => "major",
                 _ => "minor",
             };
             let at = self.at(*tick);
@@ -119,11 +89,11 @@ impl Axis {
         }
         text
     }
+}
 
-    /// Whether a tick is named on a narrow screen as well.
-    fn is_major(&self, tick: f64) -> bool {
-        !self.logarithmic || (tick.log10() - tick.log10().round()).abs() < 1e-9
-    }
+/// Whether a tick is named on a narrow screen as well.
+fn is_major(tick: f64) -> bool {
+    (tick.log10() - tick.log10().round()).abs() < 1e-9
 }
 
 fn label(tick: f64) -> String {
@@ -156,21 +126,6 @@ mod tests {
         // What nobody can have measured.
         let odd = Axis::ratios([0.0, f64::INFINITY, f64::NAN].into_iter());
         assert!(odd.at(1e-30).is_finite());
-    }
-
-    #[test]
-    fn an_axis_of_counts_begins_at_nothing() {
-        for (greatest, last) in [(0.02, 1.0), (3.2, 4.0), (17.0, 20.0), (41.0, 50.0)] {
-            let axis = Axis::counts([greatest].into_iter());
-            assert_eq!(axis.ticks.first(), Some(&0.0));
-            assert_eq!(
-                axis.ticks.last(),
-                Some(&last),
-                "{greatest}: {:?}",
-                axis.ticks
-            );
-            assert!(axis.ticks.len() <= 7, "{:?}", axis.ticks);
-        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn row(results: &Results, line: &Line<'_>, axis: &Axis) -> String {
     lane(&label(line), &about, height, &strip, &figures)
 }
 
-pub(super) fn named(name: &str) -> String {
+fn named(name: &str) -> String {
     format!("<span class=\"who\">{}</span>", Plain(name))
 }
 
@@ -83,7 +83,7 @@ fn label(line: &Line<'_>) -> String {
 }
 
 /// A mark with its whisker.
-pub(super) fn mark(results: &Results, entry: &Entry<'_>, axis: &Axis, y: usize) -> String {
+fn mark(results: &Results, entry: &Entry<'_>, axis: &Axis, y: usize) -> String {
     let Some(ratio) = entry.ratio else {
         return String::new();
     };
@@ -101,7 +101,7 @@ pub(super) fn mark(results: &Results, entry: &Entry<'_>, axis: &Axis, y: usize) 
 }
 
 /// A figure with its interval, in words.
-pub(super) fn said(entry: &Entry<'_>) -> String {
+fn said(entry: &Entry<'_>) -> String {
     let Some(ratio) = &entry.ratio else {
         return short(entry);
     };

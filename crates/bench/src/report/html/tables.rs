@@ -39,6 +39,56 @@ fn comparison(line: &Line<'_>, one: &Comparison<'_>) -> String {
     )
 }
 
+/// Requests and system calls for an operation, by those who were counted.
+pub(super) fn costs(results: &Results, section: &Section<'_>) -> String {
+    let mut lines = String::new();
+    for line in &section.lines {
+        for entry in &line.entries {
+            let Some(counts) = &entry.cell.counts else {
+                continue;
+            };
+            let each = |count: u64| figure::each(count, counts.operations);
+            let requests = counts.requests.as_ref().map(|requests| {
+                let some = requests.iter().filter(|(_, count)| **count > 0);
+                let some = some.map(|(name, count)| format!("{} {name}", each(*count)));
+                (
+                    each(requests.values().sum()),
+                    some.collect::<Vec<_>>().join(", "),
+                )
+            });
+            let (all, named) = requests.unwrap_or(("–".to_owned(), String::new()));
+            let calls = counts.system_calls.map_or("–".to_owned(), each);
+            let name = &entry.contestant.name;
+            add!(
+                lines,
+                "<tr><th scope=\"row\">{}</th><td class=\"text name\">{} {}</td><td>{}</td>\
+                 <td class=\"text prose\">{}</td><td>{}</td></tr>\n",
+                Plain(&line.label()),
+                marks::alone(marks::of(results, name)),
+                Plain(name),
+                Plain(&all),
+                Plain(&named),
+                Plain(&calls),
+            );
+        }
+    }
+    if lines.is_empty() {
+        return lines;
+    }
+    let caption = format!(
+        "For each operation, counted in a pass of its own, {} beneath",
+        section.lower
+    );
+    let head = [
+        "Row",
+        "Mount",
+        "Requests",
+        "Which",
+        "System calls of the server",
+    ];
+    table(&caption, &head, &lines)
+}
+
 fn interval(middle: &Middle) -> String {
     let [_, least, greatest] = figure::precise(middle);
     format!("{least} to {greatest}")
@@ -136,11 +186,10 @@ pub(super) fn latencies(section: &Section<'_>, results: &Results) -> String {
 pub(super) fn rows(results: &Results) -> String {
     let mut lines = String::new();
     for row in &results.rows {
-        let goal = row.goal.map_or(String::new(), figure::times);
         add!(
             lines,
             "<tr><th scope=\"row\">{}</th><td class=\"text prose\"><b>{}</b>{}{}</td><td class=\"text\">{}</td>\
-             <td class=\"text\">{}</td><td>{goal}</td></tr>\n",
+             <td class=\"text\">{}</td></tr>\n",
             Plain(&row.name),
             Plain(&row.title),
             if row.about.is_empty() { "" } else { ". " },
@@ -149,11 +198,7 @@ pub(super) fn rows(results: &Results) -> String {
             if row.cold { "yes" } else { "no" },
         );
     }
-    table(
-        "Rows",
-        &["Row", "What it is", "Done by", "Cold", "Goal"],
-        &lines,
-    )
+    table("Rows", &["Row", "What it is", "Done by", "Cold"], &lines)
 }
 
 /// Who takes part.
