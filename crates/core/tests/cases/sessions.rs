@@ -436,7 +436,8 @@ fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
     stage.gate.open();
     let ended = mount.session.take().unwrap().join();
     assert_eq!(ended.unwrap(), End::Aborted);
-    let error = thrufs::mount::abort_connection(connection).unwrap_err();
+    // Its own number may be another mount's by now.
+    let error = thrufs::mount::abort_connection(u32::MAX).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }
 
