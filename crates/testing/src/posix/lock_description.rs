@@ -1,8 +1,8 @@
 //! Locks of fcntl that belong to an open file description (OFD).
 
 use std::os::fd::AsFd;
-use std::time::Duration;
 
+use super::lock::{command, eventually, range, two, waiter};
 use super::prelude::*;
 use crate::fence::record_lock::{self, Kind, Owner, Range, WHOLE};
 use crate::helper;
@@ -22,24 +22,6 @@ pub(super) const CASES: &[Case] = cases! {
 
 fn set(file: &File, kind: Kind, range: Range) -> std::io::Result<()> {
     record_lock::set(file.as_fd(), Owner::Description, kind, range, false)
-}
-
-fn two(env: &Env) -> (File, File) {
-    env.file("file", "");
-    (
-        env.open("file", OFlags::RDWR),
-        env.open("file", OFlags::RDWR),
-    )
-}
-
-fn args(command: &str, owner: &str, kind: &str, path: &Path) -> Vec<String> {
-    [command, owner, kind, path.to_str().unwrap(), "0", "0"]
-        .map(str::to_owned)
-        .to_vec()
-}
-
-const fn range(start: i64, len: i64) -> Range {
-    Range { start, len }
 }
 
 fn conflict_within_a_process(env: &Env) {
@@ -105,20 +87,7 @@ fn gone_with_the_last_descriptor(env: &Env) {
     drop(one);
     fails(set(&two, Kind::Read, WHOLE), Errno::AGAIN);
     drop(copy);
-    eventually(&two);
-}
-
-/// Takes the lock that a descriptor had which was just closed. The kernel tells a FUSE server of the
-/// last close after close(2) has returned.
-fn eventually(file: &File) {
-    let freed = (0..200).any(|_| {
-        let set = set(file, Kind::Write, WHOLE).is_ok();
-        if !set {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        set
-    });
-    assert!(freed);
+    eventually(|| set(&two, Kind::Write, WHOLE).is_ok());
 }
 
 fn conflicts_with_locks_of_processes(env: &Env) {
@@ -129,11 +98,11 @@ fn conflicts_with_locks_of_processes(env: &Env) {
     let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
     let path = env.path("file");
     assert_eq!(
-        helper::output(&args("lock-try", "process", "read", &path)),
+        helper::output(&command("lock-try", "process", "read", &path, WHOLE)),
         busy
     );
     assert_eq!(
-        helper::output(&args("lock-try", "description", "read", &path)),
+        helper::output(&command("lock-try", "description", "read", &path, WHOLE)),
         busy
     );
 }
@@ -141,19 +110,12 @@ fn conflicts_with_locks_of_processes(env: &Env) {
 fn waiter_gets_it_on_release(env: &Env) {
     let (one, _) = two(env);
     set(&one, Kind::Write, WHOLE).unwrap();
-    let waiter = helper::start(&args(
-        "lock-hold",
-        "description",
-        "write",
-        &env.path("file"),
-    ));
-    assert_eq!(waiter.line(), "waiting");
-    assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
+    let waiter = waiter("description", &env.path("file"), WHOLE);
     set(&one, Kind::Unlock, WHOLE).unwrap();
     assert_eq!(waiter.line(), "ok");
     fails(set(&one, Kind::Read, WHOLE), Errno::AGAIN);
     waiter.finish();
-    eventually(&one);
+    eventually(|| set(&one, Kind::Write, WHOLE).is_ok());
 }
 
 fn seen_beneath(env: &Env) {

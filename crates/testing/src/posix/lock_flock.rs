@@ -1,10 +1,10 @@
 //! Locks of flock.
 
-use std::time::Duration;
-
 use rustix::fs::{FlockOperation, flock};
 
+use super::lock::{command, eventually, holder, two, waiter};
 use super::prelude::*;
+use crate::fence::record_lock::WHOLE;
 use crate::helper;
 
 pub(super) const CASES: &[Case] = cases! {
@@ -21,20 +21,6 @@ pub(super) const CASES: &[Case] = cases! {
 
 const TRY_EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 const TRY_SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
-
-fn two(env: &Env) -> (File, File) {
-    env.file("file", "");
-    (
-        env.open("file", OFlags::RDWR),
-        env.open("file", OFlags::RDWR),
-    )
-}
-
-fn other(command: &str, kind: &str, path: &Path) -> Vec<String> {
-    [command, "flock", kind, path.to_str().unwrap(), "0", "0"]
-        .map(str::to_owned)
-        .to_vec()
-}
 
 fn exclusive_keeps_all_out(env: &Env) {
     let (one, two) = two(env);
@@ -74,26 +60,14 @@ fn conversion(env: &Env) {
     flock(&one, TRY_SHARED).unwrap();
     flock(&two, TRY_SHARED).unwrap();
     drop(two);
-    eventually(&one);
+    eventually(|| flock(&one, TRY_EXCLUSIVE).is_ok());
 }
 
 fn gone_with_the_last_descriptor(env: &Env) {
     let (one, two) = two(env);
     flock(&one, TRY_EXCLUSIVE).unwrap();
     drop(one);
-    eventually(&two);
-}
-
-/// Takes the lock that a descriptor had which was just closed. The kernel tells a FUSE server of the
-/// last close after close(2) has returned, so a moment may pass.
-fn eventually(file: &File) {
-    for _ in 0..200 {
-        if flock(file, TRY_EXCLUSIVE).is_ok() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    flock(file, TRY_EXCLUSIVE).unwrap();
+    eventually(|| flock(&two, TRY_EXCLUSIVE).is_ok());
 }
 
 fn keeps_another_process_out(env: &Env) {
@@ -101,34 +75,37 @@ fn keeps_another_process_out(env: &Env) {
     let file = env.open("file", OFlags::RDWR);
     flock(&file, TRY_EXCLUSIVE).unwrap();
     let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
-    assert_eq!(helper::output(&other("lock-try", "read", &path)), busy);
+    assert_eq!(
+        helper::output(&command("lock-try", "flock", "read", &path, WHOLE)),
+        busy
+    );
     flock(&file, TRY_SHARED).unwrap();
-    assert_eq!(helper::output(&other("lock-try", "read", &path)), "ok");
-    assert_eq!(helper::output(&other("lock-try", "write", &path)), busy);
+    assert_eq!(
+        helper::output(&command("lock-try", "flock", "read", &path, WHOLE)),
+        "ok"
+    );
+    assert_eq!(
+        helper::output(&command("lock-try", "flock", "write", &path, WHOLE)),
+        busy
+    );
 }
 
 fn waiter_gets_it_on_release(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
     flock(&file, TRY_EXCLUSIVE).unwrap();
-    let waiter = helper::start(&other("lock-hold", "write", &path));
-    assert_eq!(waiter.line(), "waiting");
-    assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
+    let waiter = waiter("flock", &path, WHOLE);
     flock(&file, FlockOperation::Unlock).unwrap();
     assert_eq!(waiter.line(), "ok");
     fails(flock(&file, TRY_SHARED), Errno::AGAIN);
     waiter.finish();
-    eventually(&file);
+    eventually(|| flock(&file, TRY_EXCLUSIVE).is_ok());
 }
 
 fn gone_when_the_holder_dies(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
-    let holder = helper::start(&other("lock-hold", "write", &path));
-    assert_eq!(
-        (holder.line().as_str(), holder.line().as_str()),
-        ("waiting", "ok")
-    );
+    let holder = holder("flock", &path, WHOLE);
     fails(flock(&file, TRY_SHARED), Errno::AGAIN);
     holder.kill();
     flock(&file, FlockOperation::LockExclusive).unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use super::lock::{command, holder, range, two, waiter};
 use super::prelude::*;
 use crate::fence::record_lock::{self, Kind, Owner, Range, WHOLE};
 use crate::helper;
@@ -32,31 +33,13 @@ fn set(file: &File, kind: Kind, range: Range) -> std::io::Result<()> {
     record_lock::set(file.as_fd(), Owner::Process, kind, range, false)
 }
 
-fn args(command: &str, kind: &str, path: &Path, range: Range) -> Vec<String> {
-    let (start, len) = (range.start.to_string(), range.len.to_string());
-    [
-        command,
-        "process",
-        kind,
-        path.to_str().unwrap(),
-        &start,
-        &len,
-    ]
-    .map(str::to_owned)
-    .to_vec()
-}
-
 /// Whether another process can have the lock.
 #[track_caller]
 fn free(kind: &str, path: &Path, range: Range) -> bool {
-    let said = helper::output(&args("lock-try", kind, path, range));
+    let said = helper::output(&command("lock-try", "process", kind, path, range));
     let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
     assert!(said == "ok" || said == busy, "{said}");
     said == "ok"
-}
-
-const fn range(start: i64, len: i64) -> Range {
-    Range { start, len }
 }
 
 fn write_lock_keeps_another_process_out(env: &Env) {
@@ -89,11 +72,7 @@ fn only_the_range_is_locked(env: &Env) {
 }
 
 fn own_locks_never_conflict(env: &Env) {
-    env.file("file", "");
-    let (one, two) = (
-        env.open("file", OFlags::RDWR),
-        env.open("file", OFlags::RDWR),
-    );
+    let (one, two) = two(env);
     set(&one, Kind::Write, WHOLE).unwrap();
     set(&two, Kind::Write, WHOLE).unwrap();
     assert_eq!(
@@ -106,17 +85,17 @@ fn query_names_the_holder(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
     assert_eq!(
-        helper::output(&args("lock-query", "write", &path, WHOLE)),
+        helper::output(&command("lock-query", "process", "write", &path, WHOLE)),
         "free"
     );
     set(&file, Kind::Read, range(5, 7)).unwrap();
     let held = format!("held Read 5 7 {}", std::process::id());
     assert_eq!(
-        helper::output(&args("lock-query", "write", &path, WHOLE)),
+        helper::output(&command("lock-query", "process", "write", &path, WHOLE)),
         held
     );
     assert_eq!(
-        helper::output(&args("lock-query", "read", &path, WHOLE)),
+        helper::output(&command("lock-query", "process", "read", &path, WHOLE)),
         "free"
     );
 }
@@ -129,12 +108,19 @@ fn query_names_the_holder_among_many(env: &Env) {
         .into_iter()
         .map(|start| {
             let range = range(start, 10);
-            let holder = helper::start(&args("lock-hold", "write", &path, range));
-            assert_eq!([holder.line(), holder.line()], ["waiting", "ok"]);
+            let holder = holder("process", &path, range);
             (start, holder)
         })
         .collect();
-    let query = |start| helper::output(&args("lock-query", "write", &path, range(start, 5)));
+    let query = |start| {
+        helper::output(&command(
+            "lock-query",
+            "process",
+            "write",
+            &path,
+            range(start, 5),
+        ))
+    };
     let own = format!("held Read 0 10 {}", std::process::id());
     assert_eq!(query(0), own);
     for (start, holder) in &holders {
@@ -163,11 +149,8 @@ fn unlock_in_the_middle_splits(env: &Env) {
 }
 
 fn gone_when_any_descriptor_closes(env: &Env) {
-    let path = env.file("file", "");
-    let (one, two) = (
-        env.open("file", OFlags::RDWR),
-        env.open("file", OFlags::RDWR),
-    );
+    let (one, two) = two(env);
+    let path = env.path("file");
     set(&one, Kind::Write, WHOLE).unwrap();
     assert!(!free("read", &path, WHOLE));
     drop(two);
@@ -178,9 +161,7 @@ fn waiter_gets_it_on_release(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
     set(&file, Kind::Write, WHOLE).unwrap();
-    let waiter = helper::start(&args("lock-hold", "write", &path, WHOLE));
-    assert_eq!(waiter.line(), "waiting");
-    assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
+    let waiter = waiter("process", &path, WHOLE);
     set(&file, Kind::Unlock, WHOLE).unwrap();
     assert_eq!(waiter.line(), "ok");
     fails(set(&file, Kind::Read, WHOLE), Errno::AGAIN);
@@ -192,9 +173,7 @@ fn wait_ends_with_a_signal(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
     set(&file, Kind::Write, WHOLE).unwrap();
-    let waiter = helper::start(&args("lock-hold", "write", &path, WHOLE));
-    assert_eq!(waiter.line(), "waiting");
-    assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
+    let waiter = waiter("process", &path, WHOLE);
     waiter.signal(Signal::USR1);
     assert_eq!(
         waiter.line(),
@@ -209,11 +188,7 @@ fn wait_ends_with_a_signal(env: &Env) {
 fn gone_when_the_holder_dies(env: &Env) {
     let path = env.file("file", "");
     let file = env.open("file", OFlags::RDWR);
-    let holder = helper::start(&args("lock-hold", "write", &path, WHOLE));
-    assert_eq!(
-        (holder.line().as_str(), holder.line().as_str()),
-        ("waiting", "ok")
-    );
+    let holder = holder("process", &path, WHOLE);
     fails(set(&file, Kind::Read, WHOLE), Errno::AGAIN);
     holder.kill();
     record_lock::set(file.as_fd(), Owner::Process, Kind::Write, WHOLE, true).unwrap();
@@ -233,7 +208,7 @@ fn waiting_in_a_circle_is_refused(env: &Env) {
     let (one, two) = (env.file("one", ""), env.file("two", ""));
     let (ours, theirs) = (env.open("one", OFlags::RDWR), env.open("two", OFlags::RDWR));
     set(&ours, Kind::Write, WHOLE).unwrap();
-    let mut arguments = args("lock-two", "write", &two, WHOLE);
+    let mut arguments = command("lock-two", "process", "write", &two, WHOLE);
     arguments.push(one.to_str().unwrap().to_owned());
     let other = helper::start(&arguments);
     for expected in ["waiting", "ok", "waiting"] {
@@ -258,11 +233,7 @@ fn seen_beneath(env: &Env) {
     assert!(free("write", &below, range(7, 10)));
     set(&file, Kind::Unlock, WHOLE).unwrap();
     assert!(free("write", &below, WHOLE));
-    let holder = helper::start(&args("lock-hold", "write", &below, WHOLE));
-    assert_eq!(
-        (holder.line().as_str(), holder.line().as_str()),
-        ("waiting", "ok")
-    );
+    let holder = holder("process", &below, WHOLE);
     fails(set(&file, Kind::Read, WHOLE), Errno::AGAIN);
     holder.finish();
 }

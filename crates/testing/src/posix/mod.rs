@@ -23,6 +23,7 @@ mod durability;
 mod file_flags;
 mod hard_link;
 mod killpriv;
+mod lock;
 mod lock_description;
 mod lock_flock;
 mod lock_process;

@@ -1,0 +1,65 @@
+//! What the cases of locks have in common.
+
+use std::time::Duration;
+
+use crate::fence::record_lock::Range;
+use crate::helper;
+use crate::process::Process;
+
+use super::prelude::*;
+
+/// A file, opened twice.
+pub(super) fn two(env: &Env) -> (File, File) {
+    env.file("file", "");
+    let open = || env.open("file", OFlags::RDWR);
+    (open(), open())
+}
+
+pub(super) const fn range(start: i64, len: i64) -> Range {
+    Range { start, len }
+}
+
+/// What another process is asked for.
+pub(super) fn command(
+    name: &str,
+    owner: &str,
+    kind: &str,
+    path: &Path,
+    range: Range,
+) -> Vec<String> {
+    let (start, len) = (range.start.to_string(), range.len.to_string());
+    [name, owner, kind, path.to_str().unwrap(), &start, &len]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// Another process that has a lock.
+#[track_caller]
+pub(super) fn holder(owner: &str, path: &Path, range: Range) -> Process {
+    let holder = helper::start(&command("lock-hold", owner, "write", path, range));
+    assert_eq!([holder.line(), holder.line()], ["waiting", "ok"]);
+    holder
+}
+
+/// Another process that waits for one.
+#[track_caller]
+pub(super) fn waiter(owner: &str, path: &Path, range: Range) -> Process {
+    let waiter = helper::start(&command("lock-hold", owner, "write", path, range));
+    assert_eq!(waiter.line(), "waiting");
+    assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
+    waiter
+}
+
+/// Takes the lock that a descriptor had which was just closed. The kernel tells a FUSE server of the
+/// last close after close(2) has returned, so a moment may pass.
+#[track_caller]
+pub(super) fn eventually(is_taken: impl Fn() -> bool) {
+    let freed = (0..200).any(|_| {
+        let taken = is_taken();
+        if !taken {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        taken
+    });
+    assert!(freed);
+}
