@@ -1,7 +1,7 @@
 //! `thrufs bench`: starts the benchmark, `thrufs-bench`, which is a program of its own beside this one. What
 //! shells are told of its options is the manual's; a test compares that with its help.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, system};
 use crate::manual::bench::{OPTIONS, SUITES};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
@@ -67,10 +67,7 @@ pub(crate) fn arguments(all: &[OsString]) -> Option<&[OsString]> {
 pub(crate) fn start(arguments: &[OsString]) -> CommandError {
     let own = match std::env::current_exe() {
         Ok(own) => own,
-        Err(source) => {
-            let what = "find the benchmark beside this program";
-            return CommandError::System { what, source };
-        }
+        Err(error) => return system("find the benchmark beside this program")(error),
     };
     let program = own.with_file_name("thrufs-bench");
     let source = process::Command::new(&program).args(arguments).exec();

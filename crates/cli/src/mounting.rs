@@ -68,6 +68,18 @@ pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountE
     mount::mount_unprivileged(&config.mountpoint, &options(config))
 }
 
+/// Unmounts as root, or with the help of fusermount3.
+///
+/// # Errors
+///
+/// See [`MountError`].
+pub(crate) fn unmount(path: &Path, privileged: bool, lazy: bool) -> Result<(), MountError> {
+    match privileged {
+        true => mount::unmount(path, lazy),
+        false => mount::unmount_unprivileged(path, lazy),
+    }
+}
+
 /// The device number of the FUSE file system on `mountpoint`; `None` when there is none, or no
 /// `/proc` to see it in.
 pub(crate) fn device_number(mountpoint: &Path) -> Option<DeviceNumber> {
@@ -100,13 +112,7 @@ impl Target {
     ///
     /// See [`MountError::Unmount`]; EBUSY also when something else is mounted over it.
     pub(crate) fn unmount(&self, lazy: bool) -> Result<(), MountError> {
-        self.everywhere(|path| {
-            if self.privileged {
-                mount::unmount(path, lazy)
-            } else {
-                mount::unmount_unprivileged(path, lazy)
-            }
-        })
+        self.everywhere(|path| unmount(path, self.privileged, lazy))
     }
 
     /// Takes it away from every place where it is mounted, in use or not, and ends the connection
@@ -131,12 +137,7 @@ impl Target {
     pub(crate) fn unmount_dead(&self) -> Result<(), MountError> {
         let mut outcome = Ok(());
         for path in self.dead() {
-            let result = if self.privileged {
-                mount::unmount(&path, true)
-            } else {
-                mount::unmount_unprivileged(&path, true)
-            };
-            outcome = outcome.and(result);
+            outcome = outcome.and(unmount(&path, self.privileged, true));
         }
         outcome
     }

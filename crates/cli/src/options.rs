@@ -421,11 +421,9 @@ pub(crate) fn find(name: &str) -> Option<&'static MountOption> {
 ///
 /// The first option that is unknown, or whose value cannot be.
 pub(crate) fn parse(list: &str) -> Result<Vec<Setting>, OptionError> {
-    let mut settings = Vec::new();
-    for item in split_list(list)? {
-        settings.extend(parse_one(&item)?);
-    }
-    Ok(settings)
+    let items = split_list(list)?;
+    let settings = items.iter().filter_map(|item| parse_one(item).transpose());
+    settings.collect()
 }
 
 /// As [`parse`], leaving out what is unknown: `mount -s`. Gives what was left out as well.
@@ -510,7 +508,7 @@ pub(crate) fn setting(
     })
 }
 
-/// What counts of a list of settings: implications added, all but the last of each family dropped.
+/// What counts of a list of settings: implications added, and what something later says otherwise dropped.
 ///
 /// # Errors
 ///

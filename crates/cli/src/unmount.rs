@@ -1,6 +1,6 @@
 //! `thrufs unmount`: unmounts, and waits until the server has ended.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, system};
 use crate::mount_table::{self, DeviceNumber};
 use crate::mounting;
 use crate::waiting;
@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thrufs::MountError;
-use thrufs::mount;
 
 /// How long a server may take to end after its mount: longer than it waits for its requests.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,10 +34,7 @@ struct Server {
 /// What is there instead, who uses it, or that its server does not end.
 pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError> {
     let path = resolve(mountpoint)?;
-    let mounts = mount_table::all().map_err(|source| CommandError::System {
-        what: "read the table of mounts",
-        source,
-    })?;
+    let mounts = mount_table::all().map_err(system("read the table of mounts"))?;
     let Some(mount) = mount_table::on_top_at(&mounts, &path) else {
         return Err(CommandError::NotMounted(path));
     };
@@ -90,11 +86,7 @@ fn resolve(path: &Path) -> Result<PathBuf, CommandError> {
 }
 
 fn take_away(path: &Path, lazy: bool) -> Result<(), CommandError> {
-    let result = if mounting::is_privileged() {
-        mount::unmount(path, lazy)
-    } else {
-        mount::unmount_unprivileged(path, lazy)
-    };
+    let result = mounting::unmount(path, mounting::is_privileged(), lazy);
     result.map_err(|error| match &error {
         MountError::Unmount { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => {
             CommandError::InUse(path.into())

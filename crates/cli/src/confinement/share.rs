@@ -126,31 +126,29 @@ fn enter(
         into_mount_namespace(source)
     };
     match config.sandbox {
-        Sandbox::None => Ok(source),
-        Sandbox::Best if config.maps_namespace() => into_namespace(&source)
-            .map_err(|(step, source)| ShareConfinementError::Namespace { step, source }),
-        Sandbox::Namespace => into_namespace(&source)
-            .map_err(|(step, source)| ShareConfinementError::Namespace { step, source }),
-        Sandbox::Chroot => into_root(&source).map_err(ShareConfinementError::Chroot),
-        Sandbox::Best => {
-            let (step, error) = match into_namespace(&source) {
-                Ok(root) => return Ok(root),
-                Err(failure) => failure,
-            };
-            match into_root(&source) {
-                Ok(root) => {
-                    tracing::info!(
-                        "no mount namespace for the worker ({step}: {error}): the source is its root \
-                         directory"
-                    );
-                    Ok(root)
-                }
-                Err(_) => {
-                    tracing::warn!("the worker sees the whole tree: {step}: {error}");
-                    let _ = std::env::set_current_dir("/");
-                    Ok(source)
-                }
-            }
+        Sandbox::None => return Ok(source),
+        Sandbox::Chroot => return into_root(&source).map_err(ShareConfinementError::Chroot),
+        Sandbox::Namespace | Sandbox::Best => {}
+    }
+    let (step, error) = match into_namespace(&source) {
+        Ok(root) => return Ok(root),
+        Err(failure) => failure,
+    };
+    if config.sandbox == Sandbox::Namespace || config.maps_namespace() {
+        let source = error;
+        return Err(ShareConfinementError::Namespace { step, source });
+    }
+    match into_root(&source) {
+        Ok(root) => {
+            tracing::info!(
+                "no mount namespace for the worker ({step}: {error}): the source is its root directory"
+            );
+            Ok(root)
+        }
+        Err(_) => {
+            tracing::warn!("the worker sees the whole tree: {step}: {error}");
+            let _ = std::env::set_current_dir("/");
+            Ok(source)
         }
     }
 }
@@ -278,17 +276,17 @@ fn give_up_capabilities(config: &ShareConfig, is_root: bool) -> Result<(), Share
     } else {
         CapabilitySet::empty()
     };
+    let failed = |errno: Errno| ShareConfinementError::Privileges(errno.into());
     match cred::drop_from_all_sets(CapabilitySet::all().difference(kept)) {
         // The bounding set stays, which counts for programs that are executed: none are.
         Ok(()) | Err(Errno::PERM) => {}
-        Err(errno) => return Err(ShareConfinementError::Privileges(errno.into())),
+        Err(errno) => return Err(failed(errno)),
     }
-    let left = cred::thread_permitted();
-    match left {
+    match cred::thread_permitted() {
         Ok(left) if (left - kept).is_empty() => {}
-        _ => return Err(ShareConfinementError::Privileges(Errno::PERM.into())),
+        _ => return Err(failed(Errno::PERM)),
     }
-    cred::no_new_privs().map_err(|errno| ShareConfinementError::Privileges(errno.into()))
+    cred::no_new_privs().map_err(failed)
 }
 
 #[cfg(test)]

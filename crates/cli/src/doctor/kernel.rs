@@ -16,10 +16,7 @@ const PAGES_MAX: u64 = 256;
 
 /// Which kernel it is.
 pub(super) fn release() -> Finding {
-    let release = rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned();
+    let release = of_this_kernel();
     let detail = format!("Linux {release}");
     match version(&release) {
         Some(version) if version < OLDEST => Finding::bad(detail, "use Linux 5.12 or newer"),
@@ -28,12 +25,14 @@ pub(super) fn release() -> Finding {
     }
 }
 
+fn of_this_kernel() -> String {
+    let names = rustix::system::uname();
+    names.release().to_string_lossy().into_owned()
+}
+
 /// Whether files can go straight through.
 pub(super) fn passthrough() -> Finding {
-    let release = rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned();
+    let release = of_this_kernel();
     if version(&release).is_some_and(|version| version < PASSTHROUGH) {
         return Finding::bad(
             "this kernel has none: files are read and written by the server",

@@ -163,14 +163,10 @@ impl Supervisor {
                     self.end_by_force();
                     return Err(CommandError::Server(why));
                 }
-                Event::WorkerEnded(_) => {
-                    self.end_by_force();
-                    return Err(CommandError::WorkerGone);
-                }
                 Event::Signal(number @ (SIGTERM | SIGINT | SIGHUP)) => {
                     return Ok(Some(self.stop(number)));
                 }
-                Event::Deadline | Event::WorkerStuck(_) => {
+                Event::WorkerEnded(_) | Event::WorkerStuck(_) | Event::Deadline => {
                     self.end_by_force();
                     return Err(CommandError::WorkerGone);
                 }

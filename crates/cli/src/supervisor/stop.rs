@@ -25,10 +25,9 @@ const WRITE_BACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long detaching may take: it waits for the last write-back where that is still to be done.
 const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How an attempt to unmount came out.
+/// How an attempt to unmount came out, unless the mount is in use.
 enum Attempt {
     Unmounted,
-    InUse(MountError),
     /// Somebody has asked a second time.
     Hurried,
     TimedOut,
@@ -45,41 +44,12 @@ impl Supervisor {
         let mountpoint = mountpoint.display();
         tracing::info!("{name}: unmounting {mountpoint}");
         let deadline = Instant::now() + self.config.server.stop_timeout;
-        let mut told = false;
-        loop {
-            match self.attempt(deadline) {
-                Attempt::Unmounted => break,
-                Attempt::WorkerEnded => return self.bury(),
-                Attempt::WorkerStuck => return self.let_go(),
-                Attempt::Hurried => {
-                    self.take_away("asked a second time");
-                    break;
-                }
-                Attempt::TimedOut => {
-                    self.take_away("still in use");
-                    break;
-                }
-                Attempt::InUse(error) => {
-                    if !told {
-                        let seconds = self.config.server.stop_timeout.as_secs_f32();
-                        tracing::warn!("{error}; waiting up to {seconds} s");
-                        told = true;
-                    }
-                    match self.pause((Instant::now() + RETRY_INTERVAL).min(deadline)) {
-                        Some(Attempt::WorkerEnded) => return self.bury(),
-                        Some(Attempt::WorkerStuck) => return self.let_go(),
-                        Some(_) => {
-                            self.take_away("asked a second time");
-                            break;
-                        }
-                        None if Instant::now() >= deadline => {
-                            self.take_away("still in use");
-                            break;
-                        }
-                        None => {}
-                    }
-                }
-            }
+        match self.unmount_within(deadline) {
+            Attempt::Unmounted => {}
+            Attempt::WorkerEnded => return self.bury(),
+            Attempt::WorkerStuck => return self.let_go(),
+            Attempt::Hurried => self.take_away("asked a second time"),
+            Attempt::TimedOut => self.take_away("still in use"),
         }
         self.wait_for_worker()?;
         tracing::info!("unmounted {mountpoint}");
@@ -92,34 +62,55 @@ impl Supervisor {
         self.wait_for_worker()
     }
 
-    /// Tries to unmount, on a thread of its own: a worker that hangs must not hold up the rest.
-    fn attempt(&mut self, deadline: Instant) -> Attempt {
+    /// Tries to unmount as long as the mount is in use.
+    fn unmount_within(&mut self, deadline: Instant) -> Attempt {
+        let mut told = false;
+        loop {
+            let in_use = match self.attempt(deadline) {
+                Ok(attempt) => return attempt,
+                Err(in_use) => in_use,
+            };
+            if !told {
+                let seconds = self.config.server.stop_timeout.as_secs_f32();
+                tracing::warn!("{in_use}; waiting up to {seconds} s");
+                told = true;
+            }
+            if let Some(end) = self.pause((Instant::now() + RETRY_INTERVAL).min(deadline)) {
+                return end;
+            }
+            if Instant::now() >= deadline {
+                return Attempt::TimedOut;
+            }
+        }
+    }
+
+    /// Tries to unmount, on a thread of its own: a worker that hangs must not hold up the rest. Fails if
+    /// the mount is in use.
+    fn attempt(&mut self, deadline: Instant) -> Result<Attempt, MountError> {
         let target = self.target.clone();
         let Ok(task) = Task::start(move || target.unmount(false)) else {
-            return Attempt::TimedOut;
+            return Ok(Attempt::TimedOut);
         };
         loop {
-            match self.next_event(Some(task.as_fd()), Some(deadline)) {
-                Event::TaskDone => {
-                    return match task.finish() {
-                        Some(Ok(())) => Attempt::Unmounted,
-                        Some(Err(error)) => Attempt::InUse(error),
-                        None => Attempt::TimedOut,
-                    };
-                }
-                Event::Signal(SIGTERM | SIGINT) => return Attempt::Hurried,
+            let attempt = match self.next_event(Some(task.as_fd()), Some(deadline)) {
+                Event::TaskDone => match task.finish() {
+                    Some(unmounted) => unmounted.map(|()| Attempt::Unmounted)?,
+                    None => Attempt::TimedOut,
+                },
+                Event::Signal(SIGTERM | SIGINT) => Attempt::Hurried,
                 // It ends because the call has succeeded, which is about to return.
                 Event::WorkerEnded => {
                     let done = task.is_done_within(LAST_WORDS_TIMEOUT);
-                    return match done.then(|| task.finish()) {
+                    match done.then(|| task.finish()) {
                         Some(Some(Ok(()))) => Attempt::Unmounted,
                         _ => Attempt::WorkerEnded,
-                    };
+                    }
                 }
-                Event::WorkerStuck => return Attempt::WorkerStuck,
-                Event::Deadline => return Attempt::TimedOut,
-                Event::Signal(_) | Event::Worker(_) | Event::Unwanted => {}
-            }
+                Event::WorkerStuck => Attempt::WorkerStuck,
+                Event::Deadline => Attempt::TimedOut,
+                Event::Signal(_) | Event::Worker(_) | Event::Unwanted => continue,
+            };
+            return Ok(attempt);
         }
     }
 
