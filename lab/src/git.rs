@@ -1,7 +1,6 @@
-//! Rows that run git, in and from a repository that is made up and kept for the run.
+//! A row that runs git, in a repository that is made up and kept for the run.
 
 use crate::build::done;
-use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,14 +12,8 @@ use thrufs_bench::kept::Claim;
 use thrufs_bench::results::Group;
 use thrufs_bench::row::{Needs, Program, Ready, timed};
 
-/// What git does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Git {
-    /// `git status` of a clean tree that was looked at before.
-    Status,
-    /// `git clone` of a repository that lies beneath, into a new directory.
-    Clone,
-}
+/// `git status` of a clean tree that was looked at before.
+pub(crate) struct Status;
 
 /// Files of the tree at the usual amount of work.
 const FILES: usize = 2000;
@@ -29,27 +22,14 @@ const FILE_BYTES: u64 = 2048;
 /// Of a measurement.
 const STATUSES: usize = 10;
 
-impl Program for Git {
+impl Program for Status {
     fn title(&self) -> String {
-        let title = match self {
-            Git::Status => "git status, cached",
-            Git::Clone => "git clone",
-        };
-        title.to_owned()
+        "git status, cached".to_owned()
     }
 
     fn about(&self) -> String {
-        let about = match self {
-            Git::Status => {
-                "One operation is git status of a clean tree of 2,000 files in 100 directories. It was looked at \
-                 before."
-            }
-            Git::Clone => {
-                "One operation is git clone of a repository of 2,000 files in 100 directories, which lies beneath, as \
-                 if it came from elsewhere."
-            }
-        };
-        about.to_owned()
+        "One operation is git status of a clean tree of 2,000 files in 100 directories. It was looked at before."
+            .to_owned()
     }
 
     fn group(&self) -> Group {
@@ -69,13 +49,13 @@ impl Program for Git {
         (!is_there).then(|| "there is no git".to_owned())
     }
 
-    /// Of the kept repository, and of a clone.
     fn needs(&self, percent: usize) -> Needs {
         let files = files(percent) as u64;
         Needs {
+            // As much again for what git packs.
             bytes: 2 * files * FILE_BYTES,
-            // What git makes for itself: some 50, twice.
-            inodes: 2 * (files + files / FILES_OF_A_DIRECTORY as u64 + 64),
+            // What git makes for itself: some 50.
+            inodes: files + files / FILES_OF_A_DIRECTORY as u64 + 64,
         }
     }
 
@@ -90,22 +70,14 @@ impl Program for Git {
         let claim = Claim::take(&kept, &format!("repository-{count}"), |path| {
             make(path, count)
         })?;
-        Ok(match self {
-            Git::Status => {
-                // The one writes down what the files are like here, the other finds it written.
-                let tree = errand.kept_seen().join(&claim.name);
-                git(&tree, STATUS)?;
-                git(&tree, STATUS)?;
-                Box::new(move |errand| {
-                    let tree = errand.kept_seen().join(&claim.name);
-                    timed(errand, |clock| status(&tree, clock))
-                })
-            }
-            Git::Clone => Box::new(move |errand| {
-                let origin = errand.kept_beneath()?.join(&claim.name);
-                timed(errand, |clock| clone(&origin, &errand.seen, clock))
-            }),
-        })
+        // The one writes down what the files are like here, the other finds it written.
+        let tree = errand.kept_seen().join(&claim.name);
+        git(&tree, STATUS)?;
+        git(&tree, STATUS)?;
+        Ok(Box::new(move |errand| {
+            let tree = errand.kept_seen().join(&claim.name);
+            timed(errand, |clock| status(&tree, clock))
+        }))
     }
 }
 
@@ -122,14 +94,6 @@ fn status(tree: &Path, clock: &mut Clock) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn clone(origin: &Path, seen: &Path, clock: &mut Clock) -> io::Result<()> {
-    clock.more();
-    // As from elsewhere: it goes through a pack, and the objects are not merely linked.
-    let words = ["clone", "--quiet", "--no-local"].map(OsStr::new);
-    let places = [origin.as_os_str(), OsStr::new("clone")];
-    git_of(seen, words.into_iter().chain(places)).map(drop)
 }
 
 /// A repository of so many files, committed and packed.
@@ -177,12 +141,8 @@ fn files(percent: usize) -> usize {
     (FILES * percent / 100).max(FILES_OF_A_DIRECTORY)
 }
 
-fn git(directory: &Path, words: &[&str]) -> io::Result<Vec<u8>> {
-    git_of(directory, words.iter().map(OsStr::new))
-}
-
 /// As it is without anybody's settings; what it says.
-fn git_of<'a>(directory: &Path, words: impl IntoIterator<Item = &'a OsStr>) -> io::Result<Vec<u8>> {
+fn git(directory: &Path, words: &[&str]) -> io::Result<Vec<u8>> {
     let mut command = Command::new("git");
     command
         // Nothing in the background, and a tree that somebody else owns is as good as one's own.

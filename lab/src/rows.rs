@@ -2,7 +2,7 @@
 
 use crate::build::Project;
 use crate::fio::FioJob;
-use crate::git::Git;
+use crate::git::Status;
 use thrufs_bench::row::{Program, Row, Work};
 
 /// Reads and writes of one file by fio, as their names say: see [`FioJob::named`].
@@ -64,8 +64,7 @@ pub(crate) fn all() -> Vec<Row> {
     let programs = [
         row("build-small", Some(GOAL_BUILD), 0, &Project::Small),
         row("build-cargo", Some(GOAL_BUILD), 0, &Project::Cargo),
-        row("git-status", Some(GOAL_CACHED), 0, &Git::Status),
-        row("git-clone", None, 0, &Git::Clone),
+        row("git-status", Some(GOAL_CACHED), 0, &Status),
     ];
     FIO.into_iter().map(by_fio).chain(programs).collect()
 }

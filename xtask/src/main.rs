@@ -47,9 +47,9 @@ cargo xtask CHORE
                    through virtio-fs; by default all that runs there. Scripts of tests/guest/host are
                    run by name
   vm-bench [--guest uml|qemu] [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--cache MODE]
-          [--with OPTIONS] [--rows EXPRESSION] [--save] [--save-as FILE]
+          [--with OPTIONS] [--rows EXPRESSION] [--save]
                    thrufs against virtiofsd, and 9p with QEMU, in a guest; --save keeps what was
-                   measured in bench/results, --save-as elsewhere
+                   measured in bench/results
   vm-bench --open1 [--lower tmpfs|ext4] [--rounds N] [--seconds N] [--save]
                    opening and closing a file in QEMU guests with Linux 6.1 and 6.12
   mutants [ARG...] whether tests notice changes of the code (.cargo/mutants.toml; hours); arguments of

@@ -4,10 +4,12 @@ mod check;
 mod process;
 
 use crate::Outcome;
+use crate::counting::servers::families;
 use crate::entrant::{Entrant, Server};
 use crate::ground::{Ground, kind, same_tree};
-use process::{family, resident_kib};
+use process::resident_kib;
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::Pid;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -209,9 +211,10 @@ impl Contestant {
     }
 
     /// The processes that serve it, as far as they are known.
-    pub(crate) fn servers(&self) -> Vec<u32> {
-        let servers = self.mounts.iter().map(|mount| mount.server.id());
-        servers.flat_map(family).collect()
+    pub(crate) fn servers(&self) -> Vec<Pid> {
+        let servers = self.mounts.iter();
+        let servers = servers.map(|mount| Pid::from_child(&mount.server));
+        families(&servers.collect::<Vec<_>>())
     }
 
     /// Resident memory of the servers and their children, in KiB; nothing where there are none.

@@ -14,7 +14,7 @@
 //! meantime is counted as well.
 
 pub(crate) mod outside;
-mod servers;
+pub(crate) mod servers;
 mod tracepoints;
 
 use crate::Outcome;
@@ -65,7 +65,7 @@ pub struct Counting {
 pub enum Running {
     /// In this process.
     Here(Counting),
-    /// See [`outside`].
+    /// See `outside`.
     Outside,
 }
 
@@ -209,7 +209,10 @@ impl Counting {
 fn system_calls(servers: &[Pid], tracepoints: &Tracepoints) -> Outcome<Vec<Counter>> {
     let number = tracepoints.system_call()?;
     let mut counters = Vec::new();
-    for thread in servers::threads(servers) {
+    for thread in servers::families(servers)
+        .into_iter()
+        .flat_map(servers::threads)
+    {
         match Counter::of_tracepoint(number, Scope::Thread(thread)) {
             Ok(counter) => counters.push(counter),
             // It has ended.

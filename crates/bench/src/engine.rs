@@ -20,6 +20,7 @@ use crate::{Outcome, counting, repeat};
 use arena::Arena;
 use noise::Noise;
 use record::Record;
+use rustix::process::Pid;
 use schedule::{Effort, Schedule, Spent};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -315,7 +316,7 @@ impl<'a> Run<'a> {
     /// Takes everything down, writes the report and shows the table.
     fn finish(mut self) -> Outcome<ExitCode> {
         let contestants = self.arenas.iter().flat_map(|arena| &arena.contestants);
-        let servers: Vec<u32> = contestants.flat_map(Contestant::servers).collect();
+        let servers: Vec<Pid> = contestants.flat_map(Contestant::servers).collect();
         for remark in self.noise.remarks(self.record.results(), &servers) {
             self.record.remark(remark);
         }

@@ -1,10 +1,12 @@
 //! What a process of a measurement is sent to do, and what it has done.
 
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// A row, at one place.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Errand {
     /// A new directory beneath the mount, for what the row needs: nothing of it is cached above.
     pub beneath: PathBuf,
@@ -22,6 +24,7 @@ pub struct Errand {
 }
 
 /// What was done.
+#[derive(Serialize, Deserialize)]
 pub struct Done {
     /// How many.
     pub operations: u64,

@@ -1,4 +1,4 @@
-//! Reads and writes of one file: what is to be done ([`Job`]), and a loop of our own that does it ([`own`]).
+//! Reads and writes of one file: what is to be done ([`Job`]), and a loop of our own that does it (`own`).
 //!
 //! Each process has a file of its own, kept for the run ([`kept`](crate::kept)), under a name that is new
 //! for each measurement.

@@ -12,13 +12,12 @@ mod order;
 use crate::Outcome;
 use crate::contestant::Contestant;
 use crate::counting::Running;
+use crate::errand::Done;
 use crate::ground::Ground;
 use crate::results::{Absence, Counts, Latency, Sample};
 use crate::row::Row;
 use crate::stop::Stop;
 use job::{Job, Said};
-use order::Span;
-use rustix::process::Pid;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -107,7 +106,7 @@ pub(crate) fn measure(
             let servers = contestant.servers();
             let counting = match amount.question {
                 Question::Counts if !contestant.is_native() => {
-                    Some(start_counting(contestant, &servers))
+                    Some(Running::start(contestant.seen_at(0), &servers))
                 }
                 _ => None,
             };
@@ -213,7 +212,7 @@ impl Run<'_> {
 }
 
 /// All operations, in the time from the first start to the last end.
-fn together(spans: &[Span], round: u32) -> Option<Sample> {
+fn together(spans: &[Done], round: u32) -> Option<Sample> {
     let start = spans.iter().map(|span| span.start).min()?;
     let end = spans.iter().map(|span| span.end).max()?;
     let nanoseconds = end.checked_sub(start).filter(|&time| time > 0)?;
@@ -238,14 +237,6 @@ fn make_cold(contestant: &mut Contestant, ground: Ground) -> io::Result<()> {
         return contestant.mount_anew().map_err(io::Error::other);
     }
     Ok(())
-}
-
-fn start_counting(contestant: &Contestant, servers: &[u32]) -> Outcome<Running> {
-    let numbers = servers
-        .iter()
-        .filter_map(|&server| i32::try_from(server).ok());
-    let servers: Vec<Pid> = numbers.filter_map(Pid::from_raw).collect();
-    Running::start(contestant.seen_at(0), &servers)
 }
 
 /// What was counted; or why nothing was, which is so for the whole run.
@@ -278,12 +269,12 @@ fn forget_names() -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::order::Span;
     use super::together;
+    use crate::errand::Done;
 
     #[test]
     fn jobs_count_from_the_first_start_to_the_last_end() {
-        let span = |operations, start, end| Span {
+        let span = |operations, start, end| Done {
             operations,
             start,
             end,

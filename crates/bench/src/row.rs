@@ -1,5 +1,5 @@
-//! The rows of the table: what is measured. [`data`] has reads and writes, [`metadata`] names and attributes,
-//! [`sets`] the names of several at once.
+//! The rows of the table: what is measured. `data` has reads and writes, `metadata` names and attributes,
+//! `sets` the names of several at once.
 //!
 //! A process of a measurement prepares a row, waits, and runs it. Between the two, caches may be dropped and the
 //! contestant may be **mounted anew** (which an ordinary user can do, and which empties the caches above): what is

@@ -251,17 +251,7 @@ fn costs(results: &Results) -> String {
         for line in lines {
             let mut cells = vec![line.row.name.clone()];
             cells.extend(names.iter().map(|name| {
-                let Some(counts) = counts(line, name) else {
-                    return NONE.to_owned();
-                };
-                let each = |count: Option<u64>| {
-                    count.map_or(NONE.to_owned(), |count| {
-                        figure::each(count, counts.operations)
-                    })
-                };
-                let requests = counts.requests.as_ref();
-                let requests = each(requests.map(|requests| requests.values().sum()));
-                format!("{requests} / {}", each(counts.system_calls))
+                counts(line, name).map_or(NONE.to_owned(), |counts| figure::cost(&counts))
             }));
             grid.line(&cells);
         }

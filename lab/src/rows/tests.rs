@@ -97,11 +97,6 @@ fn programs_leave_what_they_make() {
         assert!(done.operations == 1 && done.each.is_empty());
         assert!(ground.errand.beneath.join("project/program").is_file());
     }
-    if let Some((ground, done)) = run("git-clone", false) {
-        assert_eq!(done.operations, 1);
-        let found = ground.errand.beneath.join("clone/part-0/directory-0");
-        assert_eq!(fs::read_dir(found).unwrap().count(), 20);
-    }
     if let Some((_ground, done)) = run("git-status", false) {
         assert_eq!(done.operations, 10);
     }

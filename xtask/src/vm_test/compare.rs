@@ -7,7 +7,6 @@ use crate::arguments::Arguments;
 use crate::project;
 use crate::step::{Failure, Step};
 use std::fs;
-use std::path::PathBuf;
 
 /// Who everybody is compared with.
 const OURS: &str = "thrufs";
@@ -28,9 +27,8 @@ pub(super) struct Comparison {
     pub(super) variables: Variables,
     /// Whether files are opened and closed, by two kernels.
     pub(super) is_open1: bool,
-    /// Whether what was measured is kept, and where instead of among the results.
+    /// Whether what was measured is kept.
     is_saved: bool,
-    saved_as: Option<String>,
 }
 
 impl Comparison {
@@ -42,8 +40,7 @@ impl Comparison {
             let value = value.unwrap_or_else(|| (*default).to_owned());
             variables.insert((*variable).to_owned(), value);
         }
-        let saved_as = arguments.value("--save-as")?;
-        let is_saved = arguments.flag("--save") || saved_as.is_some();
+        let is_saved = arguments.flag("--save");
         let is_open1 = arguments.flag("--open1");
         let mut plan = Plan::parse(arguments, &[if is_open1 { "open1" } else { "compare" }])?;
         if is_open1 {
@@ -55,7 +52,6 @@ impl Comparison {
             variables,
             is_open1,
             is_saved,
-            saved_as,
         })
     }
 
@@ -82,8 +78,7 @@ impl Comparison {
             ("with", &self.variables["WITH"]),
             ("seconds", &self.variables["SECONDS_EACH"]),
         ];
-        let path = self.saved_as.as_ref().map(PathBuf::from);
-        let path = path.unwrap_or_else(|| project::root().join(among));
+        let path = project::root().join(among);
         fs::write(&path, json(&about, &rows)).map_err(Failure::of(&path))?;
         println!("xtask: kept in {}", path.display());
         Ok(())

@@ -127,15 +127,11 @@ struct Stopped(Vec<Pid>);
 impl Stopped {
     /// Stops them. kill(2) comes back before that is so: a thread goes on until it is next on its way to or from
     /// the kernel, which it has to get a processor for, and could answer until then.
-    fn these(processes: &[u32]) -> io::Result<Stopped> {
-        let numbers = processes
-            .iter()
-            .filter_map(|&number| i32::try_from(number).ok());
-        let all: Vec<Pid> = numbers.filter_map(Pid::from_raw).collect();
-        for &process in &all {
+    fn these(processes: &[Pid]) -> io::Result<Stopped> {
+        for &process in processes {
             let _ = kill_process(process, Signal::STOP);
         }
-        let stopped = Stopped(all);
+        let stopped = Stopped(processes.to_vec());
         let start = Instant::now();
         while !have_stopped(processes) {
             if start.elapsed() > STOPPING_MAX {
@@ -159,6 +155,7 @@ impl Drop for Stopped {
 mod tests {
     use super::Stopped;
     use crate::contestant::process::have_stopped;
+    use rustix::process::Pid;
     use std::process::{Child, Command};
 
     /// Each wants a processor, and there are not enough.
@@ -174,8 +171,8 @@ mod tests {
             Busy((0..count).map(one).collect())
         }
 
-        fn numbers(&self) -> Vec<u32> {
-            self.0.iter().map(Child::id).collect()
+        fn numbers(&self) -> Vec<Pid> {
+            self.0.iter().map(Pid::from_child).collect()
         }
     }
 
@@ -202,7 +199,7 @@ mod tests {
     #[test]
     fn one_that_has_ended_is_not_waited_for() {
         let mut ended = Command::new("true").spawn().unwrap();
-        let number = ended.id();
+        let number = Pid::from_child(&ended);
         ended.wait().unwrap();
         assert!(Stopped::these(&[number]).is_ok());
     }

@@ -1,27 +1,11 @@
 //! What can be seen of a server from outside.
 
+use rustix::process::Pid;
 use std::path::Path;
 
-/// A process and all that descend from it.
-pub(super) fn family(top: u32) -> Vec<u32> {
-    let mut members = vec![top];
-    let mut next = 0;
-    while let Some(&member) = members.get(next) {
-        next += 1;
-        let children = format!("/proc/{member}/task/{member}/children");
-        let children = std::fs::read_to_string(children).unwrap_or_default();
-        members.extend(
-            children
-                .split_whitespace()
-                .filter_map(|word| word.parse::<u32>().ok()),
-        );
-    }
-    members
-}
-
 /// Whether it has an io_uring; none where nobody may look.
-pub(super) fn has_ring(process: u32) -> Option<bool> {
-    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+pub(super) fn has_ring(process: Pid) -> Option<bool> {
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", process.as_raw_nonzero())).ok()?;
     Some(descriptors.flatten().any(|entry| {
         std::fs::read_link(entry.path())
             .is_ok_and(|link| link == Path::new("anon_inode:[io_uring]"))
@@ -30,10 +14,12 @@ pub(super) fn has_ring(process: u32) -> Option<bool> {
 
 /// Whether each thread of all of them has stopped (by a signal), or ended. Where nobody may look, they count as
 /// stopped.
-pub(super) fn have_stopped(processes: &[u32]) -> bool {
+pub(super) fn have_stopped(processes: &[Pid]) -> bool {
     let threads = processes
         .iter()
-        .filter_map(|process| std::fs::read_dir(format!("/proc/{process}/task")).ok())
+        .filter_map(|process| {
+            std::fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).ok()
+        })
         .flatten()
         .flatten();
     threads
@@ -48,8 +34,9 @@ fn state(stat: &str) -> char {
 }
 
 /// Its resident memory.
-pub(super) fn resident_kib(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+pub(super) fn resident_kib(process: Pid) -> u64 {
+    let status = format!("/proc/{}/status", process.as_raw_nonzero());
+    let status = std::fs::read_to_string(status).unwrap_or_default();
     status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))

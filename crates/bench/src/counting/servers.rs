@@ -30,32 +30,34 @@ fn holds(process: Pid, Connection(connection): Connection) -> bool {
     })
 }
 
-/// All threads of these processes and of those that descend from them, each once.
-pub(super) fn threads(servers: &[Pid]) -> Vec<Pid> {
-    let mut processes = servers.to_vec();
-    let mut threads = Vec::new();
+/// These processes and all that descend from them, each once.
+pub(crate) fn families(tops: &[Pid]) -> Vec<Pid> {
+    let mut members = tops.to_vec();
     let mut next = 0;
-    while let Some(&process) = processes.get(next) {
+    while let Some(&member) = members.get(next) {
         next += 1;
-        let process = process.as_raw_nonzero();
-        for thread in numbers_in(Path::new(&format!("/proc/{process}/task"))) {
-            let children = format!("/proc/{process}/task/{}/children", thread.as_raw_nonzero());
+        for thread in threads(member) {
+            let (process, thread) = (member.as_raw_nonzero(), thread.as_raw_nonzero());
+            let children = format!("/proc/{process}/task/{thread}/children");
             let children = std::fs::read_to_string(children).unwrap_or_default();
             for child in children.split_whitespace().filter_map(pid) {
-                if !processes.contains(&child) {
-                    processes.push(child);
+                if !members.contains(&child) {
+                    members.push(child);
                 }
-            }
-            if !threads.contains(&thread) {
-                threads.push(thread);
             }
         }
     }
-    threads
+    members
+}
+
+/// The threads of a process.
+pub(super) fn threads(process: Pid) -> impl Iterator<Item = Pid> {
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    numbers_in(Path::new(&tasks))
 }
 
 /// The entries of a directory whose names are numbers of processes.
-fn numbers_in(directory: &Path) -> impl Iterator<Item = Pid> {
+fn numbers_in(directory: &Path) -> impl Iterator<Item = Pid> + use<> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| pid(&entry.file_name().to_string_lossy()))
 }

@@ -2,6 +2,7 @@
 
 use crate::results::statistics::{Middle, rate, ratio};
 use crate::results::{Cell, Kind, Results};
+use rustix::process::Pid;
 use std::fs;
 
 /// Processors' time that others took, as a share of all there is, from which on it is said.
@@ -37,7 +38,7 @@ impl Noise {
 
     /// What is to be said of the time until now, in which these servers have run from the beginning and run
     /// still, and of what was measured in it.
-    pub(super) fn remarks(&self, results: &Results, servers: &[u32]) -> Vec<String> {
+    pub(super) fn remarks(&self, results: &Results, servers: &[Pid]) -> Vec<String> {
         let mut remarks = of_machine(self.before, Times::now(servers));
         remarks.extend(of_native(results));
         remarks.extend(of_rows(results));
@@ -46,9 +47,13 @@ impl Noise {
 }
 
 impl Times {
-    fn now(servers: &[u32]) -> Times {
+    fn now(servers: &[Pid]) -> Times {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let own = std::iter::once("self".to_owned()).chain(servers.iter().map(u32::to_string));
+        let own = std::iter::once("self".to_owned()).chain(
+            servers
+                .iter()
+                .map(|server| server.as_raw_nonzero().to_string()),
+        );
         let own = own
             .map(|process| fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default());
         Times::of(&stat, own.map(|stat| taken_by(&stat)).sum())

@@ -1,14 +1,14 @@
 //! One of the processes of a measurement, seen from the run.
 
-use super::order::{Order, Reply, Span};
+use super::order::{Order, Reply};
 use super::{Amount, Measured, Question, absent};
 use crate::contestant::Contestant;
+use crate::errand::{Done, Errand};
 use crate::results::Absence;
 use crate::row::Row;
 use crate::stop::{First, Stop};
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -24,14 +24,13 @@ pub(super) struct Job {
     /// The time was over.
     too_slow: bool,
     status: Option<ExitStatus>,
-    beneath: PathBuf,
-    seen: PathBuf,
+    errand: Errand,
 }
 
 /// What it has said.
 pub(super) enum Said {
     Ready,
-    Done(Span),
+    Done(Done),
     Absent(Absence),
     /// It has ended, or time is over.
     Nothing,
@@ -57,14 +56,17 @@ impl Job {
         // A name that was never used: no cache may remember it as gone.
         let name = row.name;
         let directory = format!("{name}-{question:?}-{jobs}-{round}-{job}");
-        let order = Order {
-            row: name.to_owned(),
+        let errand = Errand {
             beneath: contestant.source().join(&directory),
             seen: contestant.seen_at(job).join(&directory),
             percent,
             limit: amount.limit,
             once: contestant.caches_above(),
             each: question == Question::Latency,
+        };
+        let order = Order {
+            row: name.to_owned(),
+            errand,
             processor: contestant.processor(job),
         };
         let text = serde_json::to_string(&order).map_err(io::Error::other)?;
@@ -80,8 +82,7 @@ impl Job {
             rest: Vec::new(),
             too_slow: false,
             status: None,
-            beneath: order.beneath,
-            seen: order.seen,
+            errand: order.errand,
         })
     }
 
@@ -93,7 +94,7 @@ impl Job {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 return Ok(match serde_json::from_slice(&line) {
                     Ok(Reply::Ready) => Said::Ready,
-                    Ok(Reply::Done(span)) => Said::Done(span),
+                    Ok(Reply::Done(done)) => Said::Done(done),
                     Ok(Reply::Absent(absence)) => Said::Absent(absence),
                     Err(_) => Said::Nothing,
                 });
@@ -152,12 +153,12 @@ impl Job {
     /// Removes its files, through the mount, so that no cache believes in what is gone. The floor shows
     /// files that are not there, and removes none.
     pub(super) fn clean_up(&self) -> io::Result<()> {
-        let removed = match std::fs::remove_dir_all(&self.seen) {
+        let removed = match std::fs::remove_dir_all(&self.errand.seen) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         };
-        if self.beneath.exists() {
-            std::fs::remove_dir_all(&self.beneath)?;
+        if self.errand.beneath.exists() {
+            std::fs::remove_dir_all(&self.errand.beneath)?;
         }
         removed
     }

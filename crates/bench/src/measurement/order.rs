@@ -1,26 +1,18 @@
 //! One of the processes of a measurement, from inside: what it is told, and what it says.
 
 use crate::Outcome;
-use crate::errand::Errand;
+use crate::errand::{Done, Errand};
 use crate::results::Absence;
 use crate::row::{self, Row};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// What it is told.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) row: String,
-    /// As in [`Errand`].
-    pub(super) beneath: PathBuf,
-    pub(super) seen: PathBuf,
-    pub(super) percent: usize,
-    pub(super) limit: Duration,
-    pub(super) once: bool,
-    pub(super) each: bool,
+    pub(super) errand: Errand,
     /// The processor that it has to stay on, if it matters.
     pub(super) processor: Option<usize>,
 }
@@ -29,18 +21,8 @@ pub(super) struct Order {
 #[derive(Serialize, Deserialize)]
 pub(super) enum Reply {
     Ready,
-    Done(Span),
+    Done(Done),
     Absent(Absence),
-}
-
-/// What it has done, in nanoseconds of the monotonic clock.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Span {
-    pub(super) operations: u64,
-    pub(super) start: u64,
-    pub(super) end: u64,
-    /// Of each operation, where that was asked for.
-    pub(super) each: Vec<u64>,
 }
 
 /// `row ORDER`: what one of the processes does.
@@ -57,16 +39,8 @@ pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
     if let Some(processor) = order.processor {
         stay_on(processor)?;
     }
-    let errand = Errand {
-        beneath: order.beneath,
-        seen: order.seen,
-        percent: order.percent,
-        limit: order.limit,
-        once: order.once,
-        each: order.each,
-    };
-    let reply = match in_step(row, &errand) {
-        Ok(span) => Reply::Done(span),
+    let reply = match in_step(row, &order.errand) {
+        Ok(done) => Reply::Done(done),
         Err(error) => Reply::Absent(Absence {
             failed: error.kind() != io::ErrorKind::Unsupported,
             why: error.to_string().replace('\n', "; "),
@@ -75,19 +49,13 @@ pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
     say(&reply).map_err(|error| error.to_string())
 }
 
-fn in_step(row: &'static Row, errand: &Errand) -> io::Result<Span> {
+fn in_step(row: &'static Row, errand: &Errand) -> io::Result<Done> {
     std::fs::create_dir(&errand.beneath)?;
     let ready = row.prepare(errand)?;
     // All is prepared; the others are waited for.
     say(&Reply::Ready)?;
     io::stdin().read_to_end(&mut Vec::new())?;
-    let done = ready(errand)?;
-    Ok(Span {
-        operations: done.operations,
-        start: done.start,
-        end: done.end,
-        each: done.each,
-    })
+    ready(errand)
 }
 
 fn say(reply: &Reply) -> io::Result<()> {

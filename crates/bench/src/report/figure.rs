@@ -1,7 +1,7 @@
 //! Figures as people read them.
 
-use crate::results::Row;
 use crate::results::statistics::Middle;
+use crate::results::{Counts, Row};
 
 /// A rate in the unit of its row: bytes or operations per second, or seconds for one operation.
 pub fn rate(row: &Row, per_second: f64) -> String {
@@ -72,6 +72,15 @@ pub fn each(count: u64, operations: u64) -> String {
         }
         _ => format!("{each:.0}"),
     }
+}
+
+/// Requests and system calls for an operation: `3 / 4.5`.
+pub fn cost(counts: &Counts) -> String {
+    let each =
+        |count: Option<u64>| count.map_or("–".to_owned(), |count| each(count, counts.operations));
+    let requests = counts.requests.as_ref();
+    let requests = each(requests.map(|requests| requests.values().sum()));
+    format!("{requests} / {}", each(counts.system_calls))
 }
 
 /// Bytes, in units of 1024.

@@ -245,26 +245,13 @@ fn costs(results: &Results, section: &Section<'_>) -> Option<Grid> {
         }
         let mut cells = vec![Text::from(format!("  {}", line.label()))];
         let costs = entries.iter().map(|entry| {
-            let cost = entry.and_then(|entry| cost(entry.cell));
-            cost.map_or(NONE.into(), Text::from)
+            let counts = entry.and_then(|entry| entry.cell.counts.as_ref());
+            counts.map_or(NONE.into(), |counts| Text::from(figure::cost(counts)))
         });
         cells.extend(costs);
         grid.line(cells);
     }
     Some(grid)
-}
-
-/// `3 / 4.5`.
-fn cost(cell: &Cell) -> Option<String> {
-    let counts = cell.counts.as_ref()?;
-    let each = |count: Option<u64>| {
-        count.map_or(NONE.to_owned(), |count| {
-            figure::each(count, counts.operations)
-        })
-    };
-    let requests = counts.requests.as_ref();
-    let requests = each(requests.map(|requests| requests.values().sum()));
-    Some(format!("{requests} / {}", each(counts.system_calls)))
 }
 
 fn against(section: &Section<'_>) -> Option<Grid> {
