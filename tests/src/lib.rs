@@ -31,3 +31,5 @@ pub mod suite;
 pub mod tracer;
 pub mod transport;
 pub mod tree;
+
+pub use running::wait_until;

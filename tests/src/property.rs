@@ -5,7 +5,6 @@
 //! one, otherwise another each time; the others follow from it. A failure prints the seed that repeats it
 //! as the first case.
 
-use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
@@ -443,15 +442,6 @@ fn brief(outcome: &Outcome) -> String {
     }
 }
 
-fn number(variable: &str, default: u64) -> u64 {
-    match env::var(variable) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{variable} must be a number: {text}")),
-        Err(_) => default,
-    }
-}
-
 /// Runs the sequences on `tree`. `what` names the ground and `test` the test, for a report.
 ///
 /// # Panics
@@ -459,7 +449,7 @@ fn number(variable: &str, default: u64) -> u64 {
 /// At the first difference, with the steps that led to it.
 #[track_caller]
 pub fn run_cases(tree: &dyn Tree, what: &str, test: &str) {
-    let cases = number("THRUFS_PROPERTY_CASES", CASES_DEFAULT);
+    let cases = thrufs_test_report::number("THRUFS_PROPERTY_CASES", CASES_DEFAULT);
     let mut seed = thrufs_test_report::seed();
     let native = Native::start();
     let mut successes = 0;

@@ -143,6 +143,20 @@ impl Drop for Running {
     }
 }
 
+/// Waits until it is so; the time limit is for what hangs for ever.
+///
+/// # Panics
+///
+/// When it is not so within a minute.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// As system calls take it.
 pub(crate) fn pid_of(process: u32) -> Option<Pid> {
     Pid::from_raw(process.try_into().ok()?)

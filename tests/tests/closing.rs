@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -64,8 +63,7 @@ fn delays(mounted: &Mounted, what: &str, usage: &str, count: usize) -> (usize, D
 
 /// `THRUFS_SOAK_ROUNDS` says how many by hand.
 fn rounds(usual: usize) -> usize {
-    let asked = env::var("THRUFS_SOAK_ROUNDS").ok();
-    asked.and_then(|count| count.parse().ok()).unwrap_or(usual)
+    thrufs_test_report::number("THRUFS_SOAK_ROUNDS", usual as u64) as usize
 }
 
 #[test]

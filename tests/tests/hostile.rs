@@ -33,6 +33,7 @@ use thrufs_testing::Random;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::must_skip;
 use thrufs_tests::relayed::Share;
+use thrufs_tests::wait_until;
 
 /// How long it is hostile where nothing else is said.
 const SECONDS_DEFAULT: u64 = 6;
@@ -63,10 +64,6 @@ const THREADS_BESIDE_MAX: u64 = 8;
 const RECENT_MAX: usize = 20;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
-}
 
 fn status(pid: u32, field: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -299,14 +296,14 @@ fn a_hostile_time() {
     if must_skip() {
         return;
     }
-    let seconds = number("THRUFS_HOSTILE_SECONDS", SECONDS_DEFAULT);
+    let seconds = thrufs_test_report::number("THRUFS_HOSTILE_SECONDS", SECONDS_DEFAULT);
     let seed = thrufs_test_report::seed();
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     fs::write(ground.outside().join("a"), "not theirs").unwrap();
     fs::create_dir(ground.outside().join("dir")).unwrap();
     let outside = picture(ground.outside());
     let share = Share::start(ground.source(), ground.base(), "locks=shared").unwrap();
-    within("a worker that waits", || share.workers().len() == 1);
+    wait_until("a worker that waits", || share.workers().len() == 1);
     let usual = descriptors(share.pid());
     let hour = Hour {
         share: &share,
@@ -324,7 +321,7 @@ fn a_hostile_time() {
     std::thread::scope(|scope| {
         let stayer = scope.spawn(move || hour.stay(seed));
         // So that it finds its worker.
-        within("the first", || {
+        wait_until("the first", || {
             hour.bursts.load(Ordering::Relaxed) > 0 || stayer.is_finished()
         });
         scope.spawn(|| hour.use_it());
@@ -350,7 +347,7 @@ fn a_hostile_time() {
         "hardly anything else went on"
     );
     // Afterwards, all is as before.
-    within("all workers but one to end", || share.workers().len() == 1);
+    wait_until("all workers but one to end", || share.workers().len() == 1);
     // What watches the worker that waits may not have been there yet at first.
     let most = usual + 1;
     let begun = Instant::now();
@@ -375,12 +372,4 @@ fn a_hostile_time() {
 /// Whether a log tells of a worker that died, or of a request that made the file system panic.
 fn has_failed(log: &str) -> bool {
     log.contains("died") || log.contains("panicked")
-}
-
-fn within(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -29,6 +29,7 @@ use thrufs_tests::mounted::{is_mounted, must_skip, shrink_dcache};
 use thrufs_tests::programs;
 use thrufs_tests::server::{END_TIMEOUT, START_TIMEOUT, Server, is_unmounted_within, kill_process};
 use thrufs_tests::transport::over_each;
+use thrufs_tests::wait_until;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -56,11 +57,9 @@ fn killed_while_writing(victim: Victim, options: &str) {
     let path = ground.mnt().join("file");
     let error = thread::scope(|scope| {
         let writer = scope.spawn(|| write_and_sync(&path, store(&acknowledged)));
-        let deadline = Instant::now() + START_TIMEOUT;
-        while acknowledged.load(Ordering::SeqCst) < 20 && !writer.is_finished() {
-            assert!(Instant::now() < deadline, "the writer is stuck");
-            thread::sleep(POLL_INTERVAL);
-        }
+        wait_until("some writes", || {
+            acknowledged.load(Ordering::SeqCst) >= 20 || writer.is_finished()
+        });
         let pid = match victim {
             Victim::Supervisor => server.pid(),
             Victim::Worker => server.worker(),
@@ -71,11 +70,7 @@ fn killed_while_writing(victim: Victim, options: &str) {
     assert_ne!(error.raw_os_error(), None, "{error}");
     let status = server.ended_within(END_TIMEOUT).expect("it ends");
     assert!(!status.success(), "a server that was killed is no success");
-    let deadline = Instant::now() + END_TIMEOUT;
-    while !is_dead(ground.mnt()) {
-        assert!(Instant::now() < deadline, "{victim:?} killed: no ENOTCONN");
-        thread::sleep(POLL_INTERVAL);
-    }
+    wait_until("ENOTCONN", || is_dead(ground.mnt()));
     rustix::mount::unmount(ground.mnt(), UnmountFlags::DETACH).unwrap();
     let count = acknowledged.load(Ordering::SeqCst);
     assert!(count >= 20, "the writer ended early: {error}");
@@ -175,7 +170,6 @@ fn thread_in_state(process: u32, name: &str, state: &str) -> i32 {
 /// Stops every thread of a process.
 fn stop(process: &Process) {
     process.signal(Signal::STOP);
-    let deadline = Instant::now() + START_TIMEOUT;
     let runs = || {
         let threads = fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
         let stats = threads.flatten().map(|thread| thread.path().join("stat"));
@@ -183,27 +177,16 @@ fn stop(process: &Process) {
             .filter_map(|stat| fs::read_to_string(stat).ok())
             .any(|stat| !stat.contains(") T "))
     };
-    while runs() {
-        assert!(Instant::now() < deadline, "it does not stop");
-        thread::sleep(POLL_INTERVAL);
-    }
+    wait_until("all threads to stop", || !runs());
 }
 
 /// Waits until a thread of this process that has this name waits for a name, under the directory's lock.
 fn waits_for_a_lookup(name: &str) {
     let thread = thread_in_state(std::process::id(), name, "S");
-    let deadline = Instant::now() + START_TIMEOUT;
-    loop {
-        let stack = fs::read_to_string(format!("/proc/self/task/{thread}/stack")).unwrap();
-        if stack.contains("fuse_lookup") {
-            return;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "{name} looks nothing up:\n{stack}"
-        );
-        thread::sleep(POLL_INTERVAL);
-    }
+    wait_until("a lookup", || {
+        let stack = fs::read_to_string(format!("/proc/self/task/{thread}/stack"));
+        stack.unwrap().contains("fuse_lookup")
+    });
 }
 
 /// Takes a mount away when it is dropped.
@@ -217,7 +200,6 @@ impl Drop for Detach<'_> {
 
 /// Waits until a thread looks for a file on the file system beneath, which is stopped.
 fn waits_beneath(worker: u32) {
-    let deadline = Instant::now() + START_TIMEOUT;
     let asks = |thread: &Path| {
         let call = fs::read_to_string(thread.join("syscall")).unwrap_or_default();
         let number = call
@@ -237,10 +219,9 @@ fn waits_beneath(worker: u32) {
             .unwrap()
             .flatten()
     };
-    while !threads().any(|thread| asks(&thread.path())) {
-        assert!(Instant::now() < deadline, "nobody waits for the source");
-        thread::sleep(POLL_INTERVAL);
-    }
+    wait_until("somebody to wait for the source", || {
+        threads().any(|thread| asks(&thread.path()))
+    });
 }
 
 /// The notifier waits for the lock of a directory in which a caller waits for the worker: it cannot die,
@@ -330,14 +311,8 @@ fn sigterm_while_busy_ends_in_time() {
             for (at, count) in acknowledged.iter().enumerate() {
                 scope.spawn(move || write_and_sync(&mnt.join(format!("busy-{at}")), store(count)));
             }
-            let deadline = Instant::now() + START_TIMEOUT;
-            while acknowledged
-                .iter()
-                .any(|count| count.load(Ordering::SeqCst) < 5)
-            {
-                assert!(Instant::now() < deadline, "the writers are stuck");
-                thread::sleep(POLL_INTERVAL);
-            }
+            let written = |count: &AtomicU64| count.load(Ordering::SeqCst) >= 5;
+            wait_until("some writes", || acknowledged.iter().all(written));
             server.signal(Signal::TERM);
             let ended = server.ended_within(END_TIMEOUT);
             let left = is_mounted(mnt);
@@ -371,11 +346,8 @@ fn a_killed_client_does_no_harm() {
             let before = fs::metadata(ground.source().join("file")).unwrap().len();
             let client =
                 programs::start_helper(&["append", file.to_str().unwrap(), text, "100000000"]);
-            let deadline = Instant::now() + START_TIMEOUT;
-            while fs::metadata(ground.source().join("file")).unwrap().len() < before + 10_000 {
-                assert!(Instant::now() < deadline, "the client does not write");
-                thread::sleep(POLL_INTERVAL);
-            }
+            let length = || fs::metadata(ground.source().join("file")).unwrap().len();
+            wait_until("some writes", || length() >= before + 10_000);
             client.kill();
         }
         let content = fs::read_to_string(&file).unwrap();
@@ -605,16 +577,9 @@ fn too_many_open_files_are_refused_and_the_mount_goes_on() {
         assert_eq!(fs::metadata(&path).unwrap().len(), 7);
         drop(open);
         // The releases come in the background.
-        let deadline = Instant::now() + START_TIMEOUT;
-        while let Err(error) =
-            File::create(ground.mnt().join("new")).and_then(|mut file| file.write_all(b"works"))
-        {
-            assert!(
-                Instant::now() < deadline,
-                "closed files are not let go: {error}"
-            );
-            thread::sleep(POLL_INTERVAL);
-        }
+        wait_until("closed files to be let go", || {
+            fs::write(ground.mnt().join("new"), b"works").is_ok()
+        });
         assert_eq!(fs::read(ground.source().join("new")).unwrap(), b"works");
         server.stop();
     });

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::wait_until;
 
 /// `SCHED_IDLE`, as field 41 of `/proc/PID/task/TID/stat` shows it.
 const IDLE_CLASS: &str = "5";
@@ -71,14 +72,6 @@ fn ask_until(mounted: &Mounted, what: &str, mut done: impl FnMut() -> bool) {
         for _ in 0..50 {
             ask(mounted);
         }
-    }
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "never {what}");
-        thread::sleep(Duration::from_millis(5));
     }
 }
 

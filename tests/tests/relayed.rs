@@ -16,6 +16,7 @@ use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::{is_mounted, must_skip};
 use thrufs_tests::property;
 use thrufs_tests::relayed::{Queues, Relay, Relayed, Share};
+use thrufs_tests::wait_until;
 
 fn run_cases(options: &str, queues: Queues) {
     if must_skip() {
@@ -77,14 +78,6 @@ fn start(options: &str) -> Relayed {
 
 fn errno<T>(result: io::Result<T>) -> Option<i32> {
     result.err().and_then(|error| error.raw_os_error())
-}
-
-fn within(patience: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + patience;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what} does not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -385,7 +378,7 @@ fn several_clients_of_one_share_see_each_other() {
         assert!(!waiter.is_finished());
         let relay = Pid::from_raw(a.pid().try_into().unwrap()).unwrap();
         kill_process(relay, Signal::KILL).unwrap();
-        within(PATIENCE, "the lock", || waiter.is_finished());
+        wait_until("the lock", || waiter.is_finished());
         waiter.join().unwrap().unwrap();
     });
     assert!(!is_free(&files[2]));
@@ -394,9 +387,7 @@ fn several_clients_of_one_share_see_each_other() {
     assert_eq!(fs::read_to_string(b.mnt().join("file")).unwrap(), "by c");
     b.stop().unwrap();
     c.stop().unwrap();
-    within(PATIENCE, "the workers' end", || {
-        serving_workers(&share).is_empty()
-    });
+    wait_until("the workers' end", || serving_workers(&share).is_empty());
 }
 
 #[test]
@@ -417,13 +408,13 @@ fn a_wait_for_a_lock_is_interrupted_through_the_queues() {
     let pid = Pid::from_child(&waiter);
     kill_process(pid, Signal::TERM).unwrap();
     let mut ended = false;
-    within(PATIENCE, "the end of the waiter", || {
+    wait_until("the end of the waiter", || {
         ended = waiter.try_wait().unwrap().is_some();
         ended
     });
     drop(holder);
     let now = open_to_lock(relayed.relay().mnt());
-    within(PATIENCE, "the lock", || is_free(&now));
+    wait_until("the lock", || is_free(&now));
     drop(now);
     relayed.relay().stop().unwrap();
 }

@@ -86,14 +86,22 @@ fn program() -> String {
 ///
 /// When `THRUFS_SEED` is no number.
 pub fn seed() -> u64 {
-    let given = std::env::var(SEED).ok().map(|text| {
-        let number = text.parse();
-        number.unwrap_or_else(|_| panic!("{SEED}={text} is no number"))
-    });
     // Small enough to be typed, and to be counted up from.
-    let seed = given.unwrap_or_else(drawn);
+    let seed = number(SEED, drawn());
     let _ = writeln!(std::io::stderr(), "{}/{}: {SEED}={seed}", program(), test());
     seed
+}
+
+/// What a variable of the environment says instead of what is usual.
+///
+/// # Panics
+///
+/// When it is no number.
+pub fn number(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |text| {
+        let number = text.parse();
+        number.unwrap_or_else(|_| panic!("{variable}={text} is no number"))
+    })
 }
 
 fn drawn() -> u64 {

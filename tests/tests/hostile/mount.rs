@@ -1,7 +1,7 @@
 //! The same against a mount: processes of several users that ask for everything at random, and are killed
 //! in the middle of it, while another uses it and somebody beneath moves what is served.
 
-use super::{Ends, clean, descriptors, has_failed, number, picture, status, within};
+use super::{Ends, clean, descriptors, has_failed, picture, status};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -15,6 +15,7 @@ use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::must_skip;
 use thrufs_tests::programs;
 use thrufs_tests::server::Server;
+use thrufs_tests::wait_until;
 
 /// Those who misbehave at once: root, and an ordinary user each.
 const USERS: [&str; 3] = ["0", "4001", "4002"];
@@ -176,7 +177,7 @@ fn figure(mnt: &Path, name: &str) -> u64 {
 }
 
 fn a_hostile_time(options: &str) {
-    let seconds = number("THRUFS_HOSTILE_SECONDS", super::SECONDS_DEFAULT);
+    let seconds = thrufs_test_report::number("THRUFS_HOSTILE_SECONDS", super::SECONDS_DEFAULT);
     let seed = thrufs_test_report::seed();
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     fs::write(ground.outside().join("a"), "not theirs").unwrap();
@@ -206,11 +207,11 @@ fn a_hostile_time(options: &str) {
     let (lives, rounds) = (&hour.lives, hour.rounds.load(Ordering::Relaxed));
     println!("{options}: {lives:?} processes killed, {rounds} rounds of good use");
     assert!(rounds > seconds, "hardly anything else went on");
-    within("everything to be closed", || {
+    wait_until("everything to be closed", || {
         figure(ground.mnt(), "open_files") == 0
     });
     let most = usual + LIMIT as usize / 2;
-    within("descriptors to be given back", || {
+    wait_until("descriptors to be given back", || {
         descriptors(server.worker()) <= most
     });
     clean(ground.source());

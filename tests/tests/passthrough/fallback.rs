@@ -5,8 +5,6 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
-use std::time::Instant;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use thrufs_test_report::skipped;
@@ -14,8 +12,9 @@ use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mounted::{Mounted, must_skip};
 use thrufs_tests::programs;
-use thrufs_tests::server::{START_TIMEOUT, Server};
+use thrufs_tests::server::Server;
 use thrufs_tests::transport::over_each;
+use thrufs_tests::wait_until;
 
 fn use_files(dir: &Path) {
     for at in 0..5 {
@@ -30,10 +29,7 @@ fn use_files(dir: &Path) {
 /// What the worker says comes into the log by way of the supervisor, soon.
 #[track_caller]
 fn said_once(log: impl Fn() -> String, reason: &str) {
-    let deadline = Instant::now() + START_TIMEOUT;
-    while !log().contains(reason) && Instant::now() < deadline {
-        thread::yield_now();
-    }
+    wait_until(reason, || log().contains(reason));
     let log = log();
     assert_eq!(log.matches(reason).count(), 1, "\"{reason}\" in:\n{log}");
 }

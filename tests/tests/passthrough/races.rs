@@ -2,7 +2,6 @@
 //! killed: nobody sees EIO, EBADF or ESTALE of what is open, nor a stale size, and ESTALE of a name only
 //! who creates, now and then.
 
-use std::env;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,11 +17,7 @@ const RACERS: u64 = 16;
 
 /// For one way over one transport; `THRUFS_SOAK_SECONDS` says how long by hand.
 fn duration() -> Duration {
-    let seconds = env::var("THRUFS_SOAK_SECONDS").ok();
-    match seconds.and_then(|seconds| seconds.parse().ok()) {
-        Some(seconds) => Duration::from_secs(seconds),
-        None => Duration::from_millis(1_200),
-    }
+    Duration::from_secs(thrufs_test_report::number("THRUFS_SOAK_SECONDS", 2))
 }
 
 fn race(mounted: &Mounted) {

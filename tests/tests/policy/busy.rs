@@ -3,16 +3,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+
+use thrufs_tests::wait_until;
 
 use crate::samples;
 use crate::served::{NOTHING, REDACT, errno, put, with_policy};
 
 const NAME: &str = "photos/a.jpg";
-
-/// Long enough for a machine that does other things.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn fill(source: &Path) {
     put(source, NAME, &samples::photograph());
@@ -22,16 +19,8 @@ fn fill(source: &Path) {
 /// Waits until the server has heard of the last close, which the kernel tells it in its own time.
 #[track_caller]
 pub fn until_free(path: &Path) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match File::open(path) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                assert!(Instant::now() < deadline, "still busy");
-                thread::sleep(Duration::from_millis(2));
-            }
-            opened => return drop(opened.unwrap()),
-        }
-    }
+    wait_until("it to be free", || errno(File::open(path)) != libc::EBUSY);
+    drop(File::open(path).unwrap());
 }
 
 fn whole(mut file: &File) -> Vec<u8> {
@@ -87,10 +76,9 @@ fn a_file_stays_filtered_until_its_last_close() {
             assert!(samples::is_clean(&whole(&held)) && samples::is_clean(&whole(&joined)));
             assert_eq!(served.way(NAME), "filtered");
             drop((held, joined));
-            let deadline = Instant::now() + PATIENCE;
-            while samples::is_clean(&fs::read(&path).unwrap()) {
-                assert!(Instant::now() < deadline, "still filtered");
-            }
+            wait_until("what is not filtered", || {
+                !samples::is_clean(&fs::read(&path).unwrap())
+            });
             assert_eq!(fs::read(&path).unwrap(), samples::photograph());
         });
     }

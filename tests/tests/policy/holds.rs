@@ -5,7 +5,6 @@
 //!
 //! `THRUFS_SEED` gives the sequence, `THRUFS_HOLD_STEPS` makes it longer or shorter.
 
-use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
@@ -392,8 +391,7 @@ impl Random {
 
 /// The seed of a sequence, and of how many steps it is: `steps` unless `THRUFS_HOLD_STEPS` says it.
 pub fn seed_and_steps(steps: u64) -> (u64, u64) {
-    let asked = env::var("THRUFS_HOLD_STEPS").ok();
-    let steps = asked.map_or(steps, |asked| asked.parse().expect("a number"));
+    let steps = thrufs_test_report::number("THRUFS_HOLD_STEPS", steps);
     (thrufs_test_report::seed(), steps)
 }
 

@@ -1,6 +1,5 @@
 //! Many processes at one file, under rules that change by which way its data go.
 
-use std::env;
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -15,14 +14,9 @@ use crate::served::{NOTHING, REDACT, Served, put, with_policy};
 
 const PROCESSES: usize = 16;
 
-/// How long for each mount, unless `THRUFS_RACE_SECONDS` says it.
-const DURATION: Duration = Duration::from_secs(10);
-
+/// How long for each mount.
 fn duration() -> Duration {
-    let asked = env::var("THRUFS_RACE_SECONDS").ok();
-    asked.map_or(DURATION, |seconds| {
-        Duration::from_secs(seconds.parse().unwrap())
-    })
+    Duration::from_secs(thrufs_test_report::number("THRUFS_RACE_SECONDS", 10))
 }
 
 fn rule(rest: &str) -> String {

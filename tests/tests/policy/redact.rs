@@ -13,6 +13,7 @@ use rustix::pipe::SpliceFlags;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::transport::over_each;
+use thrufs_tests::wait_until;
 
 use crate::reload::StopAll;
 use crate::samples;
@@ -229,10 +230,9 @@ fn pages_of_an_earlier_policy_are_never_shown() {
                     is_as_it_should_be(&what, &samples::photograph(), &read(&path));
                 }
                 served.reload(cached);
-                let deadline = Instant::now() + Duration::from_secs(60);
-                while samples::is_clean(&sequential(&path)) {
-                    assert!(Instant::now() < deadline, "still redacted");
-                }
+                wait_until("what is not redacted", || {
+                    !samples::is_clean(&sequential(&path))
+                });
             }
         });
     }

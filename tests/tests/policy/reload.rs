@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use thrufs_test_report::is_full;
@@ -14,6 +14,7 @@ use thrufs_tests::mounted::{answers_within, is_mounted};
 use thrufs_tests::programs;
 use thrufs_tests::server::{START_TIMEOUT, is_unmounted_within, kill_process};
 use thrufs_tests::transport::{over_each, worker_of};
+use thrufs_tests::wait_until;
 
 use crate::served::{NOTHING, errno, names, put, with_policy};
 
@@ -187,18 +188,15 @@ fn a_server_in_the_background_reloads_as_well() {
         fs::write(&policy, HIDE).unwrap();
         let server = server_of(&ground);
         kill_process(server, Signal::HUP);
-        let deadline = Instant::now() + START_TIMEOUT;
-        while errno(File::open(&file)) != libc::ENOENT {
-            assert!(Instant::now() < deadline, "{:?}", fs::read_to_string(&log));
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("the policy to hide it", || {
+            errno(File::open(&file)) == libc::ENOENT
+        });
         fs::write(&policy, "x = 1\n").unwrap();
         kill_process(server, Signal::HUP);
         let place = format!("{}:1:1:", policy.display());
-        while !fs::read_to_string(&log).unwrap().contains(&place) {
-            assert!(Instant::now() < deadline, "{:?}", fs::read_to_string(&log));
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("a word about the bad policy", || {
+            fs::read_to_string(&log).unwrap().contains(&place)
+        });
         assert_eq!(errno(File::open(&file)), libc::ENOENT);
         kill_process(server, Signal::TERM);
         assert!(is_unmounted_within(ground.mnt(), START_TIMEOUT));

@@ -18,6 +18,7 @@ use thrufs_tests::programs;
 use thrufs_tests::relayed::{Queues, Relay, Share};
 use thrufs_tests::server::{Server, kill_process};
 use thrufs_tests::transport::{Transport, over_each};
+use thrufs_tests::wait_until;
 
 /// What the server logs of a reload.
 const RELOADED: &str = "serving by the policy in";
@@ -131,11 +132,7 @@ impl Served {
         let before = self.log_count(expected);
         write_policy(&self.ground, policy);
         kill_process(self.pid(), Signal::HUP);
-        let deadline = Instant::now() + RELOAD_TIMEOUT;
-        while self.log_count(expected) == before {
-            assert!(Instant::now() < deadline, "no `{expected}`");
-            thread::sleep(Duration::from_millis(2));
-        }
+        wait_until(expected, || self.log_count(expected) > before);
     }
 
     /// Puts another policy in force.

@@ -260,15 +260,10 @@ fn run(lower: Lower, seed: u64) {
     assert_eq!(server.kept(), 0, "seed {seed}");
 }
 
-fn number(variable: &str, default: u64) -> u64 {
-    let given = std::env::var(variable).ok();
-    given.map_or(default, |given| given.parse().unwrap())
-}
-
 #[test]
 fn operations_are_the_same_whoever_goes_on() {
     let seed = thrufs_test_report::seed();
-    for case in 0..number("THRUFS_PROPERTY_CASES", CASES_DEFAULT) {
+    for case in 0..thrufs_test_report::number("THRUFS_PROPERTY_CASES", CASES_DEFAULT) {
         let lower = [Lower::Default, Lower::Tmpfs, Lower::Overlay][(seed + case + 2) as usize % 3];
         run(lower, seed + case);
     }

@@ -3,14 +3,14 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::thread;
-use std::time::Instant;
 
 use rustix::fs::{FlockOperation, flock};
 use thrufs_tests::fence::seccomp;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::machine::{Changed, cpus, inherited_descriptors};
-use thrufs_tests::server::{START_TIMEOUT, Server};
+use thrufs_tests::server::Server;
 use thrufs_tests::transport::{SWITCH, has_ring, hold_switch, must_skip_ring, prove};
+use thrufs_tests::wait_until;
 
 const OPTIONS: &str = "transport=uring";
 
@@ -23,10 +23,7 @@ fn works_without_ring(ground: &Ground, server: Server, reason: &str) {
     assert_eq!(fs::read_to_string(&file).unwrap(), "content");
     fs::remove_file(&file).unwrap();
     // It comes into the log by way of the supervisor.
-    let deadline = Instant::now() + START_TIMEOUT;
-    while !server.log_text().contains("not io_uring") && Instant::now() < deadline {
-        thread::yield_now();
-    }
+    wait_until("the reason", || server.log_text().contains("not io_uring"));
     let log = server.log_text();
     let lines = log.lines().filter(|line| line.contains("not io_uring"));
     let lines: Vec<&str> = lines.collect();
