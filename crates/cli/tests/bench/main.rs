@@ -131,7 +131,9 @@ impl Place {
             let is_ours = |word: &&str| word.contains(place);
             if words.iter().any(is_ours) && process != rustix::process::getpid() {
                 let role = match words[..] {
-                    [_, "--bench", role, ..] | [_, role, ..] => role,
+                    [_, "--bench", role, ..] => role,
+                    [program, ..] if program.ends_with("thrufs-bench") => "bench",
+                    [_, role, ..] => role,
                     _ => "",
                 };
                 found.push((process, role.to_owned()));
