@@ -2,11 +2,10 @@
 
 mod policy;
 
-use crate::ground::share::{self, Stop, mount_at};
+use crate::ground::share::{Place, Stop, mount_at};
 use crate::ground::{stdout, thrufs, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use thrufs::layout::{FileLock, LkIn};
@@ -24,70 +23,53 @@ const READ_WRITE: i32 = libc::O_RDWR;
 
 type Root<'a> = Caller<'a, FrontEnd>;
 
-/// The log of the share goes to a file, as it may be long.
-struct Place(share::Place);
-
-impl Deref for Place {
-    type Target = share::Place;
-
-    fn deref(&self) -> &share::Place {
-        &self.0
-    }
+fn mount(place: &Place) -> Client<FrontEnd> {
+    let config = FrontEndConfig {
+        request_queues: 2,
+        time_limit: Some(Duration::from_secs(60)),
+        ..FrontEndConfig::default()
+    };
+    mount_at(&place.socket, &config)
 }
 
-impl Place {
-    fn new() -> Place {
-        Place(share::Place::new())
-    }
+/// Who serves: there before the one that waits for the next machine.
+fn serving(place: &Place) -> Option<Pid> {
+    let workers = place.workers().into_iter();
+    workers.min_by_key(|worker| age_of(*worker))
+}
 
-    fn mount(&self) -> Client<FrontEnd> {
-        let config = FrontEndConfig {
-            request_queues: 2,
-            time_limit: Some(Duration::from_secs(60)),
-            ..FrontEndConfig::default()
-        };
-        mount_at(&self.socket, &config)
-    }
+/// Kills whoever serves, if there is one. Says whether.
+fn kill(place: &Place) -> bool {
+    let serving = serving(place);
+    serving.is_some_and(|worker| kill_process(worker, Signal::KILL).is_ok())
+}
 
-    /// Who serves: there before the one that waits for the next machine.
-    fn serving(&self) -> Option<Pid> {
-        let workers = self.workers().into_iter();
-        workers.min_by_key(|worker| age_of(*worker))
-    }
-
-    /// Kills whoever serves, if there is one. Says whether.
-    fn kill(&self) -> bool {
-        let serving = self.serving();
-        serving.is_some_and(|worker| kill_process(worker, Signal::KILL).is_ok())
-    }
-
-    /// Kills whoever serves, again and again, until somebody has failed or it was often enough. Says
-    /// how often. `steps` is what the machines have done.
-    fn kill_now_and_then(&self, steps: &AtomicUsize, stop: &AtomicBool) -> u64 {
-        let (begun, mut kills) = (Instant::now(), 0);
-        let stopped = || stop.load(Ordering::SeqCst);
-        while (begun.elapsed() < LOAD || kills < KILLS_MIN) && !stopped() {
-            let before = steps.load(Ordering::SeqCst);
-            std::thread::sleep(Duration::from_millis(50 + kills * 37 % 200));
-            // Some die in the midst of going on.
-            if !kills.is_multiple_of(3) {
-                wait_for("progress", || {
-                    stopped() || steps.load(Ordering::SeqCst) >= before + STEPS_BETWEEN
-                });
-            }
-            kills += u64::from(self.kill());
+/// Kills whoever serves, again and again, until somebody has failed or it was often enough. Says
+/// how often. `steps` is what the machines have done.
+fn kill_now_and_then(place: &Place, steps: &AtomicUsize, stop: &AtomicBool) -> u64 {
+    let (begun, mut kills) = (Instant::now(), 0);
+    let stopped = || stop.load(Ordering::SeqCst);
+    while (begun.elapsed() < LOAD || kills < KILLS_MIN) && !stopped() {
+        let before = steps.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(50 + kills * 37 % 200));
+        // Some die in the midst of going on.
+        if !kills.is_multiple_of(3) {
+            wait_for("progress", || {
+                stopped() || steps.load(Ordering::SeqCst) >= before + STEPS_BETWEEN
+            });
         }
-        kills
+        kills += u64::from(kill(place));
     }
+    kills
+}
 
-    /// Kills it and waits until it is another.
-    fn replace(&self) {
-        let before = self.serving();
-        wait_for("somebody to kill", || self.kill());
-        wait_for("the next", || {
-            self.serving().is_some_and(|now| Some(now) != before)
-        });
-    }
+/// Kills it and waits until it is another.
+fn replace(place: &Place) {
+    let before = serving(place);
+    wait_for("somebody to kill", || kill(place));
+    wait_for("the next", || {
+        serving(place).is_some_and(|now| Some(now) != before)
+    });
 }
 
 /// When a process was started, in ticks since the machine was; the last for one that has gone.
@@ -270,7 +252,7 @@ impl<'a> Machine<'a> {
 fn under_load(options: &str) {
     let place = Place::new();
     let server = place.share_aloud(&format!("control=none,resume=100000,{options}"));
-    let client = place.mount();
+    let client = mount(&place);
     let mut machines: Vec<_> = (0..THREADS)
         .map(|number| Machine::new(&client, number))
         .collect();
@@ -288,7 +270,7 @@ fn under_load(options: &str) {
                 }
             });
         }
-        place.kill_now_and_then(&steps, &stop)
+        kill_now_and_then(&place, &steps, &stop)
     });
     let done: usize = machines.iter().map(|machine| machine.done).sum();
     eprintln!("{options}: {kills} workers were killed in the midst of {done} steps");
@@ -312,11 +294,11 @@ fn a_machine_that_caches_nothing_goes_on_under_load() {
 fn an_idle_machine_goes_on() {
     let place = Place::new();
     let server = place.share_aloud("control=none");
-    let client = place.mount();
+    let client = mount(&place);
     let mut machine = Machine::new(&client, 0);
     (0..10).for_each(|_| machine.step());
-    place.replace();
-    place.replace();
+    replace(&place);
+    replace(&place);
     (0..10).for_each(|_| machine.step());
     machine.compare(&place);
     place.says("another goes on");
@@ -329,7 +311,7 @@ fn an_idle_machine_goes_on() {
 fn locks_are_held_and_waited_for_over_deaths() {
     let place = Place::new();
     let _server = place.share_aloud("control=none,locks=shared");
-    let client = place.mount();
+    let client = mount(&place);
     let root = client.root();
     let node = root.walk("file").unwrap();
     let open = root.open(node, READ_WRITE).unwrap();
@@ -355,7 +337,7 @@ fn locks_are_held_and_waited_for_over_deaths() {
         });
         for _ in 0..2 {
             std::thread::sleep(Duration::from_millis(100));
-            place.replace();
+            replace(&place);
             let third = root.setlk(node, &lock(3, write), false);
             assert_eq!(third.err(), Some(Errno::EAGAIN), "it is held");
         }
@@ -371,19 +353,19 @@ fn locks_are_held_and_waited_for_over_deaths() {
 fn a_machine_is_given_up_when_its_workers_die_too_often() {
     let place = Place::new();
     let _server = place.share_aloud("control=none,resume=2");
-    let client = place.mount();
+    let client = mount(&place);
     let root = client.root();
     for _ in 0..2 {
-        place.replace();
+        replace(&place);
         root.getattr(NodeId::ROOT).expect("it goes on");
     }
-    place.replace();
+    replace(&place);
     wait_for("the connection to end", || {
         root.getattr(NodeId::ROOT).is_err()
     });
     place.says("died 3 times within a minute");
     // And the next one is served.
-    place.mount().root().getattr(NodeId::ROOT).unwrap();
+    mount(&place).root().getattr(NodeId::ROOT).unwrap();
 }
 
 /// After three that die in a row while they wait nobody waits for now; these have others between them
@@ -392,20 +374,20 @@ fn a_machine_is_given_up_when_its_workers_die_too_often() {
 fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
     let place = Place::new();
     let _server = place.share_aloud("control=none,resume=100");
-    let client = place.mount();
+    let client = mount(&place);
     for _ in 0..4 {
         let mut waiting = None;
         wait_for("one to wait", || {
             let workers = place.workers();
             waiting = workers.iter().copied().max_by_key(|one| age_of(*one));
-            workers.len() == 2 && waiting != place.serving()
+            workers.len() == 2 && waiting != serving(&place)
         });
         kill_process(waiting.unwrap(), Signal::KILL).unwrap();
         wait_for("the next to wait", || {
             let workers = place.workers();
             workers.len() == 2 && !workers.contains(&waiting.unwrap())
         });
-        place.replace();
+        replace(&place);
         let attributes = client.root().getattr(NodeId::ROOT);
         attributes.expect("it goes on");
     }
@@ -417,7 +399,7 @@ fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
 fn workers_that_die_as_they_start_do_not_end_the_share() {
     let place = Place::new();
     let _server = place.share_aloud("control=none,resume=100000");
-    let client = place.mount();
+    let client = mount(&place);
     let mut kills = 0;
     let begun = Instant::now();
     while kills < 300 && begun.elapsed() < LOAD {
@@ -433,8 +415,8 @@ fn workers_that_die_as_they_start_do_not_end_the_share() {
 fn nobody_is_left_when_the_supervisor_is_killed() {
     let place = Place::new();
     let server = place.share_aloud("control=none");
-    let client = place.mount();
-    place.replace();
+    let client = mount(&place);
+    replace(&place);
     client.root().getattr(NodeId::ROOT).expect("it goes on");
     server.signal(Signal::KILL);
     wait_for("the worker to end", || place.workers().is_empty());
@@ -446,8 +428,8 @@ fn statistics_tell_of_it() {
     let place = Place::new();
     let control = place.path("control");
     let _server = place.share_aloud(&format!("control={}", control.display()));
-    let client = place.mount();
-    place.replace();
+    let client = mount(&place);
+    replace(&place);
     client.root().getattr(NodeId::ROOT).expect("it goes on");
     let output = thrufs!("ctl", "--control", &control, &place.socket, "statistics");
     let said = stdout(&output);

@@ -1,8 +1,8 @@
 //! Mounts that come and go as they should.
 
 use crate::ground::{
-    self, Foreground, Ground, THRUFS, detach, fails, is_mount, mount_line, mount_tmpfs, run,
-    status, status_set, stderr, stop_process, succeeded, thrufs, wait_for,
+    self, Ground, THRUFS, detach, fails, is_mount, mount_line, mount_tmpfs, run, status,
+    status_set, stderr, stop_process, succeeded, thrufs, wait_for,
 };
 use rustix::mount::MountPropagationFlags;
 use rustix::process::{Signal, kill_process};
@@ -11,7 +11,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -250,21 +249,6 @@ fn a_worker_that_hangs_is_ended_in_bounded_time() {
 }
 
 #[test]
-fn systemd_is_told() {
-    let Some(ground) = Ground::new() else { return };
-    let path = ground.path().join("notify");
-    let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(ground::LIMIT)).unwrap();
-    let mut command = ground.in_foreground(&[]);
-    let server = Foreground::of(command.env("NOTIFY_SOCKET", &path).spawn().unwrap());
-    let mut bytes = [0; 64];
-    let length = socket.recv(&mut bytes).unwrap();
-    assert!(ground.is_mounted());
-    assert_eq!(&bytes[..length], b"READY=1\n");
-    server.ends_by(Signal::TERM);
-}
-
-#[test]
 fn system_calls_are_filtered() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&[]);
@@ -314,11 +298,9 @@ fn a_launcher_that_is_ended_leaves_no_mount() {
     let Some(ground) = Ground::new() else { return };
     // Too late at times, so it is tried at several moments; a mount that stands was told of.
     for delay_ms in [0, 1, 2, 4, 8, 16] {
-        let mut launcher = Command::new(THRUFS)
-            .arg("mount")
-            .args([&ground.src, &ground.mnt])
-            .spawn()
-            .unwrap();
+        let mut launcher = Command::new(THRUFS);
+        launcher.arg("mount").args([&ground.src, &ground.mnt]);
+        let mut launcher = launcher.spawn().unwrap();
         std::thread::sleep(Duration::from_millis(delay_ms));
         launcher.kill().unwrap();
         let _ = launcher.wait();

@@ -2,9 +2,7 @@
 //! takes another directory for their mount, and they end in bounded time all the same.
 
 use crate::ground::share::{Stop, connect_to, mount_at, serves};
-use crate::ground::{
-    self, Ground, THRUFS, VICTIMS, fails, kill_all, run, succeeded, thrufs, wait_for,
-};
+use crate::ground::{self, Ground, THRUFS, VICTIMS, fails, kill_all, succeeded, thrufs, wait_for};
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io::{self, Read};
@@ -207,11 +205,11 @@ impl Stopped {
         fs::create_dir(&below).unwrap();
         fs::write(below.join("file"), "content").unwrap();
         let source = Stopped { ground, below };
-        succeeded(&run(Command::new(THRUFS)
-            // A request that lies with a stopped server can be killed while nobody has read it; over
-            // io_uring, nobody has to.
-            .args(["mount", "-o", "cache=never,transport=dev"])
-            .args([&source.below, &source.ground.src])));
+        // A request that lies with a stopped server can be killed while nobody has read it; over io_uring,
+        // nobody has to.
+        let (options, below) = ("cache=never,transport=dev", &source.below);
+        let mounted = thrufs!("mount", "-o", options, below, &source.ground.src);
+        succeeded(&mounted);
         Some(source)
     }
 

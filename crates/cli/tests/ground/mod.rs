@@ -86,10 +86,13 @@ impl Ground {
         notified.set_nonblocking(true).unwrap();
         let mut command = self.in_foreground(arguments);
         let mut child = Foreground::of(command.env("NOTIFY_SOCKET", &path).spawn().unwrap());
+        let (mut told, mut length) = ([0; 64], 0);
         wait_for("the mount to stand", || {
             assert!(!child.has_ended(), "{}", child.said());
-            notified.recv(&mut [0; 64]).is_ok()
+            let received = notified.recv(&mut told);
+            received.inspect(|bytes| length = *bytes).is_ok()
         });
+        assert_eq!(&told[..length], b"READY=1\n", "systemd is told");
         fs::remove_file(&path).unwrap();
         assert!(self.is_mounted() && self.mnt.join("file").exists());
         child
@@ -100,8 +103,7 @@ impl Ground {
         Foreground::of(self.in_foreground(arguments).spawn().unwrap())
     }
 
-    /// The command for that.
-    pub fn in_foreground(&self, arguments: &[&str]) -> Command {
+    fn in_foreground(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(THRUFS);
         command.args(["mount", "-f"]).args(arguments);
         command.args([&self.src, &self.mnt]);

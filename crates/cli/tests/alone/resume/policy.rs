@@ -1,7 +1,7 @@
 //! A share under a policy whose worker is killed: everybody sees what he may, before and after.
 
-use super::{Place, Root, THREADS};
-use crate::ground::share::Stop;
+use super::{Root, THREADS, kill_now_and_then, mount, replace};
+use crate::ground::share::{Place, Stop};
 use crate::ground::wait_for;
 use rustix::process::Signal;
 use std::fs;
@@ -168,7 +168,7 @@ fn everybody_sees_what_he_may_under_load() {
     let options = "control=none,resume=100000,seccomp=kill";
     let options = format!("{options},policy={}", policy.display());
     let server = place.share_aloud(&options);
-    let client = place.mount();
+    let client = mount(&place);
     let known = Known::new(&client.root());
     let stop = AtomicBool::new(false);
     let steps = AtomicUsize::new(0);
@@ -198,7 +198,7 @@ fn everybody_sees_what_he_may_under_load() {
                 })
             })
             .collect();
-        kills += place.kill_now_and_then(steps, stop);
+        kills += kill_now_and_then(&place, steps, stop);
         drop(all);
         let sum = |threads: Vec<ScopedJoinHandle<'_, usize>>| -> usize {
             let threads = threads.into_iter();
@@ -227,13 +227,13 @@ fn the_next_worker_serves_by_the_policy_in_force() {
     let policy = write_rules(&place, RULES);
     let options = format!("control=none,policy={}", policy.display());
     let server = place.share_aloud(&options);
-    let client = place.mount();
+    let client = mount(&place);
     let root = client.root();
     let known = Known::new(&root);
     // Nobody has asked for it to be read: neither these rules are in force, nor that.
     for text in ["", "nonsense"] {
         fs::write(&policy, text).unwrap();
-        place.replace();
+        replace(&place);
         known.ask(&root, 0);
     }
     // All workers hear of the next, those that wait too: the first, and the next.
@@ -249,6 +249,6 @@ fn the_next_worker_serves_by_the_policy_in_force() {
         assert_eq!(opened, Err(Errno::EACCES), "by what is in force");
         let read = root.read(known.kept, kept, 0, 100);
         assert_eq!(read.unwrap(), b"content", "what was granted");
-        place.replace();
+        replace(&place);
     }
 }

@@ -10,7 +10,6 @@ use crate::ground::share::{Place, serves};
 use crate::ground::{Foreground, Ground, THRUFS, processes, run, status, succeeded, unmount};
 use rustix::process::Pid;
 use std::fs;
-use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -45,14 +44,6 @@ impl Share {
             place,
             _server: server,
         }
-    }
-}
-
-impl Deref for Share {
-    type Target = Place;
-
-    fn deref(&self) -> &Place {
-        &self.place
     }
 }
 

@@ -224,8 +224,8 @@ fn has_devices(directory: &Path) -> PathBuf {
 /// Has a guest use a share with these options, and takes over who serves it.
 fn taken_over(options: &str, opens_by_handle: bool) {
     let share = Share::new(options);
-    let mut beyond = Beyond::new(&share.path(""), &share.dir);
-    let client = share.mount();
+    let mut beyond = Beyond::new(&share.place.path(""), &share.place.dir);
+    let client = share.place.mount();
     let root = client.root();
     let [sub, inner] = ["sub", "sub/inner"].map(|path| root.walk(path).unwrap());
     let _open = root.open(inner, libc::O_RDWR).unwrap();
@@ -331,17 +331,17 @@ fn no_log_leads_a_worker_to_other_file_systems() {
     let logged = logged_options(place.path());
     let options = format!("{logged},inode_file_handles=mandatory");
     let share = Share::prepared(&options, mount_tmpfs);
-    let beyond = Beyond::new(&share.path(""), &share.dir);
-    let client = share.mount();
+    let beyond = Beyond::new(&share.place.path(""), &share.place.dir);
+    let client = share.place.mount();
     let inner = client.root().walk("sub/inner").unwrap();
     client.root().open(inner, libc::O_RDWR).unwrap();
     let worker = Injected::into(share.worker, "thrufs-watcher");
-    stays_in_its_file_system(&worker, &beyond, &share.dir.join("sub/inner"));
+    stays_in_its_file_system(&worker, &beyond, &share.place.dir.join("sub/inner"));
     drop(worker);
     let audited = fs::read_to_string(place.path().join("audit")).unwrap();
     assert!(audited.contains("sub/inner"), "{audited}");
     drop(client);
-    detach(&share.dir);
+    detach(&share.place.dir);
 }
 
 #[test]
@@ -350,11 +350,11 @@ fn a_share_s_worker_that_is_taken_over_opens_no_device() {
         return crate::ground::skipped("taking a worker over needs root");
     }
     let share = Share::new("");
-    let client = share.mount();
+    let client = share.place.mount();
     let worker = Injected::into(share.worker, "thrufs-watcher");
     must_open_no_device(&worker, &["/"]);
     drop(worker);
-    has_devices(&share.dir);
+    has_devices(&share.place.dir);
     client.root().getattr(NodeId::ROOT).unwrap();
 }
 
