@@ -67,23 +67,17 @@ fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
 
 /// A program that is to hear the Ctrl-C that this process does not.
 fn interruptible(program: &Path) -> Step {
-    Step::new("env")
-        .args(["--default-signal=INT,HUP"])
-        .args([program])
+    let env = Step::new("env").args(["--default-signal=INT,HUP"]);
+    env.args([program])
 }
 
 /// Makes the tables of the document anew from the committed results.
 fn document() -> Result<(), Failure> {
-    Step::cargo()
-        .args(["build", "--locked", "--bin", "thrufs-lab"])
-        .run()?;
+    let build = ["build", "--locked", "--bin", "thrufs-lab"];
+    Step::cargo().args(build).run()?;
     Step::new(project::target().join("debug/thrufs-lab"))
-        .args([
-            "--bench",
-            "document",
-            "docs/performance.md",
-            "bench/results",
-        ])
+        .args(["--bench", "document"])
+        .args(["docs/performance.md", "bench/results"])
         .run()
 }
 

@@ -35,13 +35,8 @@ pub(crate) fn full() -> Result<(), Failure> {
         .args(WARNINGS)
         .run()?;
     Step::cargo()
-        .args([
-            "doc",
-            "--workspace",
-            "--no-deps",
-            "--locked",
-            "--document-private-items",
-        ])
+        .args(["doc", "--workspace", "--no-deps", "--locked"])
+        .args(["--document-private-items"])
         .env("RUSTDOCFLAGS", "-D warnings")
         .run()?;
     licences()?;
@@ -68,7 +63,6 @@ fn advisories() -> Result<(), Failure> {
         skips::add("advisories", "their database cannot be reached from here");
         return Ok(());
     }
-    Err(Failure::new(format!(
-        "cargo deny check advisories:\n{said}"
-    )))
+    let what = "cargo deny check advisories";
+    Err(Failure::new(format!("{what}:\n{said}")))
 }

@@ -25,13 +25,8 @@ pub(crate) fn targets() -> Result<Vec<String>, Failure> {
 pub(crate) fn build() -> Result<(), Failure> {
     // With --target, build scripts and macros are spared the instrumentation.
     Step::cargo()
-        .args([
-            "build",
-            "--release",
-            "--bins",
-            "--manifest-path",
-            "fuzz/Cargo.toml",
-        ])
+        .args(["build", "--release", "--bins"])
+        .args(["--manifest-path", "fuzz/Cargo.toml"])
         .args(["--target", &host()?, "--target-dir"])
         .args([built()])
         .env("RUSTFLAGS", INSTRUMENTATION)
@@ -53,13 +48,8 @@ pub(crate) fn one(target: &str, seconds: &str) -> Result<(), Failure> {
     }
     let seeds = project::root().join("fuzz/seeds").join(target);
     Step::new(&program)
-        .args([
-            "-rss_limit_mb=2048",
-            "-timeout=10",
-            "-max_len=4096",
-            "-verbosity=0",
-        ])
-        .args(["-print_final_stats=1", "-reduce_inputs=1"])
+        .args(["-rss_limit_mb=2048", "-timeout=10", "-max_len=4096"])
+        .args(["-verbosity=0", "-print_final_stats=1", "-reduce_inputs=1"])
         .args([format!("-max_total_time={seconds}")])
         .args([format!("-artifact_prefix={}/", found.display())])
         .args([&corpus])

@@ -58,11 +58,8 @@ pub(crate) fn all(jobs: Vec<Job>, at_once: usize) -> Result<Vec<Outcome>, Failur
 impl Outcome {
     fn tell(&self, start: Instant) {
         let Outcome { name, output, .. } = self;
-        let seconds = start.elapsed().as_secs_f64();
-        println!(
-            "\n--- {name}\n{output}[{seconds:.1} s] {name}: {}",
-            self.verdict()
-        );
+        let (seconds, verdict) = (start.elapsed().as_secs_f64(), self.verdict());
+        println!("\n--- {name}\n{output}[{seconds:.1} s] {name}: {verdict}");
     }
 
     fn verdict(&self) -> String {
@@ -93,16 +90,10 @@ pub(crate) fn report<'a>(
 ) -> Result<(), Failure> {
     let mut names = Vec::new();
     for outcome in failed {
-        let Outcome { name, .. } = outcome;
-        println!(
-            "\nxtask: what failed in {name}, once more:\n{}",
-            outcome.failures()
-        );
+        let (name, failures) = (&outcome.name, outcome.failures());
+        println!("\nxtask: what failed in {name}, once more:\n{failures}");
         println!("{name}: {}", outcome.verdict());
         names.push(name.as_str());
     }
-    match names.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::new(format!("{kind} failed: {}", names.join(", ")))),
-    }
+    Failure::if_any(&format!("{kind} failed"), &names)
 }

@@ -41,9 +41,8 @@ pub(crate) fn of_tests() -> Result<Vec<String>, Failure> {
 pub(crate) fn prepare() -> Result<(), Failure> {
     drop_copies()?;
     // As a mount would make it.
-    Step::new("mkdir")
-        .args(["-p", "-m", "711", SOCKETS])
-        .quietly()?;
+    let mkdir = Step::new("mkdir").args(["-p", "-m", "711", SOCKETS]);
+    mkdir.quietly()?;
     mount(&["-t", "tmpfs", "-o", "mode=711", "tmpfs", SOCKETS]).quietly()?;
     let mode = fs::metadata(DEVICE).map_or(0o666, |device| device.mode());
     if mode & 0o006 != 0o006 {
@@ -70,10 +69,8 @@ fn mount(arguments: &[&str]) -> Step {
 fn drop_copies() -> Result<(), Failure> {
     let mut needed = vec![project::target(), project::tools(), std::env::temp_dir()];
     needed.push(project::root().to_owned());
-    let homes = ["HOME", "CARGO_HOME"]
-        .into_iter()
-        .filter_map(std::env::var_os);
-    needed.extend(homes.map(PathBuf::from));
+    let homes = ["HOME", "CARGO_HOME"].into_iter();
+    needed.extend(homes.filter_map(std::env::var_os).map(PathBuf::from));
     for (point, is_fuse, _) in table()?.iter().rev() {
         if *is_fuse && !needed.iter().any(|path| path.starts_with(point)) {
             // One that is gone already, or hidden by another, does no harm.

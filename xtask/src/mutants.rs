@@ -49,24 +49,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     in_namespace(tools::program("cargo-mutants")?)
         .args(["mutants", "--iterate", "--no-shuffle", "--caught"])
-        .args([
-            "--colors=never",
-            "--baseline=skip",
-            "--timeout",
-            TIMEOUT,
-            "--output",
-        ])
-        .args([output])
-        .args(
-            PACKAGES
-                .iter()
-                .map(|package| format!("--test-package={package}")),
-        )
-        .args(
-            PROGRAMS
-                .iter()
-                .map(|program| format!("--cargo-arg={program}")),
-        )
+        .args(["--colors=never", "--baseline=skip", "--timeout", TIMEOUT])
+        .args(["--output".as_ref(), output.as_path()])
+        .args(PACKAGES.iter().map(|it| format!("--test-package={it}")))
+        .args(PROGRAMS.iter().map(|it| format!("--cargo-arg={it}")))
         .args(["--cargo-test-arg=--"])
         .args(skipped().map(|argument| format!("--cargo-test-arg={argument}")))
         .args(arguments)

@@ -77,20 +77,15 @@ pub(crate) fn build(parts: &[String], tier: Tier) -> Result<Vec<Program>, Failur
     let test = ["test", "--workspace", "--locked", "--no-run"];
     Step::cargo().args(test).run()?;
     // Again, for their names: nothing is left to be built.
-    let listed = Step::cargo()
-        .args(test)
-        .args(["--message-format", "json"])
-        .text()?;
-    let mut programs = parse(&listed);
+    let listing = Step::cargo().args(test).args(["--message-format", "json"]);
+    let mut programs = parse(&listing.text()?);
     programs.retain(|it| match parts {
         [] => tier == Tier::Full || !is_among(&it.name, FULL),
         parts => parts.iter().any(|part| it.name.contains(part)),
     });
+    let names = parts.join(", ");
     match programs.is_empty() {
-        true => Err(Failure::new(format!(
-            "no test programs: {}",
-            parts.join(", ")
-        ))),
+        true => Err(Failure::new(format!("no test programs: {names}"))),
         false => Ok(programs),
     }
 }
@@ -203,16 +198,12 @@ impl Program {
                 continue;
             }
             println!("\nxtask: once more, alone: {name}");
-            let (status, said) = self
-                .step(&["--exact", test])
-                .envs(variables.iter().copied())
-                .record()?;
+            let step = self.step(&["--exact", test]);
+            let (status, said) = step.envs(variables.iter().copied()).record()?;
             // A name that no test has would pass.
             if status.success() && counted(&said, " passed") == 1 {
-                println!(
-                    "FLAKY {name}\n--- first\n{}\n--- then\n{said}",
-                    outcome.failures()
-                );
+                let first = outcome.failures();
+                println!("FLAKY {name}\n--- first\n{first}\n--- then\n{said}");
                 flaky.push(name);
             } else {
                 println!("{said}\nFAILED twice: {name}");
@@ -307,10 +298,8 @@ mod tests {
         let three = names.map(|name| failing_once(&format!("thrufs-tests/{name}")));
         assert_eq!(three.len(), FLAKY_MAX + 1);
         let failure = run(&three, &[]).expect_err("three are too many");
-        assert!(
-            failure.to_string().starts_with("3 tests passed only"),
-            "{failure}"
-        );
+        let failure = failure.to_string();
+        assert!(failure.starts_with("3 tests passed only"), "{failure}");
     }
 
     #[test]

@@ -72,7 +72,6 @@ pub(crate) fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, F
 pub(crate) fn names(directory: &str, extension: &str) -> Result<Vec<String>, Failure> {
     let files = files(&root().join(directory), extension)?;
     let stems = files.iter().filter_map(|path| path.file_stem());
-    Ok(stems
-        .map(|stem| stem.to_string_lossy().into_owned())
-        .collect())
+    let names = stems.map(|stem| stem.to_string_lossy().into_owned());
+    Ok(names.collect())
 }

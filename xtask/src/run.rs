@@ -74,10 +74,8 @@ fn make_directory(parent: &Path) -> Result<(PathBuf, File), Failure> {
         // Whoever has made a directory and not yet its lock is alive.
         let lock = File::open(path.join(LOCK));
         if name.starts_with(PREFIX) && lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-            println!(
-                "xtask: removing what an interrupted run left: {}",
-                path.display()
-            );
+            let shown = path.display();
+            println!("xtask: removing what an interrupted run left: {shown}");
             remove(&path)?;
         }
     }
@@ -112,27 +110,19 @@ fn nothing_left(before: &[String]) -> Result<(), Failure> {
         thread::sleep(Duration::from_millis(100));
         servers = self::servers()?;
     }
-    let left = [mounts, servers].concat();
-    match left.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::new(format!("left behind: {}", left.join(", ")))),
-    }
+    Failure::if_any("left behind", &[mounts, servers].concat())
 }
 
 /// Every process of the namespace that is called as the command is, and has not ended.
 fn servers() -> Result<Vec<String>, Failure> {
-    let listed = Step::new("ps")
-        .args(["-eo", "stat=,comm=,pid=,args="])
-        .text()?;
+    let ps = Step::new("ps").args(["-eo", "stat=,comm=,pid=,args="]);
+    let listed = ps.text()?;
     let is_server = |line: &&str| {
         let name = line.split_whitespace().nth(1);
         !line.starts_with('Z') && name.is_some_and(|name| name.starts_with("thrufs"))
     };
-    Ok(listed
-        .lines()
-        .filter(is_server)
-        .map(str::to_owned)
-        .collect())
+    let servers = listed.lines().filter(is_server);
+    Ok(servers.map(str::to_owned).collect())
 }
 
 #[cfg(test)]

@@ -65,11 +65,9 @@ struct Task<'a> {
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let mut arguments = Arguments(arguments.to_vec());
     let only_list = arguments.flag("--list");
-    let minutes = match arguments.value("--minutes")?.map(|text| text.parse()) {
-        Some(Err(error)) => return Err(Failure::new(format!("--minutes: {error}"))),
-        Some(Ok(minutes)) => Some(minutes),
-        None => None,
-    };
+    let minutes = arguments.value("--minutes")?.map(|text| text.parse());
+    let wrong = |error| Failure::new(format!("--minutes: {error}"));
+    let minutes = minutes.transpose().map_err(wrong)?;
     let words = arguments.words()?;
     let programs = programs::build(&[], Tier::Full)?;
     let mut tasks = tasks(&programs)?;
@@ -92,10 +90,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         task.passed = lines.count();
     }
     let failed = in_turns(tasks, minutes, &heading)?;
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::new(format!("failed:\n  {}", failed.join("\n  ")))),
-    }
+    Failure::if_any("failed", &failed)
 }
 
 /// Runs the task that has passed least often, again and again: the names and seeds of those that failed.
@@ -119,10 +114,8 @@ fn in_turns(
         }
         let task = &mut tasks[0];
         let seed = (RandomState::new().hash_one(0) as u32).to_string();
-        println!(
-            "\n=== {}: THRUFS_SEED={seed} PROPTEST_RNG_SEED={seed}",
-            task.name
-        );
+        let seeds = format!("THRUFS_SEED={seed} PROPTEST_RNG_SEED={seed}");
+        println!("\n=== {}: {seeds}", task.name);
         let begin = Instant::now();
         match (task.run)(&seed) {
             Ok(()) => {
@@ -195,8 +188,9 @@ fn heading() -> Result<String, Failure> {
     let commit = git(&["log", "-1", "--format=%h"])?;
     let kernel = Step::new("uname").args(["-r"]).text()?;
     let processors = Step::new("nproc").text()?;
-    let heading = format!("{commit}, Linux {kernel}, {processors} processors: ");
-    Ok(heading)
+    Ok(format!(
+        "{commit}, Linux {kernel}, {processors} processors: "
+    ))
 }
 
 /// Notes a line, if the commit has a heading.

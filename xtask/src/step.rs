@@ -1,5 +1,7 @@
 //! Running a program as a step of a chore.
 
+use crate::project;
+use std::borrow::Borrow;
 use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::fs::{self, File};
@@ -16,6 +18,14 @@ pub(crate) struct Failure(String);
 impl Failure {
     pub(crate) fn new(why: impl Into<String>) -> Self {
         Failure(why.into())
+    }
+
+    /// Fails if there is something in this list, which has failed in this way.
+    pub(crate) fn if_any(how: &str, list: &[impl Borrow<str>]) -> Result<(), Failure> {
+        match list.is_empty() {
+            true => Ok(()),
+            false => Err(Failure(format!("{how}: {}", list.join(", ")))),
+        }
     }
 
     /// Makes a failure of an error of the operating system, which does not say what it is about.
@@ -37,9 +47,7 @@ pub(crate) struct Step(Command);
 impl Step {
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
-        command
-            .stdin(Stdio::null())
-            .current_dir(crate::project::root());
+        command.stdin(Stdio::null()).current_dir(project::root());
         Step(command)
     }
 
@@ -70,11 +78,7 @@ impl Step {
             .args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
     }
 
-    pub(crate) fn args<I, S>(mut self, arguments: I) -> Self
-    where
-        I: IntoIterator<Item = S>,
-        S: AsRef<OsStr>,
-    {
+    pub(crate) fn args(mut self, arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> Self {
         self.0.args(arguments);
         self
     }
@@ -130,24 +134,20 @@ impl Step {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("output-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let mut file = File::options()
+        let file = File::options()
             .read(true)
             .write(true)
             .create_new(true)
-            .open(&path)
-            .map_err(Failure::of(&path))?;
-        let ended = fs::remove_file(&path)
-            .and_then(|()| {
-                self.0
-                    .stdout(file.try_clone()?)
-                    .stderr(file.try_clone()?)
-                    .status()
-            })
-            .map_err(|error| self.cannot(&error))?;
+            .open(&path);
+        let mut file = file.map_err(Failure::of(&path))?;
+        let ended = fs::remove_file(&path).and_then(|()| {
+            let (out, errors) = (file.try_clone()?, file.try_clone()?);
+            self.0.stdout(out).stderr(errors).status()
+        });
+        let ended = ended.map_err(|error| self.cannot(&error))?;
         let mut said = Vec::new();
-        file.rewind()
-            .and_then(|()| file.read_to_end(&mut said))
-            .map_err(Failure::of(&path))?;
+        let read = file.rewind().and_then(|()| file.read_to_end(&mut said));
+        read.map_err(Failure::of(&path))?;
         Ok((ended, String::from_utf8_lossy(&said).into_owned()))
     }
 

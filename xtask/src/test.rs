@@ -49,9 +49,8 @@ pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
 fn all<const N: usize>(outcomes: [Result<(), Failure>; N]) -> Result<(), Failure> {
     let failures = outcomes.into_iter().filter_map(Result::err);
     let failures: Vec<String> = failures.map(|failure| failure.to_string()).collect();
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::new(failures.join("\nxtask: ")))
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(failures.join("\nxtask: "))),
     }
 }

@@ -145,9 +145,8 @@ pub(crate) fn need_root() -> Result<(), Failure> {
     if fs::metadata(own).map_err(Failure::of(own))?.uid() == 0 {
         return Ok(());
     }
-    Err(Failure::new(
-        "this needs root: it mounts, and installs what tests use",
-    ))
+    let why = "it mounts, and installs what tests use";
+    Err(Failure::new(format!("this needs root: {why}")))
 }
 
 /// Installs those that are missing.
@@ -222,16 +221,9 @@ impl Program {
         if path.is_file() {
             return Ok(path);
         }
-        let words = [
-            "install",
-            "--quiet",
-            "--locked",
-            self.name,
-            "--version",
-            self.version,
-        ];
         Step::cargo()
-            .args(words)
+            .args(["install", "--quiet", "--locked", self.name])
+            .args(["--version", self.version])
             .args(["--root".as_ref(), self.root().as_path()])
             .args(self.arguments)
             // A tool's build must not land among our own, nor inherit the flags of a fuzz build.

@@ -60,8 +60,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
     };
     let measured = project::target().join(format!("measured-{}", std::process::id()));
     let mut variables = comparison.variables.clone();
-    let peer = server("virtiofsd")?;
-    add(&mut variables, "PEER", &peer);
+    add(&mut variables, "PEER", &server("virtiofsd")?);
     add(&mut variables, "MEASURED", &measured);
     let carried_out = carry_out(&comparison.plan, kernels, variables);
     // What was measured before something failed has taken its time as well.
@@ -144,10 +143,7 @@ fn each(
             tried += 1;
         }
     }
-    if !failed.is_empty() {
-        let failed = failed.join("; ");
-        return Err(Failure::new(format!("guests that failed: {failed}")));
-    }
+    Failure::if_any("guests that failed", &failed)?;
     println!("xtask: {tried} guests passed");
     Ok(())
 }
@@ -171,10 +167,9 @@ fn put_together(
     for program in &programs {
         tools::installed(program)?;
     }
-    let served = if plan.server == "thrufs" {
-        server
-    } else {
-        Path::new("")
+    let served = match plan.server.as_str() {
+        "thrufs" => server,
+        _ => Path::new(""),
     };
     Step::new("bash")
         .args([Path::new("tests/guest/image.sh"), image])

@@ -22,11 +22,8 @@ fn cases<'a>(text: &'a str, options: &str, lower: &str) -> BTreeSet<&'a str> {
     let has = |word: &str| word == lower || options.split(',').any(|option| option == word);
     let mut holds = true;
     let mut found = BTreeSet::new();
-    for line in text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.starts_with('#'))
-    {
+    let lines = text.lines().map(str::trim);
+    for line in lines.filter(|line| !line.starts_with('#')) {
         if let Some(words) = line.strip_prefix('[') {
             let words = words.trim_end_matches(']');
             holds = words.split_whitespace().all(has);

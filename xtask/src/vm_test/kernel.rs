@@ -21,9 +21,8 @@ pub(super) type Kernel = (PathBuf, Option<PathBuf>);
 pub(super) fn uml() -> Result<Option<Kernel>, Failure> {
     let config = project::root().join(UML_CONFIG);
     let mut hasher = DefaultHasher::new();
-    fs::read(&config)
-        .map_err(Failure::of(&config))?
-        .hash(&mut hasher);
+    let text = fs::read(&config).map_err(Failure::of(&config))?;
+    text.hash(&mut hasher);
     let name = format!("uml-{}-{:016x}", debian::UML.version, hasher.finish());
     let place = debian::place()?;
     let path = place.join(&name);

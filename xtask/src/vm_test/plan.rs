@@ -82,9 +82,8 @@ impl Plan {
             what: arguments.words()?,
         };
         let unknown = |name: &&String| {
-            let name = name.as_str();
-            !BUILT_IN.contains(&name)
-                && (NOT_TESTS.contains(&name) || script(PLACES, name).is_none())
+            let is_test = script(PLACES, name).is_some() && !NOT_TESTS.contains(&name.as_str());
+            !is_test && !BUILT_IN.contains(&name.as_str())
         };
         if let Some(name) = plan.what.iter().find(unknown) {
             let places = PLACES.join(" or ");

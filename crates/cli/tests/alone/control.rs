@@ -1,20 +1,23 @@
 //! The control socket of a mount, and what is asked by it.
 
 use crate::ground::{
-    self, Foreground, Ground, THRUFS, mount_line, run, stderr, succeeded, wait_for,
+    self, Foreground, Ground, THRUFS, detach, fails, mount_line, mount_tmpfs, run, skipped, stdout,
+    succeeded, thrufs, wait_for,
 };
-use rustix::mount::{UnmountFlags, mount_bind};
+use rustix::mount::mount_bind;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 /// Where the socket of the mount on top at this path is.
 fn socket_of(mountpoint: &Path) -> PathBuf {
@@ -23,11 +26,28 @@ fn socket_of(mountpoint: &Path) -> PathBuf {
     PathBuf::from(format!("/run/thrufs/{}.socket", device.replace(':', "-")))
 }
 
-/// No socket of a mount that runs in this test is left when it goes.
+/// A mount in the foreground, and its socket.
 struct Mounted {
     ground: Ground,
     server: Foreground,
     socket: PathBuf,
+}
+
+impl Deref for Mounted {
+    type Target = Ground;
+
+    fn deref(&self) -> &Ground {
+        &self.ground
+    }
+}
+
+impl Mounted {
+    fn ends(self) {
+        let said = self.server.ends_by(Signal::TERM);
+        for word in ["panicked", "WARN", "not filtered"] {
+            assert!(!said.contains(word), "{said}");
+        }
+    }
 }
 
 fn mounted(arguments: &[&str]) -> Option<Mounted> {
@@ -37,36 +57,26 @@ fn mounted(arguments: &[&str]) -> Option<Mounted> {
 fn mounted_on(ground: Ground, arguments: &[&str]) -> Mounted {
     let server = ground.mount_in_foreground(arguments);
     let socket = socket_of(&ground.mnt);
-    let mounted = Mounted {
+    if !arguments.concat().contains("control") {
+        wait_for("the socket", || socket.exists());
+    }
+    Mounted {
         ground,
         server,
         socket,
-    };
-    if !arguments
-        .iter()
-        .any(|argument| argument.contains("control"))
-    {
-        wait_for("the socket", || mounted.socket.exists());
     }
-    mounted
-}
-
-fn thrufs(arguments: &[&OsStr]) -> Output {
-    run(Command::new(THRUFS).args(arguments).current_dir("/"))
 }
 
 fn explain(path: &Path) -> Value {
-    let output = thrufs(&["explain".as_ref(), "--json".as_ref(), path.as_os_str()]);
+    let output = thrufs!("explain", "--json", path);
     succeeded(&output);
     let mut array: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(array.len(), 1);
     array.remove(0)
 }
 
-fn refusal(path: &Path) -> String {
-    let output = thrufs(&["explain".as_ref(), path.as_os_str()]);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    stderr(&output)
+fn refused(path: &Path, part: &str) -> String {
+    fails(&thrufs!("explain", path), 1, part)
 }
 
 fn opens(path: &Path) -> (u64, u64) {
@@ -75,8 +85,9 @@ fn opens(path: &Path) -> (u64, u64) {
     (number("total"), number("writable"))
 }
 
-/// One exchange, as a program would have it.
-fn ask(socket: &Path, request: &str) -> String {
+/// Asks about a path below the source, as a program would.
+fn ask(socket: &Path, path: &str) -> String {
+    let request = format!("{{\"version\":1,\"command\":\"explain\",\"path\":\"{path}\"}}\n");
     let mut stream = UnixStream::connect(socket).unwrap();
     let patience = Some(ground::LIMIT);
     stream.set_read_timeout(patience).unwrap();
@@ -88,27 +99,19 @@ fn ask(socket: &Path, request: &str) -> String {
 
 #[test]
 fn files_are_explained_while_they_are_open_and_after() {
-    for (options, path, reason) in [
-        (
-            &[][..],
-            "passthrough",
-            "passthrough: not open; it would be: the kernel uses",
-        ),
-        (
-            &["--nopassthrough"],
-            "cached",
-            "cached: not open; it would be: data are kept",
-        ),
+    for (options, path, why) in [
+        (&[][..], "passthrough", "the kernel uses"),
+        (&["--nopassthrough"], "cached", "data are kept"),
     ] {
-        let Some(Mounted { ground, server, .. }) = mounted(options) else {
+        let Some(ground) = mounted(options) else {
             return;
         };
-        explained_while_open_and_after(&ground, path, reason);
-        ends(server);
+        explained_while_open_and_after(&ground, path, why);
+        ground.ends();
     }
 }
 
-fn explained_while_open_and_after(ground: &Ground, data_path: &str, reason: &str) {
+fn explained_while_open_and_after(ground: &Ground, data_path: &str, why: &str) {
     let file = ground.mnt.join("file");
     let ino = fs::metadata(ground.src.join("file")).unwrap().ino();
     let open = [
@@ -130,20 +133,16 @@ fn explained_while_open_and_after(ground: &Ground, data_path: &str, reason: &str
     let moved = ground.mnt.join("moved");
     fs::rename(&file, &moved).unwrap();
     assert_eq!(opens(&moved), (2, 1), "the same file by another name");
-    assert!(refusal(&file).contains("No such file"));
+    refused(&file, "No such file");
     drop(open);
     wait_for("RELEASE", || opens(&moved) == (0, 0));
 
-    let output = thrufs(&[
-        "explain".as_ref(),
-        moved.as_os_str(),
-        ground.mnt.as_os_str(),
-    ]);
+    let output = thrufs!("explain", &moved, &ground.mnt);
     succeeded(&output);
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = stdout(&output);
     for part in [
         "/moved\n  what        regular file, inode",
-        &format!("data path   {reason}"),
+        &format!("data path   {data_path}: not open; it would be: {why}"),
         "  open        no\n",
         "what        directory, inode",
         "kernel      knows it as node 1,",
@@ -153,19 +152,9 @@ fn explained_while_open_and_after(ground: &Ground, data_path: &str, reason: &str
     fs::rename(&moved, &file).unwrap();
 }
 
-fn ends(server: Foreground) {
-    server.signal(Signal::TERM);
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(0), "{said}");
-    for word in ["panicked", "WARN", "not filtered"] {
-        assert!(!said.contains(word), "{said}");
-    }
-}
-
 #[test]
 fn asking_makes_nothing_known() {
-    let Some(Mounted { ground, server, .. }) = mounted(&["--cache=never", "--nopassthrough"])
-    else {
+    let Some(ground) = mounted(&["--cache=never", "--nopassthrough"]) else {
         return;
     };
     fs::write(ground.src.join("unknown"), "").unwrap();
@@ -175,14 +164,12 @@ fn asking_makes_nothing_known() {
         assert_eq!(told["data_path"], "direct");
         assert_eq!(told["opens"]["total"], 0);
     }
-    ends(server);
+    ground.ends();
 }
 
 #[test]
 fn directories_links_and_names_of_any_bytes() {
-    let Some(Mounted { ground, server, .. }) = mounted(&[]) else {
-        return;
-    };
+    let Some(ground) = mounted(&[]) else { return };
     let odd = OsStr::from_bytes(b"not \xff utf8 \xc3\xa4 100%\n");
     fs::create_dir(ground.src.join(odd)).unwrap();
     fs::write(ground.src.join(odd).join("inner"), "").unwrap();
@@ -198,58 +185,43 @@ fn directories_links_and_names_of_any_bytes() {
     assert_eq!(explain(&ground.mnt.join("link"))["kind"], "symbolic_link");
     let way = ground.path().join("way");
     assert_eq!(explain(&way.join("file"))["kind"], "regular");
-    let error = refusal(&way);
-    assert!(error.contains("no mount of thrufs"), "{error}");
+    let error = refused(&way, "no mount of thrufs");
     assert!(error.contains("what the link points to"), "{error}");
     // With a slash behind it, a link to a directory is that directory.
     assert_eq!(explain(&way.join(""))["node"]["id"], 1);
-    ends(server);
+    ground.ends();
 }
 
 #[test]
 fn what_is_no_mount_of_thrufs_is_told() {
-    let Some(Mounted { ground, server, .. }) = mounted(&[]) else {
-        return;
-    };
-    let error = refusal(&ground.src.join("file"));
-    assert!(
-        error.contains("lies on no mount of thrufs, but on /"),
-        "{error}"
-    );
-    assert!(refusal(Path::new("/proc/version")).contains("of type proc"));
-    let error = refusal(Path::new("/no/such/place"));
-    assert!(error.contains("No such file or directory"), "{error}");
+    let Some(ground) = mounted(&[]) else { return };
+    let no_mount = "lies on no mount of thrufs, but on /";
+    refused(&ground.src.join("file"), no_mount);
+    refused(Path::new("/proc/version"), "of type proc");
+    let missing = "No such file or directory";
+    refused(Path::new("/no/such/place"), missing);
     // Those that can be explained are.
-    let output = thrufs(&[
-        "explain".as_ref(),
-        "/proc/version".as_ref(),
-        ground.mnt.join("file").as_os_str(),
-    ]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("regular file"));
-    ends(server);
+    let output = thrufs!("explain", "/proc/version", ground.mnt.join("file"));
+    fails(&output, 1, "of type proc");
+    assert!(stdout(&output).contains("regular file"));
+    ground.ends();
 }
 
 #[test]
 fn a_mount_is_found_however_it_is_reached() {
-    let Some(Mounted { ground, server, .. }) = mounted(&[]) else {
-        return;
-    };
+    let Some(ground) = mounted(&[]) else { return };
     fs::create_dir_all(ground.src.join("deep/er")).unwrap();
     fs::write(ground.src.join("deep/er/inner"), "").unwrap();
-    let ino = fs::metadata(ground.src.join("deep/er/inner"))
-        .unwrap()
-        .ino();
+    let inner = fs::metadata(ground.src.join("deep/er/inner"));
+    let ino = inner.unwrap().ino();
     let bound = ground.path().join("bound");
     fs::create_dir(&bound).unwrap();
     mount_bind(ground.mnt.join("deep"), &bound).unwrap();
     assert_eq!(explain(&bound.join("er/inner"))["ino"], ino);
     let told = explain(&bound);
     assert_eq!(told["kind"], "directory");
-    assert_ne!(
-        told["node"]["id"], 1,
-        "a directory that was bound is no root"
-    );
+    let id = &told["node"]["id"];
+    assert_ne!(*id, 1, "a directory that was bound is no root");
     // A single file that was bound.
     let file = ground.path().join("one");
     fs::write(&file, "beneath").unwrap();
@@ -260,11 +232,11 @@ fn a_mount_is_found_however_it_is_reached() {
         .args(["explain", "--json", "../er/inner"])
         .current_dir(ground.mnt.join("deep/er")));
     succeeded(&output);
-    assert!(String::from_utf8_lossy(&output.stdout).contains(&ino.to_string()));
+    assert!(stdout(&output).contains(&ino.to_string()));
     for path in [&bound, &file] {
-        rustix::mount::unmount(path, UnmountFlags::DETACH).unwrap();
+        detach(path);
     }
-    ends(server);
+    ground.ends();
 }
 
 #[test]
@@ -272,24 +244,19 @@ fn of_two_mounts_on_one_another_each_is_asked_by_its_own_files() {
     let Some(lower) = mounted(&["--cache=never"]) else {
         return;
     };
-    let beneath = lower.ground.mnt.clone();
-    let other = lower.ground.path().join("other");
+    let beneath = lower.mnt.clone();
+    let other = lower.path().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("file"), "content").unwrap();
     let open = fs::File::open(&beneath).unwrap();
-    let output = run(Command::new(THRUFS)
-        .args(["mount", "--cache=always"])
-        .args([&other, &beneath]));
-    succeeded(&output);
+    succeeded(&thrufs!("mount", "--cache=always", &other, &beneath));
     assert_ne!(socket_of(&beneath), lower.socket);
     assert_eq!(explain(&beneath.join("file"))["cache"]["mode"], "always");
     // A program that works in the lower one from before.
+    let fd = open.as_raw_fd();
     let below = run(Command::new("sh")
         .args(["-c", "cd \"$1\" && exec \"$2\" explain --json file", "sh"])
-        .arg(format!("/proc/{}/fd/{}", std::process::id(), {
-            use std::os::fd::AsRawFd;
-            open.as_raw_fd()
-        }))
+        .arg(format!("/proc/{}/fd/{fd}", std::process::id()))
         .arg(THRUFS));
     succeeded(&below);
     let told: Value = serde_json::from_slice(&below.stdout).unwrap();
@@ -297,31 +264,20 @@ fn of_two_mounts_on_one_another_each_is_asked_by_its_own_files() {
     drop(open);
     ground::unmount(&beneath);
     assert_eq!(explain(&beneath.join("file"))["cache"]["mode"], "never");
-    ends(lower.server);
+    lower.ends();
 }
 
 #[test]
 fn mounts_within_the_source_are_explained_once_somebody_was_there() {
     let Some(ground) = Ground::new() else { return };
-    let Mounted { ground, server, .. } = mounted_on(ground.propagating(), &[]);
+    let ground = mounted_on(ground.propagating(), &[]);
     let inside = ground.src.join("inside");
     fs::create_dir(&inside).unwrap();
-    rustix::mount::mount(
-        "tmpfs",
-        &inside,
-        "tmpfs",
-        rustix::mount::MountFlags::empty(),
-        None,
-    )
-    .unwrap();
+    mount_tmpfs(&inside);
     fs::write(inside.join("file"), "").unwrap();
-    let socket = socket_of(&ground.mnt);
-    let request = "{\"version\":1,\"command\":\"explain\",\"path\":\"inside/file\"}\n";
-    let reply = ask(&socket, request);
-    assert!(
-        reply.contains(&format!("\"errno\":{}", libc_exdev())),
-        "{reply}"
-    );
+    let elsewhere = format!("\"errno\":{}", libc::EXDEV);
+    let reply = ask(&ground.socket, "inside/file");
+    assert!(reply.contains(&elsewhere), "{reply}");
     let told = explain(&ground.mnt.join("inside/file"));
     assert_eq!(told["lower"]["file_system"], "tmpfs");
     assert_eq!(told["lower"]["memory"], true);
@@ -329,63 +285,41 @@ fn mounts_within_the_source_are_explained_once_somebody_was_there() {
     let own = ground.src.join("own");
     fs::create_dir(&own).unwrap();
     mount_bind(&ground.mnt, &own).unwrap();
-    let request = "{\"version\":1,\"command\":\"explain\",\"path\":\"own/file\"}\n";
-    let reply = ask(&socket, request);
-    assert!(
-        reply.contains(&format!("\"errno\":{}", libc_exdev())),
-        "{reply}"
-    );
+    let reply = ask(&ground.socket, "own/file");
+    assert!(reply.contains(&elsewhere), "{reply}");
     ground.assert_serves();
     for path in [&own, &inside] {
-        rustix::mount::unmount(path, UnmountFlags::DETACH).unwrap();
+        detach(path);
     }
-    ends(server);
-}
-
-fn libc_exdev() -> i32 {
-    rustix::io::Errno::XDEV.raw_os_error()
+    ground.ends();
 }
 
 #[test]
 fn statistics_come_by_the_socket() {
-    let Some(Mounted { ground, server, .. }) = mounted(&[]) else {
-        return;
-    };
+    let Some(ground) = mounted(&[]) else { return };
     ground.assert_serves();
     // Whoever drops the machine's caches meanwhile leaves what is open.
     let open = fs::File::open(ground.mnt.join("file")).unwrap();
-    let ctl = |arguments: &[&str]| {
-        let output = run(Command::new(THRUFS)
-            .arg("ctl")
-            .args(arguments)
-            .arg(&ground.mnt)
-            .arg("statistics"));
-        succeeded(&output);
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let text = ctl(&[]);
+    let text = stdout(&thrufs!("ctl", &ground.mnt, "statistics"));
     for part in ["requests come by ", "inodes=", "OPEN "] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    let json: Value = serde_json::from_str(&ctl(&["--json"])).unwrap();
+    let json = stdout(&thrufs!("ctl", "--json", &ground.mnt, "statistics"));
+    let json: Value = serde_json::from_str(&json).unwrap();
     assert!(json["tables"]["inodes"].as_u64().unwrap() >= 2, "{json}");
     assert_eq!(json["figures"]["malformed_requests"], 0);
     let operations = json["operations"].as_array().unwrap();
     assert!(operations.iter().any(|one| one["name"] == "LOOKUP"));
     drop(open);
-    ends(server);
+    ground.ends();
 }
 
 #[test]
 fn only_its_user_and_root_may_ask() {
-    let Some(Mounted {
-        ground,
-        server,
-        socket,
-    }) = mounted(&["--allow-other"])
-    else {
+    let Some(ground) = mounted(&["--allow-other"]) else {
         return;
     };
+    let socket = ground.socket.clone();
     let metadata = fs::symlink_metadata(&socket).unwrap();
     assert!(metadata.file_type().is_socket());
     assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o600, 0));
@@ -402,34 +336,22 @@ fn only_its_user_and_root_may_ask() {
             .uid(65_534)
             .gid(65_534))
     };
-    let output = as_nobody();
-    assert_eq!(output.status.code(), Some(1));
-    let error = stderr(&output);
-    assert!(
-        error.contains("only user 0") && error.contains("root"),
-        "{error}"
-    );
+    let error = fails(&as_nobody(), 1, "only user 0");
+    assert!(error.contains("root"), "{error}");
 
     // Behind the mode there is the server, which looks at who it is.
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
-    let output = as_nobody();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    ends(server);
+    fails(&as_nobody(), 1, "");
+    ground.ends();
 }
 
 #[test]
 fn an_ordinary_user_asks_and_so_does_root() {
     const USER: u32 = 65_534;
     let Some(ground) = Ground::new() else { return };
-    let fusermount = fs::metadata("/usr/bin/fusermount3");
-    if !fusermount.is_ok_and(|program| program.mode() & 0o4000 != 0) {
-        return ground::skipped(
-            "a user's control socket: no set-user-id fusermount3 (package fuse3)",
-        );
-    }
-    if fs::metadata("/dev/fuse").unwrap().mode() & 0o006 != 0o006 {
-        let test = "control::an_ordinary_user_asks_and_so_does_root";
-        return ground::once_more_with_a_device_for_everybody(ground.path(), test);
+    let test = "control::an_ordinary_user_asks_and_so_does_root";
+    if !ground::users_can_mount(ground.path(), test) {
+        return;
     }
     let program = ground::copied_program(ground.path());
     let runtime = ground.path().join("runtime");
@@ -437,19 +359,16 @@ fn an_ordinary_user_asks_and_so_does_root() {
     for directory in [&ground.src, &ground.mnt, &runtime] {
         std::os::unix::fs::chown(directory, Some(USER), Some(USER)).unwrap();
     }
-    let user = |runtime: Option<&Path>, arguments: &[&OsStr]| {
+    let user = |runtime: Option<&Path>, arguments: &[&str]| {
         let mut command = Command::new(&program);
         command.env_remove("XDG_RUNTIME_DIR");
         command.envs(runtime.map(|path| ("XDG_RUNTIME_DIR", path)));
         run(command.args(arguments).current_dir("/").uid(USER).gid(USER))
     };
-    let mount = [
-        "mount".as_ref(),
-        ground.src.as_os_str(),
-        ground.mnt.as_os_str(),
-    ];
+    let [src, mnt] = [&ground.src, &ground.mnt].map(|path| path.to_str().unwrap());
+    let (mount, unmount) = (["mount", src, mnt], ["unmount", mnt]);
     let file = ground.mnt.join("file");
-    let ask = ["explain".as_ref(), file.as_os_str()];
+    let ask = ["explain", file.to_str().unwrap()];
 
     succeeded(&user(Some(&runtime), &mount));
     let names = fs::read_dir(runtime.join("thrufs")).unwrap();
@@ -461,15 +380,9 @@ fn an_ordinary_user_asks_and_so_does_root() {
     );
     let output = user(Some(&runtime), &ask);
     succeeded(&output);
-    assert!(String::from_utf8_lossy(&output.stdout).contains("regular file"));
+    assert!(stdout(&output).contains("regular file"));
     // Root is not let in to the mount, but knows it, and is let in by its socket.
-    let output = thrufs(&[
-        "ctl".as_ref(),
-        "--control".as_ref(),
-        socket.as_os_str(),
-        ground.mnt.as_os_str(),
-        "statistics".as_ref(),
-    ]);
+    let output = thrufs!("ctl", "--control", &socket, &ground.mnt, "statistics");
     succeeded(&output);
     kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
     ground.wait_gone();
@@ -477,35 +390,25 @@ fn an_ordinary_user_asks_and_so_does_root() {
 
     // Without a place for it, there is a mount all the same.
     if Path::new("/run/user/65534").exists() {
-        return ground::skipped("a user without a runtime directory: this one has one");
+        return skipped("a user without a runtime directory: this one has one");
     }
-    let output = user(None, &mount);
-    succeeded(&output);
-    let said = stderr(&output);
-    assert!(
-        said.contains("no control socket: XDG_RUNTIME_DIR"),
-        "{said}"
-    );
-    assert_eq!(user(None, &ask).status.code(), Some(1));
-    ground::unmounts(|| user(None, &["unmount".as_ref(), ground.mnt.as_os_str()]));
+    let without = "no control socket: XDG_RUNTIME_DIR";
+    fails(&user(None, &mount), 0, without);
+    fails(&user(None, &ask), 1, "");
+    ground::unmounts(|| user(None, &unmount));
     // A directory of somebody else's is not used.
     let output = user(Some(ground.path()), &mount);
-    succeeded(&output);
-    assert!(stderr(&output).contains("no control socket"), "{output:?}");
-    ground::unmounts(|| user(None, &["unmount".as_ref(), ground.mnt.as_os_str()]));
+    fails(&output, 0, "no control socket");
+    ground::unmounts(|| user(None, &unmount));
     ground.wait_gone();
 }
 
 #[test]
 fn hostile_clients_hold_up_neither_mount_nor_others() {
-    let Some(Mounted {
-        ground,
-        server,
-        socket,
-    }) = mounted(&["--cache=never"])
-    else {
+    let Some(ground) = mounted(&["--cache=never"]) else {
         return;
     };
+    let socket = ground.socket.clone();
     // As many as get in, and keep silent.
     let connect = || UnixStream::connect(&socket).unwrap();
     let silent: Vec<UnixStream> = (0..100).map(|_| connect()).collect();
@@ -521,38 +424,25 @@ fn hostile_clients_hold_up_neither_mount_nor_others() {
     connect().write_all(b"{\"version\":1,").unwrap();
     // What leads out of the source.
     symlink("/", ground.src.join("out")).unwrap();
-    for path in [
-        "..",
-        "../etc/passwd",
-        "/etc/passwd",
-        "out/etc",
-        "%2e%2e",
-        "a%00",
-    ] {
-        let request = format!("{{\"version\":1,\"command\":\"explain\",\"path\":\"{path}\"}}\n");
-        let reply = ask(&socket, &request);
+    for path in ".. ../etc/passwd /etc/passwd out/etc %2e%2e a%00".split(' ') {
+        let reply = ask(&socket, path);
         assert!(reply.contains("\"error\""), "{path}: {reply}");
     }
     ground.assert_serves();
     wait_for("RELEASE", || opens(&ground.mnt.join("file")) == (0, 0));
     drop(silent);
-    ends(server);
+    ground.ends();
 }
 
 #[test]
 fn a_mount_without_a_socket_says_so() {
-    let Some(Mounted {
-        ground,
-        server,
-        socket,
-    }) = mounted(&["--control=none"])
-    else {
+    let Some(ground) = mounted(&["--control=none"]) else {
         return;
     };
+    let socket = ground.socket.clone();
     assert!(!socket.exists());
-    let error = refusal(&ground.mnt.join("file"));
-    assert!(error.contains("control=none"), "{error}");
-    ends(server);
+    refused(&ground.mnt.join("file"), "control=none");
+    ground.ends();
 }
 
 #[test]
@@ -562,23 +452,15 @@ fn a_socket_in_a_place_of_one_s_choice() {
     let control = format!("--control={}", place.display());
     fs::write(&place, "a file").unwrap();
     let output = ground.mount(&[&control]);
-    assert_eq!(output.status.code(), Some(1));
-    let error = stderr(&output);
-    assert!(error.contains("something else than a socket"), "{error}");
+    fails(&output, 1, "something else than a socket");
     assert!(!ground.is_mounted());
     fs::remove_file(&place).unwrap();
 
     succeeded(&ground.mount(&[&control]));
     assert!(place.exists(), "and no other");
     let file = ground.mnt.join("file");
-    assert!(refusal(&file).contains("say --control PATH"));
-    let output = thrufs(&[
-        "explain".as_ref(),
-        "--control".as_ref(),
-        place.as_os_str(),
-        file.as_os_str(),
-    ]);
-    succeeded(&output);
+    refused(&file, "say --control PATH");
+    succeeded(&thrufs!("explain", "--control", &place, &file));
     ground::unmount_by_command(&ground.mnt);
     assert!(!place.exists());
 }
@@ -606,26 +488,21 @@ fn the_socket_goes_with_the_mount_however_that_ends() {
 
 #[test]
 fn what_the_killed_have_left_is_recognised_and_removed() {
-    let Some(Mounted {
-        ground,
-        server,
-        socket,
-    }) = mounted(&["--control=none"])
-    else {
+    let Some(ground) = mounted(&["--control=none"]) else {
         return;
     };
+    let socket = ground.socket.clone();
     // As if the supervisor of an earlier mount with this number had been killed. A mount of another test
     // may remove it.
     wait_for("an answer about a socket that was left", || {
         drop(UnixListener::bind(&socket));
-        refusal(&ground.mnt.join("file")).contains("no server listens at")
+        let refused = refused(&ground.mnt.join("file"), "");
+        refused.contains("no server listens at")
     });
     let other = ground.path().join("other");
     fs::create_dir(&other).unwrap();
-    let mount = |arguments: &[&OsStr]| run(Command::new(THRUFS).args(arguments));
-    let (source, other) = (ground.src.as_os_str(), other.as_os_str());
-    succeeded(&mount(&["mount".as_ref(), source, other]));
+    succeeded(&thrufs!("mount", &ground.src, &other));
     assert!(!socket.exists(), "the next one to make a socket sweeps");
-    ground::unmounts(|| mount(&["unmount".as_ref(), other]));
-    ends(server);
+    ground::unmount_by_command(&other);
+    ground.ends();
 }

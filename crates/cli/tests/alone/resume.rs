@@ -2,15 +2,12 @@
 
 mod policy;
 
-use crate::ground::{Foreground, THRUFS, processes, run, wait_for};
+use crate::ground::share::{Place, Stop, mount_at};
+use crate::ground::{stdout, thrufs, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use thrufs::layout::{FileLock, LkIn};
 use thrufs::{Errno, NodeId};
 use thrufs_client::{Caller, Client, FrontEnd, FrontEndConfig};
@@ -26,93 +23,53 @@ const READ_WRITE: i32 = libc::O_RDWR;
 
 type Root<'a> = Caller<'a, FrontEnd>;
 
-struct Place {
-    place: TempDir,
-    dir: PathBuf,
-    socket: PathBuf,
+fn mount(place: &Place) -> Client<FrontEnd> {
+    let config = FrontEndConfig {
+        request_queues: 2,
+        time_limit: Some(Duration::from_secs(60)),
+        ..FrontEndConfig::default()
+    };
+    mount_at(&place.socket, &config)
 }
 
-impl Place {
-    fn new() -> Place {
-        let place = TempDir::with_prefix("thrufs-resume-").unwrap();
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let (dir, socket) = (place.path().join("dir"), place.path().join("socket"));
-        fs::create_dir(&dir).unwrap();
-        Place { place, dir, socket }
-    }
+/// Who serves: there before the one that waits for the next machine.
+fn serving(place: &Place) -> Option<Pid> {
+    let workers = place.workers().into_iter();
+    workers.min_by_key(|worker| age_of(*worker))
+}
 
-    /// Back when somebody can connect. The log goes to a file, as it may be long.
-    fn share(&self, options: &str) -> Foreground {
-        let log = fs::File::create(self.place.path().join("log")).unwrap();
-        let child = Command::new(THRUFS)
-            .args(["share", "-o", options, "--socket"])
-            .arg(&self.socket)
-            .arg(&self.dir)
-            .stdin(Stdio::null())
-            .stderr(log)
-            .spawn();
-        let child = Foreground::of(child.unwrap());
-        wait_for("the socket to appear", || self.socket.exists());
-        child
-    }
+/// Kills whoever serves, if there is one. Says whether.
+fn kill(place: &Place) -> bool {
+    let serving = serving(place);
+    serving.is_some_and(|worker| kill_process(worker, Signal::KILL).is_ok())
+}
 
-    fn log(&self) -> String {
-        fs::read_to_string(self.place.path().join("log")).unwrap()
-    }
-
-    fn mount(&self) -> Client<FrontEnd> {
-        let config = FrontEndConfig {
-            request_queues: 2,
-            time_limit: Some(Duration::from_secs(60)),
-            ..FrontEndConfig::default()
-        };
-        Client::mount(FrontEnd::connect(&self.socket, &config).unwrap()).unwrap()
-    }
-
-    fn workers(&self) -> Vec<Pid> {
-        processes("--share-worker", &self.socket)
-    }
-
-    /// Who serves: there before the one that waits for the next machine.
-    fn serving(&self) -> Option<Pid> {
-        self.workers()
-            .into_iter()
-            .min_by_key(|worker| age_of(*worker))
-    }
-
-    /// Kills whoever serves, if there is one. Says whether.
-    fn kill(&self) -> bool {
-        let serving = self.serving();
-        serving.is_some_and(|worker| kill_process(worker, Signal::KILL).is_ok())
-    }
-
-    /// Kills whoever serves, again and again, until somebody has failed or it was often enough. Says
-    /// how often. `steps` is what the machines have done.
-    fn kill_now_and_then(&self, steps: &AtomicUsize, stop: &AtomicBool) -> u64 {
-        let (begun, mut kills) = (Instant::now(), 0);
-        let stopped = || stop.load(Ordering::SeqCst);
-        while (begun.elapsed() < LOAD || kills < KILLS_MIN) && !stopped() {
-            let before = steps.load(Ordering::SeqCst);
-            std::thread::sleep(Duration::from_millis(50 + kills * 37 % 200));
-            // Some die in the midst of going on.
-            if !kills.is_multiple_of(3) {
-                wait_for("progress", || {
-                    stopped() || steps.load(Ordering::SeqCst) >= before + STEPS_BETWEEN
-                });
-            }
-            kills += u64::from(self.kill());
+/// Kills whoever serves, again and again, until somebody has failed or it was often enough. Says
+/// how often. `steps` is what the machines have done.
+fn kill_now_and_then(place: &Place, steps: &AtomicUsize, stop: &AtomicBool) -> u64 {
+    let (begun, mut kills) = (Instant::now(), 0);
+    let stopped = || stop.load(Ordering::SeqCst);
+    while (begun.elapsed() < LOAD || kills < KILLS_MIN) && !stopped() {
+        let before = steps.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(50 + kills * 37 % 200));
+        // Some die in the midst of going on.
+        if !kills.is_multiple_of(3) {
+            wait_for("progress", || {
+                stopped() || steps.load(Ordering::SeqCst) >= before + STEPS_BETWEEN
+            });
         }
-        kills
+        kills += u64::from(kill(place));
     }
+    kills
+}
 
-    /// Kills it and waits until it is another.
-    fn replace(&self) {
-        let before = self.serving();
-        wait_for("somebody to kill", || self.kill());
-        wait_for("the next", || {
-            self.serving().is_some_and(|now| Some(now) != before)
-        });
-    }
+/// Kills it and waits until it is another.
+fn replace(place: &Place) {
+    let before = serving(place);
+    wait_for("somebody to kill", || kill(place));
+    wait_for("the next", || {
+        serving(place).is_some_and(|now| Some(now) != before)
+    });
 }
 
 /// When a process was started, in ticks since the machine was; the last for one that has gone.
@@ -128,26 +85,6 @@ fn start_of(process: Pid) -> u64 {
 /// smaller number.
 fn age_of(process: Pid) -> (u64, i32) {
     (start_of(process), process.as_raw_nonzero().get())
-}
-
-/// Stops the others when one has failed.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-/// As that, and what the server has to say about it.
-struct Told<'a>(Stop<'a>, &'a Place);
-
-impl Drop for Told<'_> {
-    fn drop(&mut self) {
-        if !self.0.0.load(Ordering::SeqCst) {
-            eprintln!("{}", self.1.log());
-        }
-    }
 }
 
 /// A file that stays open over all deaths.
@@ -201,9 +138,8 @@ impl<'a> Machine<'a> {
     fn make(&mut self) {
         let name = format!("file{}", self.done);
         let flags = READ_WRITE | libc::O_CREAT | libc::O_EXCL;
-        let made = self
-            .root
-            .create(self.directory, name.as_bytes(), flags, 0o644);
+        let (root, directory) = (&self.root, self.directory);
+        let made = root.create(directory, name.as_bytes(), flags, 0o644);
         let (entry, open) = made.expect("create");
         self.open.push(Open {
             node: NodeId(entry.nodeid),
@@ -242,10 +178,8 @@ impl<'a> Machine<'a> {
         if let Some(name) = name {
             let found = self.root.lookup(self.directory, name.as_bytes());
             let found = found.expect("lookup");
-            assert_eq!(
-                (found.nodeid, found.attr.size),
-                (node.0, content.len() as u64)
-            );
+            let found = (found.nodeid, found.attr.size);
+            assert_eq!(found, (node.0, content.len() as u64));
             self.root.forget(node, 1);
             let gone = self.root.unlink(self.directory, name.as_bytes());
             gone.expect("unlink");
@@ -258,11 +192,9 @@ impl<'a> Machine<'a> {
         let open = &mut self.open[which];
         if let Some(name) = &mut open.name {
             let next = format!("renamed{}", self.done);
-            let (from, to) = (name.as_bytes(), next.as_bytes());
-            let renamed = self
-                .root
-                .rename((self.directory, from), (self.directory, to), 0);
-            renamed.expect("rename");
+            let from = (self.directory, name.as_bytes());
+            let to = (self.directory, next.as_bytes());
+            self.root.rename(from, to, 0).expect("rename");
             *name = next;
         }
     }
@@ -284,11 +216,8 @@ impl<'a> Machine<'a> {
             .filter(|name| name != "." && name != "..")
             .collect();
         names.sort();
-        let mut expected: Vec<_> = self
-            .open
-            .iter()
-            .filter_map(|open| open.name.clone())
-            .collect();
+        let open = self.open.iter();
+        let mut expected: Vec<_> = open.filter_map(|open| open.name.clone()).collect();
         expected.sort();
         assert_eq!(names, expected);
     }
@@ -322,39 +251,33 @@ impl<'a> Machine<'a> {
 
 fn under_load(options: &str) {
     let place = Place::new();
-    let server = place.share(&format!("control=none,resume=100000,{options}"));
-    let client = place.mount();
+    let server = place.share_aloud(&format!("control=none,resume=100000,{options}"));
+    let client = mount(&place);
     let mut machines: Vec<_> = (0..THREADS)
         .map(|number| Machine::new(&client, number))
         .collect();
     std::thread::sleep(Duration::from_millis(50));
     let (stop, steps) = (AtomicBool::new(false), AtomicUsize::new(0));
     let kills = std::thread::scope(|scope| {
-        let all = Stop(&stop);
+        let _all = Stop(&stop);
         for machine in &mut machines {
             let (stop, steps) = (&stop, &steps);
-            let place = &place;
             scope.spawn(move || {
-                let failed = Told(Stop(stop), place);
+                let _others = Stop(stop);
                 while !stop.load(Ordering::SeqCst) {
                     machine.step();
                     steps.fetch_add(1, Ordering::SeqCst);
                 }
-                std::mem::forget(failed);
             });
         }
-        let kills = place.kill_now_and_then(&steps, &stop);
-        drop(all);
-        kills
+        kill_now_and_then(&place, &steps, &stop)
     });
     let done: usize = machines.iter().map(|machine| machine.done).sum();
     eprintln!("{options}: {kills} workers were killed in the midst of {done} steps");
     machines.iter().for_each(|machine| machine.compare(&place));
     drop(machines);
     drop(client.unmount());
-    server.signal(Signal::TERM);
-    let (code, _) = server.wait();
-    assert_eq!(code, Some(0), "{}", place.log());
+    server.ends_by(Signal::TERM);
 }
 
 #[test]
@@ -370,32 +293,28 @@ fn a_machine_that_caches_nothing_goes_on_under_load() {
 #[test]
 fn an_idle_machine_goes_on() {
     let place = Place::new();
-    let server = place.share("control=none");
-    let client = place.mount();
+    let server = place.share_aloud("control=none");
+    let client = mount(&place);
     let mut machine = Machine::new(&client, 0);
     (0..10).for_each(|_| machine.step());
-    place.replace();
-    place.replace();
+    replace(&place);
+    replace(&place);
     (0..10).for_each(|_| machine.step());
     machine.compare(&place);
-    wait_for("a word about it", || {
-        place.log().contains("another goes on")
-    });
+    place.says("another goes on");
     drop(client.unmount());
-    server.signal(Signal::TERM);
-    assert_eq!(server.wait().0, Some(0), "{}", place.log());
+    server.ends_by(Signal::TERM);
     assert!(place.workers().is_empty());
 }
 
 #[test]
 fn locks_are_held_and_waited_for_over_deaths() {
     let place = Place::new();
-    let _server = place.share("control=none,locks=shared");
-    let client = place.mount();
+    let _server = place.share_aloud("control=none,locks=shared");
+    let client = mount(&place);
     let root = client.root();
-    let made = root.create(NodeId::ROOT, b"file", READ_WRITE | libc::O_CREAT, 0o644);
-    let (entry, open) = made.unwrap();
-    let node = NodeId(entry.nodeid);
+    let node = root.walk("file").unwrap();
+    let open = root.open(node, READ_WRITE).unwrap();
     let lock = |owner: u64, kind: i32| LkIn {
         fh: open.fh,
         owner,
@@ -407,10 +326,7 @@ fn locks_are_held_and_waited_for_over_deaths() {
         },
         ..LkIn::default()
     };
-    let (write, none) = (
-        i32::from(libc::F_WRLCK as i16),
-        i32::from(libc::F_UNLCK as i16),
-    );
+    let (write, none) = (libc::F_WRLCK, libc::F_UNLCK);
     root.setlk(node, &lock(1, write), false).unwrap();
     let had = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -421,7 +337,7 @@ fn locks_are_held_and_waited_for_over_deaths() {
         });
         for _ in 0..2 {
             std::thread::sleep(Duration::from_millis(100));
-            place.replace();
+            replace(&place);
             let third = root.setlk(node, &lock(3, write), false);
             assert_eq!(third.err(), Some(Errno::EAGAIN), "it is held");
         }
@@ -436,22 +352,20 @@ fn locks_are_held_and_waited_for_over_deaths() {
 #[test]
 fn a_machine_is_given_up_when_its_workers_die_too_often() {
     let place = Place::new();
-    let _server = place.share("control=none,resume=2");
-    let client = place.mount();
+    let _server = place.share_aloud("control=none,resume=2");
+    let client = mount(&place);
     let root = client.root();
     for _ in 0..2 {
-        place.replace();
+        replace(&place);
         root.getattr(NodeId::ROOT).expect("it goes on");
     }
-    place.replace();
+    replace(&place);
     wait_for("the connection to end", || {
         root.getattr(NodeId::ROOT).is_err()
     });
-    wait_for("a word about it", || {
-        place.log().contains("died 3 times within a minute")
-    });
+    place.says("died 3 times within a minute");
     // And the next one is served.
-    place.mount().root().getattr(NodeId::ROOT).unwrap();
+    mount(&place).root().getattr(NodeId::ROOT).unwrap();
 }
 
 /// After three that die in a row while they wait nobody waits for now; these have others between them
@@ -459,33 +373,33 @@ fn a_machine_is_given_up_when_its_workers_die_too_often() {
 #[test]
 fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
     let place = Place::new();
-    let _server = place.share("control=none,resume=100");
-    let client = place.mount();
+    let _server = place.share_aloud("control=none,resume=100");
+    let client = mount(&place);
     for _ in 0..4 {
         let mut waiting = None;
         wait_for("one to wait", || {
             let workers = place.workers();
             waiting = workers.iter().copied().max_by_key(|one| age_of(*one));
-            workers.len() == 2 && waiting != place.serving()
+            workers.len() == 2 && waiting != serving(&place)
         });
         kill_process(waiting.unwrap(), Signal::KILL).unwrap();
         wait_for("the next to wait", || {
             let workers = place.workers();
             workers.len() == 2 && !workers.contains(&waiting.unwrap())
         });
-        place.replace();
+        replace(&place);
         let attributes = client.root().getattr(NodeId::ROOT);
         attributes.expect("it goes on");
     }
-    assert_eq!(place.log().matches("that waits").count(), 4);
+    assert_eq!(place.said().matches("that waits").count(), 4);
 }
 
 /// Before they were told what to serve, for instance.
 #[test]
 fn workers_that_die_as_they_start_do_not_end_the_share() {
     let place = Place::new();
-    let _server = place.share("control=none,resume=100000");
-    let client = place.mount();
+    let _server = place.share_aloud("control=none,resume=100000");
+    let client = mount(&place);
     let mut kills = 0;
     let begun = Instant::now();
     while kills < 300 && begun.elapsed() < LOAD {
@@ -494,15 +408,15 @@ fn workers_that_die_as_they_start_do_not_end_the_share() {
         }
     }
     let attributes = client.root().getattr(NodeId::ROOT);
-    attributes.unwrap_or_else(|error| panic!("{error} after {kills}: {}", place.log()));
+    attributes.unwrap_or_else(|error| panic!("{error} after {kills}"));
 }
 
 #[test]
 fn nobody_is_left_when_the_supervisor_is_killed() {
     let place = Place::new();
-    let server = place.share("control=none");
-    let client = place.mount();
-    place.replace();
+    let server = place.share_aloud("control=none");
+    let client = mount(&place);
+    replace(&place);
     client.root().getattr(NodeId::ROOT).expect("it goes on");
     server.signal(Signal::KILL);
     wait_for("the worker to end", || place.workers().is_empty());
@@ -512,15 +426,12 @@ fn nobody_is_left_when_the_supervisor_is_killed() {
 #[test]
 fn statistics_tell_of_it() {
     let place = Place::new();
-    let control = place.place.path().join("control");
-    let _server = place.share(&format!("control={}", control.display()));
-    let client = place.mount();
-    place.replace();
+    let control = place.path("control");
+    let _server = place.share_aloud(&format!("control={}", control.display()));
+    let client = mount(&place);
+    replace(&place);
     client.root().getattr(NodeId::ROOT).expect("it goes on");
-    let output = run(Command::new(THRUFS)
-        .args(["ctl", "--control"])
-        .args([&control, &place.socket])
-        .arg("statistics"));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let output = thrufs!("ctl", "--control", &control, &place.socket, "statistics");
+    let said = stdout(&output);
     assert!(said.contains("1 resumptions"), "{said}{output:?}");
 }

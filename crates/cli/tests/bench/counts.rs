@@ -1,31 +1,22 @@
 //! What `thrufs bench` counts of a mount that was there before: its server is not in the run's namespace.
 
-use crate::ground::{Ground, THRUFS, skipped, stderr, succeeded};
+use crate::ground::{Ground, THRUFS, run, skipped, succeeded};
 use serde_json::Value;
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 #[test]
 fn requests_and_system_calls_of_a_mount_of_others_are_counted() {
     let _alone = crate::alone();
-    let Some(ground) = Ground::new() else {
-        return;
-    };
+    let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&["-o", "cache=always,transport=dev"]));
     let out = ground.path().join("out");
-    let output = Command::new(THRUFS)
-        .arg("bench")
-        .arg(&ground.src)
-        .args(["--rows", "stat-cold", "--modes", "none", "--jobs", "1"])
-        .args(["--rounds", "1", "--percent", "1"])
-        .arg("--against")
-        .arg(format!("other={}", ground.mnt.display()))
-        .arg("--out")
-        .arg(&out)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let mut command = Command::new(THRUFS);
+    command.arg("bench").arg(&ground.src);
+    command.args(["--rows", "stat-cold", "--modes", "none", "--jobs", "1"]);
+    command.args(["--rounds", "1", "--percent", "1", "--against"]);
+    command.arg(format!("other={}", ground.mnt.display()));
+    succeeded(&run(command.arg("--out").arg(&out)));
     let text = fs::read_to_string(out.join("results.json")).unwrap();
     let results: Value = serde_json::from_str(&text).unwrap();
     let remarks = results["remarks"].to_string();

@@ -8,29 +8,28 @@ mod ground;
 mod slow;
 mod slowed;
 
-use ground::{Ground, THRUFS, is_mount, run, skipped, stderr, succeeded, wait_for};
+use ground::{
+    Foreground, Ground, THRUFS, fails, is_mount, run, skipped, stderr, stdout, succeeded, thrufs,
+    wait_for,
+};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::ffi::CString;
 use std::fs;
-use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::sleep;
 use std::time::Duration;
 
 /// Little of everything, and no longer than it must be.
-const LITTLE: [&str; 6] = [
-    "--percent",
-    "2",
-    "--rows",
-    "mkdir,stat-cold,random-read-4k-loop",
-    "--modes",
-    "dev",
-];
+const LITTLE: [&str; 6] = ["--percent", "2", "--rows", ROWS, "--modes", "dev"];
+const ROWS: &str = "mkdir,stat-cold,random-read-4k-loop";
+
+/// More than it will come to: such a run does not end by itself.
+const ENDLESS: [&str; 4] = ["--rounds", "1000", "--time", "100000"];
 
 static MACHINE: RwLock<()> = RwLock::new(());
 
@@ -65,24 +64,23 @@ impl Place {
     /// `thrufs bench` of the directory.
     fn bench(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(THRUFS);
-        command
-            .arg("bench")
-            .arg(self.directory())
-            .args(arguments)
-            .arg("--out")
-            .arg(&self.out)
-            .stdin(Stdio::null());
+        command.arg("bench").arg(self.directory()).args(arguments);
+        command.arg("--out").arg(&self.out).stdin(Stdio::null());
         command
     }
 
-    /// A run in a process group of its own.
-    fn start(&self, arguments: &[&str]) -> Run {
-        let mut command = self.bench(arguments);
-        command
-            .process_group(0)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        Run(command.spawn().unwrap())
+    /// A run of little, and more arguments, that succeeds.
+    fn measures(&self, arguments: &[&str]) {
+        succeeded(&run(self.bench(&LITTLE).args(arguments)));
+    }
+
+    /// A run of little without an end, in a process group of its own.
+    fn start(&self) -> Foreground {
+        let said = self.ground.path().join("said");
+        let mut command = self.bench(&LITTLE);
+        command.args(ENDLESS).process_group(0).stdout(Stdio::null());
+        let child = command.stderr(fs::File::create(&said).unwrap()).spawn();
+        Foreground::of(child.unwrap()).logging_to(said)
     }
 
     fn results(&self) -> Value {
@@ -116,30 +114,23 @@ impl Place {
     /// The processes of a run: all of them name the place. What each is for.
     fn processes(&self) -> Vec<(Pid, String)> {
         let place = self.ground.path().to_str().unwrap();
-        let mut found = Vec::new();
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let number = entry
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok());
-            let Some(process) = number.and_then(Pid::from_raw) else {
-                continue;
+        let mut found = ground::command_lines();
+        found.retain(|(process, line)| {
+            let is_ours = line.iter().any(|word| word.contains(place));
+            is_ours && *process != rustix::process::getpid()
+        });
+        let role = |line: Vec<String>| {
+            let words: Vec<&str> = line.iter().map(String::as_str).collect();
+            let role = match words[..] {
+                [_, "--bench", role, ..] => role,
+                [program, ..] if program.ends_with("thrufs-bench") => "bench",
+                [_, role, ..] => role,
+                _ => "",
             };
-            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line);
-            let words: Vec<&str> = line.split('\0').collect();
-            let is_ours = |word: &&str| word.contains(place);
-            if words.iter().any(is_ours) && process != rustix::process::getpid() {
-                let role = match words[..] {
-                    [_, "--bench", role, ..] => role,
-                    [program, ..] if program.ends_with("thrufs-bench") => "bench",
-                    [_, role, ..] => role,
-                    _ => "",
-                };
-                found.push((process, role.to_owned()));
-            }
-        }
-        found
+            role.to_owned()
+        };
+        let found = found.into_iter();
+        found.map(|(process, line)| (process, role(line))).collect()
     }
 
     /// A process of a run in this role, once there is one.
@@ -151,29 +142,6 @@ impl Place {
             found.is_some()
         });
         found.unwrap().0
-    }
-}
-
-/// A run that does not outlive its test.
-struct Run(Child);
-
-impl Run {
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.0)
-    }
-
-    /// Its exit code, if it was not killed, and what it has said.
-    fn ends(mut self, why: &str) -> (Option<i32>, String) {
-        let mut said = String::new();
-        let mut errors = self.0.stderr.take().unwrap();
-        let reader = std::thread::spawn(move || {
-            let _ = errors.read_to_string(&mut said);
-            said
-        });
-        wait_for(&format!("the run to end after {why}"), || {
-            self.0.try_wait().unwrap().is_some()
-        });
-        (self.0.wait().unwrap().code(), reader.join().unwrap())
     }
 }
 
@@ -193,21 +161,9 @@ impl Drop for Stopped {
     }
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn tmpfs(point: &Path, options: &str, flags: MountFlags) {
     let options = CString::new(options).unwrap();
     mount("tmpfs", point, "tmpfs", flags, options.as_c_str()).unwrap();
-}
-
-fn refused(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    stderr(output)
 }
 
 fn names(value: &Value) -> Vec<&str> {
@@ -218,10 +174,7 @@ fn names(value: &Value) -> Vec<&str> {
 #[test]
 fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
     let Some(place) = Place::new() else { return };
-    let mut arguments = LITTLE.to_vec();
-    arguments.extend(["--rounds", "3", "--cache", "auto,always", "--jobs", "1,2"]);
-    let output = run(&mut place.bench(&arguments));
-    assert!(output.status.success(), "{}", stderr(&output));
+    place.measures(&["--rounds", "3", "--cache", "auto,always", "--jobs", "1,2"]);
     place.nothing_is_left("its end");
     let results = place.results();
     assert_eq!(results["ending"], "complete");
@@ -229,20 +182,13 @@ fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
     assert_eq!(names(&results["contestants"]), contestants);
     let options = results["contestants"][1]["options"].as_str().unwrap();
     assert!(options.contains("nopassthrough,cache=auto"), "{options}");
-    assert_eq!(
-        names(&results["rows"]),
-        ["mkdir", "stat-cold", "random-read-4k-loop"]
-    );
+    assert_eq!(names(&results["rows"]).join(","), ROWS);
     let cells = results["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 3 * contestants.len() * 2);
     for cell in cells {
         assert_eq!(cell["lower"], "tmpfs");
-        let rounds: Vec<u64> = cell["samples"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|sample| sample["round"].as_u64().unwrap())
-            .collect();
+        let samples = cell["samples"].as_array().unwrap().iter();
+        let rounds: Vec<_> = samples.map(|sample| &sample["round"]).collect();
         assert_eq!(rounds, [0, 1, 2], "{cell}");
         let latency = cell["latency"]["operations"].as_u64().unwrap();
         assert!(latency > 0, "{cell}");
@@ -254,31 +200,23 @@ fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
         assert!(place.out.join(name).metadata().unwrap().len() > 0, "{name}");
     }
     // What is there is not overwritten.
-    let again = refused(&run(&mut place.bench(&LITTLE)));
-    assert!(again.contains("nothing is overwritten"), "{again}");
+    let again = run(&mut place.bench(&LITTLE));
+    fails(&again, 1, "nothing is overwritten");
 }
 
 #[test]
 fn a_run_is_repeated_from_its_results_and_what_differs_is_told() {
     let Some(place) = Place::new() else { return };
-    let mut arguments = LITTLE.to_vec();
-    arguments.extend(["--rounds", "3", "--cache", "auto", "--jobs", "2"]);
-    let output = run(&mut place.bench(&arguments));
-    assert!(output.status.success(), "{}", stderr(&output));
+    place.measures(&["--rounds", "3", "--cache", "auto", "--jobs", "2"]);
     let then = place.results();
     let before = place.ground.path().join("then");
     fs::rename(&place.out, &before).unwrap();
     let file = before.join("results.json");
     let page = fs::read_to_string(before.join("report.html")).unwrap();
     assert!(page.contains("thrufs bench --repeat results.json"));
-    let repeat = |file: &Path, out: &Path| {
-        let mut command = Command::new(THRUFS);
-        command.args(["bench", "--repeat"]).arg(file);
-        command.arg("--out").arg(out).stdin(Stdio::null());
-        command.output().unwrap()
-    };
+    let repeat = |file: &Path, out: &Path| thrufs!("bench", "--repeat", file, "--out", out);
     let output = repeat(&file, &place.out);
-    assert!(output.status.success(), "{}", stderr(&output));
+    succeeded(&output);
     place.nothing_is_left("its repetition");
     let now = place.results();
     for what in ["suite", "rows"] {
@@ -292,7 +230,7 @@ fn a_run_is_repeated_from_its_results_and_what_differs_is_told() {
         all.collect()
     };
     assert_eq!(amount(&now), amount(&then));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = stdout(&output);
     let table = said.split("ratios to native then and now").nth(1);
     let table = table.unwrap_or_else(|| panic!("{said}"));
     for row in names(&then["rows"]) {
@@ -302,34 +240,24 @@ fn a_run_is_repeated_from_its_results_and_what_differs_is_told() {
     // What was repeated can be, without the first.
     fs::remove_file(&file).unwrap();
     let again = place.ground.path().join("again");
-    let output = repeat(&place.out.join("results.json"), &again);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let gone = repeat(&file, &again);
-    assert!(refused(&gone).contains("results.json"));
+    succeeded(&repeat(&place.out.join("results.json"), &again));
+    fails(&repeat(&file, &again), 1, "results.json");
 }
 
 #[test]
 fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
     let Some(place) = Place::new() else { return };
-    let serving = place.ground.path().join("serving");
-    fs::create_dir(&serving).unwrap();
-    let mount = |source: &Path, point: &Path| {
-        let mut command = Command::new(THRUFS);
-        let output = run(command.arg("mount").arg(source).arg(point));
-        assert!(output.status.success(), "{}", stderr(&output));
-    };
     // One shows the directory below its top.
-    mount(place.ground.path(), &place.ground.mnt);
+    let (source, point) = (place.ground.path(), &place.ground.mnt);
+    succeeded(&thrufs!("mount", source, point));
     let other = place.ground.path().join("other");
     fs::create_dir(&other).unwrap();
     tmpfs(&other, "size=1G", MountFlags::empty());
     let same = format!("same={}", place.ground.mnt.display());
     let apart = format!("apart={}", other.display());
-    let mut arguments = vec!["--against", &same, "--against", &apart, "--rounds", "2"];
-    arguments.extend(LITTLE);
-    arguments[LITTLE.len() + 5] = "none";
-    let output = run(&mut place.bench(&arguments));
-    assert!(output.status.success(), "{}", stderr(&output));
+    let mut command = place.bench(&["--against", &same, "--against", &apart]);
+    command.args(["--percent", "2", "--rounds", "2", "--rows", ROWS]);
+    succeeded(&run(command.args(["--modes", "none"])));
     let results = place.results();
     assert_eq!(names(&results["contestants"]), ["native", "same", "apart"]);
     for cell in results["cells"].as_array().unwrap() {
@@ -340,11 +268,9 @@ fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
         cell["contestant"] == "same" && cell["row"] == "mkdir" && cell["counts"].is_object()
     });
     if let Some(cell) = counted {
-        let made = cell["counts"]["requests"]["MKDIR"].as_u64().unwrap();
-        assert!(
-            made >= cell["counts"]["operations"].as_u64().unwrap(),
-            "{cell}"
-        );
+        let counts = &cell["counts"];
+        let made = counts["requests"]["MKDIR"].as_u64().unwrap();
+        assert!(made >= counts["operations"].as_u64().unwrap(), "{cell}");
     }
     assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
     ground::unmount_by_command(&place.ground.mnt);
@@ -362,10 +288,10 @@ fn it_refuses_where_it_would_fill_a_disk_or_tell_nothing() {
     tmpfs(&constant, "size=8M", MountFlags::RDONLY);
     let file = place.ground.path().join("file");
     fs::write(&file, "").unwrap();
-    let bench = |directory: &Path, arguments: &[&str]| {
+    let refused = |directory: &Path, arguments: &[&str], why| {
         let mut command = Command::new(THRUFS);
         command.arg("bench").arg(directory).args(arguments);
-        refused(&run(command.arg("--out").arg(&place.out)))
+        fails(&run(command.arg("--out").arg(&place.out)), 1, why)
     };
     for (directory, why) in [
         (small.as_path(), "MiB free"),
@@ -374,21 +300,16 @@ fn it_refuses_where_it_would_fill_a_disk_or_tell_nothing() {
         (Path::new("/proc"), "on proc"),
         (Path::new("/not/there"), "No such file"),
     ] {
-        let said = bench(directory, &[]);
-        assert!(said.contains(why), "{why}: {said}");
+        let said = refused(directory, &[], why);
         assert!(!said.contains("stays"), "nothing was made: {said}");
     }
     let nowhere = format!("nowhere={}", place.ground.mnt.display());
     for (arguments, why) in [
         (["--against", nowhere.as_str()], "nothing is mounted there"),
-        (
-            ["--rows", "none-such"],
-            "no row none-such; `thrufs bench --list`",
-        ),
+        (["--rows", "nought"], "no row nought; `thrufs bench --list`"),
         (["--modes", "none"], "nobody to compare with"),
     ] {
-        let said = bench(place.directory(), &arguments);
-        assert!(said.contains(why), "{why}: {said}");
+        refused(place.directory(), &arguments, why);
     }
     assert!(!place.out.exists());
     place.nothing_is_left("refusals");
@@ -399,16 +320,13 @@ fn it_refuses_where_it_would_fill_a_disk_or_tell_nothing() {
 #[ignore = "soak: at moments that are drawn"]
 fn what_is_asked_to_end_does_so_with_what_it_has() {
     let Some(place) = Place::new() else { return };
-    let mut arguments = LITTLE.to_vec();
-    arguments.extend(["--rounds", "1000", "--time", "100000"]);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let running = place.start(&arguments);
+        let running = place.start();
         // Something has been measured when a second process of a measurement comes.
         place.process("row");
         sleep(Duration::from_secs(1));
-        kill_process(running.pid(), signal).unwrap();
-        let (ended, said) = running.ends("a signal");
-        assert_eq!(ended, Some(code), "{said}");
+        running.signal(signal);
+        let said = running.ends(code);
         place.nothing_is_left("a signal");
         if place.out.exists() {
             assert_eq!(place.results()["ending"], "interrupted");
@@ -418,11 +336,11 @@ fn what_is_asked_to_end_does_so_with_what_it_has() {
         }
     }
     // Who asks twice does not wait for the report.
-    let running = place.start(&arguments);
+    let running = place.start();
     place.process("row");
-    kill_process(running.pid(), Signal::INT).unwrap();
+    running.signal(Signal::INT);
     let _ = kill_process(running.pid(), Signal::INT);
-    assert_eq!(running.ends("two signals").0, Some(130));
+    running.ends(130);
     place.nothing_is_left("two signals");
 }
 
@@ -430,14 +348,12 @@ fn what_is_asked_to_end_does_so_with_what_it_has() {
 fn what_is_unmounted_during_a_run_is_gone() {
     let Some(place) = Place::new() else { return };
     succeeded(&place.ground.mount(&[]));
-    let mut arguments = LITTLE.to_vec();
-    arguments.extend(["--rounds", "1000", "--time", "100000"]);
-    let running = place.start(&arguments);
+    let running = place.start();
     place.process("row");
     // Its server ends as well: a mount of it in the namespace of the run would keep it.
-    let output = run(Command::new(THRUFS).arg("unmount").arg(&place.ground.mnt));
-    kill_process(running.pid(), Signal::INT).unwrap();
-    assert_eq!(running.ends("a signal").0, Some(130));
+    let output = thrufs!("unmount", &place.ground.mnt);
+    running.signal(Signal::INT);
+    running.ends(130);
     succeeded(&output);
     place.nothing_is_left("a run during which something was unmounted");
 }
@@ -446,8 +362,6 @@ fn what_is_unmounted_during_a_run_is_gone() {
 #[ignore = "soak: at moments that are drawn"]
 fn whoever_is_killed_and_whenever_nothing_is_left() {
     let Some(place) = Place::new() else { return };
-    let mut arguments = LITTLE.to_vec();
-    arguments.extend(["--rounds", "1000", "--time", "100000"]);
     // Moments from the first to well into the rounds.
     let mut moment = 7_u64;
     let mut some_time = move || {
@@ -459,7 +373,7 @@ fn whoever_is_killed_and_whenever_nothing_is_left() {
     for round in 0..3 {
         for role in ["bench", "janitor", "gate", "inside", "group"] {
             let why = format!("{role} was killed, round {round}");
-            let running = place.start(&arguments);
+            let running = place.start();
             let moment = some_time();
             if role == "group" {
                 sleep(moment);
@@ -469,7 +383,7 @@ fn whoever_is_killed_and_whenever_nothing_is_left() {
                 sleep(moment);
                 kill_process(process, Signal::KILL).unwrap();
             }
-            let (code, said) = running.ends(&why);
+            let (code, said) = running.wait();
             assert_ne!(code, Some(0), "{why}: {said}");
             place.nothing_is_left(&why);
             assert!(!place.out.exists(), "{why}");
@@ -481,21 +395,19 @@ fn whoever_is_killed_and_whenever_nothing_is_left() {
 #[ignore = "soak: waits for a time"]
 fn a_run_that_was_abandoned_makes_no_report_even_if_nobody_ends_it() {
     let Some(place) = Place::new() else { return };
-    let mut arguments = LITTLE.to_vec();
-    arguments.extend(["--rounds", "1000", "--time", "100000"]);
-    let running = place.start(&arguments);
+    let running = place.start();
     place.process("row");
     // Until there is something to report.
     sleep(Duration::from_secs(2));
     let janitor = Stopped::now(place.process("janitor"));
-    kill_process(running.pid(), Signal::KILL).unwrap();
+    running.signal(Signal::KILL);
     wait_for("the run to end", || {
         let all = place.processes();
         !all.iter().any(|(_, role)| role == "inside")
     });
     assert!(!place.out.exists());
     drop(janitor);
-    running.ends("it was killed");
+    running.wait();
     place.nothing_is_left("it was abandoned");
 }
 
@@ -504,19 +416,15 @@ fn a_run_that_was_abandoned_makes_no_report_even_if_nobody_ends_it() {
 fn a_measurement_or_a_server_that_is_killed_is_a_failure_and_the_others_go_on() {
     let Some(place) = Place::new() else { return };
     for role in ["row", "--worker", "mount"] {
-        let mut arguments = LITTLE.to_vec();
-        // More than it will come to: it must not end by itself while its processes are looked for.
-        arguments.extend(["--rounds", "1000", "--time", "100000"]);
-        let running = place.start(&arguments);
+        let running = place.start();
         // Servers that end before they take part do not take part.
         place.process("row");
         let process = place.process(role);
         // It may have ended by itself.
         let _ = kill_process(process, Signal::KILL);
         sleep(Duration::from_secs(1));
-        kill_process(running.pid(), Signal::INT).unwrap();
-        let (code, said) = running.ends(role);
-        assert_eq!(code, Some(130), "{role}: {said}");
+        running.signal(Signal::INT);
+        running.ends(130);
         place.nothing_is_left(role);
         let _ = fs::remove_dir_all(&place.out);
     }
@@ -526,9 +434,7 @@ fn a_measurement_or_a_server_that_is_killed_is_a_failure_and_the_others_go_on() 
 #[ignore = "soak: at moments that are drawn"]
 fn the_next_run_removes_what_a_run_left_that_was_killed_as_a_whole() {
     let Some(place) = Place::new() else { return };
-    let mut arguments = LITTLE.to_vec();
-    arguments.extend(["--rounds", "1000", "--time", "100000"]);
-    let running = place.start(&arguments);
+    let running = place.start();
     place.process("inside");
     // All in one moment: whoever might clean up does nothing any more.
     for (process, _) in place.processes() {
@@ -537,16 +443,13 @@ fn the_next_run_removes_what_a_run_left_that_was_killed_as_a_whole() {
     for (process, _) in place.processes() {
         let _ = kill_process(process, Signal::KILL);
     }
-    running.ends("everybody was killed");
+    running.wait();
     wait_for("the processes to end", || place.processes().is_empty());
     assert_eq!(place.remains().len(), 1);
     // Somebody else's folder of such a name, and one that is alive, stay.
     let foreign = place.directory().join(".thrufs-bench-foreign");
     fs::create_dir(&foreign).unwrap();
-    let mut arguments = LITTLE.to_vec();
-    arguments.extend(["--rounds", "1"]);
-    let output = run(&mut place.bench(&arguments));
-    assert!(output.status.success(), "{}", stderr(&output));
+    place.measures(&["--rounds", "1"]);
     assert_eq!(place.remains(), [foreign]);
 }
 
@@ -571,9 +474,8 @@ fn an_ordinary_user_has_what_can_be_had_and_is_told_what_cannot() {
     fs::create_dir(&own).unwrap();
     std::os::unix::fs::chown(&own, Some(65534), Some(65534)).unwrap();
     let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "sh", "-c", AS_USER, "sh"])
-        .arg(&program);
+    command.args(["--mount", "sh", "-c", AS_USER, "sh"]);
+    command.arg(&program);
     command.current_dir(&own).arg("bench").args(LITTLE);
     let output = run(command.args(["--modes", "dev+pt", "--rounds", "2", "--out", "out"]));
     let said = stderr(&output);
@@ -581,19 +483,16 @@ fn an_ordinary_user_has_what_can_be_had_and_is_told_what_cannot() {
         skipped(&format!("mounting as an ordinary user: {said}"));
         return;
     }
-    assert!(output.status.success(), "{said}");
+    succeeded(&output);
     let text = fs::read_to_string(own.join("out/results.json")).unwrap();
     let results: Value = serde_json::from_str(&text).unwrap();
     let absent = results["contestants"][2]["absent"].as_str().unwrap();
     assert!(absent.contains("root"), "{absent}");
     let remarks = results["remarks"].to_string();
     assert!(remarks.contains("cannot drop"), "{remarks}");
-    let cells = results["cells"].as_array().unwrap();
-    assert!(
-        cells
-            .iter()
-            .any(|cell| cell["contestant"] == "dev" && cell["row"] == "stat-cold")
-    );
+    let mut cells = results["cells"].as_array().unwrap().iter();
+    let is_it = |cell: &Value| cell["contestant"] == "dev" && cell["row"] == "stat-cold";
+    assert!(cells.any(is_it));
     assert_eq!(fs::read_dir(&own).unwrap().count(), 1);
     place.nothing_is_left("its end");
     assert!(!is_mount(&own));
@@ -605,14 +504,8 @@ fn time_is_kept_by_rows_that_are_left_out() {
     let arguments = ["--percent", "10", "--time", "1"];
     let output = run(&mut place.bench(&arguments));
     let results = place.results();
-    assert!(
-        results["rows"].as_array().unwrap().len() < 14,
-        "{}",
-        stderr(&output)
-    );
-    assert!(
-        results["remarks"]
-            .to_string()
-            .contains("left out for want of time")
-    );
+    let rows = results["rows"].as_array().unwrap();
+    assert!(rows.len() < 14, "{}", stderr(&output));
+    let remarks = results["remarks"].to_string();
+    assert!(remarks.contains("left out for want of time"), "{remarks}");
 }

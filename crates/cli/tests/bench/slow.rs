@@ -1,10 +1,10 @@
 //! A case that is known to be slow is found by `thrufs bench`, and shown in every form of its report.
 
-use crate::ground::{Ground, THRUFS, stderr};
+use crate::ground::{Ground, THRUFS, run, succeeded};
 use crate::slowed::Slowed;
 use serde_json::Value;
 use std::fs;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use thrufs::MountedSession;
 use thrufs::mount::MountOptions;
@@ -25,20 +25,13 @@ fn slow(ground: &Ground, method: &'static str, delay: Duration) -> MountedSessio
     thrufs::mount(slowed, &ground.mnt, &MountOptions::new("slowed"), session).unwrap()
 }
 
-/// A run against that mount.
-fn bench(ground: &Ground, arguments: &[&str]) -> Output {
+/// A run against that mount, which succeeds.
+fn bench(ground: &Ground, arguments: &[&str]) {
     let mut command = Command::new(THRUFS);
-    command
-        .arg("bench")
-        .arg(&ground.src)
-        .arg("--against")
-        .arg(format!("slow={}", ground.mnt.display()))
-        .args(["--jobs", "1"])
-        .args(arguments)
-        .arg("--out")
-        .arg(ground.path().join("out"))
-        .stdin(Stdio::null());
-    command.output().unwrap()
+    command.arg("bench").arg(&ground.src).arg("--against");
+    command.arg(format!("slow={}", ground.mnt.display()));
+    command.args(["--jobs", "1"]).args(arguments).arg("--out");
+    succeeded(&run(command.arg(ground.path().join("out"))));
 }
 
 fn report(ground: &Ground, name: &str) -> String {
@@ -49,63 +42,45 @@ fn report(ground: &Ground, name: &str) -> String {
 #[ignore = "soak: a finding of statistics"]
 fn what_is_made_slow_stands_out() {
     let _alone = crate::alone();
-    let Some(ground) = Ground::new() else {
-        return;
-    };
+    let Some(ground) = Ground::new() else { return };
     // What it takes to be slow whatever else the machine does.
     let _mounted = slow(&ground, "mkdir", Duration::from_millis(20));
     // A few rows, each of other requests, with little work.
     let rows = "stat-cold,open-close,unlink,mkdir";
     let few = ["--rounds", "3", "--percent", "1", "--modes", "dev+pt"];
-    let output = bench(&ground, &[&["--rows", rows], few.as_slice()].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
-    let found = report(&ground, "report.txt");
-    let found: Vec<&str> = found
-        .lines()
-        .filter(|line| line.contains("mkdir on slow"))
-        .collect();
+    bench(&ground, &[&["--rows", rows], few.as_slice()].concat());
+    let text = report(&ground, "report.txt");
     // As one of the findings, which say how long a request takes, and not only in the table.
-    assert!(
-        found.iter().any(|line| line.contains(" ms")),
-        "{found:#?}\n{}",
-        report(&ground, "report.txt")
-    );
+    let is_it = |line: &str| line.contains("mkdir on slow") && line.contains(" ms");
+    assert!(text.lines().any(is_it), "{text}");
     let page = report(&ground, "report.html");
     let finding = page.lines().find(|line| line.contains("class=\"finding\""));
     let finding = finding.expect("a finding on the page");
-    assert!(
-        finding.contains("mkdir") && finding.contains("slow"),
-        "{finding}"
-    );
+    for part in ["mkdir", "slow"] {
+        assert!(finding.contains(part), "{finding}");
+    }
     assert!(!page.contains("<b>stat-cold</b> on <b>slow"), "{page}");
 }
 
 #[test]
 fn every_cell_is_counted_and_its_latencies_are_taken_when_rounds_take_all_the_time() {
     let _alone = crate::alone();
-    let Some(ground) = Ground::new() else {
-        return;
-    };
+    let Some(ground) = Ground::new() else { return };
     let _mounted = slow(&ground, "unlink", Duration::from_millis(5));
     // What is left of the files is removed as slowly: a round takes longer than all may.
     let rows = ["--rows", "unlink", "--percent", "5"];
-    let output = bench(&ground, &[rows, ["--modes", "dev", "--time", "2"]].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
+    bench(&ground, &[rows, ["--modes", "dev", "--time", "2"]].concat());
     let results: Value = serde_json::from_str(&report(&ground, "results.json")).unwrap();
     let remarks = results["remarks"].to_string();
     let counts = !remarks.contains("were not counted");
     let cells = results["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 3);
     for cell in cells {
-        assert!(
-            cell["latency"]["operations"].as_u64() > Some(0),
-            "{cell} {remarks}"
-        );
+        let timed = cell["latency"]["operations"].as_u64();
+        assert!(timed > Some(0), "{cell} {remarks}");
         let is_counted = cell["contestant"] != "native" && counts;
         assert_eq!(cell["counts"].is_object(), is_counted, "{cell} {remarks}");
     }
-    assert!(
-        remarks.contains("of fewer operations than usual"),
-        "{remarks}"
-    );
+    let fewer = "of fewer operations than usual";
+    assert!(remarks.contains(fewer), "{remarks}");
 }

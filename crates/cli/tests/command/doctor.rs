@@ -1,8 +1,7 @@
 //! `thrufs doctor`: what it finds, in text and JSON, and whether that is so.
 
-use crate::ground::{self, Ground, THRUFS, run, skipped, stderr, wait_for};
+use crate::ground::{self, Ground, THRUFS, fails, run, skipped, stderr, stdout, succeeded, thrufs};
 use rustix::mount::MountPropagationFlags;
-use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,10 +23,6 @@ fn doctor(arguments: &[&str]) -> Output {
     run(Command::new(THRUFS).arg("doctor").args(arguments))
 }
 
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 /// Name, state, detail and remedy of each finding.
 type Findings = Vec<[Option<String>; 4]>;
 
@@ -38,23 +33,19 @@ fn from_json(output: &Output) -> Findings {
         other => Some(other.as_str().unwrap().to_owned()),
     };
     let names = ["name", "state", "detail", "remedy"];
-    value
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|finding| {
-            assert_eq!(finding.as_object().unwrap().len(), names.len());
-            names.map(|name| field(finding, name))
-        })
-        .collect()
+    let all = value.as_array().unwrap().iter();
+    let findings = all.map(|finding| {
+        assert_eq!(finding.as_object().unwrap().len(), names.len());
+        names.map(|name| field(finding, name))
+    });
+    findings.collect()
 }
 
 /// The state, the detail and the remedy of one.
 fn finding(findings: &Findings, name: &str) -> (String, String, String) {
     let found = findings.iter().find(|f| f[0].as_deref() == Some(name));
-    let [_, state, detail, remedy] = found
-        .unwrap_or_else(|| panic!("{name} in {findings:#?}"))
-        .clone();
+    let found = found.unwrap_or_else(|| panic!("{name} in {findings:#?}"));
+    let [_, state, detail, remedy] = found.clone();
     (state.unwrap(), detail.unwrap(), remedy.unwrap_or_default())
 }
 
@@ -81,7 +72,7 @@ impl Drop for Parameter {
 fn agreed(place: &str) -> Findings {
     let (shown, json) = (doctor(&[place]), doctor(&["--json", place]));
     assert_eq!(shown.status.code(), json.status.code());
-    let shown = text(&shown);
+    let shown = stdout(&shown);
     let mut lines = shown.lines();
     let findings = from_json(&json);
     let column = lines.next().unwrap().find("Linux").unwrap();
@@ -108,25 +99,10 @@ fn everything_is_looked_at() {
     let _alone = alone();
     let place = TempDir::new().unwrap();
     let findings = agreed(place.path().to_str().unwrap());
-    for name in [
-        "kernel",
-        "/dev/fuse",
-        "mounting",
-        "enable_uring",
-        "io_uring",
-        "processors",
-        "transport",
-        "passthrough",
-        "pairing",
-        "descriptors",
-        "request size",
-        "seccomp",
-        "file system",
-        "file handles",
-        "RWF_NOWAIT",
-        "mounts beneath",
-        "confinement",
-    ] {
+    let expected = "kernel, /dev/fuse, mounting, enable_uring, io_uring, processors, transport, \
+                    passthrough, pairing, descriptors, request size, seccomp, file system, \
+                    file handles, RWF_NOWAIT, mounts beneath, confinement";
+    for name in expected.split(", ") {
         finding(&findings, name);
     }
 }
@@ -180,22 +156,10 @@ fn with_parameter(value: &str, check: impl FnOnce(&Findings)) {
 
 /// A mount says of itself how its requests come, to whoever asks.
 fn assert_mount_agrees(ground: &Ground, carrier: &str) {
-    let log = ground
-        .path()
-        .join(carrier.split(':').next().unwrap().replace('/', "-"));
-    let output = ground.mount(&["--log-file", log.to_str().unwrap()]);
-    ground::succeeded(&output);
-    rustix::process::kill_process(ground.process("--worker"), Signal::USR1).unwrap();
-    let said = || {
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        text.contains("inodes=").then_some(text)
-    };
-    wait_for("statistics", || said().is_some());
-    let said = said().unwrap();
-    assert!(
-        said.contains(&format!("requests come by {carrier}")),
-        "{carrier} in {said}"
-    );
+    succeeded(&ground.mount(&[]));
+    let said = stdout(&thrufs!("ctl", &ground.mnt, "statistics"));
+    let expected = format!("requests come by {carrier}");
+    assert!(said.contains(&expected), "{expected} in {said}");
     ground::unmount_by_command(&ground.mnt);
 }
 
@@ -263,10 +227,8 @@ fn an_ordinary_user_is_told_how_to_mount() {
     }
     let (state, detail, _) = finding(&from_json(&output), "mounting");
     assert_eq!(state, "no");
-    assert!(
-        detail.contains("no_new_privs") || detail.contains("not found"),
-        "{detail}"
-    );
+    let whys = ["no_new_privs", "not found"];
+    assert!(whys.iter().any(|why| detail.contains(why)), "{detail}");
 }
 
 #[test]
@@ -285,7 +247,7 @@ fn what_walls_a_source_leaves_is_told_before_and_at_the_start() {
         let (state, detail, _) = finding(&findings, "confinement");
         assert_eq!(state, walls, "{how:?}: {detail}");
         let output = ground.mount(&[]);
-        ground::succeeded(&output);
+        succeeded(&output);
         let said = stderr(&output);
         let is_warned = said.contains("WARN the worker's descriptors lead out");
         assert_eq!(is_warned, walls == "no", "{how:?}: {said}");
@@ -314,10 +276,5 @@ fn of_a_directory() {
         assert_eq!(finding(&memory, "file handles").0, "ok");
     }
     let output = doctor(&["/nonexistent/thrufs"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("does not exist"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&output, 1, "does not exist");
 }

@@ -1,15 +1,13 @@
 //! A guest that moves between two `thrufs share` again and again, under load: through their sockets,
 //! supervisors and workers that are shut in.
 
-use crate::ground::{self, Foreground, THRUFS, wait_for};
+use crate::ground::share::{Place, Stop, mount_at};
+use crate::ground::{self, Foreground, wait_for};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tempfile::TempDir;
 use thrufs::NodeId;
 use thrufs_client::{Client, FrontEnd, FrontEndConfig, GuestMemory, MigrateError};
 
@@ -21,44 +19,31 @@ const MOVES: usize = 24;
 const ENTRIES: usize = 300;
 
 /// One tree, and two servers of it.
-struct Place {
-    place: TempDir,
-    dir: PathBuf,
+struct Servers {
+    _servers: [Foreground; 2],
+    places: [Place; 2],
 }
 
-impl Place {
-    fn new() -> Place {
-        let place = TempDir::with_prefix("thrufs-move-").unwrap();
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let dir = place.path().join("dir");
-        fs::create_dir(&dir).unwrap();
-        Place { place, dir }
+impl Servers {
+    fn of(first: Place, options: [&str; 2]) -> Servers {
+        let second = first.beside();
+        let places = [first, second];
+        let serve = |at: usize| {
+            let options = format!("control=none,queues=3,{}", options[at]);
+            places[at].share_aloud(&options)
+        };
+        Servers {
+            _servers: [serve(0), serve(1)],
+            places,
+        }
     }
 
-    fn socket(&self, number: usize) -> PathBuf {
-        self.place.path().join(format!("socket-{number}"))
+    fn new(options: [&str; 2]) -> Servers {
+        Servers::of(Place::new(), options)
     }
 
-    fn share(&self, number: usize, options: &str) -> Foreground {
-        let socket = self.socket(number);
-        let child = Command::new(THRUFS)
-            .args([
-                "share",
-                "-o",
-                "control=none,queues=3",
-                "-o",
-                options,
-                "--socket",
-            ])
-            .arg(&socket)
-            .arg(&self.dir)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let child = Foreground::of(child);
-        wait_for("the socket to appear", || socket.exists());
-        child
+    fn socket(&self, number: usize) -> &Path {
+        &self.places[number].socket
     }
 
     fn mount(&self, queues: u16) -> Client<FrontEnd> {
@@ -68,8 +53,7 @@ impl Place {
             data_bytes_max: 128 << 10,
             ..FrontEndConfig::default()
         };
-        let front_end = FrontEnd::connect(self.socket(0), &config).unwrap();
-        Client::mount(front_end).unwrap()
+        mount_at(self.socket(0), &config)
     }
 }
 
@@ -151,9 +135,8 @@ impl Work<'_> {
                 .unwrap();
             let node = NodeId(entry.nodeid);
             caller.write(node, open.fh, 0, moved.as_bytes(), 0).unwrap();
-            caller
-                .rename((top, made.as_bytes()), (top, moved.as_bytes()), 0)
-                .unwrap();
+            let [from, to] = [&made, &moved].map(|name| (top, name.as_bytes()));
+            caller.rename(from, to, 0).unwrap();
             caller.release(node, open.fh).unwrap();
             if round % 3 == 0 {
                 left.insert(moved);
@@ -185,21 +168,8 @@ impl Work<'_> {
                 }
             }
             assert_eq!(names.len(), ENTRIES + 2, "round {round}");
-            let releasedir = caller.request(thrufs::Opcode::Releasedir, top);
-            let arg = thrufs::layout::ReleaseIn {
-                fh,
-                ..Default::default()
-            };
-            caller.call(releasedir.arg(&arg)).unwrap();
+            caller.releasedir(top, fh).unwrap();
         })
-    }
-}
-
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
     }
 }
 
@@ -212,8 +182,8 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
     for number in 0..ENTRIES {
         fs::write(listed.join(format!("entry-{number}")), "").unwrap();
     }
-    let _servers = [place.share(0, options), place.share(1, options)];
-    let client = place.mount(queues);
+    let servers = Servers::of(place, [options; 2]);
+    let (client, dir) = (servers.mount(queues), &servers.places[0].dir);
     let (stop, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
     let work = Work {
         client: &client,
@@ -221,7 +191,7 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
         rounds: &rounds,
     };
     let (written, appended, names, longest) = std::thread::scope(|scope| {
-        let _stops = Stops(&stop);
+        let _stops = Stop(&stop);
         let writes = scope.spawn(|| work.write());
         let appends = scope.spawn(|| work.append());
         let namings = scope.spawn(|| work.name());
@@ -234,10 +204,8 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
                 rounds.load(Ordering::Relaxed) > before + 20
                     || [&writes.is_finished(), &appends.is_finished()].contains(&&true)
             });
-            let moved = client
-                .carrier()
-                .migrate_to(place.socket(number % 2), memory)
-                .unwrap();
+            let next = servers.socket(number % 2);
+            let moved = client.carrier().migrate_to(next, memory).unwrap();
             longest = longest.max(moved.pause);
         }
         stop.store(true, Ordering::SeqCst);
@@ -247,16 +215,16 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
         (written, appended, namings.join().unwrap(), longest)
     });
     println!("{options}, {queues} queues, {memory:?}: the longest pause was {longest:?}");
-    assert!(fs::read(place.dir.join("written")).unwrap() == written);
+    assert!(fs::read(dir.join("written")).unwrap() == written);
     let expected: String = (0..appended)
         .map(|round| format!("{round:015}\n"))
         .collect();
-    assert!(fs::read_to_string(place.dir.join("appended")).unwrap() == expected);
-    let found = fs::read_dir(place.dir.join("names")).unwrap();
+    assert!(fs::read_to_string(dir.join("appended")).unwrap() == expected);
+    let found = fs::read_dir(dir.join("names")).unwrap();
     let found = found.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(found.collect::<BTreeSet<_>>(), names);
     for name in &names {
-        let bytes = fs::read_to_string(place.dir.join("names").join(name)).unwrap();
+        let bytes = fs::read_to_string(dir.join("names").join(name)).unwrap();
         assert_eq!(&bytes, name);
     }
     client.unmount();
@@ -283,42 +251,26 @@ fn by_file_handles() {
 #[test]
 fn a_file_that_was_removed_while_it_is_open() {
     for (from, to, moves) in [
-        (
-            "migration_mode=find-paths",
-            "migration_on_error=abort",
-            false,
-        ),
-        (
-            "migration_mode=find-paths",
-            "migration_on_error=guest-error",
-            true,
-        ),
-        (
-            "migration_mode=file-handles",
-            "migration_on_error=abort",
-            false,
-        ),
-        (
-            "migration_mode=file-handles",
-            "migration_on_error=abort,inode_file_handles=prefer",
-            true,
-        ),
+        ("find-paths", "abort", false),
+        ("find-paths", "guest-error", true),
+        ("file-handles", "abort", false),
+        ("file-handles", "abort,inode_file_handles=prefer", true),
     ] {
+        let from = &format!("migration_mode={from}");
+        let to = &format!("migration_on_error={to}");
         if from.contains("handles") && !rustix::process::geteuid().is_root() {
             ground::skipped("opening by file handles needs root");
             continue;
         }
-        let place = Place::new();
-        let _servers = [place.share(0, from), place.share(1, to)];
-        let client = place.mount(1);
+        let servers = Servers::new([from, to]);
+        let client = servers.mount(1);
         let caller = user(&client);
         let (entry, open) = caller.create(ROOT, b"gone", READ_WRITE, 0o644).unwrap();
         let node = NodeId(entry.nodeid);
         caller.write(node, open.fh, 0, b"bytes", 0).unwrap();
         caller.unlink(ROOT, b"gone").unwrap();
-        let moved = client
-            .carrier()
-            .migrate_to(place.socket(1), GuestMemory::Shared);
+        let (next, memory) = (servers.socket(1), GuestMemory::Shared);
+        let moved = client.carrier().migrate_to(next, memory);
         assert_eq!(moved.is_ok(), moves, "{from}, {to}: {moved:?}");
         let read = caller.read(node, open.fh, 0, 5);
         if to.contains("guest-error") {
@@ -327,7 +279,7 @@ fn a_file_that_was_removed_while_it_is_open() {
             assert_eq!(read.unwrap(), b"bytes", "{from}, {to}");
         }
         caller.create(ROOT, b"next", READ_WRITE, 0o644).unwrap();
-        assert!(place.dir.join("next").exists());
+        assert!(servers.places[0].dir.join("next").exists());
     }
 }
 
@@ -337,17 +289,12 @@ fn handles_are_refused_where_that_was_said() {
     if !rustix::process::geteuid().is_root() {
         return ground::skipped("opening by file handles needs root");
     }
-    let place = Place::new();
-    let _servers = [
-        place.share(0, "migration_mode=file-handles"),
-        place.share(1, "migration_refuse_handles"),
-    ];
-    let client = place.mount(1);
+    let servers = Servers::new(["migration_mode=file-handles", "migration_refuse_handles"]);
+    let client = servers.mount(1);
     let caller = user(&client);
-    caller.create(ROOT, b"file", READ_WRITE, 0o644).unwrap();
-    let moved = client
-        .carrier()
-        .migrate_to(place.socket(1), GuestMemory::Shared);
+    caller.create(ROOT, b"made", READ_WRITE, 0o644).unwrap();
+    let (next, memory) = (servers.socket(1), GuestMemory::Shared);
+    let moved = client.carrier().migrate_to(next, memory);
     assert!(matches!(moved, Err(MigrateError::Load(_))), "{moved:?}");
     caller.create(ROOT, b"next", READ_WRITE, 0o644).unwrap();
 }
@@ -355,7 +302,7 @@ fn handles_are_refused_where_that_was_said() {
 /// Rules judge by names, which go along.
 #[test]
 fn under_a_policy() {
-    let place = TempDir::with_prefix("thrufs-move-").unwrap();
+    let place = tempfile::tempdir().unwrap();
     let policy = place.path().join("policy.toml");
     let rules = "[[rule]]\npath = \"names/**\"\naction = \"direct\"\n\
                  [[rule]]\npath = \"never/**\"\naction = \"hide\"\n\

@@ -1,13 +1,15 @@
 //! Mounts that come and go as they should.
 
 use crate::ground::{
-    self, Ground, THRUFS, is_mount, mount_line, run, stderr, stop_process, succeeded, wait_for,
+    self, Ground, THRUFS, detach, fails, is_mount, mount_line, mount_tmpfs, run, status,
+    status_set, stderr, stop_process, succeeded, thrufs, wait_for,
 };
+use rustix::mount::MountPropagationFlags;
 use rustix::process::{Signal, kill_process};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -22,57 +24,41 @@ fn mount_serves_and_unmount_leaves_nothing() {
     assert_eq!(stderr(&output), "", "success is silent");
     ground.assert_serves();
     fs::write(ground.mnt.join("new"), "through").unwrap();
-    assert_eq!(
-        fs::read_to_string(ground.src.join("new")).unwrap(),
-        "through"
-    );
+    assert_eq!(fs::read(ground.src.join("new")).unwrap(), b"through");
     let line = mount_line(&ground.mnt);
-    assert!(
-        line.contains("fuse.thrufs") && line.contains("nosuid,nodev"),
-        "{line}"
-    );
-    assert!(line.contains(ground.src.to_str().unwrap()), "{line}");
+    for part in ["fuse.thrufs", "nosuid,nodev", ground.src.to_str().unwrap()] {
+        assert!(line.contains(part), "{line}");
+    }
 
     ground::unmount_by_command(&ground.mnt);
     assert!(!ground.is_mounted());
-    assert!(
-        ground.processes("--supervisor").is_empty(),
-        "unmount waits for the server"
-    );
-    assert!(ground.processes("--worker").is_empty());
+    for role in ["--supervisor", "--worker"] {
+        let left = ground.processes(role);
+        assert!(left.is_empty(), "unmount waits for the server");
+    }
     assert_eq!(fs::read_dir(&ground.mnt).unwrap().count(), 0);
 }
 
 #[test]
 fn options_arrive_at_the_kernel() {
     let Some(ground) = Ground::new() else { return };
-    let arguments = [
-        "-o",
-        "ro,noexec,noatime,suid,fsname=what\\,ever,subtype=sub",
-        "--allow-other",
-    ];
-    succeeded(&ground.mount(&arguments));
+    let options = "ro,noexec,noatime,suid,fsname=what\\,ever,subtype=sub";
+    succeeded(&ground.mount(&["-o", options, "--allow-other"]));
     let line = mount_line(&ground.mnt);
-    for part in [
-        " ro,",
-        "noexec",
-        "noatime",
-        "nodev",
-        "fuse.sub what,ever",
-        "allow_other",
-    ] {
+    for part in [" ro,", "noexec", "noatime", "nodev", "fuse.sub what,ever"] {
         assert!(line.contains(part), "{part} in {line}");
     }
+    assert!(line.contains("allow_other"), "{line}");
     assert!(!line.contains("nosuid"), "{line}");
     let error = fs::write(ground.mnt.join("x"), "").unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
-    succeeded(&run(Command::new(THRUFS).arg("umount").arg(&ground.mnt)));
+    assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+    succeeded(&thrufs!("umount", &ground.mnt));
 
     succeeded(&ground.mount(&["--sync", "-o", "ro"]));
     let line = mount_line(&ground.mnt);
     let of_file_system = line.rsplit(' ').next().unwrap();
     assert!(of_file_system.starts_with("ro,sync,"), "{line}");
-    succeeded(&run(Command::new(THRUFS).arg("umount").arg(&ground.mnt)));
+    succeeded(&thrufs!("umount", &ground.mnt));
 }
 
 #[test]
@@ -96,38 +82,20 @@ fn a_source_with_a_long_path() {
 #[test]
 fn unmount_tells_what_is_in_the_way() {
     let Some(ground) = Ground::new() else { return };
-    let unmount = |arguments: &[&str], path: &Path| {
-        run(Command::new(THRUFS)
-            .arg("unmount")
-            .args(arguments)
-            .arg(path))
-    };
-    let output = unmount(&[], &ground.mnt);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("is not mounted"),
-        "{}",
-        stderr(&output)
-    );
-
-    let output = unmount(&[], Path::new("/proc"));
-    assert!(stderr(&output).contains("umount"), "{}", stderr(&output));
+    let unmount = || thrufs!("unmount", &ground.mnt);
+    fails(&unmount(), 1, "is not mounted");
+    fails(&thrufs!("unmount", "/proc"), 1, "umount");
     assert!(is_mount(Path::new("/proc")), "left alone");
 
     succeeded(&ground.mount(&[]));
     let open = fs::File::open(ground.mnt.join("file")).unwrap();
-    let output = unmount(&[], &ground.mnt);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("in use"), "{}", stderr(&output));
-    assert!(stderr(&output).contains("--lazy"), "{}", stderr(&output));
+    let said = fails(&unmount(), 1, "in use");
+    assert!(said.contains("--lazy"), "{said}");
     ground.assert_serves();
-    succeeded(&unmount(&["--lazy"], &ground.mnt));
+    succeeded(&thrufs!("unmount", "--lazy", &ground.mnt));
     assert!(!ground.is_mounted());
-    assert_eq!(
-        open.metadata().unwrap().len(),
-        7,
-        "users keep what they have"
-    );
+    let length = open.metadata().unwrap().len();
+    assert_eq!(length, 7, "users keep what they have");
     drop(open);
     ground.wait_gone();
 }
@@ -141,8 +109,7 @@ fn unmounted_from_outside_both_processes_end() {
 
     let server = ground.mount_in_foreground(&[]);
     ground::unmount(&ground.mnt);
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(0), "{said}");
+    let said = server.ends(0);
     assert!(said.contains("was unmounted"), "{said}");
 }
 
@@ -159,24 +126,29 @@ fn whatever_gets_the_number_of_a_mount_next_is_left_alone() {
         let before = number(&ground.mnt);
         ground::unmount(&ground.mnt);
         // The kernel gives a number that is free again to the next mount.
-        let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("tmpfs", &next, "tmpfs", flags, None).unwrap();
+        mount_tmpfs(&next);
         same += usize::from(number(&next) == before);
         ground.wait_gone();
         assert!(is_mount(&next), "taken away by the server before");
-        rustix::mount::unmount(&next, rustix::mount::UnmountFlags::DETACH).unwrap();
+        detach(&next);
     }
 }
 
 #[test]
 fn signals_unmount_an_idle_mount_at_once() {
     let Some(ground) = Ground::new() else { return };
-    for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
+    for (signal, name, to_worker) in [
+        (Signal::TERM, "SIGTERM", false),
+        (Signal::INT, "SIGINT", false),
+        (Signal::TERM, "SIGTERM", true),
+    ] {
         // For a mount in use it would wait far longer than it may take to end.
         let server = ground.mount_in_foreground(&["--stop-timeout=600"]);
-        server.signal(signal);
-        let (code, said) = server.wait();
-        assert_eq!(code, Some(0), "{said}");
+        match to_worker {
+            true => kill_process(ground.process("--worker"), signal).unwrap(),
+            false => server.signal(signal),
+        }
+        let said = server.ends(0);
         assert!(said.contains(&format!("{name}: unmounting")), "{said}");
         assert!(said.contains("unmounted "), "{said}");
         ground.wait_gone();
@@ -195,22 +167,9 @@ fn a_signal_right_after_the_first_answer_is_no_failure() {
         while !ground.mnt.join("file").exists() {
             assert!(began.elapsed() < Duration::from_secs(60), "no mount");
         }
-        server.signal(Signal::TERM);
-        let (code, said) = server.wait();
-        assert_eq!(code, Some(0), "{said}");
+        server.ends_by(Signal::TERM);
         ground.wait_gone();
     }
-}
-
-#[test]
-fn a_signal_to_the_worker_does_the_same() {
-    let Some(ground) = Ground::new() else { return };
-    let server = ground.mount_in_foreground(&[]);
-    kill_process(ground.process("--worker"), Signal::TERM).unwrap();
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("SIGTERM: unmounting"), "{said}");
-    ground.wait_gone();
 }
 
 #[test]
@@ -221,25 +180,18 @@ fn a_busy_mount_is_waited_for_and_then_taken_away() {
     open.write_all(b" and more").unwrap();
     let began = Instant::now();
     server.signal(Signal::TERM);
-    let (code, said) = server.wait();
+    let said = server.ends(0);
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(1), "{took:?}: {said}");
-    assert_eq!(code, Some(0), "{said}");
-    assert!(
-        said.contains("waiting up to 1 s") && said.contains("still in use"),
-        "{said}"
-    );
+    for part in ["waiting up to 1 s", "still in use"] {
+        assert!(said.contains(part), "{said}");
+    }
     ground.wait_gone();
-    assert_eq!(
-        fs::read_to_string(ground.src.join("file")).unwrap(),
-        "content and more"
-    );
+    let written = fs::read(ground.src.join("file")).unwrap();
+    assert_eq!(written, b"content and more");
     let error = open.write_all(b"too late").unwrap_err();
     // By either transport, one of the two.
-    let over = [
-        std::io::ErrorKind::NotConnected,
-        std::io::ErrorKind::ConnectionAborted,
-    ];
+    let over = [ErrorKind::NotConnected, ErrorKind::ConnectionAborted];
     assert!(over.contains(&error.kind()), "{error}");
 }
 
@@ -252,15 +204,11 @@ fn a_file_that_goes_straight_through_outlives_its_mount() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&["--stop-timeout=1"]);
     let mut open = append_to(&ground.mnt.join("file"));
-    server.signal(Signal::TERM);
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(0), "{said}");
+    server.ends_by(Signal::TERM);
     ground.wait_gone();
     open.write_all(b" and more").unwrap();
-    assert_eq!(
-        fs::read_to_string(ground.src.join("file")).unwrap(),
-        "content and more"
-    );
+    let written = fs::read(ground.src.join("file")).unwrap();
+    assert_eq!(written, b"content and more");
 }
 
 #[test]
@@ -272,8 +220,7 @@ fn a_busy_mount_that_is_released_in_time_ends_cleanly() {
     std::thread::sleep(Duration::from_millis(500));
     assert!(ground.is_mounted());
     drop(open);
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(0), "{said}");
+    let said = server.ends(0);
     assert!(!said.contains("still in use"), "{said}");
 }
 
@@ -283,9 +230,7 @@ fn a_second_signal_does_not_wait() {
     let server = ground.mount_in_foreground(&["--stop-timeout=600"]);
     let _open = fs::File::open(ground.mnt.join("file")).unwrap();
     server.signal_and_wait(Signal::INT);
-    server.signal(Signal::INT);
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(0), "{said}");
+    let said = server.ends_by(Signal::INT);
     assert!(said.contains("asked a second time"), "{said}");
 }
 
@@ -297,33 +242,10 @@ fn a_worker_that_hangs_is_ended_in_bounded_time() {
     let path = ground.mnt.join("file");
     let client = std::thread::spawn(move || fs::read(path));
     std::thread::sleep(Duration::from_millis(200));
-    server.signal(Signal::TERM);
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(0), "{said}");
+    let said = server.ends_by(Signal::TERM);
     assert!(said.contains("ending it"), "{said}");
     assert!(client.join().unwrap().is_err(), "its client is let go");
     ground.wait_gone();
-}
-
-#[test]
-fn systemd_is_told() {
-    let Some(ground) = Ground::new() else { return };
-    let path = ground.path().join("notify");
-    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(ground::LIMIT)).unwrap();
-    let mut server = Command::new(THRUFS)
-        .args(["mount", "-f"])
-        .args([&ground.src, &ground.mnt])
-        .env("NOTIFY_SOCKET", &path)
-        .spawn()
-        .unwrap();
-    let mut bytes = [0; 64];
-    let length = socket.recv(&mut bytes);
-    let mounted = ground.is_mounted();
-    kill_process(rustix::process::Pid::from_child(&server), Signal::TERM).unwrap();
-    assert!(server.wait().unwrap().success());
-    assert_eq!(&bytes[..length.unwrap()], b"READY=1\n");
-    assert!(mounted);
 }
 
 #[test]
@@ -361,19 +283,14 @@ fn system_calls_are_filtered() {
     // Until those that stand by have given back their memory.
     wait_for("two filters for each thread", are_filtered);
     let names: Vec<&str> = threads.iter().map(|(name, _)| name.as_str()).collect();
-    for expected in [
-        "thrufs-worker",
-        "thrufs-watcher",
-        "thrufs-steward",
-        "thrufs-0",
-    ] {
-        assert!(names.contains(&expected), "no {expected} in {names:?}");
+    for expected in ["worker", "watcher", "steward", "0"] {
+        let expected = format!("thrufs-{expected}");
+        assert!(names.contains(&&*expected), "no {expected} in {names:?}");
     }
-    server.signal(Signal::TERM);
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(!said.contains("not filtered"), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
+    let said = server.ends_by(Signal::TERM);
+    for part in ["not filtered", "panicked"] {
+        assert!(!said.contains(part), "{said}");
+    }
 }
 
 #[test]
@@ -381,11 +298,9 @@ fn a_launcher_that_is_ended_leaves_no_mount() {
     let Some(ground) = Ground::new() else { return };
     // Too late at times, so it is tried at several moments; a mount that stands was told of.
     for delay_ms in [0, 1, 2, 4, 8, 16] {
-        let mut launcher = Command::new(THRUFS)
-            .arg("mount")
-            .args([&ground.src, &ground.mnt])
-            .spawn()
-            .unwrap();
+        let mut launcher = Command::new(THRUFS);
+        launcher.arg("mount").args([&ground.src, &ground.mnt]);
+        let mut launcher = launcher.spawn().unwrap();
         std::thread::sleep(Duration::from_millis(delay_ms));
         launcher.kill().unwrap();
         let _ = launcher.wait();
@@ -398,25 +313,14 @@ fn a_launcher_that_is_ended_leaves_no_mount() {
             is_served || !ground.is_mounted()
         });
         if is_served {
-            let _ = run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt));
+            let _ = thrufs!("unmount", &ground.mnt);
         }
         ground.wait_gone();
     }
 }
 
 #[test]
-fn hangup_is_nothing_to_the_background() {
-    let Some(ground) = Ground::new() else { return };
-    succeeded(&ground.mount(&[]));
-    kill_process(ground.process("--supervisor"), Signal::HUP).unwrap();
-    kill_process(ground.process("--worker"), Signal::HUP).unwrap();
-    std::thread::sleep(Duration::from_millis(200));
-    ground.assert_serves();
-    ground::unmount_by_command(&ground.mnt);
-}
-
-#[test]
-fn statistics_go_to_the_log_file() {
+fn statistics_go_to_the_log_file_and_hangup_is_nothing_to_the_background() {
     let Some(ground) = Ground::new() else { return };
     let log = ground.path().join("log");
     succeeded(&ground.mount(&["--log-file", log.to_str().unwrap()]));
@@ -428,59 +332,48 @@ fn statistics_go_to_the_log_file() {
             .count()
     };
     for (role, lines) in [("--supervisor", 1), ("--worker", 2)] {
-        kill_process(ground.process(role), Signal::USR1).unwrap();
+        // Of signals that wait, the one with the least number is taken first.
+        for signal in [Signal::HUP, Signal::USR1] {
+            kill_process(ground.process(role), signal).unwrap();
+        }
         wait_for("a line of statistics", || count() == lines);
     }
     let text = fs::read_to_string(&log).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    for (number, _) in lines
-        .iter()
-        .enumerate()
-        .filter(|(_, l)| l.contains("inodes="))
-    {
-        let before = lines[number - 1];
-        let carrier = before
-            .split_once(": requests come by ")
-            .map(|(_, carrier)| carrier);
+    for pair in lines.windows(2).filter(|pair| pair[1].contains("inodes=")) {
+        let carrier = pair[0].split_once(": requests come by ");
         let known = |c: &str| c.starts_with("io_uring: ") || c.starts_with("/dev/fuse");
-        assert!(carrier.is_some_and(known), "{before}");
+        assert!(carrier.is_some_and(|(_, it)| known(it)), "{}", pair[0]);
     }
-    assert!(
-        text.contains("mounted ") && text.contains("LOOKUP"),
-        "{text}"
-    );
+    for part in ["mounted ", "LOOKUP"] {
+        assert!(text.contains(part), "{text}");
+    }
     ground::unmount_by_command(&ground.mnt);
     let text = fs::read_to_string(&log).unwrap();
     assert!(text.contains("was unmounted"), "{text}");
 }
 
+/// Mounts the source of a ground somewhere else than usual.
+fn mount_at(ground: &Ground, place: &Path) {
+    succeeded(&thrufs!("mount", &ground.src, place));
+    assert!(is_mount(place));
+    assert_eq!(fs::read(place.join("file")).unwrap(), b"content");
+}
+
 #[test]
 fn a_mount_over_its_own_source() {
     let Some(ground) = Ground::new() else { return };
-    let output = run(Command::new(THRUFS)
-        .arg("mount")
-        .args([&ground.src, &ground.src]));
-    succeeded(&output);
-    assert!(is_mount(&ground.src));
-    assert_eq!(
-        fs::read_to_string(ground.src.join("file")).unwrap(),
-        "content"
-    );
+    mount_at(&ground, &ground.src);
     fs::write(ground.src.join("inner"), "x").unwrap();
     ground::unmount_by_command(&ground.src);
-    assert_eq!(fs::read_to_string(ground.src.join("inner")).unwrap(), "x");
+    assert_eq!(fs::read(ground.src.join("inner")).unwrap(), b"x");
 }
 
 #[test]
 fn a_source_beneath_its_mount_point() {
     let Some(ground) = Ground::new() else { return };
-    let place = ground.path();
-    succeeded(&run(Command::new(THRUFS)
-        .arg("mount")
-        .arg(&ground.src)
-        .arg(place)));
-    assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "content");
-    ground::unmount_by_command(place);
+    mount_at(&ground, ground.path());
+    ground::unmount_by_command(ground.path());
     assert!(ground.src.join("file").exists());
 }
 
@@ -489,18 +382,11 @@ fn a_mount_point_within_the_source_does_not_contain_itself() {
     let Some(ground) = Ground::new() else { return };
     let inner = ground.src.join("inner");
     fs::create_dir(&inner).unwrap();
-    succeeded(&run(Command::new(THRUFS)
-        .arg("mount")
-        .arg(&ground.src)
-        .arg(&inner)));
-    assert_eq!(fs::read_to_string(inner.join("file")).unwrap(), "content");
-    assert_eq!(
-        fs::read_dir(inner.join("inner")).unwrap().count(),
-        0,
-        "no mount within the mount"
-    );
+    mount_at(&ground, &inner);
+    let within = fs::read_dir(inner.join("inner")).unwrap();
+    assert_eq!(within.count(), 0, "no mount within the mount");
     fs::write(inner.join("more"), "x").unwrap();
-    assert_eq!(fs::read_to_string(ground.src.join("more")).unwrap(), "x");
+    assert_eq!(fs::read(ground.src.join("more")).unwrap(), b"x");
     ground::unmount_by_command(&inner);
 }
 
@@ -515,43 +401,33 @@ fn the_worker_has_no_more_privilege_than_it_needs() {
 fn has_no_more_privilege_than_it_needs(ground: &Ground, pairs: bool) {
     let options = if pairs { "pairing" } else { "nopairing" };
     succeeded(&ground.mount(&["-o", options]));
-    let worker = ground.process("--worker").as_raw_nonzero();
-    let field_of = |process: &str, name: &str| {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().to_owned()
-    };
-    let field = |name: &str| field_of(&worker.to_string(), name);
-    let set = |text: String| u64::from_str_radix(&text, 16).unwrap();
-    let capabilities = |name: &str| set(field(name));
+    let process = ground.process("--worker");
+    let worker = process.as_raw_nonzero();
     // CHOWN .. SETUID, SETFCAP, SYS_ADMIN, LEASE, LINUX_IMMUTABLE, MKNOD by their numbers.
-    let mut kept = [0, 1, 2, 3, 4, 6, 7, 9, 21, 27, 28, 31]
-        .iter()
-        .fold(0_u64, |set, n| set | 1 << n);
+    let kept = [0, 1, 2, 3, 4, 6, 7, 9, 21, 27, 28, 31];
+    let mut kept = kept.iter().fold(0_u64, |set, n| set | 1 << n);
     // SYS_NICE, for threads that are paired, where the limit that makes up for it cannot be raised.
     let limits = fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
-    let nice = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max nice priority"));
+    let mut lines = limits.lines();
+    let nice = lines.find_map(|line| line.strip_prefix("Max nice priority"));
     if pairs && nice.unwrap().split_whitespace().next() == Some("0") {
         // By SYS_RESOURCE, it can: the worker was started with what this process may do.
-        assert_eq!(set(field_of("self", "CapEff:")) & 1 << 24, 0, "{limits}");
+        let own = status_set(rustix::process::getpid(), "CapEff");
+        assert_eq!(own & 1 << 24, 0, "{limits}");
         kept |= 1 << 23;
     }
-    for set in ["CapPrm:", "CapEff:", "CapBnd:"] {
-        assert_eq!(capabilities(set) & !kept, 0, "{set} {options}");
+    for set in ["CapPrm", "CapEff", "CapBnd"] {
+        let more = status_set(process, set) & !kept;
+        assert_eq!(more, 0, "{set} {options}");
     }
-    assert_eq!(field("NoNewPrivs:"), "1");
+    assert_eq!(status(process, "NoNewPrivs"), "1");
     let expected = ["dev", "source"].map(OsString::from);
     // Of each thread: the one that waits for signals as well.
     for thread in fs::read_dir(format!("/proc/{worker}/task")).unwrap() {
         let root = fs::read_dir(thread.unwrap().path().join("root")).unwrap();
         let names: BTreeSet<OsString> = root.map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(
-            names,
-            expected.clone().into(),
-            "nothing else is in reach by name"
-        );
+        let within_reach = expected.clone().into();
+        assert_eq!(names, within_reach, "nothing else is in reach by name");
     }
     let root = format!("/proc/{worker}/root/source/file");
     assert_eq!(fs::read_to_string(root).unwrap(), "content");
@@ -568,14 +444,10 @@ fn mounts_beneath_the_source_come_into_view() {
     fs::create_dir(ground.src.join("sub")).unwrap();
     succeeded(&ground.mount(&["-o", "cache=never"]));
     let sub = ground.src.join("sub");
-    let flags = rustix::mount::MountFlags::empty();
-    rustix::mount::mount("none", &sub, "tmpfs", flags, c"size=64k").unwrap();
+    mount_tmpfs(&sub);
     fs::write(sub.join("below"), "seen").unwrap();
-    assert_eq!(
-        fs::read_to_string(ground.mnt.join("sub/below")).unwrap(),
-        "seen"
-    );
-    rustix::mount::unmount(&sub, rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_eq!(fs::read(ground.mnt.join("sub/below")).unwrap(), b"seen");
+    detach(&sub);
     assert!(!ground.mnt.join("sub/below").exists());
     ground::unmount_by_command(&ground.mnt);
 }
@@ -584,15 +456,13 @@ fn mounts_beneath_the_source_come_into_view() {
 #[test]
 fn mounts_beneath_a_private_mount_are_those_of_the_beginning() {
     let Some(ground) = Ground::new() else { return };
-    let flags = rustix::mount::MountFlags::empty();
+    let ground = ground.propagating();
+    ground.propagates(MountPropagationFlags::PRIVATE);
     let mounted = |name: &str| {
         let path = ground.src.join(name);
-        rustix::mount::mount("none", &path, "tmpfs", flags, c"size=64k").unwrap();
+        mount_tmpfs(&path);
         fs::write(path.join("below"), "").unwrap();
     };
-    rustix::mount::mount_bind(&ground.src, &ground.src).unwrap();
-    let private = rustix::mount::MountPropagationFlags::PRIVATE;
-    rustix::mount::mount_change(&ground.src, private).unwrap();
     let _ = ["before", "later"].map(|name| fs::create_dir(ground.src.join(name)).unwrap());
     mounted("before");
     succeeded(&ground.mount(&["-o", "cache=never"]));
@@ -608,41 +478,25 @@ fn fstab_lines_work_through_the_helper() {
     let helper = ground.path().join("mount.thrufs");
     symlink(THRUFS, &helper).unwrap();
     let call = |arguments: &[&str]| {
-        run(Command::new(&helper)
-            .arg(&ground.src)
-            .arg(&ground.mnt)
-            .args(arguments))
+        let mut command = Command::new(&helper);
+        run(command.args([&ground.src, &ground.mnt]).args(arguments))
     };
-    let output = call(&[
-        "-o",
-        "rw,allow_other,_netdev,x-systemd.automount",
-        "-n",
-        "-f",
-        "-v",
-    ]);
-    succeeded(&output);
+    let list = "rw,allow_other,_netdev,x-systemd.automount";
+    let output = call(&["-o", list, "-n", "-f", "-v"]);
+    fails(&output, 0, "allow_other");
     assert!(!ground.is_mounted(), "-f is fake");
-    assert!(stderr(&output).contains("allow_other"), "-v tells");
 
-    succeeded(&call(&[
-        "-o",
-        "rw,defaults,allow_other,nofail",
-        "-t",
-        "thrufs",
-    ]));
+    let list = "rw,defaults,allow_other,nofail";
+    succeeded(&call(&["-o", list, "-t", "thrufs"]));
     ground.assert_serves();
     assert!(mount_line(&ground.mnt).contains("allow_other"));
     ground::unmount_by_command(&ground.mnt);
 
-    let output = call(&["-o", "alow_other"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).starts_with("mount.thrufs: ") && stderr(&output).contains("did you mean")
-    );
-    let output = run(Command::new(&helper)
-        .arg("/no/such/source")
-        .arg(&ground.mnt));
-    assert_eq!(output.status.code(), Some(32));
+    let said = fails(&call(&["-o", "alow_other"]), 1, "did you mean");
+    assert!(said.starts_with("mount.thrufs: "), "{said}");
+    let mut elsewhere = Command::new(&helper);
+    elsewhere.args([Path::new("/no/such/source"), &ground.mnt]);
+    fails(&run(&mut elsewhere), 32, "");
     succeeded(&call(&["-s", "-o", "alow_other"]));
     ground::unmount_by_command(&ground.mnt);
 }
@@ -650,17 +504,9 @@ fn fstab_lines_work_through_the_helper() {
 #[test]
 fn an_ordinary_user_mounts_through_fusermount3() {
     let Some(ground) = Ground::new() else { return };
-    let Ok(fusermount) = fs::metadata("/usr/bin/fusermount3") else {
-        return ground::skipped("mounting as a user: there is no fusermount3 (package fuse3)");
-    };
-    if fusermount.mode() & 0o4000 == 0 {
-        return ground::skipped("mounting as a user: fusermount3 is not set-user-id");
-    }
-    if fs::metadata("/dev/fuse").unwrap().mode() & 0o006 != 0o006 {
-        return ground::once_more_with_a_device_for_everybody(
-            ground.path(),
-            "mounting::an_ordinary_user_mounts_through_fusermount3",
-        );
+    let test = "mounting::an_ordinary_user_mounts_through_fusermount3";
+    if !ground::users_can_mount(ground.path(), test) {
+        return;
     }
     let thrufs = ground::copied_program(ground.path());
     for directory in [&ground.src, &ground.mnt] {
@@ -668,11 +514,8 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     }
     let user = |arguments: &[&str]| {
         let mut command = Command::new(&thrufs);
-        run(command
-            .args(arguments)
-            .uid(65_534)
-            .gid(65_534)
-            .current_dir("/"))
+        command.args(arguments).current_dir("/");
+        run(command.uid(65_534).gid(65_534))
     };
     let (src, mnt) = (ground.src.to_str().unwrap(), ground.mnt.to_str().unwrap());
     let read = || {
@@ -681,21 +524,11 @@ fn an_ordinary_user_mounts_through_fusermount3() {
     };
 
     let output = user(&["mount", "-o", "suid", src, mnt]);
-    assert!(
-        stderr(&output).contains("only root may use the option `suid`"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&output, 1, "only root may use the option `suid`");
     let output = user(&["mount", "-o", "allow_other", src, mnt]);
-    if !fs::read_to_string("/etc/fuse.conf")
-        .is_ok_and(|t| t.lines().any(|l| l == "user_allow_other"))
-    {
-        assert_eq!(output.status.code(), Some(1));
-        assert!(
-            stderr(&output).contains("/etc/fuse.conf"),
-            "{}",
-            stderr(&output)
-        );
+    let conf = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    if !conf.lines().any(|line| line == "user_allow_other") {
+        fails(&output, 1, "/etc/fuse.conf");
     }
 
     succeeded(&user(&["mount", src, mnt]));

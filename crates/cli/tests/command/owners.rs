@@ -8,6 +8,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+const MAPPED: &str = "allow_other,uidmap=0:100000:65536,gidmap=0:100000:65536";
+
 /// Who has the id that stands for those that no range holds is not their user.
 #[test]
 fn nobody_passes_for_the_owners_that_are_not_mapped() {
@@ -16,10 +18,7 @@ fn nobody_passes_for_the_owners_that_are_not_mapped() {
     let secret = ground.src.join("secret");
     fs::write(&secret, "of root").unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-    succeeded(&ground.mount(&[
-        "-o",
-        "allow_other,uidmap=0:100000:65536,gidmap=0:100000:65536",
-    ]));
+    succeeded(&ground.mount(&["-o", MAPPED]));
     let shown = fs::metadata(ground.mnt.join("secret")).unwrap();
     assert_eq!((shown.uid(), shown.gid()), (OVERFLOW, OVERFLOW));
     for (user, script) in [
@@ -48,7 +47,7 @@ fn no_mapping_of_ids_lets_a_stranger_leave_a_program_of_root() {
     let squashed = format!("allow_other,uid={STRANGER},gid={STRANGER}");
     for options in [
         squashed.as_str(),
-        "allow_other,uidmap=0:100000:65536,gidmap=0:100000:65536",
+        MAPPED,
         "allow_other,uidmap=65534:100000:1",
     ] {
         fs::set_permissions(&ground.src, fs::Permissions::from_mode(0o777)).unwrap();

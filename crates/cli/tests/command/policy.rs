@@ -1,6 +1,6 @@
 //! `thrufs policy check`: what it says of a policy and of files.
 
-use crate::ground::{self, THRUFS, run, stderr};
+use crate::ground::{self, THRUFS, fails, run, stdout};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -73,37 +73,28 @@ impl Site {
         site
     }
 
-    fn check(&self, arguments: &[&str]) -> Output {
+    fn check(&self, arguments: &str) -> Output {
         let mut command = Command::new(THRUFS);
         command.args(["policy", "check"]).arg(&self.policy);
-        run(command.args(arguments).current_dir(&self.root))
+        command.args(arguments.split_whitespace());
+        run(command.current_dir(&self.root))
     }
 
     /// What is said, a line for each path.
-    fn said(&self, arguments: &[&str]) -> String {
+    fn said(&self, arguments: &str) -> String {
         let output = self.check(arguments);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        String::from_utf8(output.stdout).unwrap()
+        fails(&output, 0, "");
+        stdout(&output)
     }
 }
 
 #[test]
 fn each_file_is_told_what_happens_and_by_which_rule() {
     let site = Site::new(POLICY);
-    let said = site.said(&[
-        "--as=4000000000:5",
-        "--exe=/usr/bin/backup",
-        "photos/a.jpg",
-        "photos/new.jpg",
-        "secret",
-        "secret/deep/x",
-        "private/p",
-        "logs/../logs/l",
-        ".profile",
-        "plain",
-        "logs",
-        ".",
-    ]);
+    let said = site.said(
+        "--as=4000000000:5 --exe=/usr/bin/backup photos/a.jpg photos/new.jpg secret secret/deep/x \
+         private/p logs/../logs/l .profile plain logs .",
+    );
     let expected = "\
 photos/a.jpg (image/jpeg): audited by rule 1 `opens` (line 2); redact gps (or else EACCES) by rule 5 (line 22)
 photos/new.jpg (inode/x-empty): audited by rule 1 `opens` (line 2); redact gps (or else EACCES) by rule 5 (line 22)
@@ -122,86 +113,59 @@ logs: allowed
 #[test]
 fn it_depends_on_who_asks() {
     let site = Site::new(POLICY);
-    let said = |arguments: &[&str]| {
-        let mut all = arguments.to_vec();
-        all.push("private/p");
-        site.said(&all)
-    };
-    let denied = "private/p (text/plain): denied (EPERM) by rule 3 (line 11)\n";
-    assert_eq!(
-        said(&["--exe=/usr/bin/backup"]),
-        denied,
-        "the user of the command"
-    );
-    let read_only =
-        "private/p (text/plain): read-only (EROFS) by rule 4 (line 17); passthrough by default\n";
-    assert_eq!(said(&["--as=4000000000:5", "--exe=/usr/bin/vi"]), read_only);
-    assert_eq!(
-        said(&["--as=4000000000:5"]),
-        read_only,
-        "an unknown program"
-    );
-    let output = site.check(&["private/p"]);
-    assert!(stderr(&output).contains("--exe"), "{}", stderr(&output));
-    let output = site.check(&["--as=nobody-of-that-name", "private/p"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("give the number"),
-        "{}",
-        stderr(&output)
-    );
+    let denied = "denied (EPERM) by rule 3 (line 11)";
+    let read_only = "read-only (EROFS) by rule 4 (line 17); passthrough by default";
+    for (arguments, expected) in [
+        // The user of the command.
+        ("--exe=/usr/bin/backup", denied),
+        ("--as=4000000000:5 --exe=/usr/bin/vi", read_only),
+        // An unknown program.
+        ("--as=4000000000:5", read_only),
+    ] {
+        let said = site.said(&format!("{arguments} private/p"));
+        assert_eq!(said, format!("private/p (text/plain): {expected}\n"));
+    }
+    fails(&site.check("private/p"), 0, "--exe");
+    let unknown = site.check("--as=nobody-of-that-name private/p");
+    fails(&unknown, 2, "give the number");
 }
 
 #[test]
 fn a_policy_alone_is_validated() {
     let site = Site::new(POLICY);
     let policy = site.policy.to_str().unwrap();
-    assert_eq!(site.said(&[]), format!("{policy}: 6 rules, no fault\n"));
+    assert_eq!(site.said(""), format!("{policy}: 6 rules, no fault\n"));
     fs::write(&site.policy, "[[rule]]\npath = 'a'\naction = 'hide'\n").unwrap();
-    assert_eq!(site.said(&[]), format!("{policy}: 1 rule, no fault\n"));
+    assert_eq!(site.said(""), format!("{policy}: 1 rule, no fault\n"));
 
     fs::write(&site.policy, "[[rule]]\npath = 'a'\n  acton = 'hide'\n").unwrap();
-    for paths in [&[][..], &["plain"]] {
+    for paths in ["", "plain"] {
         let output = site.check(paths);
-        assert_eq!(output.status.code(), Some(1));
-        let expected =
-            format!("thrufs: {policy}:3:3: unknown key `acton`: did you mean `action`?\n");
-        assert_eq!(stderr(&output), expected);
+        let fault = "unknown key `acton`: did you mean `action`?";
+        let said = fails(&output, 1, fault);
+        assert_eq!(said, format!("thrufs: {policy}:3:3: {fault}\n"));
         assert!(output.stdout.is_empty());
     }
     fs::remove_file(&site.policy).unwrap();
-    let output = site.check(&[]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("cannot read the policy"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&site.check(""), 1, "cannot read the policy");
 }
 
 #[test]
 fn a_path_that_cannot_be_looked_at_is_told_and_the_others_too() {
     let site = Site::new(POLICY);
     let outside = site.place.path().join("policy.toml");
-    let output = site.check(&["--exe=/x", "nothing", outside.to_str().unwrap(), "plain"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(
-        output.stdout,
-        b"plain (text/plain): passthrough by default\n"
-    );
-    let said = stderr(&output);
-    assert!(
-        said.contains("cannot look at nothing: No such file"),
-        "{said}"
-    );
+    let outside = outside.display();
+    let output = site.check(&format!("--exe=/x nothing {outside} plain"));
+    let plain = "plain (text/plain): passthrough by default\n";
+    assert_eq!(stdout(&output), plain);
+    let said = fails(&output, 1, "cannot look at nothing: No such file");
     assert!(said.contains("say which with --root"), "{said}");
     assert_eq!(said.lines().count(), 2, "{said}");
 
     let root = site.place.path().to_str().unwrap();
-    let said = site.said(&["--exe=/x", "--root", root, outside.to_str().unwrap()]);
+    let said = site.said(&format!("--exe=/x --root {root} {outside}"));
     assert!(said.ends_with("passthrough by default\n"), "{said}");
-    let output = site.check(&["--root=/nonexistent/thrufs", "plain"]);
-    assert_eq!(output.status.code(), Some(1));
+    fails(&site.check("--root=/nonexistent/thrufs plain"), 1, "");
 }
 
 #[test]
@@ -212,7 +176,7 @@ fn links_are_followed_on_the_way_and_looked_at_themselves() {
     symlink("logs", site.root.join("way")).unwrap();
     symlink("logs/l", site.root.join("link")).unwrap();
     assert_eq!(
-        site.said(&["link", "way", "way/l"]),
+        site.said("link way way/l"),
         "link: hidden by rule 1 (line 1)\nway: hidden by rule 1 (line 1)\nway/l: direct by rule 2 (line 4)\n"
     );
 }
@@ -232,8 +196,8 @@ fn what_cannot_be_read_is_taken_for_what_is_meant() {
     }
     command.args(["policy", "check", "--exe=/x", "--root"]);
     let output = run(command.args([&site.root, &site.policy, &path]));
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let said = String::from_utf8(output.stdout).unwrap();
+    fails(&output, 0, "");
+    let said = stdout(&output);
     assert!(said.contains("(content unreadable)"), "{said}");
     assert!(said.contains("redact gps"), "{said}");
 }

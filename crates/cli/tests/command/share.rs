@@ -1,125 +1,32 @@
 //! `thrufs share` and `virtiofsd` as processes: their sockets, their workers, their ends.
 
+use crate::ground::share::{Place, get_features, serves, worker_at};
 use crate::ground::{
-    self, Foreground, THRUFS, copied_program, processes, run, skipped, stderr, wait_for,
+    self, Foreground, Ground, THRUFS, copied_program, fails, mount_tmpfs, run, skipped, status,
+    status_set, stderr, stdout, succeeded, thrufs, wait_for,
 };
+use crate::guest::{cat, put};
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tempfile::TempDir;
 
-/// A directory to share, and where to listen.
-struct Place {
-    place: TempDir,
-    dir: PathBuf,
-    socket: PathBuf,
+fn waits_at_most(stream: &UnixStream, milliseconds: u64) {
+    let limit = Duration::from_millis(milliseconds);
+    stream.set_read_timeout(Some(limit)).unwrap();
 }
-
-impl Place {
-    fn new() -> Place {
-        let place = TempDir::with_prefix("thrufs-share-").unwrap();
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let (dir, socket) = (place.path().join("dir"), place.path().join("socket"));
-        fs::create_dir(&dir).unwrap();
-        fs::write(dir.join("file"), "content").unwrap();
-        Place { place, dir, socket }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.place.path().join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(THRUFS);
-        command
-            .arg("share")
-            .arg("--socket")
-            .arg(&self.socket)
-            .args(arguments)
-            .arg(&self.dir)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped());
-        command
-    }
-
-    /// Back when somebody can connect.
-    fn share(&self, arguments: &[&str]) -> Foreground {
-        let child = Foreground::of(self.command(arguments).spawn().unwrap());
-        wait_for("the socket to appear", || self.socket.exists());
-        child
-    }
-
-    /// As `share`, and what it says can be read while it does.
-    fn share_aloud(&self, arguments: &[&str]) -> (Foreground, Said) {
-        let said = Said(self.path("said"));
-        let file = fs::File::create(&said.0).unwrap();
-        let mut command = self.command(arguments);
-        let child = Foreground::of(command.stderr(file).spawn().unwrap());
-        wait_for("the socket to appear", || self.socket.exists());
-        (child, said)
-    }
-
-    fn workers(&self) -> Vec<Pid> {
-        processes("--share-worker", &self.socket)
-    }
-
-    fn worker(&self) -> Pid {
-        worker_at(&self.socket)
-    }
-
-    /// Connects, and says what a front end says first.
-    fn connect(&self) -> UnixStream {
-        let mut stream = UnixStream::connect(&self.socket).unwrap();
-        let header = GET_FEATURES.map(u32::to_ne_bytes).concat();
-        stream.write_all(&header).unwrap();
-        stream
-    }
-
-    /// Another worker than this waits for the next.
-    fn replaced(&self, worker: Pid) -> Pid {
-        let mut next = None;
-        wait_for("another worker", || {
-            next = self.workers().into_iter().find(|found| *found != worker);
-            next.is_some() && !self.workers().contains(&worker)
-        });
-        next.unwrap()
-    }
-}
-
-fn worker_at(socket: &Path) -> Pid {
-    let mut found = Vec::new();
-    wait_for("one worker", || {
-        found = processes("--share-worker", socket);
-        found.len() == 1
-    });
-    found[0]
-}
-
-/// What a share says, by and by.
-struct Said(PathBuf);
-
-impl Said {
-    fn says(&self, part: &str) {
-        wait_for(part, || fs::read_to_string(&self.0).unwrap().contains(part));
-    }
-}
-
-/// VHOST_USER_GET_FEATURES, version 1, no payload.
-const GET_FEATURES: [u32; 3] = [1, 1, 0];
 
 /// Waits for an answer, which is left to be read: whoever gives it serves this machine.
 fn is_served(stream: &UnixStream) {
-    stream
-        .set_read_timeout(Some(Duration::from_millis(20)))
-        .unwrap();
+    waits_at_most(stream, 20);
     wait_for("an answer", || {
         let mut byte = [0; 1];
         rustix::net::recv(stream, &mut byte, RecvFlags::PEEK).is_ok_and(|(_, length)| length > 0)
@@ -134,17 +41,13 @@ fn is_answered(stream: &mut UnixStream) {
 
 /// Whether no answer comes within a moment.
 fn is_silent(stream: &mut UnixStream) -> bool {
-    stream
-        .set_read_timeout(Some(Duration::from_millis(300)))
-        .unwrap();
+    waits_at_most(stream, 300);
     stream.read(&mut [0; 64]).is_err()
 }
 
 /// Whether the other end is closed; what it says before that does not matter.
 fn is_closed(stream: &mut UnixStream) -> bool {
-    stream
-        .set_read_timeout(Some(Duration::from_millis(20)))
-        .unwrap();
+    waits_at_most(stream, 20);
     let mut bytes = [0; 64];
     loop {
         match stream.read(&mut bytes) {
@@ -156,13 +59,6 @@ fn is_closed(stream: &mut UnixStream) -> bool {
             }
         }
     }
-}
-
-fn status(process: Pid, field: &str) -> String {
-    let path = format!("/proc/{}/status", process.as_raw_nonzero());
-    let status = fs::read_to_string(path).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    line.unwrap().trim_start_matches(':').trim().to_owned()
 }
 
 fn root_of(process: Pid) -> PathBuf {
@@ -179,7 +75,7 @@ fn the_socket_is_there_when_it_is_said_and_goes_with_the_share() {
     let notified = place.path("notified");
     let listener = UnixDatagram::bind(&notified).unwrap();
     listener.set_read_timeout(Some(ground::LIMIT)).unwrap();
-    let mut command = place.command(&["-o", "control=none"]);
+    let mut command = place.command("control=none");
     let child = command.env("NOTIFY_SOCKET", &notified).spawn().unwrap();
     let child = Foreground::of(child);
     let mut bytes = [0; 64];
@@ -188,23 +84,20 @@ fn the_socket_is_there_when_it_is_said_and_goes_with_the_share() {
     let metadata = fs::symlink_metadata(&place.socket).unwrap();
     assert_eq!(metadata.mode() & 0o7777, 0o600);
     place.worker();
-    child.signal(Signal::TERM);
-    let (code, said) = child.wait();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(
-        said.contains("sharing") && said.contains("SIGTERM"),
-        "{said}"
-    );
+    let said = child.ends_by(Signal::TERM);
+    for word in ["sharing", "SIGTERM"] {
+        assert!(said.contains(word), "{said}");
+    }
     assert!(!place.socket.exists());
     assert!(place.workers().is_empty());
-    let left: Vec<_> = fs::read_dir(place.place.path()).unwrap().collect();
+    let left: Vec<_> = fs::read_dir(place.path("")).unwrap().collect();
     assert_eq!(left.len(), 2, "the directory and the test's own: {left:?}");
 }
 
 #[test]
 fn machines_are_served_in_turn_each_by_a_worker_of_its_own() {
     let place = Place::new();
-    let child = place.share(&["-o", "control=none,machines=1"]);
+    let child = place.share("control=none,machines=1");
     let first = place.worker();
     let stream = place.connect();
     // Who connects meanwhile waits and is served next.
@@ -213,16 +106,14 @@ fn machines_are_served_in_turn_each_by_a_worker_of_its_own() {
     let second = place.replaced(first);
     drop(waiting);
     place.replaced(second);
-    child.signal(Signal::INT);
-    let (code, said) = child.wait();
-    assert_eq!(code, Some(0), "{said}");
+    let said = child.ends_by(Signal::INT);
     assert_eq!(said.matches("has disconnected").count(), 2, "{said}");
 }
 
 #[test]
 fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
     let place = Place::new();
-    let child = place.share(&["-o", "control=none,machines=2,resume=0"]);
+    let child = place.share("control=none,machines=2,resume=0");
     let first = place.worker();
     let mut one = place.connect();
     is_served(&one);
@@ -248,12 +139,9 @@ fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
     let third = place.workers().into_iter().find(|found| *found != second);
     kill_process(third.unwrap(), Signal::KILL).unwrap();
     wait_for("the third connection to close", || is_closed(&mut three));
-    two.write_all(&GET_FEATURES.map(u32::to_ne_bytes).concat())
-        .unwrap();
+    get_features(&mut two);
     is_answered(&mut two);
-    child.signal(Signal::TERM);
-    let (code, said) = child.wait();
-    assert_eq!(code, Some(0), "{said}");
+    let said = child.ends_by(Signal::TERM);
     assert!(is_closed(&mut two));
     assert!(place.workers().is_empty());
     assert_eq!(said.matches("has connected").count(), 3, "{said}");
@@ -262,19 +150,13 @@ fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
 #[test]
 fn who_only_looks_takes_up_no_worker() {
     let place = Place::new();
-    let _child = place.share(&["-o", "control=none,machines=1"]);
+    let _child = place.share("control=none,machines=1");
     let worker = place.worker();
     for _ in 0..5 {
         drop(UnixStream::connect(&place.socket).unwrap());
     }
     // As does another share at the same socket.
-    let output = run(&mut place.command(&[]));
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("listens at"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&run(&mut place.command("")), 1, "listens at");
     let stream = place.connect();
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(place.worker(), worker);
@@ -285,7 +167,7 @@ fn who_only_looks_takes_up_no_worker() {
 #[test]
 fn a_worker_that_dies_is_replaced_for_the_next_machine() {
     let place = Place::new();
-    let child = place.share(&["-o", "control=none,machines=1,resume=0"]);
+    let child = place.share("control=none,machines=1,resume=0");
     let worker = place.worker();
     let mut stream = place.connect();
     is_served(&stream);
@@ -295,16 +177,14 @@ fn a_worker_that_dies_is_replaced_for_the_next_machine() {
     let stream = place.connect();
     drop(stream);
     place.replaced(next);
-    child.signal(Signal::TERM);
-    let (code, said) = child.wait();
-    assert_eq!(code, Some(0), "{said}");
+    let said = child.ends_by(Signal::TERM);
     assert!(said.contains("the worker died"), "{said}");
 }
 
 #[test]
 fn a_worker_does_not_outlive_its_supervisor() {
     let place = Place::new();
-    let child = place.share(&["-o", "control=none,machines=1"]);
+    let child = place.share("control=none,machines=1");
     let worker = place.worker();
     let mut stream = place.connect();
     is_served(&stream);
@@ -314,7 +194,7 @@ fn a_worker_does_not_outlive_its_supervisor() {
     // What it has left is no hindrance.
     assert!(place.socket.exists());
     drop(child);
-    let again = place.share(&["-o", "control=none"]);
+    let again = place.share("control=none");
     wait_for("a socket that listens", || {
         UnixStream::connect(&place.socket).is_ok()
     });
@@ -325,13 +205,7 @@ fn a_worker_does_not_outlive_its_supervisor() {
 fn what_is_there_already_is_left_alone() {
     let place = Place::new();
     fs::write(&place.socket, "precious").unwrap();
-    let output = run(&mut place.command(&[]));
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("something else"),
-        "{}",
-        stderr(&output)
-    );
+    fails(&run(&mut place.command("")), 1, "something else");
     assert_eq!(fs::read_to_string(&place.socket).unwrap(), "precious");
 }
 
@@ -342,19 +216,18 @@ fn the_worker_sees_the_directory_and_nothing_else() {
     }
     let place = Place::new();
     // Whoever starts it may be in groups.
-    let share = place.command(&["-o", "control=none"]);
+    let share = place.command("control=none");
     let mut command = Command::new("setpriv");
     command.arg("--groups=7,8").arg(share.get_program());
     command.args(share.get_args()).stderr(Stdio::piped());
-    let child = Foreground::of(command.spawn().unwrap());
-    wait_for("the socket to appear", || place.socket.exists());
+    let child = serves(&mut command, &place.socket);
     let worker = place.worker();
     assert_eq!(status(child.pid(), "Groups"), "7 8");
     assert_eq!(names(&root_of(worker)), ["file"]);
     assert_eq!(status(worker, "NoNewPrivs"), "1");
     assert_eq!(status(worker, "Groups"), "");
     wait_for("the filter", || status(worker, "Seccomp") == "2");
-    let effective = u64::from_str_radix(&status(worker, "CapEff"), 16).unwrap();
+    let effective = status_set(worker, "CapEff");
     let (chown, sys_admin, sys_ptrace) = (1 << 0, 1 << 21, 1 << 19);
     assert_ne!(effective & chown, 0);
     assert_eq!(effective & (sys_admin | sys_ptrace), 0);
@@ -362,42 +235,22 @@ fn the_worker_sees_the_directory_and_nothing_else() {
     drop(child);
 }
 
-/// A mount of its own, whose mounts get around as on most machines.
-struct SharedMount(PathBuf);
-
-impl SharedMount {
-    fn on(path: &Path) -> SharedMount {
-        use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-        mount("tmpfs", path, "tmpfs", MountFlags::empty(), None).unwrap();
-        let made = SharedMount(path.to_owned());
-        mount_change(path, MountPropagationFlags::SHARED).unwrap();
-        made
-    }
-}
-
-impl Drop for SharedMount {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
 #[test]
 fn mounts_that_come_and_go_beneath_are_seen() {
-    if !is_root() {
-        return skipped("mounting needs root");
-    }
-    let place = Place::new();
-    let shared = SharedMount::on(&place.dir);
-    let beneath = place.dir.join("beneath");
+    let Some(ground) = Ground::new() else { return };
+    let ground = ground.propagating();
+    let beneath = ground.src.join("beneath");
     fs::create_dir(&beneath).unwrap();
-    let _child = place.share(&["-o", "control=none"]);
-    let within_it = root_of(place.worker()).join("beneath");
-    let mounted = SharedMount::on(&beneath);
+    let socket = ground.path().join("socket");
+    let mut command = Command::new(THRUFS);
+    command.args(["share", "-o", "control=none", "--socket"]);
+    let _child = serves(command.args([&socket, &ground.src]), &socket);
+    let within_it = root_of(worker_at(&socket)).join("beneath");
+    mount_tmpfs(&beneath);
     fs::write(beneath.join("later"), "").unwrap();
     assert_eq!(names(&within_it), ["later"]);
-    drop(mounted);
+    ground::detach(&beneath);
     assert_eq!(names(&within_it), [""; 0]);
-    drop(shared);
 }
 
 fn names(path: &Path) -> Vec<String> {
@@ -422,22 +275,15 @@ fn other_sandboxes_and_filters() {
         ("sandbox=namespace,seccomp=log", true, true, "2"),
     ] {
         let options = format!("control=none,{sandbox}");
-        let child = place.share(&["-o", &options]);
+        let child = place.share(&options);
         let worker = place.worker();
         let namespace = format!("/proc/{}/ns/mnt", worker.as_raw_nonzero());
-        assert_eq!(
-            fs::read_link(namespace).unwrap() != own,
-            is_apart,
-            "{sandbox}"
-        );
-        assert_eq!(
-            root_of(worker).join("file").exists(),
-            is_root_dir,
-            "{sandbox}"
-        );
+        let found = fs::read_link(namespace).unwrap() != own;
+        assert_eq!(found, is_apart, "{sandbox}");
+        let found = root_of(worker).join("file").exists();
+        assert_eq!(found, is_root_dir, "{sandbox}");
         wait_for("the filter", || status(worker, "Seccomp") == seccomp);
-        child.signal(Signal::TERM);
-        assert_eq!(child.wait().0, Some(0), "{sandbox}");
+        child.ends_by(Signal::TERM);
     }
 }
 
@@ -452,17 +298,14 @@ fn command_of_user(place: &Place, options: &str) -> Option<(Command, PathBuf)> {
     }
     let shared = place.path("shared");
     fs::create_dir(&shared).unwrap();
-    std::os::unix::fs::chown(&shared, Some(USER), Some(USER)).unwrap();
+    for directory in [&shared, &place.dir] {
+        std::os::unix::fs::chown(directory, Some(USER), Some(USER)).unwrap();
+    }
     let socket = shared.join("socket");
-    let mut command = Command::new(copied_program(place.place.path()));
-    command
-        .uid(USER)
-        .gid(USER)
-        .args(["share", "-o", "control=none", "-o", options, "--socket"])
-        .arg(&socket)
-        .arg(&place.dir)
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped());
+    let mut command = Command::new(copied_program(&place.path("")));
+    command.args(["share", "-o", "control=none", "-o", options, "--socket"]);
+    command.args([&socket, &place.dir]).uid(USER).gid(USER);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
     Some((command, socket))
 }
 
@@ -475,7 +318,7 @@ fn an_ordinary_user_is_root_in_its_namespace_if_that_is_asked_for() {
     };
     let mut child = Foreground::of(command.spawn().unwrap());
     if !appears(&mut child, &socket) {
-        let (_, said) = child.wait();
+        let said = child.ends(1);
         assert!(said.contains("user namespace"), "{said}");
         return skipped("the user namespace: this user may make none");
     }
@@ -483,7 +326,7 @@ fn an_ordinary_user_is_root_in_its_namespace_if_that_is_asked_for() {
     let map = fs::read_to_string(format!("/proc/{}/uid_map", worker.as_raw_nonzero())).unwrap();
     let map: Vec<&str> = map.split_whitespace().collect();
     assert_eq!(map, ["0", &USER.to_string(), "1"]);
-    let effective = u64::from_str_radix(&status(worker, "CapEff"), 16).unwrap();
+    let effective = status_set(worker, "CapEff");
     assert_ne!(effective & 1, 0, "CAP_CHOWN, over its own");
     assert_eq!(effective & 1 << 21, 0, "CAP_SYS_ADMIN");
 }
@@ -496,14 +339,11 @@ fn ids_that_are_not_the_user_s_are_not_given() {
         return;
     };
     // Whatever is installed, this user has no subordinate ids.
-    let (code, said) = Foreground::of(command.spawn().unwrap()).wait();
-    assert_eq!(code, Some(1), "{said}");
+    let said = Foreground::of(command.spawn().unwrap()).ends(1);
     let why = ["newuidmap", "user namespace"];
     assert!(why.iter().any(|why| said.contains(why)), "{said}");
     assert!(!socket.exists());
-    let output = run(&mut place.command(&["-o", options]));
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("not root"), "{}", stderr(&output));
+    fails(&run(&mut place.command(options)), 1, "not root");
 }
 
 /// Whether it comes to serve.
@@ -519,27 +359,27 @@ fn appears(child: &mut Foreground, socket: &Path) -> bool {
 #[test]
 fn an_ordinary_user_shares_too() {
     let place = Place::new();
-    let Some((mut command, socket)) = command_of_user(&place, "ro") else {
+    let Some((mut command, socket)) = command_of_user(&place, "locks=shared") else {
         return;
     };
-    let child = Foreground::of(command.spawn().unwrap());
-    wait_for("the socket to appear", || socket.exists());
+    let child = serves(&mut command, &socket);
     let worker = worker_at(&socket);
     assert_eq!(status(worker, "CapPrm").trim_start_matches('0'), "");
     assert_eq!(status(worker, "NoNewPrivs"), "1");
     let namespace = format!("/proc/{}/ns/user", worker.as_raw_nonzero());
-    let is_apart =
-        fs::read_link(namespace).unwrap() != fs::read_link("/proc/self/ns/user").unwrap();
-    if is_apart {
+    let own = fs::read_link("/proc/self/ns/user").unwrap();
+    if fs::read_link(namespace).unwrap() != own {
         assert_eq!(names(&root_of(worker)), ["file"]);
         let map = fs::read_to_string(format!("/proc/{}/uid_map", worker.as_raw_nonzero())).unwrap();
         assert_eq!(map.split_whitespace().last(), Some("1"), "one user: {map}");
     } else {
         skipped("the user namespace: this user may make none");
     }
-    child.signal(Signal::TERM);
-    let (code, said) = child.wait();
-    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(cat(&socket, "/file").unwrap(), b"content");
+    assert_eq!(put(&socket, "new", b"content"), Ok(()));
+    let made = fs::metadata(place.dir.join("new")).unwrap();
+    assert_eq!(made.uid(), USER);
+    child.ends_by(Signal::TERM);
 }
 
 #[test]
@@ -547,25 +387,18 @@ fn figures_are_told_at_the_socket_and_on_a_signal() {
     let place = Place::new();
     let control = place.path("control");
     let option = format!("control={}", control.display());
-    let (child, said) = place.share_aloud(&["-o", &option]);
+    let child = place.share_aloud(&option);
     let worker = place.worker();
     wait_for("the control socket", || control.exists());
-    let output = run(Command::new(THRUFS)
-        .args(["ctl", "--control"])
-        .arg(&control)
-        .arg(&place.socket)
-        .arg("statistics"));
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = thrufs!("ctl", "--control", &control, &place.socket, "statistics");
+    succeeded(&output);
+    let told = stdout(&output);
     assert!(told.contains("no requests yet"), "{told}");
-    let figures = || {
-        let output = run(Command::new(THRUFS)
-            .args(["ctl", "--json", "--control"])
-            .arg(&control)
-            .arg(&place.socket)
-            .arg("statistics"));
-        assert!(output.status.success(), "{}", stderr(&output));
-        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    let figures = || -> Value {
+        let (at, what) = (&place.socket, "statistics");
+        let output = thrufs!("ctl", "--json", "--control", &control, at, what);
+        succeeded(&output);
+        serde_json::from_slice(&output.stdout).unwrap()
     };
     let (one, other) = (place.connect(), place.connect());
     wait_for("both to be told of", || {
@@ -580,54 +413,46 @@ fn figures_are_told_at_the_socket_and_on_a_signal() {
     wait_for("both to have left", || figures()["left"] == 2);
     assert!(!place.workers().contains(&worker));
     child.signal(Signal::USR1);
-    said.says("0 connected, 2 have left");
+    place.says("0 connected, 2 have left");
     // Of the worker that waits.
-    said.says("no requests yet");
-    child.signal(Signal::TERM);
-    assert_eq!(child.wait().0, Some(0));
+    place.says("no requests yet");
+    child.ends_by(Signal::TERM);
     assert!(!control.exists());
 }
 
 #[test]
 fn a_share_without_a_control_socket_says_so() {
     let place = Place::new();
-    let _child = place.share(&["-o", "control=none"]);
-    let output = run(Command::new(THRUFS)
-        .arg("ctl")
-        .arg(&place.socket)
-        .arg("statistics"));
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("control=none"),
-        "{}",
-        stderr(&output)
-    );
+    let _child = place.share("control=none");
+    let output = thrufs!("ctl", &place.socket, "statistics");
+    fails(&output, 1, "control=none");
 }
 
 #[test]
-fn a_policy_is_read_again_and_a_bad_one_changes_nothing() {
+fn a_policy_holds_and_is_read_again_and_a_bad_one_changes_nothing() {
     let place = Place::new();
+    fs::write(place.dir.join("secret"), "secret").unwrap();
     let policy = place.path("policy.toml");
-    fs::write(&policy, "[[rule]]\npath = \"secret\"\naction = \"hide\"\n").unwrap();
+    let hiding = |name: &str| format!("[[rule]]\npath = \"{name}\"\naction = \"hide\"\n");
+    fs::write(&policy, hiding("secret")).unwrap();
     let option = format!("control=none,policy={}", policy.display());
-    let (child, said) = place.share_aloud(&["-o", &option]);
-    place.worker();
+    let child = place.share_aloud(&option);
+    let read = |name| cat(&place.socket, name);
+    assert!(read("/secret").is_err());
+    assert_eq!(read("/file").unwrap(), b"content");
+    fs::write(&policy, hiding("file")).unwrap();
     child.signal(Signal::HUP);
-    said.says("as it is now");
+    place.says("as it is now");
     fs::write(&policy, "nonsense").unwrap();
     child.signal(Signal::HUP);
-    said.says("the policy in force stays");
-    child.signal(Signal::TERM);
-    assert_eq!(child.wait().0, Some(0));
+    place.says("the policy in force stays");
+    assert!(read("/file").is_err());
+    assert_eq!(read("/secret").unwrap(), b"secret");
+    child.ends_by(Signal::TERM);
 
-    fs::write(
-        &policy,
-        "[[rule]]\ncaller-exe = \"/bin/ls\"\naction = \"deny\"\n",
-    )
-    .unwrap();
-    let output = run(&mut place.command(&["-o", &option]));
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("a guest"), "{}", stderr(&output));
+    let about_callers = "[[rule]]\ncaller-exe = \"/bin/ls\"\naction = \"deny\"\n";
+    fs::write(&policy, about_callers).unwrap();
+    fails(&run(&mut place.command(&option)), 1, "a guest");
 }
 
 #[test]
@@ -640,14 +465,11 @@ fn what_means_nothing_for_a_share_is_told() {
         ("xattrmap=x", "rule 1"),
         ("cach=never", "did you mean `cache`?"),
     ] {
-        let output = run(&mut place.command(&["-o", list]));
-        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+        fails(&run(&mut place.command(list)), 2, part);
         assert!(!place.socket.exists());
     }
-    let mount = run(Command::new(THRUFS).args(["mount", "-o", "tag=x", "/", "/mnt"]));
-    assert_eq!(mount.status.code(), Some(2));
-    assert!(stderr(&mount).contains("means nothing for a mount"));
+    let mount = thrufs!("mount", "-o", "tag=x", "/", "/mnt");
+    fails(&mount, 2, "means nothing for a mount");
 }
 
 /// By that name, with a link.
@@ -657,10 +479,8 @@ fn virtiofsd(place: &Place, arguments: &[&str]) -> Command {
         symlink(THRUFS, &link).unwrap();
     }
     let mut command = Command::new(link);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped());
+    command.args(arguments);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
     command
 }
 
@@ -668,36 +488,17 @@ fn virtiofsd(place: &Place, arguments: &[&str]) -> Command {
 fn as_virtiofsd_it_serves_one_machine_and_says_which_process_it_is() {
     let place = Place::new();
     let (socket, dir) = (place.socket.to_str().unwrap(), place.dir.to_str().unwrap());
-    let mut command = virtiofsd(
-        &place,
-        &[
-            "--socket-path",
-            socket,
-            "--shared-dir",
-            dir,
-            "--cache=auto",
-            "--xattr",
-        ],
-    );
-    let child = Foreground::of(command.spawn().unwrap());
-    wait_for("the socket to appear", || place.socket.exists());
+    let at = ["--socket-path", socket, "--shared-dir", dir];
+    let mut command = virtiofsd(&place, &at);
+    command.args(["--cache=auto", "--xattr"]);
+    let child = serves(&mut command, &place.socket);
     let pid = fs::read_to_string(place.path("socket.pid")).unwrap();
     assert_eq!(pid, format!("{}\n", child.pid().as_raw_nonzero()));
-    let second = virtiofsd(
-        &place,
-        &["--socket-path", socket, "-o", &format!("source={dir}")],
-    )
-    .output()
-    .unwrap();
-    assert_eq!(second.status.code(), Some(1));
-    assert!(
-        stderr(&second).contains("listens at"),
-        "{}",
-        stderr(&second)
-    );
+    let source = format!("source={dir}");
+    let second = ["--socket-path", socket, "-o", &source];
+    fails(&run(&mut virtiofsd(&place, &second)), 1, "listens at");
     drop(place.connect());
-    let (code, said) = child.wait();
-    assert_eq!(code, Some(0), "{said}");
+    child.ends(0);
     assert!(!place.socket.exists());
 }
 
@@ -706,58 +507,54 @@ fn as_virtiofsd_it_takes_a_socket_that_listens() {
     let place = Place::new();
     let listener = UnixListener::bind(&place.socket).unwrap();
     let dir = place.dir.to_str().unwrap();
-    let mut command = virtiofsd(
-        &place,
-        &["--fd=0", "-o", &format!("source={dir},cache=none")],
-    );
+    let source = format!("source={dir},cache=none");
+    let mut command = virtiofsd(&place, &["--fd=0", "-o", &source]);
     let inherited = OwnedFd::from(listener.try_clone().unwrap());
     let child = command.stdin(Stdio::from(inherited)).spawn().unwrap();
     let child = Foreground::of(child);
     drop(listener);
     drop(place.connect());
-    let (code, said) = child.wait();
-    assert_eq!(code, Some(0), "{said}");
+    child.ends(0);
     assert!(place.socket.exists(), "another's to remove");
 }
 
 #[test]
 fn as_virtiofsd_it_tells_what_it_can_and_cannot() {
     let place = Place::new();
-    let output = virtiofsd(&place, &["--print-capabilities"])
-        .output()
-        .unwrap();
-    assert!(output.status.success());
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let described: serde_json::Value =
-        serde_json::from_str(include_str!("../../../../dist/50-thrufs.json")).unwrap();
+    let output = run(&mut virtiofsd(&place, &["--print-capabilities"]));
+    succeeded(&output);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let described = include_str!("../../../../dist/50-thrufs.json");
+    let described: Value = serde_json::from_str(described).unwrap();
     assert_eq!(told["type"], "fs");
     assert_eq!(told["features"], described["features"]);
     let name = Path::new(described["binary"].as_str().unwrap()).file_name();
     assert_eq!(name.unwrap(), "virtiofsd", "by which it knows what it is");
-    let of_thrufs = run(Command::new(THRUFS).args(["virtiofsd", "--print-capabilities"]));
+    let of_thrufs = thrufs!("virtiofsd", "--print-capabilities");
     assert_eq!(of_thrufs.stdout, output.stdout);
 
     for (arguments, code, part) in [
-        (&["--version"][..], 0, "(thrufs)"),
-        (&["--help"], 0, "--migration-mode"),
+        ("--version", 0, "(thrufs)"),
+        ("--help", 0, "--migration-mode"),
         (
-            &["--fd=3", "--shared-dir=/", "--migration-mode=by-name"],
+            "--fd=3 --shared-dir=/ --migration-mode=by-name",
             2,
             "find-paths",
         ),
-        (&["--fd=3", "--shared-dir=/", "--frob"], 2, "--frob"),
-        (&["--fd=3"], 2, "--shared-dir"),
-        (&["--shared-dir=/"], 2, "--socket-path"),
-        (&["--fd=99", "--shared-dir=/"], 1, "descriptor 99"),
+        ("--fd=3 --shared-dir=/ --frob", 2, "--frob"),
+        ("--fd=3", 2, "--shared-dir"),
+        ("--shared-dir=/", 2, "--socket-path"),
+        ("--fd=99 --shared-dir=/", 1, "descriptor 99"),
         (
-            &["--fd=3", "--shared-dir=/no-such-directory"],
+            "--fd=3 --shared-dir=/no-such-directory",
             1,
             "does not exist",
         ),
     ] {
-        let output = virtiofsd(&place, arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(part), "{arguments:?}: {said}");
+        let words: Vec<&str> = arguments.split(' ').collect();
+        let output = run(&mut virtiofsd(&place, &words));
+        let said = stdout(&output) + &stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
+        assert!(said.contains(part), "{arguments}: {said}");
     }
 }

@@ -1,13 +1,11 @@
 //! Servers that are killed, and servers whose source does not answer: nobody waits for them for ever, or
 //! takes another directory for their mount, and they end in bounded time all the same.
 
-use crate::ground::{
-    self, Foreground, Ground, THRUFS, VICTIMS, kill_all, run, stderr, succeeded, wait_for,
-};
+use crate::ground::share::{Stop, connect_to, mount_at, serves};
+use crate::ground::{self, Ground, THRUFS, VICTIMS, fails, kill_all, succeeded, thrufs, wait_for};
 use rustix::process::{Signal, kill_process};
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +17,7 @@ use thrufs::{
     Attributes, Context, Entry, Errno, FileHandle, FileSystem, Generation, MountOptions,
     MountedSession, Name, NodeId, Opcode, Result, SessionConfig,
 };
-use thrufs_client::{Client, FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig};
+use thrufs_client::{FIRST_REQUEST_QUEUE, FrontEndConfig};
 
 /// Holds requests until it is opened, and counts them.
 #[derive(Default)]
@@ -89,19 +87,19 @@ impl FileSystem for Silent {
 }
 
 /// A ground whose source is such a file system.
-struct SilentSource {
+struct Source {
     gate: Arc<Gate>,
     session: Option<MountedSession>,
     ground: Ground,
 }
 
-impl SilentSource {
-    fn new() -> Option<SilentSource> {
+impl Source {
+    fn new() -> Option<Source> {
         let ground = Ground::new()?;
         let gate = Arc::<Gate>::default();
         let (fs, options) = (Silent(Arc::clone(&gate)), MountOptions::new("silent"));
         let session = thrufs::mount(fs, &ground.src, &options, SessionConfig::default());
-        Some(SilentSource {
+        Some(Source {
             gate,
             session: Some(session.unwrap()),
             ground,
@@ -119,7 +117,7 @@ impl SilentSource {
     }
 }
 
-impl Drop for SilentSource {
+impl Drop for Source {
     fn drop(&mut self) {
         self.gate.open();
         // In use as long as the worker is there.
@@ -140,9 +138,7 @@ fn was_let_go(client: JoinHandle<io::Result<fs::Metadata>>) {
 
 #[test]
 fn requests_that_nothing_ends_do_not_keep_the_mount() {
-    let Some(source) = SilentSource::new() else {
-        return;
-    };
+    let Some(source) = Source::new() else { return };
     let ground = &source.ground;
     let mut server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
     let client = source.ask();
@@ -151,17 +147,14 @@ fn requests_that_nothing_ends_do_not_keep_the_mount() {
     was_let_go(client);
     assert!(!ground.is_mounted());
     source.gate.open();
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(1), "{said}");
+    let said = server.ends(1);
     assert!(said.contains("do not end"), "{said}");
     ground.wait_gone();
 }
 
 #[test]
 fn a_worker_killed_over_such_a_request_lets_its_callers_go() {
-    let Some(source) = SilentSource::new() else {
-        return;
-    };
+    let Some(source) = Source::new() else { return };
     let ground = &source.ground;
     let mut server = ground.mount_in_foreground(&["-o", "cache=never"]);
     let client = source.ask();
@@ -170,8 +163,7 @@ fn a_worker_killed_over_such_a_request_lets_its_callers_go() {
     server.wait_supervisor();
     assert!(ground.is_mounted());
     source.gate.open();
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(1), "{said}");
+    let said = server.ends(1);
     assert!(said.contains("do not end"), "{said}");
     ground.wait_dead();
     ground::unmount_by_command(&ground.mnt);
@@ -181,9 +173,7 @@ fn a_worker_killed_over_such_a_request_lets_its_callers_go() {
 #[test]
 fn a_supervisor_killed_over_such_a_request_lets_its_callers_go() {
     for (options, stays) in [("cache=never", true), ("cache=never,auto_unmount", false)] {
-        let Some(source) = SilentSource::new() else {
-            return;
-        };
+        let Some(source) = Source::new() else { return };
         let ground = &source.ground;
         let mut server = ground.mount_in_foreground(&["-o", options]);
         let client = source.ask();
@@ -203,23 +193,23 @@ fn a_supervisor_killed_over_such_a_request_lets_its_callers_go() {
 }
 
 /// A source that is served by another `thrufs`, whose worker is stopped.
-struct StoppedSource {
+struct Stopped {
     ground: Ground,
     below: PathBuf,
 }
 
-impl StoppedSource {
-    fn new() -> Option<StoppedSource> {
+impl Stopped {
+    fn new() -> Option<Stopped> {
         let ground = Ground::new()?;
         let below = ground.path().join("below");
         fs::create_dir(&below).unwrap();
         fs::write(below.join("file"), "content").unwrap();
-        let source = StoppedSource { ground, below };
-        succeeded(&run(Command::new(THRUFS)
-            // A request that lies with a stopped server can be killed while nobody has read it; over
-            // io_uring, nobody has to.
-            .args(["mount", "-o", "cache=never,transport=dev"])
-            .args([&source.below, &source.ground.src])));
+        let source = Stopped { ground, below };
+        // A request that lies with a stopped server can be killed while nobody has read it; over io_uring,
+        // nobody has to.
+        let (options, below) = ("cache=never,transport=dev", &source.below);
+        let mounted = thrufs!("mount", "-o", options, below, &source.ground.src);
+        succeeded(&mounted);
         Some(source)
     }
 
@@ -247,7 +237,7 @@ impl StoppedSource {
     }
 }
 
-impl Drop for StoppedSource {
+impl Drop for Stopped {
     fn drop(&mut self) {
         self.signal(Signal::CONT);
     }
@@ -255,59 +245,33 @@ impl Drop for StoppedSource {
 
 #[test]
 fn a_source_that_is_stopped_does_not_keep_the_mount() {
-    let Some(source) = StoppedSource::new() else {
-        return;
-    };
+    let Some(source) = Stopped::new() else { return };
     let ground = &source.ground;
     let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
     let client = source.ask();
     server.signal(Signal::TERM);
-    let (code, said) = server.wait();
+    let said = server.ends(1);
     was_let_go(client);
-    assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("do not end"), "{said}");
     ground.wait_gone();
-    source.goes();
-}
-
-#[test]
-fn a_worker_killed_over_a_stopped_source_lets_its_callers_go() {
-    let Some(source) = StoppedSource::new() else {
-        return;
-    };
-    let ground = &source.ground;
-    let server = ground.mount_in_foreground(&["-o", "cache=never"]);
-    let client = source.ask();
-    kill_process(ground.process("--worker"), Signal::KILL).unwrap();
-    let (code, said) = server.wait();
-    was_let_go(client);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("the server died"), "{said}");
-    ground.wait_dead();
-    ground::unmount_by_command(&ground.mnt);
     source.goes();
 }
 
 /// While one worker is waited for in vain, another machine is let in.
 #[test]
 fn a_share_with_a_worker_that_cannot_end_goes_on() {
-    let Some(source) = SilentSource::new() else {
-        return;
-    };
+    let Some(source) = Source::new() else { return };
     let ground = &source.ground;
     let [socket, said] = ["socket", "said"].map(|name| ground.path().join(name));
-    let child = Command::new(THRUFS)
-        .args(["share", "--log=debug", "--stop-timeout=1"])
-        .args(["-o", "control=none,cache=never,resume=0,machines=2"])
-        .args([Path::new("--socket"), &socket, &ground.src])
-        .stderr(fs::File::create(&said).unwrap())
-        .spawn();
-    let mut server = Foreground::of(child.unwrap());
-    wait_for("the socket", || socket.exists());
+    let mut command = Command::new(THRUFS);
+    command.args(["share", "--log=debug", "--stop-timeout=1"]);
+    command.args(["-o", "control=none,cache=never,resume=0,machines=2"]);
+    command.args([Path::new("--socket"), &socket, &ground.src]);
+    let log = fs::File::create(&said).unwrap();
+    let mut server = serves(command.stderr(log), &socket);
     let says = |words: &str| fs::read_to_string(&said).unwrap().contains(words);
     // In the root, the next worker could not be shut in: nothing is mounted where a lookup waits.
-    let front_end = FrontEnd::connect(&socket, &FrontEndConfig::default()).unwrap();
-    let guest = Client::mount(front_end).unwrap();
+    let guest = mount_at(&socket, &FrontEndConfig::default());
     let directory = guest.root().walk("directory").unwrap();
     let request = guest.root().request(Opcode::Lookup, directory);
     let request = request.name(b"silent").finish();
@@ -320,10 +284,7 @@ fn a_share_with_a_worker_that_cannot_end_goes_on() {
     });
     drop(guest);
     wait_for("the worker to be stuck", || says("the worker is stuck"));
-    let mut next = UnixStream::connect(&socket).unwrap();
-    let get_features: [u32; 3] = [1, 1, 0];
-    next.write_all(&get_features.map(u32::to_ne_bytes).concat())
-        .unwrap();
+    let mut next = connect_to(&socket);
     next.set_read_timeout(Some(ground::LIMIT)).unwrap();
     next.read_exact(&mut [0; 12]).unwrap();
     wait_for("to be told of it", || says("requests do not end"));
@@ -340,37 +301,32 @@ fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
         succeeded(&ground.mount(&["-o", "cache=always"]));
         let _open = fs::File::open(ground.mnt.join("file")).unwrap();
         // By path, as fast as it can: from the first error on, nothing succeeds.
-        let (stop, path) = (Arc::new(AtomicBool::new(false)), ground.mnt.clone());
-        let stopped = Arc::clone(&stop);
-        let failed = Arc::new(AtomicBool::new(false));
-        let has_failed = Arc::clone(&failed);
-        let writer = std::thread::spawn(move || {
-            for number in 0.. {
-                match fs::write(path.join(format!("new {number}")), "x") {
-                    Err(_) => has_failed.store(true, Ordering::SeqCst),
-                    Ok(()) if has_failed.load(Ordering::SeqCst) => {
-                        panic!("{number} was written after an error")
+        let [stop, failed] = [false; 2].map(AtomicBool::new);
+        std::thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            scope.spawn(|| {
+                for number in 0.. {
+                    match fs::write(ground.mnt.join(format!("new {number}")), "x") {
+                        Err(_) => failed.store(true, Ordering::SeqCst),
+                        Ok(()) if failed.load(Ordering::SeqCst) => {
+                            panic!("{number} was written after an error")
+                        }
+                        Ok(()) => {}
                     }
-                    Ok(()) => {}
+                    if stop.load(Ordering::SeqCst) {
+                        break;
+                    }
                 }
-                if stopped.load(Ordering::SeqCst) {
-                    break;
-                }
-            }
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            kill_all(&ground, victims);
+            ground.wait_dead();
+            wait_for("a write to fail", || failed.load(Ordering::SeqCst));
         });
-        std::thread::sleep(Duration::from_millis(50));
-        kill_all(&ground, victims);
-        ground.wait_dead();
-        wait_for("a write to fail", || failed.load(Ordering::SeqCst));
-        stop.store(true, Ordering::SeqCst);
-        writer.join().unwrap();
         // What is there, what to do, and that it helps, in use or not.
-        let output = ground.mount(&[]);
-        assert_eq!(output.status.code(), Some(1));
-        let said = stderr(&output);
-        assert!(said.contains("dead FUSE mount"), "{said}");
+        let said = fails(&ground.mount(&[]), 1, "dead FUSE mount");
         assert!(said.contains("thrufs unmount"), "{said}");
-        succeeded(&run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt)));
+        succeeded(&thrufs!("unmount", &ground.mnt));
         assert!(!ground.is_mounted());
         let beneath = fs::read_dir(&ground.mnt).unwrap().count();
         assert_eq!(beneath, 0, "{victims:?}: files landed beneath");
@@ -382,8 +338,7 @@ fn who_sees_the_server_die_says_what_to_do() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&[]);
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
-    let (code, said) = server.wait();
-    assert_eq!(code, Some(1), "{said}");
+    let said = server.ends(1);
     for part in ["the server died", "SIGKILL", "ENOTCONN", "thrufs unmount"] {
         assert!(said.contains(part), "{said}");
     }

@@ -1,7 +1,7 @@
 //! Unmounting what another mount namespace has as well. Such a namespace would keep every mount that there
 //! is when it is made.
 
-use crate::ground::{self, Ground, THRUFS, run, stderr, succeeded, wait_for};
+use crate::ground::{self, Ground, fails, succeeded, thrufs, wait_for};
 use std::fs;
 use std::process::Command;
 
@@ -21,12 +21,10 @@ fn unmount_tells_who_else_has_it_mounted() {
     wait_for("a namespace", || {
         fs::read_to_string(&name).unwrap() == "sleep\n"
     });
-    let output = run(Command::new(THRUFS).arg("unmount").arg(&ground.mnt));
+    let output = thrufs!("unmount", &ground.mnt);
     other.kill().unwrap();
     other.wait().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(said.contains("another mount namespace"), "{said}");
+    let said = fails(&output, 1, "another mount namespace");
     // Somebody else on this machine may have made one too.
     assert!(said.contains("goes on until process"), "{said}");
     assert!(!ground.is_mounted());

@@ -1,11 +1,13 @@
 //! A place to mount in, and what finds and waits for the processes of a mount.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
-use rustix::mount::{MountPropagationFlags, UnmountFlags};
+pub mod share;
+
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -13,6 +15,14 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub const THRUFS: &str = env!("CARGO_BIN_EXE_thrufs");
+
+/// What the command says and how it ends, with arguments that are strings or paths.
+macro_rules! thrufs {
+    ($($argument:expr),* $(,)?) => {
+        crate::ground::run(std::process::Command::new(crate::ground::THRUFS)$(.arg($argument))*)
+    };
+}
+pub(crate) use thrufs;
 
 /// Says loudly that something was not tested.
 pub fn skipped(why: &str) {
@@ -33,17 +43,13 @@ impl Ground {
             skipped("mounting needs root");
             return None;
         }
-        if let Err(error) = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/fuse")
-        {
+        if let Err(error) = fs::File::options().read(true).write(true).open("/dev/fuse") {
             skipped(&format!("/dev/fuse: {error}"));
             return None;
         }
         let place = TempDir::with_prefix("thrufs-cli-").unwrap();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let (src, mnt) = (place.path().join("src"), place.path().join("mnt"));
+        let [src, mnt] = ["src", "mnt"].map(|name| place.path().join(name));
         fs::create_dir(&src).unwrap();
         fs::create_dir(&mnt).unwrap();
         fs::write(src.join("file"), "content").unwrap();
@@ -67,11 +73,9 @@ impl Ground {
     }
 
     pub fn mount(&self, arguments: &[&str]) -> Output {
-        run(Command::new(THRUFS)
-            .arg("mount")
-            .args(arguments)
-            .arg(&self.src)
-            .arg(&self.mnt))
+        let mut command = Command::new(THRUFS);
+        command.arg("mount").args(arguments);
+        run(command.args([&self.src, &self.mnt]))
     }
 
     /// Mounts in the foreground; back when the server knows that the mount stands. Before that, it takes
@@ -82,10 +86,13 @@ impl Ground {
         notified.set_nonblocking(true).unwrap();
         let mut command = self.in_foreground(arguments);
         let mut child = Foreground::of(command.env("NOTIFY_SOCKET", &path).spawn().unwrap());
+        let (mut told, mut length) = ([0; 64], 0);
         wait_for("the mount to stand", || {
             assert!(!child.has_ended(), "{}", child.said());
-            notified.recv(&mut [0; 64]).is_ok()
+            let received = notified.recv(&mut told);
+            received.inspect(|bytes| length = *bytes).is_ok()
         });
+        assert_eq!(&told[..length], b"READY=1\n", "systemd is told");
         fs::remove_file(&path).unwrap();
         assert!(self.is_mounted() && self.mnt.join("file").exists());
         child
@@ -98,13 +105,9 @@ impl Ground {
 
     fn in_foreground(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(THRUFS);
-        command
-            .args(["mount", "-f"])
-            .args(arguments)
-            .arg(&self.src)
-            .arg(&self.mnt)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped());
+        command.args(["mount", "-f"]).args(arguments);
+        command.args([&self.src, &self.mnt]);
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
         command
     }
 
@@ -113,10 +116,7 @@ impl Ground {
     }
 
     pub fn assert_serves(&self) {
-        assert_eq!(
-            fs::read_to_string(self.mnt.join("file")).unwrap(),
-            "content"
-        );
+        assert_eq!(fs::read(self.mnt.join("file")).unwrap(), b"content");
     }
 
     /// The processes in this role for this mount.
@@ -168,16 +168,26 @@ impl Drop for Ground {
     }
 }
 
-/// A server in the foreground, which does not outlive its test.
-pub struct Foreground(Option<Child>);
+/// A server in the foreground, which does not outlive its test. If that fails, its log is told.
+pub struct Foreground {
+    child: Child,
+    /// Where it says what it says, if that is not a pipe to here.
+    log: Option<PathBuf>,
+}
 
 impl Foreground {
     pub fn of(child: Child) -> Foreground {
-        Foreground(Some(child))
+        Foreground { child, log: None }
+    }
+
+    /// Of one that says it there.
+    pub fn logging_to(mut self, log: PathBuf) -> Foreground {
+        self.log = Some(log);
+        self
     }
 
     pub fn pid(&self) -> Pid {
-        Pid::from_child(self.0.as_ref().unwrap())
+        Pid::from_child(&self.child)
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -187,60 +197,68 @@ impl Foreground {
     /// Sends a signal, and waits until the server has taken it: the next of its kind is one more.
     pub fn signal_and_wait(&self, signal: Signal) {
         self.signal(signal);
-        let status = format!("/proc/{}/status", self.pid().as_raw_nonzero());
         wait_for("the signal to be taken", || {
-            let status = fs::read_to_string(&status).unwrap();
-            let pending = |name| status.lines().find_map(|line| line.strip_prefix(name));
-            ["SigPnd:", "ShdPnd:"].into_iter().all(|name| {
-                let set = u64::from_str_radix(pending(name).unwrap().trim(), 16).unwrap();
-                set & 1 << (signal.as_raw() - 1) == 0
-            })
+            let pending = ["SigPnd", "ShdPnd"].map(|field| status_set(self.pid(), field));
+            (pending[0] | pending[1]) & 1 << (signal.as_raw() - 1) == 0
         });
     }
 
     pub fn has_ended(&mut self) -> bool {
-        self.0.as_mut().unwrap().try_wait().unwrap().is_some()
+        self.child.try_wait().unwrap().is_some()
     }
 
-    /// What it said before it ended.
+    /// What it says until it has ended.
     fn said(&mut self) -> String {
-        let mut said = String::new();
-        let errors = self.0.as_mut().unwrap().stderr.take();
-        let _ = errors.unwrap().read_to_string(&mut said);
-        said
+        if let Some(log) = &self.log {
+            return fs::read_to_string(log).unwrap();
+        }
+        let mut said = Vec::new();
+        if let Some(mut errors) = self.child.stderr.take() {
+            errors.read_to_end(&mut said).unwrap();
+        }
+        String::from_utf8_lossy(&said).into_owned()
     }
 
     /// It ends; a worker that does not may still hold what it says.
     pub fn wait_supervisor(&mut self) {
-        wait_for("the server to end", || {
-            self.0.as_mut().unwrap().try_wait().unwrap().is_some()
-        });
+        wait_for("the server to end", || self.has_ended());
     }
 
-    /// Its exit code and what it said.
+    /// Its exit code, if it was not killed, and what it said.
     pub fn wait(mut self) -> (Option<i32>, String) {
         self.wait_supervisor();
-        let output = self.0.take().unwrap().wait_with_output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        )
+        let said = self.said();
+        (self.child.wait().unwrap().code(), said)
+    }
+
+    /// What it said, when it has ended with this code.
+    pub fn ends(self, expected: i32) -> String {
+        let (code, said) = self.wait();
+        assert_eq!(code, Some(expected), "{said}");
+        said
+    }
+
+    /// The same after this signal, upon which it ends as it should.
+    pub fn ends_by(self, signal: Signal) -> String {
+        self.signal(signal);
+        self.ends(0)
     }
 }
 
 impl Drop for Foreground {
     fn drop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(log) = self.log.as_ref().filter(|_| std::thread::panicking()) {
+            eprintln!("{}", fs::read_to_string(log).unwrap_or_default());
         }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 /// By `thrufs unmount`. Whoever cleans up after another server looks at what has its number now, and a
 /// mount is in use as long as somebody looks at it.
 pub fn unmount_by_command(path: &Path) {
-    unmounts(|| run(Command::new(THRUFS).arg("unmount").arg(path)));
+    unmounts(|| thrufs!("unmount", path));
 }
 
 /// The same, by a command of one's own.
@@ -267,11 +285,16 @@ pub fn unmount(path: &Path) {
     });
 }
 
+pub fn mount_tmpfs(point: &Path) {
+    mount("tmpfs", point, "tmpfs", MountFlags::empty(), None).unwrap();
+}
+
+pub fn detach(path: &Path) {
+    rustix::mount::unmount(path, UnmountFlags::DETACH).unwrap();
+}
+
 pub fn is_mount(path: &Path) -> bool {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    table
-        .lines()
-        .any(|line| line.split(' ').nth(4).is_some_and(|p| Path::new(p) == path))
+    !mount_line(path).is_empty()
 }
 
 pub fn mount_line(path: &Path) -> String {
@@ -284,17 +307,38 @@ pub fn mount_line(path: &Path) -> String {
 }
 
 pub fn processes(role: &str, mountpoint: &Path) -> Vec<Pid> {
-    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let is_it = |process: &Path| {
-        let line = fs::read(process.join("cmdline")).unwrap_or_default();
-        let mut words = line.split(|byte| *byte == 0);
-        words.nth(1) == Some(role.as_bytes())
-            && words.nth(1) == Some(mountpoint.as_os_str().as_encoded_bytes())
+    let mountpoint = mountpoint.to_str().unwrap();
+    let mut all = command_lines();
+    all.retain(
+        |(_, line)| matches!(&line[..], [_, is, _, at, ..] if is == role && at == mountpoint),
+    );
+    all.into_iter().map(|(process, _)| process).collect()
+}
+
+/// All processes that there are, and the words by which they were started.
+pub fn command_lines() -> Vec<(Pid, Vec<String>)> {
+    let process = |entry: fs::DirEntry| {
+        let process = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).into_owned();
+        Some((process, line.split('\0').map(str::to_owned).collect()))
     };
-    entries
-        .filter(|entry| is_it(&entry.path()))
-        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
-        .collect()
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(process).collect()
+}
+
+/// A line of proc(5)'s status of a process.
+pub fn status(process: Pid, field: &str) -> String {
+    let path = format!("/proc/{}/status", process.as_raw_nonzero());
+    let status = fs::read_to_string(path).unwrap();
+    let mut lines = status.lines();
+    let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.unwrap().trim().to_owned()
+}
+
+/// The same of a set, of signals or capabilities.
+pub fn status_set(process: Pid, field: &str) -> u64 {
+    u64::from_str_radix(&status(process, field), 16).unwrap()
 }
 
 pub fn run(command: &mut Command) -> Output {
@@ -305,13 +349,20 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 pub fn succeeded(output: &Output) {
-    assert!(
-        output.status.success(),
-        "{}: {}",
-        output.status,
-        stderr(output)
-    );
+    fails(output, 0, "");
+}
+
+/// A command has ended with this code, and said this among other things. All that it said.
+pub fn fails(output: &Output, code: i32, part: &str) -> String {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(part), "{part} in {said}");
+    said
 }
 
 /// Who is killed; both in the same moment.
@@ -400,35 +451,32 @@ pub const WITHOUT_OTHERS: &str = "\
       esac; \
     done </proc/self/mountinfo";
 
-/// Where udev has not opened the device to users, the test runs again in a mount namespace in which
-/// it is.
-pub fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
+/// Whether ordinary users can mount, for a test of this name. Where udev has not opened the device to
+/// them, the test runs again in a mount namespace in which it is.
+pub fn users_can_mount(place: &Path, test: &str) -> bool {
+    let fusermount = fs::metadata("/usr/bin/fusermount3");
+    if !fusermount.is_ok_and(|program| program.mode() & 0o4000 != 0) {
+        skipped("mounting as a user: no set-user-id fusermount3 (package fuse3)");
+        return false;
+    }
+    if fs::metadata("/dev/fuse").unwrap().mode() & 0o006 == 0o006 {
+        return true;
+    }
+    once_more_with_a_device_for_everybody(place, test);
+    false
+}
+
+fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
     let script = "mount -t tmpfs none \"$1\" && mknod \"$1/fuse\" c 10 229 && \
                   chmod 666 \"$1/fuse\" && mount --bind \"$1/fuse\" /dev/fuse && \
                   exec \"$2\" --exact \"$3\" --nocapture";
     let script = format!("{WITHOUT_OTHERS}; {script}");
-    let output = run(Command::new("unshare")
-        .args([
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            &script,
-            "sh",
-        ])
-        .arg(place.join("mnt"))
-        .arg(std::env::current_exe().unwrap())
-        .arg(test));
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        stderr(&output)
-    );
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}"
-    );
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    shell.arg("sh").arg(place.join("mnt"));
+    let output = run(shell.arg(std::env::current_exe().unwrap()).arg(test));
+    succeeded(&output);
+    assert!(stdout(&output).contains("1 passed"), "{}", stdout(&output));
 }
 
 /// How long a test waits for what a fault would keep from happening for ever.

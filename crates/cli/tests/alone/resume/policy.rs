@@ -1,11 +1,13 @@
 //! A share under a policy whose worker is killed: everybody sees what he may, before and after.
 
-use super::{Place, Root, Stop, THREADS};
+use super::{Root, THREADS, kill_now_and_then, mount, replace};
+use crate::ground::share::{Place, Stop};
 use crate::ground::wait_for;
 use rustix::process::Signal;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 use thrufs::{Errno, NodeId};
 
 const RULES: &str = r#"audit-log = "LOG"
@@ -68,14 +70,14 @@ fn names_place(bytes: &[u8]) -> bool {
 }
 
 fn write_rules(place: &Place, rules: &str) -> PathBuf {
-    let path = place.place.path().join("policy.toml");
-    let log = place.place.path().join("told.log");
+    let path = place.path("policy.toml");
+    let log = place.path("told.log");
     fs::write(&path, rules.replace("LOG", log.to_str().unwrap())).unwrap();
     path
 }
 
 fn lines(place: &Place) -> Vec<String> {
-    let log = fs::read_to_string(place.place.path().join("told.log"));
+    let log = fs::read_to_string(place.path("told.log"));
     log.unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
@@ -113,14 +115,12 @@ impl Known {
         }
     }
 
-    /// Asks for everything once; how many opens of it have to be told.
-    fn ask(&self, root: &Root<'_>, round: u64) -> usize {
+    /// Asks for everything once. One open of it has to be told.
+    fn ask(&self, root: &Root<'_>, round: u64) {
         let read = libc::O_RDONLY;
         let whole = |node, handle| root.read(node, handle, 0, 1 << 16).unwrap();
-        assert!(
-            !names_place(&whole(self.photo, self.shown)),
-            "open all the time"
-        );
+        let shown = whole(self.photo, self.shown);
+        assert!(!names_place(&shown), "open all the time");
         let opened = root.open(self.photo, read).unwrap().fh;
         assert!(!names_place(&whole(self.photo, opened)), "opened now");
         root.release(self.photo, opened).unwrap();
@@ -136,7 +136,6 @@ impl Known {
         let told = root.open(self.told, read).unwrap().fh;
         assert_eq!(whole(self.told, told), b"content");
         root.release(self.told, told).unwrap();
-        1
     }
 }
 
@@ -166,30 +165,27 @@ fn everybody_sees_what_he_may_under_load() {
     let place = Place::new();
     fill(&place);
     let policy = write_rules(&place, RULES);
-    let options = format!(
-        "control=none,resume=100000,seccomp=kill,policy={}",
-        policy.display()
-    );
-    let server = place.share(&options);
-    let client = place.mount();
+    let options = "control=none,resume=100000,seccomp=kill";
+    let options = format!("{options},policy={}", policy.display());
+    let server = place.share_aloud(&options);
+    let client = mount(&place);
     let known = Known::new(&client.root());
     let stop = AtomicBool::new(false);
     let steps = AtomicUsize::new(0);
     let (mut kills, mut told, mut rounds) = (0, 0, 0);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let all = Stop(&stop);
         let (known, client, stop, steps) = (&known, &client, &stop, &steps);
         let askers: Vec<_> = (0..THREADS as u64 / 2)
             .map(|number| {
                 scope.spawn(move || {
-                    let failed = Stop(stop);
+                    let _others = Stop(stop);
                     let (mut told, mut round) = (0, number);
                     while !stop.load(Ordering::SeqCst) {
-                        told += known.ask(&client.root(), round);
-                        round += 1;
+                        known.ask(&client.root(), round);
+                        (told, round) = (told + 1, round + 1);
                         steps.fetch_add(1, Ordering::SeqCst);
                     }
-                    std::mem::forget(failed);
                     told
                 })
             })
@@ -197,23 +193,18 @@ fn everybody_sees_what_he_may_under_load() {
         let wanderers: Vec<_> = (0..2)
             .map(|number| {
                 scope.spawn(move || {
-                    let failed = Stop(stop);
-                    let rounds = wander(&client.root(), number, stop);
-                    std::mem::forget(failed);
-                    rounds
+                    let _others = Stop(stop);
+                    wander(&client.root(), number, stop)
                 })
             })
             .collect();
-        kills += place.kill_now_and_then(steps, stop);
+        kills += kill_now_and_then(&place, steps, stop);
         drop(all);
-        told += askers
-            .into_iter()
-            .map(|it| it.join().unwrap())
-            .sum::<usize>();
-        rounds += wanderers
-            .into_iter()
-            .map(|it| it.join().unwrap())
-            .sum::<usize>();
+        let sum = |threads: Vec<ScopedJoinHandle<'_, usize>>| -> usize {
+            let threads = threads.into_iter();
+            threads.map(|it| it.join().unwrap()).sum()
+        };
+        (told, rounds) = (sum(askers), sum(wanderers));
     });
     eprintln!("{kills} workers were killed in the midst of {told} rounds, {rounds} renames");
     assert!(told > 20 && rounds > 0);
@@ -222,14 +213,10 @@ fn everybody_sees_what_he_may_under_load() {
     let lines = lines(&place);
     let again = lines.iter().filter(|line| line.contains("\"again\":true"));
     let (all, again) = (lines.len(), again.count());
-    assert!(
-        all - again <= told + 1 && told < all,
-        "{all} lines, {again} of them again, for {} opens",
-        told + 1
-    );
+    let (opens, once) = (told + 1, all - again);
+    assert!(once <= opens && opens <= all, "{once} of {all} for {opens}");
     drop(client.unmount());
-    server.signal(Signal::TERM);
-    assert_eq!(server.wait().0, Some(0), "{}", place.log());
+    server.ends_by(Signal::TERM);
 }
 
 /// The policy in force is the one that was read, not what is in the file since.
@@ -239,14 +226,14 @@ fn the_next_worker_serves_by_the_policy_in_force() {
     fill(&place);
     let policy = write_rules(&place, RULES);
     let options = format!("control=none,policy={}", policy.display());
-    let server = place.share(&options);
-    let client = place.mount();
+    let server = place.share_aloud(&options);
+    let client = mount(&place);
     let root = client.root();
     let known = Known::new(&root);
     // Nobody has asked for it to be read: neither these rules are in force, nor that.
     for text in ["", "nonsense"] {
         fs::write(&policy, text).unwrap();
-        place.replace();
+        replace(&place);
         known.ask(&root, 0);
     }
     // All workers hear of the next, those that wait too: the first, and the next.
@@ -262,6 +249,6 @@ fn the_next_worker_serves_by_the_policy_in_force() {
         assert_eq!(opened, Err(Errno::EACCES), "by what is in force");
         let read = root.read(known.kept, kept, 0, 100);
         assert_eq!(read.unwrap(), b"content", "what was granted");
-        place.replace();
+        replace(&place);
     }
 }

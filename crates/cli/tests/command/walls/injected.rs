@@ -7,7 +7,8 @@
 //! the other process goes by the file of its memory.
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use rustix::process::Pid;
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
@@ -41,7 +42,8 @@ fn wait_for_stop(thread: i32) {
 
 impl Injected {
     /// Stops the thread of this name.
-    pub fn into(process: i32, name: &str) -> Injected {
+    pub fn into(process: Pid, name: &str) -> Injected {
+        let process = process.as_raw_nonzero().get();
         let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
         let is_it = |path: &PathBuf| {
             std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
@@ -56,15 +58,11 @@ impl Injected {
         ptrace(libc::PTRACE_GETREGS, thread, registers.as_mut_ptr().cast());
         // SAFETY: the call has succeeded, and filled it.
         let registers = unsafe { registers.assume_init() };
-        let memory = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(format!("/proc/{process}/mem"))
-            .unwrap();
+        let memory = format!("/proc/{process}/mem");
+        let memory = File::options().read(true).write(true).open(memory).unwrap();
         let mut instruction = [0; 2];
-        memory
-            .read_exact_at(&mut instruction, registers.rip - 2)
-            .unwrap();
+        let before = memory.read_exact_at(&mut instruction, registers.rip - 2);
+        before.unwrap();
         assert_eq!(instruction, [0x0f, 0x05], "it waits in a system call");
         Injected {
             process,
@@ -98,21 +96,15 @@ impl Injected {
         self.set(&mut registers);
         ptrace(libc::PTRACE_SINGLESTEP, self.thread, std::ptr::null_mut());
         wait_for_stop(self.thread);
-        ptrace(
-            libc::PTRACE_GETREGS,
-            self.thread,
-            (&raw mut registers).cast(),
-        );
+        let answer = (&raw mut registers).cast();
+        ptrace(libc::PTRACE_GETREGS, self.thread, answer);
         assert_eq!(registers.rip, self.registers.rip, "one instruction further");
         registers.rax.cast_signed()
     }
 
     fn set(&self, registers: &mut libc::user_regs_struct) {
-        ptrace(
-            libc::PTRACE_SETREGS,
-            self.thread,
-            std::ptr::from_mut(registers).cast(),
-        );
+        let registers = std::ptr::from_mut(registers).cast();
+        ptrace(libc::PTRACE_SETREGS, self.thread, registers);
     }
 
     pub fn openat(&self, directory: i32, path: &str, flags: i32) -> i64 {

@@ -6,14 +6,12 @@ mod injected;
 #[cfg(target_arch = "x86_64")]
 mod taken_over;
 
-use crate::ground::{Foreground, Ground, THRUFS, processes, unmount, wait_for};
+use crate::ground::share::{Place, serves};
+use crate::ground::{Foreground, Ground, THRUFS, processes, run, status, succeeded, unmount};
 use rustix::process::Pid;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use tempfile::TempDir;
-use thrufs_client::{Client, FrontEnd, FrontEndConfig};
 
 /// Writes a policy in `place`, and names it in the options.
 fn with_policy(options: &str, place: &Path) -> String {
@@ -25,9 +23,7 @@ fn with_policy(options: &str, place: &Path) -> String {
 
 /// A share, and who serves it next.
 struct Share {
-    place: TempDir,
-    dir: PathBuf,
-    socket: PathBuf,
+    place: Place,
     worker: Pid,
     _server: Foreground,
 }
@@ -40,38 +36,23 @@ impl Share {
 
     /// The same of a directory with which something was done before.
     fn prepared(options: &str, prepare: fn(&Path)) -> Share {
-        let place = TempDir::with_prefix("thrufs-walls-").unwrap();
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let (dir, socket) = (place.path().join("dir"), place.path().join("socket"));
-        fs::create_dir(&dir).unwrap();
-        prepare(&dir);
-        let options = with_policy(options, place.path());
-        let mut command = Command::new(THRUFS);
-        command.args(["share", "-o", &options, "--socket"]);
-        let child = command.arg(&socket).arg(&dir).stdin(Stdio::null()).spawn();
-        let server = Foreground::of(child.unwrap());
-        wait_for("the socket to appear", || socket.exists());
+        let place = Place::new();
+        prepare(&place.dir);
+        let server = place.share_aloud(&with_policy(options, &place.path("")));
         Share {
-            worker: processes("--share-worker", &socket)[0],
+            worker: place.workers()[0],
             place,
-            dir,
-            socket,
             _server: server,
         }
     }
-
-    fn connect(&self) -> Client<FrontEnd> {
-        let front_end = FrontEnd::connect(&self.socket, &FrontEndConfig::default()).unwrap();
-        Client::mount(front_end).unwrap()
-    }
 }
 
-/// The command, started by a shell that has a directory open which is not to be served.
-fn started_with_a_directory_open(arguments: &[&std::ffi::OsStr]) -> Command {
+/// The command with these arguments, started by a shell that has a directory open which is not to be served.
+fn started_with_a_directory_open(arguments: &[&str], paths: [&Path; 2]) -> Command {
     let mut shell = Command::new("sh");
     let script = "exec 9</etc; exec \"$0\" \"$@\"";
     shell.args(["-c", script, THRUFS]).args(arguments);
-    shell.stdin(Stdio::null());
+    shell.args(paths).stdin(Stdio::null());
     shell
 }
 
@@ -89,27 +70,16 @@ fn has_it_open(process: Pid) -> bool {
 #[test]
 fn what_the_starter_has_open_the_worker_has_not() {
     let Some(ground) = Ground::new() else { return };
-    let mount = [
-        "mount".as_ref(),
-        ground.src.as_os_str(),
-        ground.mnt.as_os_str(),
-    ];
-    crate::ground::succeeded(&started_with_a_directory_open(&mount).output().unwrap());
+    let mut mount = started_with_a_directory_open(&["mount"], [&ground.src, &ground.mnt]);
+    succeeded(&run(&mut mount));
     for role in ["--worker", "--supervisor"] {
         assert!(!has_it_open(ground.process(role)), "mount {role}");
     }
     unmount(&ground.mnt);
 
-    let (dir, socket) = (ground.src.as_os_str(), ground.path().join("socket"));
-    let share = [
-        "share".as_ref(),
-        "--socket".as_ref(),
-        socket.as_os_str(),
-        dir,
-    ];
-    let child = started_with_a_directory_open(&share).spawn().unwrap();
-    let _server = Foreground::of(child);
-    wait_for("the socket to appear", || socket.exists());
+    let socket = ground.path().join("socket");
+    let mut share = started_with_a_directory_open(&["share", "--socket"], [&socket, &ground.src]);
+    let _server = serves(&mut share, &socket);
     let workers = processes("--share-worker", &socket);
     assert!(!workers.is_empty());
     assert!(!workers.into_iter().any(has_it_open), "share");
@@ -142,15 +112,12 @@ fn rules_on_programs_and_the_audit_know_callers_as_the_host_does() {
     let private = ground.mnt.join("private");
     assert_eq!(fs::read(&private).unwrap(), b"private");
     let mut command = Command::new(&cat);
-    let child = command.arg(&private).stderr(Stdio::null()).spawn();
-    let mut child = child.unwrap();
+    let mut child = command.arg(&private).stderr(Stdio::null()).spawn().unwrap();
     let other = child.id();
     assert!(!child.wait().unwrap().success(), "what runs cat is refused");
     let said = fs::read_to_string(&audit).unwrap();
-    let lines: Vec<serde_json::Value> = said
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
     assert_eq!(lines.len(), 2, "{said}");
     // Requests name the thread.
     let me = rustix::thread::gettid().as_raw_nonzero().get();
@@ -170,11 +137,9 @@ fn workers_are_alone() {
     let _server = ground.mount_in_foreground(&["-o", "control=none"]);
     let share = Share::new("control=none");
     for worker in [ground.process("--worker"), share.worker] {
-        let status = fs::read_to_string(format!("/proc/{}/status", worker.as_raw_nonzero()));
-        let status = status.unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-        let last = line.unwrap().split_whitespace().next_back();
-        assert_eq!(last, Some("1"), "{line:?}");
+        let ids = status(worker, "NSpid");
+        let last = ids.split_whitespace().next_back();
+        assert_eq!(last, Some("1"), "{ids}");
     }
     unmount(&ground.mnt);
 }

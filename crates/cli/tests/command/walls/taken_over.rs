@@ -3,7 +3,7 @@
 
 use super::injected::Injected;
 use super::{Share, with_policy};
-use crate::ground::{Ground, unmount};
+use crate::ground::{Ground, detach, mount_tmpfs, unmount};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -48,18 +48,14 @@ impl Beyond {
                 }
             }
         }
+        let up = "../".repeat(CLIMB);
         for descriptor in descriptors {
             starts.push(format!("{descriptor}/"));
-            starts.push(format!("{descriptor}/{}", "../".repeat(CLIMB)));
-            starts.push(format!(
-                "/proc/self/fd/{descriptor}/{}",
-                "../".repeat(CLIMB)
-            ));
+            starts.push(format!("{descriptor}/{up}"));
+            starts.push(format!("/proc/self/fd/{descriptor}/{up}"));
         }
-        let mut paths: Vec<String> = starts
-            .iter()
-            .map(|start| format!("{start}{below_root}"))
-            .collect();
+        let paths = starts.iter().map(|start| format!("{start}{below_root}"));
+        let mut paths: Vec<String> = paths.collect();
         paths.extend(["absolute", "relative", "sub/../relative", secret].map(str::to_owned));
         paths
     }
@@ -71,11 +67,7 @@ impl Beyond {
         assert!(inside >= 0, "what is served is in reach: {inside}");
         worker.close(inside);
         let descriptors = worker.descriptors();
-        let from: Vec<i32> = descriptors
-            .iter()
-            .copied()
-            .chain([libc::AT_FDCWD])
-            .collect();
+        let from = [&descriptors[..], &[libc::AT_FDCWD]].concat();
         let paths = self.paths(&descriptors);
         for directory in &from {
             if !self.is_directory(worker, *directory) {
@@ -95,15 +87,10 @@ impl Beyond {
             }
         }
         // A kernel that lets it through looks at the descriptor first.
-        let by_nothing = worker.call(
-            libc::SYS_open_by_handle_at,
-            &[u64::MAX, worker.put(&[0; 8]), 0],
-        );
-        let refused = by_nothing == -i64::from(libc::EPERM);
-        assert!(
-            refused != opens_by_handle,
-            "by handle from nowhere: {by_nothing}"
-        );
+        let nowhere = [u64::MAX, worker.put(&[0; 8]), 0];
+        let opened = worker.call(libc::SYS_open_by_handle_at, &nowhere);
+        let refused = opened == -i64::from(libc::EPERM);
+        assert!(refused != opens_by_handle, "from nowhere: {opened}");
         assert_eq!(worker.may_read_and_search(), opens_by_handle);
         self.no_signals(worker, &from);
     }
@@ -237,15 +224,15 @@ fn has_devices(directory: &Path) -> PathBuf {
 /// Has a guest use a share with these options, and takes over who serves it.
 fn taken_over(options: &str, opens_by_handle: bool) {
     let share = Share::new(options);
-    let mut beyond = Beyond::new(share.place.path(), &share.dir);
-    let client = share.connect();
+    let mut beyond = Beyond::new(&share.place.path(""), &share.place.dir);
+    let client = share.place.mount();
     let root = client.root();
     let [sub, inner] = ["sub", "sub/inner"].map(|path| root.walk(path).unwrap());
     let _open = root.open(inner, libc::O_RDWR).unwrap();
     root.opendir(sub).unwrap();
     root.opendir(NodeId::ROOT).unwrap();
     root.getattr(inner).unwrap();
-    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-watcher");
+    let worker = Injected::into(share.worker, "thrufs-watcher");
     beyond.attack(&worker, "", opens_by_handle);
     drop(worker);
     root.getattr(inner).unwrap();
@@ -285,8 +272,7 @@ fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
         assert_eq!(fs::read(ground.mnt.join("sub/inner")).unwrap(), b"inner");
         let _file = fs::File::open(ground.mnt.join("sub/inner")).unwrap();
         let directory = fs::File::open(ground.mnt.join("sub")).unwrap();
-        let worker = ground.process("--worker").as_raw_nonzero().get();
-        let worker = Injected::into(worker, "thrufs-worker");
+        let worker = Injected::into(ground.process("--worker"), "thrufs-worker");
         beyond.attack(&worker, "/source", opens_by_handle);
         drop(worker);
         drop((directory, _file));
@@ -307,13 +293,10 @@ fn stays_in_its_file_system(worker: &Injected, beyond: &Beyond, inner: &Path) {
     let mut descriptors = worker.descriptors();
     descriptors.retain(|it| !is_device(it));
     let opens = |path: &Path| {
-        let opened = descriptors
-            .iter()
-            .map(|it| beyond.open_by_handle(worker, *it, path));
-        opened
-            .filter(|opened| *opened >= 0)
-            .inspect(|it| worker.close(*it))
-            .count()
+        let descriptors = descriptors.iter();
+        let opened = descriptors.map(|it| beyond.open_by_handle(worker, *it, path));
+        let opened = opened.filter(|opened| *opened >= 0);
+        opened.inspect(|it| worker.close(*it)).count()
     };
     assert!(opens(inner) > 0, "what is served");
     assert_eq!(opens(&beyond.secret), 0, "of another file system");
@@ -325,53 +308,40 @@ fn logged_options(place: &Path) -> String {
     with_policy(&format!("policy=POLICY,log_file={}", log.display()), place)
 }
 
-fn mount_a_file_system_on(directory: &Path) {
-    let flags = rustix::mount::MountFlags::empty();
-    rustix::mount::mount("none", directory, "tmpfs", flags, c"").unwrap();
-}
-
 #[test]
 fn no_log_leads_a_worker_to_other_file_systems() {
     let Some(ground) = Ground::new() else { return };
-    mount_a_file_system_on(&ground.src);
+    mount_tmpfs(&ground.src);
     let beyond = Beyond::new(ground.path(), &ground.src);
     let options = logged_options(ground.path());
     crate::ground::succeeded(&ground.mount(&["-o", &options]));
     let file = fs::File::open(ground.mnt.join("sub/inner")).unwrap();
-    let worker = Injected::into(
-        ground.process("--worker").as_raw_nonzero().get(),
-        "thrufs-worker",
-    );
+    let worker = Injected::into(ground.process("--worker"), "thrufs-worker");
     stays_in_its_file_system(&worker, &beyond, &ground.src.join("sub/inner"));
     drop((worker, file));
-    for log in ["log", "audit"] {
+    for (log, part) in [("log", "mounted"), ("audit", "sub/inner")] {
         let written = fs::read_to_string(ground.path().join(log)).unwrap();
-        assert!(
-            written.contains(if log == "log" { "mounted" } else { "sub/inner" }),
-            "{log}"
-        );
+        assert!(written.contains(part), "{log}: {written}");
     }
     unmount(&ground.mnt);
     ground.wait_gone();
     unmount(&ground.src);
 
     let place = tempfile::tempdir().unwrap();
-    let options = format!(
-        "{},inode_file_handles=mandatory",
-        logged_options(place.path())
-    );
-    let share = Share::prepared(&options, mount_a_file_system_on);
-    let beyond = Beyond::new(share.place.path(), &share.dir);
-    let client = share.connect();
+    let logged = logged_options(place.path());
+    let options = format!("{logged},inode_file_handles=mandatory");
+    let share = Share::prepared(&options, mount_tmpfs);
+    let beyond = Beyond::new(&share.place.path(""), &share.place.dir);
+    let client = share.place.mount();
     let inner = client.root().walk("sub/inner").unwrap();
     client.root().open(inner, libc::O_RDWR).unwrap();
-    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-watcher");
-    stays_in_its_file_system(&worker, &beyond, &share.dir.join("sub/inner"));
+    let worker = Injected::into(share.worker, "thrufs-watcher");
+    stays_in_its_file_system(&worker, &beyond, &share.place.dir.join("sub/inner"));
     drop(worker);
     let audited = fs::read_to_string(place.path().join("audit")).unwrap();
     assert!(audited.contains("sub/inner"), "{audited}");
     drop(client);
-    rustix::mount::unmount(&share.dir, rustix::mount::UnmountFlags::DETACH).unwrap();
+    detach(&share.place.dir);
 }
 
 #[test]
@@ -380,11 +350,11 @@ fn a_share_s_worker_that_is_taken_over_opens_no_device() {
         return crate::ground::skipped("taking a worker over needs root");
     }
     let share = Share::new("");
-    let client = share.connect();
-    let worker = Injected::into(share.worker.as_raw_nonzero().get(), "thrufs-watcher");
+    let client = share.place.mount();
+    let worker = Injected::into(share.worker, "thrufs-watcher");
     must_open_no_device(&worker, &["/"]);
     drop(worker);
-    has_devices(&share.dir);
+    has_devices(&share.place.dir);
     client.root().getattr(NodeId::ROOT).unwrap();
 }
 
@@ -396,8 +366,7 @@ fn a_mount_s_worker_that_is_taken_over_opens_no_device() {
         };
         let below = ground.src.join("below");
         fs::create_dir(&below).unwrap();
-        let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("none", &below, "tmpfs", flags, c"").unwrap();
+        mount_tmpfs(&below);
         // A mount point within the source has a copy of its own, which is mounted nowhere.
         let mut directories: &[&str] = &["/source/", "/source/below/"];
         if is_within {
@@ -407,8 +376,7 @@ fn a_mount_s_worker_that_is_taken_over_opens_no_device() {
         }
         let _server = ground.mount_in_foreground(&["-o", "dev"]);
         let _directory = fs::File::open(ground.mnt.join("below")).unwrap();
-        let worker = ground.process("--worker").as_raw_nonzero().get();
-        let worker = Injected::into(worker, "thrufs-worker");
+        let worker = Injected::into(ground.process("--worker"), "thrufs-worker");
         must_open_no_device(&worker, directories);
         drop(worker);
         has_devices(&ground.mnt.join("below"));
