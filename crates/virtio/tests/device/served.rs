@@ -29,15 +29,15 @@ fn config() -> DeviceConfig {
 }
 
 /// A device on memory, and a guest that has said INIT.
-fn begin(journal: &Arc<Journal>) -> (Serving, Guest) {
-    let (serving, guest, _) = begin_with_handle(journal);
-    (serving, guest)
+fn begin() -> (Arc<Journal>, Serving, Guest, DeviceHandle) {
+    begin_with(config())
 }
 
-fn begin_with_handle(journal: &Arc<Journal>) -> (Serving, Guest, DeviceHandle) {
-    let (device, serving, mut guest) = serve(Memory::make(journal), config(), ALL_FEATURES);
+fn begin_with(config: DeviceConfig) -> (Arc<Journal>, Serving, Guest, DeviceHandle) {
+    let journal = Arc::<Journal>::default();
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
     guest.init().unwrap();
-    (serving, guest, device.handle())
+    (journal, serving, guest, device.handle())
 }
 
 /// Submits a request for a lock that nobody will ever let go of, and waits until it waits.
@@ -148,8 +148,7 @@ fn libc_enoent() -> i32 {
 
 #[test]
 fn memory_is_served() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (journal, serving, mut guest, _) = begin();
     make_write_and_read(&mut guest);
     end(serving, guest);
     assert_eq!(
@@ -203,8 +202,7 @@ fn what_no_guest_gets() {
 
 #[test]
 fn the_configuration_space_is_read() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (_, serving, mut guest, _) = begin();
     let flags = VhostUserConfigFlags::empty();
     // The crate's own front end does not ask for what lies below 0x100 otherwise.
     let space = guest.front_end.get_config(0, 40, flags, &[0; 40]);
@@ -239,8 +237,7 @@ fn without_a_session_there_is_nothing() {
 
 #[test]
 fn a_guest_that_begins_anew_finds_nothing_of_before() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest, device) = begin_with_handle(&journal);
+    let (journal, serving, mut guest, device) = begin();
     let (node, fh) = create(&mut guest, "file");
     let head = wait_for_lock(&mut guest, &device, 2);
     guest.init().unwrap();
@@ -287,8 +284,7 @@ fn shutting_down() {
 
 #[test]
 fn what_sleeps_keeps_nobody_waiting() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (journal, serving, mut guest, _) = begin();
     let (node, _) = create(&mut guest, "file");
     let slow: Vec<u16> = (0..3)
         .map(|_| {
@@ -347,8 +343,7 @@ fn data_go_between_file_and_guest_by_themselves() {
 
 #[test]
 fn a_queue_is_stopped_and_started_again() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest, device) = begin_with_handle(&journal);
+    let (_, serving, mut guest, device) = begin();
     let (node, _) = create(&mut guest, "file");
     let lock = wait_for_lock(&mut guest, &device, 1);
     let base = guest.front_end.get_vring_base(1).unwrap();
@@ -376,8 +371,7 @@ fn a_queue_is_stopped_and_started_again() {
 
 #[test]
 fn stopping_a_queue_waits_for_what_ends_by_itself() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest, device) = begin_with_handle(&journal);
+    let (journal, serving, mut guest, device) = begin();
     let (node, _) = create(&mut guest, "file");
     let request = read_request(&mut guest, node, 99, 0, 100);
     let head = guest.submit(1, &request, 116);
@@ -400,16 +394,14 @@ fn stopping_a_queue_waits_for_what_ends_by_itself() {
 
 #[test]
 fn when_too_many_sleep() {
-    let journal = Arc::<Journal>::default();
     let config = DeviceConfig {
         blocked_max: 1,
         lock_waiters_max: 1,
         ..config()
     };
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
-    guest.init().unwrap();
+    let (journal, serving, mut guest, device) = begin_with(config);
     let (node, _) = create(&mut guest, "file");
-    wait_for_lock(&mut guest, &device.handle(), 2);
+    wait_for_lock(&mut guest, &device, 2);
     let request = guest.request(Opcode::Setlkw, 2).arg(&LkIn::default());
     let reply = guest.transact(1, &request.finish(), 16);
     assert_eq!(error_of(&reply), 37, "ENOLCK");
@@ -418,7 +410,7 @@ fn when_too_many_sleep() {
         let request = read_request(&mut guest, node, 99, 0, 100);
         guest.submit(1, &request, 116);
     }
-    until(|| device.handle().metrics().blocked_inline == 1);
+    until(|| device.metrics().blocked_inline == 1);
     let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
     guest.submit(1, &request, 4096);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
@@ -427,24 +419,22 @@ fn when_too_many_sleep() {
     for _ in 0..3 {
         guest.next_used(1);
     }
-    let counts = device.handle().metrics();
+    let counts = device.metrics();
     assert_eq!(counts.lock_waiters_refused, 1);
     end(serving, guest);
 }
 
 #[test]
 fn requests_that_do_not_end() {
-    let journal = Arc::<Journal>::default();
     let config = DeviceConfig {
         drain_timeout: Duration::from_millis(100),
         ..config()
     };
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
-    guest.init().unwrap();
+    let (journal, serving, mut guest, device) = begin_with(config);
     let (node, _) = create(&mut guest, "file");
     let request = read_request(&mut guest, node, 99, 0, 100);
     guest.submit(2, &request, 116);
-    until(|| device.handle().metrics().blocked == 1);
+    until(|| device.metrics().blocked == 1);
     assert_eq!(
         guest.init().unwrap_err(),
         16,
@@ -469,8 +459,7 @@ fn until(mut reached: impl FnMut() -> bool) {
 
 #[test]
 fn a_queue_that_is_off_waits() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (_, serving, mut guest, _) = begin();
     guest.front_end.set_vring_enable(2, false).unwrap();
     let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
     let head = guest.submit(2, &request, 4096);
@@ -482,8 +471,7 @@ fn a_queue_that_is_off_waits() {
 
 #[test]
 fn the_device_is_reset() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (journal, serving, mut guest, _) = begin();
     create(&mut guest, "file");
     guest.front_end.reset_device().unwrap();
     assert_eq!(Journal::count(&journal.destroyed), 1);
@@ -500,8 +488,7 @@ fn the_device_is_reset() {
 
 #[test]
 fn memory_is_added_and_taken_away_while_queues_run() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (_, serving, mut guest, _) = begin();
     let more = rustix::fs::memfd_create("more", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&more, 0x1000).unwrap();
     let mut region = guest.region();
@@ -531,8 +518,7 @@ fn memory_is_added_and_taken_away_while_queues_run() {
 
 #[test]
 fn a_reply_without_room_is_taken_back() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (journal, serving, mut guest, _) = begin();
     create(&mut guest, "file");
     let lookups = Journal::count(&journal.lookups);
     for (room, length) in [(0, 0), (15, 0), (16, 16), (100, 16)] {
@@ -550,9 +536,7 @@ fn a_reply_without_room_is_taken_back() {
 
 #[test]
 fn what_is_no_request_is_given_back() {
-    let journal = Arc::<Journal>::default();
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
-    guest.init().unwrap();
+    let (_, serving, mut guest, device) = begin();
     // A chain that comes back to itself.
     let address = guest.guest_address(1, 0);
     guest.descriptor(1, 7 * 16, address, 8, 1, 7);
@@ -565,7 +549,7 @@ fn what_is_no_request_is_given_back() {
         assert_eq!(used, head);
         assert!(length == 0 || length == 16, "{length}");
     }
-    assert!(device.handle().metrics().malformed >= 3);
+    assert!(device.metrics().malformed >= 3);
     // A WRITE with fewer data, and with more, than it says.
     let (node, fh) = create(&mut guest, "file");
     for change in [-1_i32, 1] {
@@ -580,8 +564,7 @@ fn what_is_no_request_is_given_back() {
 
 #[test]
 fn a_broken_queue_is_reported_and_the_others_go_on() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (_, serving, mut guest, _) = begin();
     guest.set_available(1, guest.queues[1].available.wrapping_add(1000));
     assert!(guest.error_reported(1));
     let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
@@ -632,8 +615,7 @@ fn front_ends_that_ask_for_what_is_not_there() {
 #[test]
 fn opening_costs_what_is_asked() {
     // OPEN is not implemented by this file system: the guest may do without from then on.
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (_, serving, mut guest, _) = begin();
     let (node, _) = create(&mut guest, "file");
     let request = guest.request(Opcode::Open, node).arg(&OpenIn::default());
     assert_eq!(guest.tell(request), Err(38));
