@@ -70,6 +70,11 @@ fn ask<F: FileSystem>(dispatcher: &Dispatcher<F>, request: &[u8]) -> Option<Owne
     })
 }
 
+/// What comes back, of a request that is answered.
+fn reply_to(dispatcher: &Dispatcher<Rote>, request: RequestBuilder) -> Owned {
+    ask(dispatcher, &request.finish()).unwrap()
+}
+
 fn request(opcode: Opcode) -> RequestBuilder {
     RequestBuilder::new(opcode, Unique(100), NodeId(7)).ids(1000, 1001, 4242)
 }
@@ -166,7 +171,7 @@ fn old_dialects_have_the_short_setxattr() {
         .arg(&[3_u32, 0])
         .name(b"user.a")
         .bytes(b"abc");
-    assert_eq!(ask(&dispatcher, &short.finish()).unwrap().error, 0);
+    assert_eq!(reply_to(&dispatcher, short).error, 0);
     assert_eq!(
         dispatcher.file_system().last(),
         "setxattr 7 user.a abc 0 false"
@@ -228,7 +233,7 @@ fn a_panic_is_an_error_and_the_next_request_is_served() {
         ..Rote::default()
     });
     let bad = RequestBuilder::new(Opcode::Getattr, Unique(4), NodeId(13)).arg(&[0_u64; 2]);
-    assert_eq!(ask(&dispatcher, &bad.finish()).unwrap().error, -libc::EIO);
+    assert_eq!(reply_to(&dispatcher, bad).error, -libc::EIO);
     let forget = RequestBuilder::new(Opcode::Forget, Unique(6), NodeId(13)).arg(&1_u64);
     assert_eq!(ask(&dispatcher, &forget.finish()), None);
     assert_eq!(dispatcher.metrics().snapshot().panics, 2);
