@@ -242,7 +242,7 @@ pub fn set_parent_death_signal(signal: Option<i32>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directory, in_a_thread, is_root, thread_status};
+    use crate::test_ground::{directory, in_a_thread, root, thread_status};
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     use std::path::Path;
 
@@ -258,9 +258,7 @@ mod tests {
 
     #[test]
     fn ids_are_the_thread_s_own() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = directory();
         set_mode(place.path(), 0o777);
         let (there, here) = (place.path().join("there"), place.path().join("here"));
@@ -301,9 +299,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_seen_by_who_asks() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         in_a_thread(|| {
             set_fsuid(CALLER).unwrap();
             assert_eq!(current_fsuid(), CALLER);
@@ -322,9 +318,7 @@ mod tests {
 
     #[test]
     fn capabilities_stay_when_told_to() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = directory();
         let secret = place.path().join("secret");
         std::fs::write(&secret, "secret").unwrap();
@@ -358,9 +352,7 @@ mod tests {
 
     #[test]
     fn without_fsetid_a_write_clears_suid() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = directory();
         let file = place.path().join("program");
         std::fs::write(&file, "").unwrap();
@@ -386,9 +378,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_stays_dropped() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let before = thread_effective().unwrap();
         in_a_thread(|| {
             let unwanted = Capabilities::SYS_BOOT | Capabilities::SETPCAP;
@@ -418,9 +408,7 @@ mod tests {
 
     #[test]
     fn groups_are_the_thread_s_own() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let before = thread_status("Groups");
         in_a_thread(|| {
             set_groups(&[7, 70_000]).unwrap();
@@ -446,9 +434,7 @@ mod tests {
 
     #[test]
     fn a_mount_namespace_of_its_own() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let namespace = || std::fs::read_link("/proc/thread-self/ns/mnt").unwrap();
         let before = namespace();
         in_a_thread(|| {

@@ -291,7 +291,7 @@ pub fn open_by_handle_parts(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directories, is_root, open};
+    use crate::test_ground::{directories, open, root};
     use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
     /// `STATX_MNT_ID_UNIQUE`.
@@ -329,9 +329,7 @@ mod tests {
 
     #[test]
     fn a_handle_follows_the_inode_until_it_is_gone() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let _nobody_forks = crate::test_ground::FORKING.read().unwrap();
         for place in directories() {
             let path = place.path();
@@ -417,9 +415,7 @@ mod tests {
 
     #[test]
     fn handles_that_do_not_decode_are_refused() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = &directories()[0];
         let mount = open(place.path(), OFlags::DIRECTORY);
         let nonsense = FileHandleBuf::from_parts(1, &[0xff; 8]).unwrap();
@@ -434,9 +430,7 @@ mod tests {
     /// Regression: a handle of a removed file gave ENOMEM while its inode number was being reused.
     #[test]
     fn a_handle_is_stale_while_its_number_is_reused() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let _nobody_forks = crate::test_ground::FORKING.read().unwrap();
         let place = &directories()[0];
         let mount = open(place.path(), OFlags::DIRECTORY);
@@ -470,9 +464,7 @@ mod tests {
 
     #[test]
     fn the_mount_s_descriptor_must_be_open() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = &directories()[0];
         let path_only = open(place.path(), OFlags::PATH);
         let file = open(place.path().join("file"), OFlags::CREATE | OFlags::WRONLY);

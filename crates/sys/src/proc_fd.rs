@@ -234,7 +234,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directory as place, open};
+    use crate::test_ground::{directory as place, open, root};
     use std::os::fd::AsFd;
 
     #[test]
@@ -297,9 +297,7 @@ mod tests {
     /// A process of its own is not to be had here: what is kept for all threads is left alone.
     #[test]
     fn a_detached_directory_has_nothing_above_it() {
-        if !crate::test_ground::is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let Detached(tree) = Detached::take().unwrap();
         let at = |path: &str, flags| rustix::fs::openat(&tree, path, flags, Mode::empty());
         let same = rustix::fs::fstat(&tree).unwrap();
