@@ -5,7 +5,7 @@ use crate::samples::{self, LATEST, sample};
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
 use proptest::sample::select;
 use proptest::{prop_assert, prop_assert_eq};
-use thrufs_abi::layout::{BatchForgetIn, ForgetOne, GetxattrIn, InHeader, SetxattrIn};
+use thrufs_abi::layout::{BatchForgetIn, EntryOut, ForgetOne, GetxattrIn, InHeader, SetxattrIn};
 use thrufs_abi::reply::{
     DirectoryEntries, Reply, dirent_size, direntplus_size, encode_dirent, encode_direntplus,
 };
@@ -185,10 +185,8 @@ fn unknown_operations_are_told_by_number() {
             .finish();
         let error = parse(&bytes).unwrap_err();
         assert_eq!(error.kind, ParseErrorKind::UnknownOpcode(number));
-        assert_eq!(
-            (error.unique, error.opcode),
-            (Some(Unique(8)), Some(number))
-        );
+        let whose = (error.unique, error.opcode);
+        assert_eq!(whose, (Some(Unique(8)), Some(number)));
         // ENOSYS: the kernel then stops asking.
         assert_eq!(error.errno(), 38);
     }
@@ -197,10 +195,8 @@ fn unknown_operations_are_told_by_number() {
 #[test]
 fn malformed_requests_are_invalid() {
     let error = parse(&new(Opcode::Lookup).finish()).unwrap_err();
-    assert_eq!(
-        (error.kind, error.errno()),
-        (ParseErrorKind::NoTerminator, 22)
-    );
+    let what = (error.kind, error.errno());
+    assert_eq!(what, (ParseErrorKind::NoTerminator, 22));
     assert!(error.to_string().contains("LOOKUP"), "{error}");
 }
 
@@ -340,10 +336,8 @@ fn extensions_that_contradict_themselves() {
     }
     // Types that a later version may add are passed over.
     let bytes = with_extensions(&[words(&[16, 99, 1, 2]), samples::group(5)].concat(), 4);
-    assert_eq!(
-        parse(&bytes).unwrap().extensions.supplementary_group(),
-        Some(5)
-    );
+    let group = parse(&bytes).unwrap().extensions.supplementary_group();
+    assert_eq!(group, Some(5));
 }
 
 #[test]
@@ -439,6 +433,7 @@ proptest! {
         plus in any::<bool>(),
         room in 0_usize..4096,
     ) {
+        let out = |nodeid| EntryOut { nodeid, generation: !nodeid, ..EntryOut::default() };
         let mut buffer = vec![0xee; room];
         let (mut used, mut written) = (0, 0);
         for (ino, off, kind, name) in &entries {
@@ -446,8 +441,7 @@ proptest! {
             let size = if plus { direntplus_size(name.len()) } else { dirent_size(name.len()) };
             let fits = size <= free.len();
             let took = if plus {
-                let out = thrufs_abi::layout::EntryOut { nodeid: *ino, ..Default::default() };
-                encode_direntplus(free, &out, *ino, *off, *kind, name)
+                encode_direntplus(free, &out(*ino), *ino, *off, *kind, name)
             } else {
                 encode_dirent(free, *ino, *off, *kind, name)
             };
@@ -464,7 +458,7 @@ proptest! {
         for (entry, (ino, off, kind, name)) in back.iter().zip(&entries) {
             prop_assert_eq!((entry.ino, entry.off, entry.kind), (*ino, *off, *kind));
             prop_assert_eq!(entry.name, &name[..]);
-            prop_assert_eq!(entry.entry.map(|out| out.nodeid), plus.then_some(*ino));
+            prop_assert_eq!(entry.entry, plus.then_some(out(*ino)));
         }
     }
 

@@ -26,16 +26,9 @@ fn check(opcode: Opcode, operation: Operation<'_>) {
 fn check_header(opcode: Opcode, request: &Request<'_>) {
     let header = request.header;
     assert_eq!(header.opcode, opcode);
-    assert_eq!(
-        (header.unique, header.nodeid),
-        (samples::UNIQUE, samples::NODE),
-        "{opcode:?}"
-    );
-    assert_eq!(
-        (header.uid, header.gid, header.pid),
-        samples::IDS,
-        "{opcode:?}"
-    );
+    let (unique, node) = (header.unique, header.nodeid);
+    assert_eq!((unique, node), (samples::UNIQUE, samples::NODE));
+    assert_eq!((header.uid, header.gid, header.pid), samples::IDS);
 }
 
 #[test]
@@ -56,11 +49,8 @@ fn every_operation_in_three_pieces() {
             continue;
         }
         let split = sample(opcode).finish_split();
-        assert_eq!(
-            split.structure.len(),
-            op_struct_size(opcode, LATEST),
-            "{opcode:?}"
-        );
+        let length = split.structure.len();
+        assert_eq!(length, op_struct_size(opcode, LATEST), "{opcode:?}");
         // Both areas of a ring entry have 128 bytes, with what was there before behind what counts.
         let (mut header, mut structure) = (split.header, split.structure);
         header.resize(128, 0xee);
@@ -112,36 +102,20 @@ fn setxattr_before_the_long_form() {
         .bytes(b"value");
     let bytes = request.clone().finish();
     let parsed = Request::parse(&bytes, short, Payload::Inline).unwrap();
-    let Operation::Setxattr {
-        name,
-        value,
-        flags,
-        setxattr_flags,
-    } = parsed.operation
-    else {
-        panic!("{:?}", parsed.operation);
+    let whole = format!("{:?}", parsed.operation);
+    let expected = Operation::Setxattr {
+        name: c"user.x",
+        value: b"value",
+        flags: 1,
+        setxattr_flags: 0,
     };
-    assert_eq!((name, value), (c"user.x", &b"value"[..]));
-    assert_eq!((flags, setxattr_flags), (1, 0));
+    assert_eq!(whole, format!("{expected:?}"));
     // The same bytes make no sense in the long form.
     assert!(Request::parse(&bytes, LATEST, Payload::Inline).is_err());
     let split = request.finish_split();
-    let request = Request::parse_split(
-        &split.header,
-        &split.structure,
-        &split.rest,
-        short,
-        Payload::Inline,
-    );
-    assert!(matches!(
-        request.unwrap().operation,
-        Operation::Setxattr {
-            value: b"value",
-            flags: 1,
-            setxattr_flags: 0,
-            ..
-        }
-    ));
+    let (structure, rest) = (&split.structure, &split.rest);
+    let request = Request::parse_split(&split.header, structure, rest, short, Payload::Inline);
+    assert_eq!(format!("{:?}", request.unwrap().operation), whole);
 }
 
 fn parse_init(bytes: &[u8]) -> Option<(InitIn, InitFlags)> {
@@ -237,16 +211,9 @@ fn creations_carry_extensions() {
         ] {
             check(opcode, request.operation);
             let label = (c"security.selinux", &b"user_u:object_r\0"[..]);
-            assert_eq!(
-                request.extensions.security_context(),
-                Some(label),
-                "{opcode:?}"
-            );
-            assert_eq!(
-                request.extensions.supplementary_group(),
-                Some(1000),
-                "{opcode:?}"
-            );
+            let extensions = request.extensions;
+            assert_eq!(extensions.security_context(), Some(label), "{opcode:?}");
+            assert_eq!(extensions.supplementary_group(), Some(1000));
         }
         let bytes = sample(opcode).finish();
         let request = Request::parse(&bytes, LATEST, Payload::Inline).unwrap();
@@ -270,11 +237,8 @@ fn sizes_of_structs_are_those_of_the_samples() {
     for &opcode in Opcode::ALL {
         let structure = sample(opcode).finish_split().structure.len();
         // INIT's first form is the one every kernel sends at least.
-        let expected = if opcode == Opcode::Init {
-            16
-        } else {
-            structure
-        };
+        let is_init = opcode == Opcode::Init;
+        let expected = if is_init { 16 } else { structure };
         assert_eq!(op_struct_size(opcode, LATEST), expected, "{opcode:?}");
     }
     assert_eq!(op_struct_size(Opcode::Setxattr, Dialect::INITIAL), 8);
