@@ -62,10 +62,8 @@ fn unmounting_from_outside_ends_the_session_and_the_place_can_be_used_again() {
         return;
     };
     rustix::mount::unmount(mount.root(), UnmountFlags::empty()).unwrap();
-    assert_eq!(
-        mount.session.take().unwrap().join().unwrap(),
-        End::Unmounted
-    );
+    let end = mount.session.take().unwrap().join().unwrap();
+    assert_eq!(end, End::Unmounted);
     assert!(stage.destroyed.get().is_some());
     let second = Stage::with(b"two");
     let options = MountOptions::new("second");
@@ -144,10 +142,8 @@ fn the_helper_mounts_and_unmounts() {
     let session = Session::new(Shared(stage), device, one_reader()).unwrap();
     session.handshake().unwrap();
     let server = std::thread::spawn(move || session.run());
-    assert_eq!(
-        std::fs::read(directory.path().join("plain")).unwrap(),
-        b"helped"
-    );
+    let content = std::fs::read(directory.path().join("plain")).unwrap();
+    assert_eq!(content, b"helped");
     thrufs::mount::unmount_unprivileged(directory.path(), false).unwrap();
     assert_eq!(server.join().unwrap().unwrap(), End::Unmounted);
     let error = thrufs::mount::unmount_unprivileged(directory.path(), false).unwrap_err();

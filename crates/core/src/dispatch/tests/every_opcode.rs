@@ -69,10 +69,7 @@ fn each_sample_becomes_a_call_and_an_answer() {
 /// Errors of the file system reach whoever waits for an answer.
 #[test]
 fn each_call_may_fail() {
-    let failing = connected(Rote {
-        fail: Some(Errno::EDQUOT),
-        ..Rote::default()
-    });
+    let failing = connected(Rote::that(|rote| rote.fail = Some(Errno::EDQUOT)));
     for &opcode in Opcode::ALL {
         let before = failing.file_system().calls().len();
         let reply = ask(&failing, &samples::sample(opcode).finish());
@@ -87,10 +84,7 @@ fn each_call_may_fail() {
 /// Asks once of a file system that does and once of one that fails: the call, and the answer.
 fn both(request: RequestBuilder) -> (String, Owned) {
     let request = request.finish();
-    let failing = connected(Rote {
-        fail: Some(Errno::EDQUOT),
-        ..Rote::default()
-    });
+    let failing = connected(Rote::that(|rote| rote.fail = Some(Errno::EDQUOT)));
     assert_eq!(ask(&failing, &request).unwrap().error, -libc::EDQUOT);
     let dispatcher = connected(Rote::default());
     let reply = ask(&dispatcher, &request).unwrap();
@@ -109,11 +103,7 @@ fn check_empty(request: RequestBuilder, call: &str) {
 
 /// A dispatcher whose reads and writes are those of a file.
 fn on_lower(file: &Arc<LowerFile>) -> Dispatcher<Rote> {
-    let lower = Some(Arc::clone(file));
-    connected(Rote {
-        lower,
-        ..Rote::default()
-    })
+    connected(Rote::that(|rote| rote.lower = Some(Arc::clone(file))))
 }
 
 fn arg(opcode: Opcode, structure: &(impl IntoBytes + Immutable)) -> RequestBuilder {
@@ -317,10 +307,8 @@ fn locks() {
         },
         ..lock
     };
-    assert_eq!(
-        both(arg(Opcode::Setlk, &endless)).0,
-        format!("setlk 7 8 true 5..{end} 1 false")
-    );
+    let call = both(arg(Opcode::Setlk, &endless)).0;
+    assert_eq!(call, format!("setlk 7 8 true 5..{end} 1 false"));
     let reversed = LkIn {
         lk: FileLock { end: 4, ..lk },
         lk_flags: 0,

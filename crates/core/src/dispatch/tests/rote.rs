@@ -42,6 +42,13 @@ fn tempfile() -> std::fs::File {
 }
 
 impl Rote {
+    /// One that is set up otherwise than the default.
+    pub(super) fn that(set: impl FnOnce(&mut Rote)) -> Rote {
+        let mut rote = Rote::default();
+        set(&mut rote);
+        rote
+    }
+
     pub(super) fn calls(&self) -> Vec<String> {
         self.calls.lock().unwrap().clone()
     }
