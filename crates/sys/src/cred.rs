@@ -256,6 +256,10 @@ mod tests {
         std::fs::metadata(path).unwrap().mode() & 0o7777
     }
 
+    fn has(capability: Capabilities) -> bool {
+        thread_effective().unwrap().contains(capability)
+    }
+
     #[test]
     fn ids_are_the_thread_s_own() {
         let Some(()) = root() else { return };
@@ -325,22 +329,14 @@ mod tests {
         set_mode(&secret, 0);
         in_a_thread(|| {
             set_fsuid(CALLER).unwrap();
-            assert!(
-                !thread_effective()
-                    .unwrap()
-                    .contains(Capabilities::DAC_OVERRIDE)
-            );
+            assert!(!has(Capabilities::DAC_OVERRIDE));
             assert!(std::fs::read(&secret).is_err());
         });
         in_a_thread(|| {
             keep_capabilities_on_setuid().unwrap();
             keep_capabilities_on_setuid().unwrap();
             set_fsuid(CALLER).unwrap();
-            assert!(
-                thread_effective()
-                    .unwrap()
-                    .contains(Capabilities::DAC_OVERRIDE)
-            );
+            assert!(has(Capabilities::DAC_OVERRIDE));
             assert_eq!(std::fs::read(&secret).unwrap(), b"secret");
         });
         let bits = rustix::thread::capabilities_secure_bits().unwrap();
@@ -363,10 +359,8 @@ mod tests {
             let all = thread_effective().unwrap();
             set_effective(thread_sets().unwrap(), all - Capabilities::FSETID).unwrap();
             assert_eq!(thread_effective(), Ok(all - Capabilities::FSETID));
-            assert_eq!(
-                thread_permitted().map(|set| set.contains(Capabilities::FSETID)),
-                Ok(true)
-            );
+            let permitted = thread_permitted().map(|set| set.contains(Capabilities::FSETID));
+            assert_eq!(permitted, Ok(true));
             std::fs::write(&file, "2").unwrap();
             assert_eq!(mode(&file), 0o777);
             set_effective(thread_sets().unwrap(), all).unwrap();
@@ -388,16 +382,12 @@ mod tests {
                 assert_eq!(bits & unwanted.bits(), 0, "{set}");
             }
             assert_eq!(thread_effective(), Ok(before - unwanted));
-            assert_eq!(
-                set_effective(thread_sets().unwrap(), before),
-                Err(Errno::PERM)
-            );
+            let again = set_effective(thread_sets().unwrap(), before);
+            assert_eq!(again, Err(Errno::PERM));
             // SETPCAP is gone: the bounding set cannot change any more, the others can.
             assert_eq!(drop_from_all_sets(Capabilities::MKNOD), Err(Errno::PERM));
-            assert_eq!(
-                thread_effective(),
-                Ok(before - unwanted - Capabilities::MKNOD)
-            );
+            let left = thread_effective();
+            assert_eq!(left, Ok(before - unwanted - Capabilities::MKNOD));
         });
         in_a_thread(|| {
             drop_from_all_sets(Capabilities::all()).unwrap();

@@ -245,10 +245,8 @@ mod tests {
         };
         for number in [0, 9, 10, 1023, i32::MAX] {
             let (absolute, relative) = text(number);
-            assert_eq!(
-                absolute.to_str().unwrap(),
-                format!("/proc/self/fd/{number}")
-            );
+            let absolute = absolute.to_str().unwrap();
+            assert_eq!(absolute, format!("/proc/self/fd/{number}"));
             assert_eq!(relative.to_str().unwrap(), number.to_string());
         }
     }
@@ -340,9 +338,7 @@ mod tests {
         let link = place.path().join("link");
         std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
         let link = open(&link, OFlags::PATH);
-        assert_eq!(
-            reopen(link.as_fd(), OFlags::RDONLY).unwrap_err(),
-            Errno::LOOP
-        );
+        let refused = reopen(link.as_fd(), OFlags::RDONLY).unwrap_err();
+        assert_eq!(refused, Errno::LOOP);
     }
 }
