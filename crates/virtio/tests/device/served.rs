@@ -1,5 +1,4 @@
-//! A guest that does by hand what a kernel does: requests and their replies, on memory and on a
-//! directory of the host.
+//! A guest that does by hand what a kernel does: requests and their replies, on memory.
 
 use crate::ground::memory::{Journal, Memory};
 use crate::ground::{self, ALL_FEATURES, Guest, Serving, connect, error_of, serve};
@@ -12,7 +11,6 @@ use thrufs_abi::layout::{
     WriteOut,
 };
 use thrufs_abi::{Reply, RequestBuilder};
-use thrufs_hostdir::{Config, HostDir};
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, DeviceHandle, MakeFileSystem, Served, Tag};
 use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
@@ -105,6 +103,18 @@ fn read_request(guest: &mut Guest, node: u64, fh: u64, offset: u64, size: u32) -
     guest.request(Opcode::Read, node).arg(&arg).finish()
 }
 
+/// Submits a read that waits for the gate.
+fn submit_slow(guest: &mut Guest, queue: usize, node: u64) -> u16 {
+    let request = read_request(guest, node, 99, 0, 100);
+    guest.submit(queue, &request, 116)
+}
+
+/// Submits a lookup of the file, with this much room for the reply.
+fn submit_lookup(guest: &mut Guest, queue: usize, room: usize) -> u16 {
+    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
+    guest.submit(queue, &request, room)
+}
+
 fn read(guest: &mut Guest, node: u64, fh: u64, offset: u64, size: u32) -> Vec<u8> {
     let request = read_request(guest, node, fh, offset, size);
     let reply = guest.transact(2, &request, 16 + size as usize);
@@ -156,22 +166,6 @@ fn memory_is_served() {
         Journal::count(&journal.lookups)
     );
     assert_eq!(Journal::count(&journal.destroyed), 1);
-}
-
-#[test]
-fn a_directory_is_served() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().to_owned();
-    let make = move || {
-        let host = HostDir::open(&path, Config::default());
-        host.map(Arc::new).map_err(std::io::Error::other)
-    };
-    let (_, serving, mut guest) = serve(make, config(), ALL_FEATURES);
-    guest.init().unwrap();
-    make_write_and_read(&mut guest);
-    end(serving, guest);
-    let data = std::fs::read(directory.path().join("file")).unwrap();
-    assert!(data[3..] == pattern(70_001));
 }
 
 #[test]
@@ -286,12 +280,7 @@ fn shutting_down() {
 fn what_sleeps_keeps_nobody_waiting() {
     let (journal, serving, mut guest, _) = begin();
     let (node, _) = create(&mut guest, "file");
-    let slow: Vec<u16> = (0..3)
-        .map(|_| {
-            let request = read_request(&mut guest, node, 99, 0, 100);
-            guest.submit(1, &request, 116)
-        })
-        .collect();
+    let slow: Vec<u16> = (0..3).map(|_| submit_slow(&mut guest, 1, node)).collect();
     assert_eq!(lookup_on(&mut guest, 1, "file"), node, "on the same queue");
     assert_eq!(guest.next_used_within(1, Duration::from_millis(50)), None);
     journal.gate.open();
@@ -333,10 +322,8 @@ fn data_go_between_file_and_guest_by_themselves() {
         let request = write_request(&mut guest, node, fh, 49_999, &[7; 10_000]);
         let out: WriteOut = guest.ask(request).unwrap();
         assert_eq!(out.size, 10_000);
-        assert_eq!(
-            read(&mut guest, node, fh, 49_998, 3),
-            [pattern(50_000)[49_998], 7, 7]
-        );
+        let seen = read(&mut guest, node, fh, 49_998, 3);
+        assert_eq!(seen, [pattern(50_000)[49_998], 7, 7]);
         end(serving, guest);
     }
 }
@@ -349,8 +336,7 @@ fn a_queue_is_stopped_and_started_again() {
     let base = guest.front_end.get_vring_base(1).unwrap();
     assert_eq!(base, u32::from(guest.queues[1].available));
     // What comes meanwhile is not looked at.
-    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
-    let head = guest.submit(1, &request, 4096);
+    let head = submit_lookup(&mut guest, 1, 4096);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
     guest.start_queue(1, base as u16);
     let (used, length) = guest.next_used(1);
@@ -373,8 +359,7 @@ fn a_queue_is_stopped_and_started_again() {
 fn stopping_a_queue_waits_for_what_ends_by_itself() {
     let (journal, serving, mut guest, device) = begin();
     let (node, _) = create(&mut guest, "file");
-    let request = read_request(&mut guest, node, 99, 0, 100);
-    let head = guest.submit(1, &request, 116);
+    let head = submit_slow(&mut guest, 1, node);
     until(|| device.metrics().blocked == 1);
     let gate = Arc::clone(&journal);
     let opener = std::thread::spawn(move || {
@@ -407,12 +392,10 @@ fn when_too_many_sleep() {
     assert_eq!(error_of(&reply), 37, "ENOLCK");
     // The second one that sleeps does so where the others wait.
     for _ in 0..2 {
-        let request = read_request(&mut guest, node, 99, 0, 100);
-        guest.submit(1, &request, 116);
+        submit_slow(&mut guest, 1, node);
     }
     until(|| device.metrics().blocked_inline == 1);
-    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
-    guest.submit(1, &request, 4096);
+    submit_lookup(&mut guest, 1, 4096);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
     assert_eq!(lookup_on(&mut guest, 2, "file"), node, "other queues go on");
     journal.gate.open();
@@ -432,14 +415,10 @@ fn requests_that_do_not_end() {
     };
     let (journal, serving, mut guest, device) = begin_with(config);
     let (node, _) = create(&mut guest, "file");
-    let request = read_request(&mut guest, node, 99, 0, 100);
-    guest.submit(2, &request, 116);
+    submit_slow(&mut guest, 2, node);
     until(|| device.metrics().blocked == 1);
-    assert_eq!(
-        guest.init().unwrap_err(),
-        16,
-        "EBUSY: two at once there are never"
-    );
+    let refused = guest.init().unwrap_err();
+    assert_eq!(refused, 16, "EBUSY: two at once there are never");
     drop(guest);
     let served = serving.join().unwrap();
     assert!(matches!(served, Err(DeviceError::Stuck(1))), "{served:?}");
@@ -461,8 +440,7 @@ fn until(mut reached: impl FnMut() -> bool) {
 fn a_queue_that_is_off_waits() {
     let (_, serving, mut guest, _) = begin();
     guest.front_end.set_vring_enable(2, false).unwrap();
-    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
-    let head = guest.submit(2, &request, 4096);
+    let head = submit_lookup(&mut guest, 2, 4096);
     assert_eq!(guest.next_used_within(2, Duration::from_millis(30)), None);
     guest.front_end.set_vring_enable(2, true).unwrap();
     assert_eq!(guest.next_used(2), (head, 16));
@@ -522,8 +500,7 @@ fn a_reply_without_room_is_taken_back() {
     create(&mut guest, "file");
     let lookups = Journal::count(&journal.lookups);
     for (room, length) in [(0, 0), (15, 0), (16, 16), (100, 16)] {
-        let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
-        let head = guest.submit(1, &request, room);
+        let head = submit_lookup(&mut guest, 1, room);
         assert_eq!(guest.next_used(1), (head, length));
         if length > 0 {
             assert_eq!(error_of(&guest.reply(1, head, length)), 5);
