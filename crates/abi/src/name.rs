@@ -69,20 +69,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_component_is_a_name() {
-        for good in [c"a", c".", c"..", c"\xff\xfe", c"a b\n"] {
-            assert!(Name::new(good).is_ok(), "{good:?}");
-        }
-        for bad in [c"", c"/", c"a/b", c"../x", c"x/"] {
-            assert!(Name::new(bad).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
     fn debug_output_is_escaped() {
-        assert_eq!(
-            format!("{:?}", Name::new(c"a\n\xff").unwrap()),
-            "\"a\\n\\xff\""
-        );
+        let shown = format!("{:?}", Name::new(c"a\n\xff").unwrap());
+        assert_eq!(shown, "\"a\\n\\xff\"");
     }
 }

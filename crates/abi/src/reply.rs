@@ -166,33 +166,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_back_as_they_were_written() {
-        let mut buffer = [0xaa; 400];
-        let entry = EntryOut {
-            nodeid: 7,
-            ..EntryOut::default()
-        };
-        let first = encode_direntplus(&mut buffer, &entry, 1, 2, 8, b"one").unwrap();
-        assert_eq!(first % 8, 0);
-        let second = encode_direntplus(&mut buffer[first..], &entry, 3, 4, 4, &[0xff; 17]).unwrap();
-        let body = &buffer[..first + second];
-        let entries: Vec<_> = DirectoryEntries::new(body, true).collect();
-        assert_eq!(entries.len(), 2);
-        assert_eq!((entries[0].name, entries[0].off), (&b"one"[..], 2));
-        assert_eq!((entries[1].ino, entries[1].kind), (3, 4));
-        assert_eq!(entries[1].entry, Some(entry));
-        assert_eq!(entries[1].name, [0xff; 17]);
-    }
-
-    #[test]
-    fn what_does_not_fit_is_not_written() {
-        let mut buffer = [0xaa; 31];
-        assert_eq!(encode_dirent(&mut buffer, 1, 2, 3, b"12345678"), None);
-        assert!(buffer.iter().all(|&byte| byte == 0xaa));
-        assert_eq!(encode_dirent(&mut buffer[..24], 1, 2, 3, b""), Some(24));
-    }
-
-    #[test]
     fn malformed_listings_end() {
         for length in 0..100 {
             for byte in [0, 1, 0x7f, 0xff] {

@@ -132,9 +132,7 @@ mod tests {
 
     #[test]
     fn names_are_printed() {
-        assert_eq!(
-            format!("{:?} {:?}", Errno::ESTALE, Errno::from_raw(300)),
-            "ESTALE errno 300"
-        );
+        let names = format!("{:?} {:?}", Errno::ESTALE, Errno::from_raw(300));
+        assert_eq!(names, "ESTALE errno 300");
     }
 }

@@ -416,11 +416,8 @@ mod tests {
     fn what_a_serving_thread_may_say_waits_for_no_other() {
         let queue = Arc::new(Queue::new(1, Arc::default()));
         let notifier = Notifier::new(Arc::clone(&queue));
-        assert_eq!(
-            notifier.expire_attributes(NodeId(5)),
-            Err(Errno::ENOTCONN),
-            "without a device"
-        );
+        let early = notifier.expire_attributes(NodeId(5));
+        assert_eq!(early, Err(Errno::ENOTCONN), "without a device");
         let (reader, device) = rustix::pipe::pipe().unwrap();
         let device = Arc::new(device);
         queue.reach(&device);
@@ -459,9 +456,7 @@ mod tests {
         assert_eq!(notifier.pending(), 2);
         notifier.prune(&[]).unwrap();
         assert_eq!(notifier.pending(), 2);
-        assert_eq!(
-            notifier.inval_entry(NodeId(1), &[b'x'; 5000], true),
-            Err(Errno::ENAMETOOLONG)
-        );
+        let long = notifier.inval_entry(NodeId(1), &[b'x'; 5000], true);
+        assert_eq!(long, Err(Errno::ENAMETOOLONG));
     }
 }

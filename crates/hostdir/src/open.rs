@@ -452,10 +452,8 @@ mod tests {
     fn a_lower_file_never_appends_and_never_waits_for_alignment() {
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_DIRECT | libc::O_CREAT | libc::O_SYNC;
         let mut config = Config::default();
-        assert_eq!(
-            lower_flags(flags as u32, &config) as i32,
-            libc::O_WRONLY | libc::O_SYNC
-        );
+        let lower = lower_flags(flags as u32, &config) as i32;
+        assert_eq!(lower, libc::O_WRONLY | libc::O_SYNC);
         config.allow_direct_io = true;
         assert_eq!(
             lower_flags(flags as u32, &config) as i32,
@@ -463,10 +461,8 @@ mod tests {
             "unless it was asked for"
         );
         config.writeback = true;
-        assert_eq!(
-            lower_flags((libc::O_WRONLY | libc::O_DIRECT) as u32, &config) as i32,
-            libc::O_RDWR
-        );
+        let lower = lower_flags((libc::O_WRONLY | libc::O_DIRECT) as u32, &config) as i32;
+        assert_eq!(lower, libc::O_RDWR);
         let config = Config::default();
         let tmpfile = (libc::O_TMPFILE | libc::O_RDWR) as u32;
         assert_eq!(lower_flags(tmpfile, &config) as i32, libc::O_RDWR);

@@ -130,14 +130,10 @@ mod tests {
     fn the_younger_time_counts_and_the_future_never_does() {
         let now = Duration::new(100, 500);
         let old = (10, 0);
-        assert_eq!(
-            age(&stat_of((98, 400), old), now),
-            Some(Duration::from_nanos(2_000_000_100))
-        );
-        assert_eq!(
-            age(&stat_of(old, (99, 999_999_999)), now),
-            Some(Duration::from_nanos(501))
-        );
+        let since = age(&stat_of((98, 400), old), now);
+        assert_eq!(since, Some(Duration::from_nanos(2_000_000_100)));
+        let since = age(&stat_of(old, (99, 999_999_999)), now);
+        assert_eq!(since, Some(Duration::from_nanos(501)));
         assert_eq!(age(&stat_of(old, (100, 501)), now), None);
         assert_eq!(age(&stat_of((i64::MAX / 2, 0), old), now), None);
     }

@@ -257,14 +257,10 @@ mod tests {
         ] {
             let map = map(text);
             assert_eq!(on_host(&map, "trusted.x"), "user.virtiofs.trusted.x");
-            assert_eq!(
-                on_host(&map, "user.virtiofs.y"),
-                "user.virtiofs.user.virtiofs.y"
-            );
-            assert_eq!(
-                for_clients(&map, "user.virtiofs.trusted.x"),
-                Some("trusted.x")
-            );
+            let name = on_host(&map, "user.virtiofs.y");
+            assert_eq!(name, "user.virtiofs.user.virtiofs.y");
+            let seen = for_clients(&map, "user.virtiofs.trusted.x");
+            assert_eq!(seen, Some("trusted.x"));
             assert_eq!(for_clients(&map, "security.selinux"), None);
             assert_eq!(for_clients(&map, "user.virtiofs."), None, "no name is left");
             assert!(map.alters(c"security.capability"));
@@ -282,10 +278,8 @@ mod tests {
             assert_eq!(on_host(&map, "trusted.x"), "user.virtiofs.trusted.x");
             assert_eq!(on_host(&map, "user.virtiofs.trusted.x"), "EPERM");
             assert_eq!(on_host(&map, "user.x"), "user.x");
-            assert_eq!(
-                for_clients(&map, "user.virtiofs.trusted.x"),
-                Some("trusted.x")
-            );
+            let seen = for_clients(&map, "user.virtiofs.trusted.x");
+            assert_eq!(seen, Some("trusted.x"));
             assert_eq!(for_clients(&map, "trusted.x"), None);
             assert_eq!(for_clients(&map, "user.x"), Some("user.x"));
             assert!(!map.alters(c"security.capability"));
@@ -311,14 +305,10 @@ mod tests {
         let error = |text: &str| XattrMap::from_str(text).unwrap_err();
         assert_eq!(error("  "), XattrMapError::Empty);
         assert_eq!(error(":ok:all::"), XattrMapError::CutOff(1));
-        assert_eq!(
-            error(":good:all:::"),
-            XattrMapError::Type(1, "good".to_owned())
-        );
-        assert_eq!(
-            error(":ok:all::: :ok:some:::"),
-            XattrMapError::Scope(2, "some".to_owned())
-        );
+        let unknown = error(":good:all:::");
+        assert_eq!(unknown, XattrMapError::Type(1, "good".to_owned()));
+        let scope = error(":ok:all::: :ok:some:::");
+        assert_eq!(scope, XattrMapError::Scope(2, "some".to_owned()));
         assert_eq!(error(":map:a:b: :ok:all:::"), XattrMapError::AfterMap(2));
         assert_eq!(error(":map:a:b: :map:c:d:"), XattrMapError::AfterMap(2));
         assert_eq!(error(":ok:all:a\0::"), XattrMapError::Nul(1));

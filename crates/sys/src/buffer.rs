@@ -143,10 +143,8 @@ mod tests {
         // Pages that are only partly within stay as they are.
         buffer.release(5 * page + 1..8 * page + page / 2).unwrap();
         assert_eq!(resident(&buffer), [5, 8]);
-        assert_eq!(
-            (buffer[5 * page], buffer[7 * page], buffer[8 * page]),
-            (1, 0, 2)
-        );
+        let left = (buffer[5 * page], buffer[7 * page], buffer[8 * page]);
+        assert_eq!(left, (1, 0, 2));
         buffer.release(6 * page..6 * page).unwrap();
         let all = 0..buffer.len();
         buffer.release(all).unwrap();
@@ -175,10 +173,8 @@ mod tests {
     fn impossible_lengths() {
         assert_eq!(PageBuffer::new(0).err(), Some(Errno::INVAL));
         assert_eq!(PageBuffer::new(usize::MAX).err(), Some(Errno::INVAL));
-        assert_eq!(
-            PageBuffer::new(isize::MAX.cast_unsigned()).err(),
-            Some(Errno::NOMEM)
-        );
+        let huge = PageBuffer::new(isize::MAX.cast_unsigned()).err();
+        assert_eq!(huge, Some(Errno::NOMEM));
     }
 
     /// Together they are more than the address space of a process (128 TiB on most machines).

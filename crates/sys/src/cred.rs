@@ -242,7 +242,7 @@ pub fn set_parent_death_signal(signal: Option<i32>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directory, in_a_thread, is_root, thread_status};
+    use crate::test_ground::{directory, in_a_thread, root, thread_status};
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     use std::path::Path;
 
@@ -256,11 +256,13 @@ mod tests {
         std::fs::metadata(path).unwrap().mode() & 0o7777
     }
 
+    fn has(capability: Capabilities) -> bool {
+        thread_effective().unwrap().contains(capability)
+    }
+
     #[test]
     fn ids_are_the_thread_s_own() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = directory();
         set_mode(place.path(), 0o777);
         let (there, here) = (place.path().join("there"), place.path().join("here"));
@@ -301,9 +303,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_seen_by_who_asks() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         in_a_thread(|| {
             set_fsuid(CALLER).unwrap();
             assert_eq!(current_fsuid(), CALLER);
@@ -322,31 +322,21 @@ mod tests {
 
     #[test]
     fn capabilities_stay_when_told_to() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = directory();
         let secret = place.path().join("secret");
         std::fs::write(&secret, "secret").unwrap();
         set_mode(&secret, 0);
         in_a_thread(|| {
             set_fsuid(CALLER).unwrap();
-            assert!(
-                !thread_effective()
-                    .unwrap()
-                    .contains(Capabilities::DAC_OVERRIDE)
-            );
+            assert!(!has(Capabilities::DAC_OVERRIDE));
             assert!(std::fs::read(&secret).is_err());
         });
         in_a_thread(|| {
             keep_capabilities_on_setuid().unwrap();
             keep_capabilities_on_setuid().unwrap();
             set_fsuid(CALLER).unwrap();
-            assert!(
-                thread_effective()
-                    .unwrap()
-                    .contains(Capabilities::DAC_OVERRIDE)
-            );
+            assert!(has(Capabilities::DAC_OVERRIDE));
             assert_eq!(std::fs::read(&secret).unwrap(), b"secret");
         });
         let bits = rustix::thread::capabilities_secure_bits().unwrap();
@@ -358,9 +348,7 @@ mod tests {
 
     #[test]
     fn without_fsetid_a_write_clears_suid() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = directory();
         let file = place.path().join("program");
         std::fs::write(&file, "").unwrap();
@@ -371,10 +359,8 @@ mod tests {
             let all = thread_effective().unwrap();
             set_effective(thread_sets().unwrap(), all - Capabilities::FSETID).unwrap();
             assert_eq!(thread_effective(), Ok(all - Capabilities::FSETID));
-            assert_eq!(
-                thread_permitted().map(|set| set.contains(Capabilities::FSETID)),
-                Ok(true)
-            );
+            let permitted = thread_permitted().map(|set| set.contains(Capabilities::FSETID));
+            assert_eq!(permitted, Ok(true));
             std::fs::write(&file, "2").unwrap();
             assert_eq!(mode(&file), 0o777);
             set_effective(thread_sets().unwrap(), all).unwrap();
@@ -386,9 +372,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_stays_dropped() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let before = thread_effective().unwrap();
         in_a_thread(|| {
             let unwanted = Capabilities::SYS_BOOT | Capabilities::SETPCAP;
@@ -398,16 +382,12 @@ mod tests {
                 assert_eq!(bits & unwanted.bits(), 0, "{set}");
             }
             assert_eq!(thread_effective(), Ok(before - unwanted));
-            assert_eq!(
-                set_effective(thread_sets().unwrap(), before),
-                Err(Errno::PERM)
-            );
+            let again = set_effective(thread_sets().unwrap(), before);
+            assert_eq!(again, Err(Errno::PERM));
             // SETPCAP is gone: the bounding set cannot change any more, the others can.
             assert_eq!(drop_from_all_sets(Capabilities::MKNOD), Err(Errno::PERM));
-            assert_eq!(
-                thread_effective(),
-                Ok(before - unwanted - Capabilities::MKNOD)
-            );
+            let left = thread_effective();
+            assert_eq!(left, Ok(before - unwanted - Capabilities::MKNOD));
         });
         in_a_thread(|| {
             drop_from_all_sets(Capabilities::all()).unwrap();
@@ -418,9 +398,7 @@ mod tests {
 
     #[test]
     fn groups_are_the_thread_s_own() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let before = thread_status("Groups");
         in_a_thread(|| {
             set_groups(&[7, 70_000]).unwrap();
@@ -446,9 +424,7 @@ mod tests {
 
     #[test]
     fn a_mount_namespace_of_its_own() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let namespace = || std::fs::read_link("/proc/thread-self/ns/mnt").unwrap();
         let before = namespace();
         in_a_thread(|| {

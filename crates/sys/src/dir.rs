@@ -142,10 +142,8 @@ mod tests {
             rustix::fs::seek(&directory, SeekFrom::Start(all[4].off.cast_unsigned())).unwrap();
             let mut rest = [0; 4096];
             let filled = getdents64(&directory, &mut rest).unwrap();
-            assert_eq!(
-                DirEntries::new(&rest[..filled]).collect::<Vec<_>>(),
-                all[5..]
-            );
+            let entries = DirEntries::new(&rest[..filled]).collect::<Vec<_>>();
+            assert_eq!(entries, all[5..]);
         }
     }
 

@@ -111,7 +111,7 @@ pub fn sync_init(device: impl AsFd) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directory, is_root, skipped};
+    use crate::test_ground::{directory, root, skipped};
     use rustix::io::Errno;
     use rustix::mount::{MountFlags, UnmountFlags};
     use tempfile::TempDir;
@@ -207,9 +207,7 @@ mod tests {
 
     #[test]
     fn channels_and_backing_files_of_a_session() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let Some(device) = device() else { return };
         let session = Session::new(device);
         assert!(

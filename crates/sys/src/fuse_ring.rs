@@ -628,10 +628,8 @@ mod tests {
         desk.reply[16..21].copy_from_slice(b"entry");
         assert_eq!(desk.rest, b"name\0", "not where the reply is written");
         reply(&mut slot, b"sixteen bytes...", b"entry and more");
-        assert_eq!(
-            replied(&slot),
-            (&b"sixteen bytes..."[..], &b"entry and more"[..])
-        );
+        let reply = replied(&slot);
+        assert_eq!(reply, (&b"sixteen bytes..."[..], &b"entry and more"[..]));
     }
 
     #[test]

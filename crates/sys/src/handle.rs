@@ -291,7 +291,7 @@ pub fn open_by_handle_parts(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directories, is_root, open};
+    use crate::test_ground::{directories, open, root};
     use rustix::fs::{AtFlags, OFlags, StatxFlags};
 
     /// `STATX_MNT_ID_UNIQUE`.
@@ -302,6 +302,12 @@ mod tests {
         rustix::fs::statx(descriptor, c"", AtFlags::EMPTY_PATH, mask)
             .unwrap()
             .stx_ino
+    }
+
+    fn handle_of(at: impl AsFd, name: &CStr, flags: u32) -> FileHandleBuf {
+        let mut handle = FileHandleBuf::new();
+        name_to_handle(at, name, flags, &mut handle).unwrap();
+        handle
     }
 
     #[test]
@@ -329,23 +335,19 @@ mod tests {
 
     #[test]
     fn a_handle_follows_the_inode_until_it_is_gone() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let _nobody_forks = crate::test_ground::FORKING.read().unwrap();
         for place in directories() {
             let path = place.path();
             let mount = open(path, OFlags::DIRECTORY);
             let ino = inode(open(path.join("a"), OFlags::CREATE | OFlags::WRONLY));
-            let mut handle = FileHandleBuf::new();
-            name_to_handle(&mount, c"a", 0, &mut handle).unwrap();
+            let handle = handle_of(&mount, c"a", 0);
             assert!(!handle.bytes().is_empty());
 
             std::fs::rename(path.join("a"), path.join("b")).unwrap();
             let found = open_by_handle(mount.as_fd(), &handle, libc::O_PATH).unwrap();
             assert_eq!(inode(&found), ino);
-            let mut again = FileHandleBuf::new();
-            name_to_handle(&found, c"", AT_EMPTY_PATH, &mut again).unwrap();
+            let again = handle_of(&found, c"", AT_EMPTY_PATH);
             assert_eq!(handle, again);
 
             let (kind, bytes) = (handle.kind(), handle.bytes());
@@ -365,12 +367,9 @@ mod tests {
             let directory = open(place.path(), OFlags::DIRECTORY);
             std::os::unix::fs::symlink("file", place.path().join("link")).unwrap();
             let file = open(place.path().join("file"), OFlags::CREATE | OFlags::WRONLY);
-            let mut link = FileHandleBuf::new();
-            name_to_handle(&directory, c"link", 0, &mut link).unwrap();
-            let mut followed = FileHandleBuf::new();
-            name_to_handle(&directory, c"link", AT_SYMLINK_FOLLOW, &mut followed).unwrap();
-            let mut direct = FileHandleBuf::new();
-            name_to_handle(&file, c"", AT_EMPTY_PATH | AT_HANDLE_FID, &mut direct).unwrap();
+            let link = handle_of(&directory, c"link", 0);
+            let followed = handle_of(&directory, c"link", AT_SYMLINK_FOLLOW);
+            let direct = handle_of(&file, c"", AT_EMPTY_PATH | AT_HANDLE_FID);
             assert_ne!(link, followed);
             assert_eq!(followed, direct);
         }
@@ -417,26 +416,20 @@ mod tests {
 
     #[test]
     fn handles_that_do_not_decode_are_refused() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = &directories()[0];
         let mount = open(place.path(), OFlags::DIRECTORY);
         let nonsense = FileHandleBuf::from_parts(1, &[0xff; 8]).unwrap();
         assert!(open_by_handle(mount.as_fd(), &nonsense, libc::O_PATH).is_err());
         let empty = FileHandleBuf::new();
-        assert_eq!(
-            open_by_handle(mount.as_fd(), &empty, libc::O_PATH).unwrap_err(),
-            Errno::INVAL
-        );
+        let refused = open_by_handle(mount.as_fd(), &empty, libc::O_PATH).unwrap_err();
+        assert_eq!(refused, Errno::INVAL);
     }
 
     /// Regression: a handle of a removed file gave ENOMEM while its inode number was being reused.
     #[test]
     fn a_handle_is_stale_while_its_number_is_reused() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let _nobody_forks = crate::test_ground::FORKING.read().unwrap();
         let place = &directories()[0];
         let mount = open(place.path(), OFlags::DIRECTORY);
@@ -454,8 +447,7 @@ mod tests {
             scope.spawn(|| make_and_remove("b", 20_000));
             for _ in 0..2000 {
                 drop(open(&path, OFlags::CREATE | OFlags::WRONLY));
-                let mut handle = FileHandleBuf::new();
-                name_to_handle(&mount, c"file", 0, &mut handle).unwrap();
+                let handle = handle_of(&mount, c"file", 0);
                 std::fs::remove_file(&path).unwrap();
                 for _ in 0..4 {
                     match open_by_handle(mount.as_fd(), &handle, libc::O_PATH) {
@@ -470,14 +462,11 @@ mod tests {
 
     #[test]
     fn the_mount_s_descriptor_must_be_open() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = &directories()[0];
         let path_only = open(place.path(), OFlags::PATH);
         let file = open(place.path().join("file"), OFlags::CREATE | OFlags::WRONLY);
-        let mut handle = FileHandleBuf::new();
-        name_to_handle(&path_only, c"", AT_EMPTY_PATH, &mut handle).unwrap();
+        let handle = handle_of(&path_only, c"", AT_EMPTY_PATH);
         assert!(open_by_handle(file.as_fd(), &handle, libc::O_PATH).is_ok());
         let refused = open_by_handle(path_only.as_fd(), &handle, libc::O_PATH);
         assert_eq!(refused.unwrap_err(), Errno::BADF);

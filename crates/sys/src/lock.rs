@@ -220,37 +220,20 @@ mod tests {
         let wanted = lock(LockKind::Read, 19, 30);
         assert_eq!(ofd_set(&second, &wanted), Err(Errno::AGAIN));
         let holder = ofd_get(&second, &wanted).unwrap().unwrap();
-        assert_eq!(
-            holder,
-            RangeLock {
-                kind: LockKind::Write,
-                start: 10,
-                end: 19,
-                pid: -1
-            }
-        );
-        assert_eq!(
-            ofd_get(&first, &wanted),
-            Ok(None),
-            "its own is not in the way"
-        );
+        let (write, pid) = (lock(LockKind::Write, 10, 19), -1);
+        assert_eq!(holder, RangeLock { pid, ..write });
+        let own = ofd_get(&first, &wanted);
+        assert_eq!(own, Ok(None), "its own is not in the way");
         ofd_set(&second, &lock(LockKind::Read, 20, 30)).unwrap();
         ofd_set(&second, &lock(LockKind::Read, 0, 9)).unwrap();
 
         ofd_set(&first, &lock(LockKind::Unlock, 15, 19)).unwrap();
         assert_eq!(ofd_get(&second, &wanted), Ok(None));
-        assert_eq!(
-            ofd_get(&second, &lock(LockKind::Read, 0, 100))
-                .unwrap()
-                .unwrap()
-                .end,
-            14
-        );
+        let left = ofd_get(&second, &lock(LockKind::Read, 0, 100)).unwrap();
+        assert_eq!(left.unwrap().end, 14);
         drop(first);
-        assert_eq!(
-            ofd_get(&second, &lock(LockKind::Write, 0, u64::MAX)),
-            Ok(None)
-        );
+        let all = lock(LockKind::Write, 0, u64::MAX);
+        assert_eq!(ofd_get(&second, &all), Ok(None));
     }
 
     #[test]
@@ -259,20 +242,16 @@ mod tests {
         for end in [u64::MAX, END_OF_FILE, END_OF_FILE + 1] {
             ofd_set(&first, &lock(LockKind::Write, 5, end)).unwrap();
             let holder = ofd_get(&second, &lock(LockKind::Write, 1 << 40, u64::MAX)).unwrap();
-            assert_eq!(
-                holder.map(|lock| (lock.start, lock.end)),
-                Some((5, END_OF_FILE))
-            );
+            let range = holder.map(|lock| (lock.start, lock.end));
+            assert_eq!(range, Some((5, END_OF_FILE)));
             ofd_set(&first, &lock(LockKind::Unlock, 0, u64::MAX)).unwrap();
         }
         ofd_set(&first, &lock(LockKind::Write, 5, END_OF_FILE - 1)).unwrap();
         let holder = ofd_get(&second, &lock(LockKind::Read, 6, 6)).unwrap();
         assert_eq!(holder.map(|lock| lock.end), Some(END_OF_FILE - 1));
         for (start, end) in [(5, 4), (END_OF_FILE + 1, u64::MAX), (u64::MAX, 0)] {
-            assert_eq!(
-                ofd_set(&first, &lock(LockKind::Read, start, end)),
-                Err(Errno::INVAL)
-            );
+            let reversed = lock(LockKind::Read, start, end);
+            assert_eq!(ofd_set(&first, &reversed), Err(Errno::INVAL));
         }
     }
 
@@ -328,16 +307,11 @@ mod tests {
         let (_place, first, second) = two();
         let wanted = lock(LockKind::Write, 0, 9);
         ofd_set(&first, &wanted).unwrap();
-        assert_eq!(
-            interrupted(|| ofd_set_wait(&second, &wanted)),
-            Err(Errno::INTR)
-        );
+        let waited = interrupted(|| ofd_set_wait(&second, &wanted));
+        assert_eq!(waited, Err(Errno::INTR));
         drop(first);
-        assert_eq!(
-            ofd_set_wait(&second, &wanted),
-            Ok(()),
-            "nothing was left behind"
-        );
+        let again = ofd_set_wait(&second, &wanted);
+        assert_eq!(again, Ok(()), "nothing was left behind");
     }
 
     #[test]
@@ -346,10 +320,8 @@ mod tests {
         flock(&first, LockKind::Read).unwrap();
         flock(&second, LockKind::Read).unwrap();
         assert_eq!(flock(&second, LockKind::Write), Err(Errno::WOULDBLOCK));
-        assert_eq!(
-            interrupted(|| flock_wait(&second, LockKind::Write)),
-            Err(Errno::INTR)
-        );
+        let waited = interrupted(|| flock_wait(&second, LockKind::Write));
+        assert_eq!(waited, Err(Errno::INTR));
         flock(&first, LockKind::Unlock).unwrap();
         flock_wait(&second, LockKind::Write).unwrap();
     }

@@ -64,16 +64,14 @@ pub fn mount_setattr(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directory, in_a_thread, is_root, open};
+    use crate::test_ground::{directory, in_a_thread, open, root};
     use rustix::fs::OFlags;
     use rustix::io::Errno;
     use rustix::mount::{MountFlags, mount, mount_change};
 
     #[test]
     fn read_only_there_and_back() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = directory();
         in_a_thread(|| {
             // The namespace, and with it the mount, ends with the thread.

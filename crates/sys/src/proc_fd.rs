@@ -234,7 +234,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directory as place, open};
+    use crate::test_ground::{directory as place, open, root};
     use std::os::fd::AsFd;
 
     #[test]
@@ -245,10 +245,8 @@ mod tests {
         };
         for number in [0, 9, 10, 1023, i32::MAX] {
             let (absolute, relative) = text(number);
-            assert_eq!(
-                absolute.to_str().unwrap(),
-                format!("/proc/self/fd/{number}")
-            );
+            let absolute = absolute.to_str().unwrap();
+            assert_eq!(absolute, format!("/proc/self/fd/{number}"));
             assert_eq!(relative.to_str().unwrap(), number.to_string());
         }
     }
@@ -297,9 +295,7 @@ mod tests {
     /// A process of its own is not to be had here: what is kept for all threads is left alone.
     #[test]
     fn a_detached_directory_has_nothing_above_it() {
-        if !crate::test_ground::is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let Detached(tree) = Detached::take().unwrap();
         let at = |path: &str, flags| rustix::fs::openat(&tree, path, flags, Mode::empty());
         let same = rustix::fs::fstat(&tree).unwrap();
@@ -342,9 +338,7 @@ mod tests {
         let link = place.path().join("link");
         std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
         let link = open(&link, OFlags::PATH);
-        assert_eq!(
-            reopen(link.as_fd(), OFlags::RDONLY).unwrap_err(),
-            Errno::LOOP
-        );
+        let refused = reopen(link.as_fd(), OFlags::RDONLY).unwrap_err();
+        assert_eq!(refused, Errno::LOOP);
     }
 }

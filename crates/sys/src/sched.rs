@@ -152,7 +152,7 @@ pub fn allow_leaving_idle() -> Result<()> {
 mod tests {
     use super::*;
     use crate::signal::current_thread_id;
-    use crate::test_ground::{in_a_thread, is_root, skipped};
+    use crate::test_ground::{in_a_thread, root, skipped};
 
     /// Field 41 of `/proc/self/task/TID/stat`.
     fn policy() -> i32 {
@@ -169,9 +169,7 @@ mod tests {
 
     #[test]
     fn idle_and_back() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         in_a_thread(|| {
             let me = current_thread_id();
             set_class(me, Class::Idle).unwrap();
@@ -184,9 +182,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_ending_is_hurried() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let _alone = crate::test_ground::FORKING.write().unwrap();
         let mut sleeping = std::process::Command::new("sleep")
             .arg("60")
@@ -222,9 +218,7 @@ mod tests {
 
     #[test]
     fn the_limit_lets_threads_without_capabilities_come_back() {
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         in_a_thread(|| {
             if let Err(error) = allow_leaving_idle() {
                 return skipped(&format!("the limit cannot be raised here: {error}"));

@@ -16,13 +16,13 @@ pub(crate) fn skipped(why: &str) {
     thrufs_test_report::skipped(why);
 }
 
-/// Whether the test runs as root; says so when it does not.
-pub(crate) fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
+/// Something when the test runs as root; says so when it does not.
+pub(crate) fn root() -> Option<()> {
+    let root = rustix::process::geteuid().is_root().then_some(());
+    root.or_else(|| {
         skipped("needs root");
-    }
-    root
+        None
+    })
 }
 
 /// A new directory on the file system for temporary files.

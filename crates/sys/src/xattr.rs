@@ -183,7 +183,7 @@ pub fn remove(descriptor: impl AsFd, name: &CStr) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directories, in_a_thread, is_root, open, skipped};
+    use crate::test_ground::{directories, in_a_thread, open, root, skipped};
     use rustix::fs::OFlags;
     use std::os::fd::BorrowedFd;
 
@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn every_kind_of_descriptor() {
-        let root = is_root();
+        let is_root = root().is_some();
         for place in directories() {
             let file = place.path().join("file");
             all_four(
@@ -236,12 +236,9 @@ mod tests {
             let link = place.path().join("link");
             std::os::unix::fs::symlink("file", &link).unwrap();
             let link = open(&link, OFlags::PATH);
-            assert_eq!(
-                set(&link, c"user.test", b"", 0),
-                Err(Errno::PERM),
-                "a link has no user.*"
-            );
-            if root {
+            let refused = set(&link, c"user.test", b"", 0);
+            assert_eq!(refused, Err(Errno::PERM), "a link has no user.*");
+            if is_root {
                 all_four(link.as_fd(), c"trusted.test");
                 all_four(open(&file, OFlags::PATH).as_fd(), c"trusted.test");
             }
@@ -266,10 +263,8 @@ mod tests {
     #[test]
     fn enosys_is_remembered_and_other_errors_are_answers() {
         let without = AtomicBool::new(false);
-        assert_eq!(
-            either::<()>(&without, || Err(Errno::PERM), || Ok(())),
-            Err(Errno::PERM)
-        );
+        let answer = either::<()>(&without, || Err(Errno::PERM), || Ok(()));
+        assert_eq!(answer, Err(Errno::PERM));
         assert!(!without.load(Ordering::Relaxed));
         assert_eq!(either(&without, || Err(Errno::NOSYS), || Ok(5)), Ok(5));
         assert!(without.load(Ordering::Relaxed));
@@ -281,9 +276,7 @@ mod tests {
     #[test]
     fn works_as_another_user() {
         const CALLER: u32 = 54321;
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let place = crate::test_ground::directory();
         let path = place.path().join("file");
         std::fs::write(&path, b"content").unwrap();
@@ -307,9 +300,7 @@ mod tests {
     #[test]
     fn works_where_proc_is_hidden() {
         use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-        if !is_root() {
-            return;
-        }
+        let Some(()) = root() else { return };
         let _alone = FORCING.lock().unwrap();
         crate::proc_fd::prepare().unwrap();
         let place = crate::test_ground::directory();

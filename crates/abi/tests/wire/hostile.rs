@@ -5,9 +5,7 @@ use crate::samples::{self, LATEST, sample};
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
 use proptest::sample::select;
 use proptest::{prop_assert, prop_assert_eq};
-use thrufs_abi::layout::{
-    BatchForgetIn, ForgetOne, GetxattrIn, InHeader, IoctlIn, RemovemappingIn, SetxattrIn, WriteIn,
-};
+use thrufs_abi::layout::{BatchForgetIn, EntryOut, ForgetOne, GetxattrIn, InHeader, SetxattrIn};
 use thrufs_abi::reply::{
     DirectoryEntries, Reply, dirent_size, direntplus_size, encode_dirent, encode_direntplus,
 };
@@ -187,10 +185,8 @@ fn unknown_operations_are_told_by_number() {
             .finish();
         let error = parse(&bytes).unwrap_err();
         assert_eq!(error.kind, ParseErrorKind::UnknownOpcode(number));
-        assert_eq!(
-            (error.unique, error.opcode),
-            (Some(Unique(8)), Some(number))
-        );
+        let whose = (error.unique, error.opcode);
+        assert_eq!(whose, (Some(Unique(8)), Some(number)));
         // ENOSYS: the kernel then stops asking.
         assert_eq!(error.errno(), 38);
     }
@@ -199,10 +195,8 @@ fn unknown_operations_are_told_by_number() {
 #[test]
 fn malformed_requests_are_invalid() {
     let error = parse(&new(Opcode::Lookup).finish()).unwrap_err();
-    assert_eq!(
-        (error.kind, error.errno()),
-        (ParseErrorKind::NoTerminator, 22)
-    );
+    let what = (error.kind, error.errno());
+    assert_eq!(what, (ParseErrorKind::NoTerminator, 22));
     assert!(error.to_string().contains("LOOKUP"), "{error}");
 }
 
@@ -239,7 +233,7 @@ fn names_are_one_component() {
     }
 }
 
-/// One struct whose first number announces what follows, with more and with less of it.
+/// A struct that announces what follows, with more and with less of it.
 fn announced(opcode: Opcode, structure: &(impl IntoBytes + zerocopy::Immutable), rest: &[u8]) {
     let bytes = new(opcode).arg(structure).bytes(rest).finish();
     assert!(
@@ -252,78 +246,29 @@ fn announced(opcode: Opcode, structure: &(impl IntoBytes + zerocopy::Immutable),
 
 #[test]
 fn sizes_and_counts_that_contradict_the_bytes() {
-    for (size, there) in [
-        (0, 1),
-        (1, 0),
-        (5, 4),
-        (5, 6),
-        (u32::MAX, 5),
-        (u32::MAX - 39, 5),
-    ] {
+    let most = u32::MAX;
+    for (size, there) in [(0, 1), (1, 0), (5, 4), (5, 6), (most, 5), (most - 39, 5)] {
         let rest = vec![7; there];
-        announced(
-            Opcode::Write,
-            &WriteIn {
-                size,
-                ..samples::WRITE
-            },
-            &rest,
-        );
-        announced(
-            Opcode::Ioctl,
-            &IoctlIn {
-                in_size: size,
-                ..samples::IOCTL
-            },
-            &rest,
-        );
-        let retrieved = thrufs_abi::layout::NotifyRetrieveIn {
-            size,
-            ..samples::RETRIEVED
-        };
+        let (mut write, mut ioctl) = (samples::WRITE, samples::IOCTL);
+        let mut retrieved = samples::RETRIEVED;
+        (write.size, ioctl.in_size, retrieved.size) = (size, size, size);
+        announced(Opcode::Write, &write, &rest);
+        announced(Opcode::Ioctl, &ioctl, &rest);
         announced(Opcode::NotifyReply, &retrieved, &rest);
-        let setxattr = SetxattrIn {
-            size,
-            flags: 0,
-            setxattr_flags: 0,
-            padding: 0,
-        };
-        announced(
-            Opcode::Setxattr,
-            &setxattr,
-            &[&b"user.x\0"[..], &rest].concat(),
-        );
+        let named = [&b"user.x\0"[..], &rest].concat();
+        announced(Opcode::Setxattr, &[size, 0, 0, 0], &named);
         for less in [0, 1, 15] {
             let rest = vec![1; there * 16 + less];
             if less == 0 && size as usize == there {
                 continue;
             }
-            announced(
-                Opcode::BatchForget,
-                &BatchForgetIn {
-                    count: size,
-                    dummy: 0,
-                },
-                &rest,
-            );
-            announced(
-                Opcode::RemoveMapping,
-                &RemovemappingIn { count: size },
-                &rest,
-            );
+            announced(Opcode::BatchForget, &[size, 0], &rest);
+            announced(Opcode::RemoveMapping, &size, &rest);
         }
     }
     // 2^28 items of 16 bytes are 0 bytes to whoever multiplies in 32 bits.
-    let wraps = BatchForgetIn {
-        count: 1 << 28,
-        dummy: 0,
-    };
-    announced(Opcode::BatchForget, &wraps, &[]);
-    announced(
-        Opcode::RemoveMapping,
-        &RemovemappingIn { count: 1 << 28 },
-        &[],
-    );
+    announced(Opcode::BatchForget, &[1_u32 << 28, 0], &[]);
+    announced(Opcode::RemoveMapping, &(1_u32 << 28), &[]);
 }
 
 #[test]
@@ -391,10 +336,8 @@ fn extensions_that_contradict_themselves() {
     }
     // Types that a later version may add are passed over.
     let bytes = with_extensions(&[words(&[16, 99, 1, 2]), samples::group(5)].concat(), 4);
-    assert_eq!(
-        parse(&bytes).unwrap().extensions.supplementary_group(),
-        Some(5)
-    );
+    let group = parse(&bytes).unwrap().extensions.supplementary_group();
+    assert_eq!(group, Some(5));
 }
 
 #[test]
@@ -490,6 +433,7 @@ proptest! {
         plus in any::<bool>(),
         room in 0_usize..4096,
     ) {
+        let out = |nodeid| EntryOut { nodeid, generation: !nodeid, ..EntryOut::default() };
         let mut buffer = vec![0xee; room];
         let (mut used, mut written) = (0, 0);
         for (ino, off, kind, name) in &entries {
@@ -497,8 +441,7 @@ proptest! {
             let size = if plus { direntplus_size(name.len()) } else { dirent_size(name.len()) };
             let fits = size <= free.len();
             let took = if plus {
-                let out = thrufs_abi::layout::EntryOut { nodeid: *ino, ..Default::default() };
-                encode_direntplus(free, &out, *ino, *off, *kind, name)
+                encode_direntplus(free, &out(*ino), *ino, *off, *kind, name)
             } else {
                 encode_dirent(free, *ino, *off, *kind, name)
             };
@@ -515,7 +458,7 @@ proptest! {
         for (entry, (ino, off, kind, name)) in back.iter().zip(&entries) {
             prop_assert_eq!((entry.ino, entry.off, entry.kind), (*ino, *off, *kind));
             prop_assert_eq!(entry.name, &name[..]);
-            prop_assert_eq!(entry.entry.map(|out| out.nodeid), plus.then_some(*ino));
+            prop_assert_eq!(entry.entry, plus.then_some(out(*ino)));
         }
     }
 

@@ -92,4 +92,5 @@ fn sizes_of_entries_beyond_all_memory() {
     assert!(dirent_size(usize::MAX) > isize::MAX as usize);
     assert!(direntplus_size(usize::MAX - 3) > isize::MAX as usize);
     assert_eq!(encode_dirent(&mut [0; 8], 1, 2, 3, b"name"), None);
+    assert_eq!(encode_dirent(&mut [0; 24], 1, 2, 3, b""), Some(24));
 }

@@ -3,13 +3,14 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use thrufs_abi::layout::{
-    AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, CuseInitIn, FallocateIn, FileLock,
-    FlushIn, ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn, InitIn, InterruptIn, IoctlIn,
-    LinkIn, LkIn, LseekIn, MkdirIn, MknodIn, NotifyRetrieveIn, OpenIn, PollIn, ReadIn, ReleaseIn,
+    AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, CuseInitIn, FallocateIn, FlushIn,
+    ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn, InitIn, InterruptIn, IoctlIn, LinkIn,
+    LkIn, LseekIn, MkdirIn, MknodIn, NotifyRetrieveIn, OpenIn, PollIn, ReadIn, ReleaseIn,
     RemovemappingIn, RemovemappingOne, Rename2In, RenameIn, SetattrIn, SetupmappingIn, SetxattrIn,
     StatxIn, SyncfsIn, WriteIn,
 };
 use thrufs_abi::{Dialect, NodeId, Opcode, RequestBuilder, Unique};
+use zerocopy::{FromBytes, IntoBytes};
 
 pub const UNIQUE: Unique = Unique(0x1122_3344_5566_7788);
 pub const NODE: NodeId = NodeId(0x99aa_bbcc_ddee_ff01);
@@ -21,15 +22,6 @@ pub const LATEST: Dialect = Dialect {
     setxattr_ext: true,
 };
 
-pub const READ: ReadIn = ReadIn {
-    fh: 1,
-    offset: 2,
-    size: 3,
-    read_flags: 4,
-    lock_owner: 5,
-    flags: 6,
-    padding: 0,
-};
 pub const WRITE: WriteIn = WriteIn {
     fh: 1,
     offset: 2,
@@ -39,71 +31,9 @@ pub const WRITE: WriteIn = WriteIn {
     flags: 7,
     padding: 0,
 };
-pub const SETATTR: SetattrIn = SetattrIn {
-    valid: 1,
-    padding: 0,
-    fh: 2,
-    size: 3,
-    lock_owner: 4,
-    atime: 5,
-    mtime: 6,
-    ctime: 7,
-    atimensec: 8,
-    mtimensec: 9,
-    ctimensec: 10,
-    mode: 11,
-    unused4: 0,
-    uid: 12,
-    gid: 13,
-    unused5: 0,
-};
-pub const LOCK: LkIn = LkIn {
-    fh: 1,
-    owner: 2,
-    lk: FileLock {
-        start: 3,
-        end: 4,
-        kind: 5,
-        pid: 6,
-    },
-    lk_flags: 1,
-    padding: 0,
-};
-pub const RELEASE: ReleaseIn = ReleaseIn {
-    fh: 1,
-    flags: 2,
-    release_flags: 3,
-    lock_owner: 4,
-};
-pub const FSYNC: FsyncIn = FsyncIn {
-    fh: 1,
-    fsync_flags: 1,
-    padding: 0,
-};
-pub const OPEN: OpenIn = OpenIn {
-    flags: 0x8002,
-    open_flags: 1,
-};
-pub const CREATE: CreateIn = CreateIn {
-    flags: 0x8042,
-    mode: 0o10_0644,
-    umask: 0o22,
-    open_flags: 1,
-};
-pub const MKNOD: MknodIn = MknodIn {
-    mode: 0o2_0600,
-    rdev: 0x103,
-    umask: 0o27,
-    padding: 0,
-};
 pub const MKDIR: MkdirIn = MkdirIn {
     mode: 0o755,
     umask: 0o22,
-};
-pub const BMAP: BmapIn = BmapIn {
-    block: 1,
-    blocksize: 512,
-    padding: 0,
 };
 pub const IOCTL: IoctlIn = IoctlIn {
     fh: 1,
@@ -112,41 +42,6 @@ pub const IOCTL: IoctlIn = IoctlIn {
     arg: 3,
     in_size: 4,
     out_size: 8,
-};
-pub const POLL: PollIn = PollIn {
-    fh: 1,
-    kh: 2,
-    flags: 1,
-    events: 4,
-};
-pub const FALLOCATE: FallocateIn = FallocateIn {
-    fh: 1,
-    offset: 2,
-    length: 3,
-    mode: 4,
-    padding: 0,
-};
-pub const LSEEK: LseekIn = LseekIn {
-    fh: 1,
-    offset: 2,
-    whence: 3,
-    padding: 0,
-};
-pub const COPY: CopyFileRangeIn = CopyFileRangeIn {
-    fh_in: 1,
-    off_in: 2,
-    nodeid_out: 3,
-    fh_out: 4,
-    off_out: 5,
-    len: 6,
-    flags: 7,
-};
-pub const SETUP: SetupmappingIn = SetupmappingIn {
-    fh: 1,
-    foffset: 2,
-    len: 3,
-    flags: 4,
-    moffset: 5,
 };
 pub const RETRIEVED: NotifyRetrieveIn = NotifyRetrieveIn {
     dummy1: 0,
@@ -180,44 +75,38 @@ pub fn init() -> InitIn {
     }
 }
 
-fn start(opcode: Opcode) -> RequestBuilder {
-    RequestBuilder::new(opcode, UNIQUE, NODE).ids(IDS.0, IDS.1, IDS.2)
+/// A struct of the numbers from 1 on, 32 bits each.
+fn numbered<T: FromBytes>() -> T {
+    let numbers: Vec<u32> = (1..).take(size_of::<T>() / 4).collect();
+    T::read_from_bytes(&words(&numbers)).unwrap()
 }
 
 /// A valid request of this operation, in the dialect [`LATEST`].
 pub fn sample(opcode: Opcode) -> RequestBuilder {
-    let request = start(opcode);
+    let request = RequestBuilder::new(opcode, UNIQUE, NODE).ids(IDS.0, IDS.1, IDS.2);
     match opcode {
         Opcode::Lookup | Opcode::Unlink | Opcode::Rmdir => request.name(b"name"),
-        Opcode::Forget => request.arg(&ForgetIn { nlookup: 17 }),
-        Opcode::Getattr => request.arg(&GetattrIn {
-            getattr_flags: 1,
-            dummy: 0,
-            fh: 18,
-        }),
-        Opcode::Setattr => request.arg(&SETATTR),
+        Opcode::Forget => request.arg(&numbered::<ForgetIn>()),
+        Opcode::Getattr => request.arg(&numbered::<GetattrIn>()),
+        Opcode::Setattr => request.arg(&numbered::<SetattrIn>()),
         Opcode::Readlink | Opcode::Statfs | Opcode::Destroy => request,
         Opcode::Symlink => request.name(b"name").name(b"/some/where"),
-        Opcode::Mknod => request.arg(&MKNOD).name(b"name"),
+        Opcode::Mknod => request.arg(&numbered::<MknodIn>()).name(b"name"),
         Opcode::Mkdir => request.arg(&MKDIR).name(b"name"),
         Opcode::Rename => request
-            .arg(&RenameIn { newdir: 19 })
+            .arg(&numbered::<RenameIn>())
             .name(b"old")
             .name(b"new"),
         Opcode::Rename2 => request
-            .arg(&Rename2In {
-                newdir: 19,
-                flags: 2,
-                padding: 0,
-            })
+            .arg(&numbered::<Rename2In>())
             .name(b"old")
             .name(b"new"),
-        Opcode::Link => request.arg(&LinkIn { oldnodeid: 20 }).name(b"name"),
-        Opcode::Open | Opcode::Opendir => request.arg(&OPEN),
-        Opcode::Read | Opcode::Readdir | Opcode::Readdirplus => request.arg(&READ),
+        Opcode::Link => request.arg(&numbered::<LinkIn>()).name(b"name"),
+        Opcode::Open | Opcode::Opendir => request.arg(&numbered::<OpenIn>()),
+        Opcode::Read | Opcode::Readdir | Opcode::Readdirplus => request.arg(&numbered::<ReadIn>()),
         Opcode::Write => request.arg(&WRITE).bytes(b"bytes"),
-        Opcode::Release | Opcode::Releasedir => request.arg(&RELEASE),
-        Opcode::Fsync | Opcode::Fsyncdir => request.arg(&FSYNC),
+        Opcode::Release | Opcode::Releasedir => request.arg(&numbered::<ReleaseIn>()),
+        Opcode::Fsync | Opcode::Fsyncdir => request.arg(&numbered::<FsyncIn>()),
         Opcode::Setxattr => request
             .arg(&SetxattrIn {
                 size: 5,
@@ -227,65 +116,40 @@ pub fn sample(opcode: Opcode) -> RequestBuilder {
             })
             .name(b"user.x")
             .bytes(b"va\0ue"),
-        Opcode::Getxattr => request
-            .arg(&GetxattrIn {
-                size: 21,
-                padding: 0,
-            })
-            .name(b"user.x"),
-        Opcode::Listxattr => request.arg(&GetxattrIn {
-            size: 22,
-            padding: 0,
-        }),
+        Opcode::Getxattr => request.arg(&numbered::<GetxattrIn>()).name(b"user.x"),
+        Opcode::Listxattr => request.arg(&numbered::<GetxattrIn>()),
         Opcode::Removexattr => request.name(b"user.x"),
-        Opcode::Flush => request.arg(&FlushIn {
-            fh: 23,
-            unused: 0,
-            padding: 0,
-            lock_owner: 24,
-        }),
+        Opcode::Flush => request.arg(&numbered::<FlushIn>()),
         Opcode::Init => request.arg(&init()),
-        Opcode::Getlk | Opcode::Setlk | Opcode::Setlkw => request.arg(&LOCK),
-        Opcode::Access => request.arg(&AccessIn {
-            mask: 5,
-            padding: 0,
-        }),
-        Opcode::Create => request.arg(&CREATE).name(b"name"),
-        Opcode::Interrupt => request.arg(&InterruptIn { unique: 26 }),
-        Opcode::Bmap => request.arg(&BMAP),
+        Opcode::Getlk | Opcode::Setlk | Opcode::Setlkw => request.arg(&numbered::<LkIn>()),
+        Opcode::Access => request.arg(&numbered::<AccessIn>()),
+        Opcode::Create => request.arg(&numbered::<CreateIn>()).name(b"name"),
+        Opcode::Interrupt => request.arg(&numbered::<InterruptIn>()),
+        Opcode::Bmap => request.arg(&numbered::<BmapIn>()),
         Opcode::Ioctl => request.arg(&IOCTL).bytes(b"four"),
-        Opcode::Poll => request.arg(&POLL),
+        Opcode::Poll => request.arg(&numbered::<PollIn>()),
         Opcode::NotifyReply => request.arg(&RETRIEVED).bytes(b"stored"),
         Opcode::BatchForget => FORGETS.iter().fold(
             request.arg(&BatchForgetIn { count: 3, dummy: 0 }),
             |request, &(nodeid, nlookup)| {
                 let one = ForgetOne { nodeid, nlookup };
-                request.bytes(zerocopy::IntoBytes::as_bytes(&one))
+                request.bytes(one.as_bytes())
             },
         ),
-        Opcode::Fallocate => request.arg(&FALLOCATE),
-        Opcode::Lseek => request.arg(&LSEEK),
-        Opcode::CopyFileRange | Opcode::CopyFileRange64 => request.arg(&COPY),
-        Opcode::SetupMapping => request.arg(&SETUP),
+        Opcode::Fallocate => request.arg(&numbered::<FallocateIn>()),
+        Opcode::Lseek => request.arg(&numbered::<LseekIn>()),
+        Opcode::CopyFileRange | Opcode::CopyFileRange64 => {
+            request.arg(&numbered::<CopyFileRangeIn>())
+        }
+        Opcode::SetupMapping => request.arg(&numbered::<SetupmappingIn>()),
         Opcode::RemoveMapping => request
             .arg(&RemovemappingIn { count: 2 })
-            .bytes(zerocopy::IntoBytes::as_bytes(&UNMAPPED)),
+            .bytes(UNMAPPED.as_bytes()),
         Opcode::Syncfs => request.arg(&SyncfsIn { padding: 0 }),
         // The name is that of the kernel's own directory entry and means nothing.
-        Opcode::Tmpfile => request.arg(&CREATE).name(b"/"),
-        Opcode::Statx => request.arg(&StatxIn {
-            getattr_flags: 1,
-            reserved: 0,
-            fh: 27,
-            sx_flags: 28,
-            sx_mask: 0xfff,
-        }),
-        Opcode::CuseInit => request.arg(&CuseInitIn {
-            major: 7,
-            minor: 45,
-            unused: 0,
-            flags: 1,
-        }),
+        Opcode::Tmpfile => request.arg(&numbered::<CreateIn>()).name(b"/"),
+        Opcode::Statx => request.arg(&numbered::<StatxIn>()),
+        Opcode::CuseInit => request.arg(&numbered::<CuseInitIn>()),
     }
 }
 

@@ -70,6 +70,11 @@ fn ask<F: FileSystem>(dispatcher: &Dispatcher<F>, request: &[u8]) -> Option<Owne
     })
 }
 
+/// What comes back, of a request that is answered.
+fn reply_to(dispatcher: &Dispatcher<Rote>, request: RequestBuilder) -> Owned {
+    ask(dispatcher, &request.finish()).unwrap()
+}
+
 fn request(opcode: Opcode) -> RequestBuilder {
     RequestBuilder::new(opcode, Unique(100), NodeId(7)).ids(1000, 1001, 4242)
 }
@@ -140,17 +145,12 @@ fn init_of_other_versions() {
 
 #[test]
 fn a_file_system_may_refuse_to_start() {
-    let rote = Rote {
-        refuse_init: Some(Errno::ENODEV),
-        ..Rote::default()
-    };
+    let rote = Rote::that(|rote| rote.refuse_init = Some(Errno::ENODEV));
     let dispatcher = Dispatcher::new(Arc::new(rote));
     let reply = ask(&dispatcher, &init_request(45, offered())).unwrap();
     assert_eq!(reply.error, -libc::ENODEV);
-    assert_eq!(
-        dispatcher.init_failure(),
-        Some(InitFailure::Refused(Errno::ENODEV))
-    );
+    let failure = dispatcher.init_failure();
+    assert_eq!(failure, Some(InitFailure::Refused(Errno::ENODEV)));
     assert!(dispatcher.features().is_none());
 }
 
@@ -166,11 +166,9 @@ fn old_dialects_have_the_short_setxattr() {
         .arg(&[3_u32, 0])
         .name(b"user.a")
         .bytes(b"abc");
-    assert_eq!(ask(&dispatcher, &short.finish()).unwrap().error, 0);
-    assert_eq!(
-        dispatcher.file_system().last(),
-        "setxattr 7 user.a abc 0 false"
-    );
+    assert_eq!(reply_to(&dispatcher, short).error, 0);
+    let call = dispatcher.file_system().last();
+    assert_eq!(call, "setxattr 7 user.a abc 0 false");
 }
 
 #[test]
@@ -184,10 +182,7 @@ fn requests_before_init_are_answered_with_eio() {
 
 #[test]
 fn deferring_and_carrying_out_later() {
-    let dispatcher = connected(Rote {
-        defer: true,
-        ..Rote::default()
-    });
+    let dispatcher = connected(Rote::that(|rote| rote.defer = true));
     let mut buffer = vec![0; 70_000];
     let getattr = request(Opcode::Getattr).arg(&[0_u64; 2]).finish();
     let outcome = dispatcher.dispatch(&getattr, &mut buffer, false);
@@ -205,30 +200,21 @@ fn deferring_and_carrying_out_later() {
         Outcome::Defer(Wait::Io)
     ));
     let snapshot = dispatcher.metrics().snapshot();
-    assert_eq!(
-        (snapshot.deferred, snapshot.requests()),
-        (3, 1),
-        "only INIT was answered"
-    );
+    let counts = (snapshot.deferred, snapshot.requests());
+    assert_eq!(counts, (3, 1), "only INIT was answered");
     // Rote defers only where it may not block.
     assert_eq!(ask(&dispatcher, &getattr).unwrap().error, 0);
     assert_eq!(ask(&dispatcher, &setlkw).unwrap().error, 0);
     // One that defers for ever gets no further than EIO.
-    let dispatcher = connected(Rote {
-        fail: Some(Errno::DEFER),
-        ..Rote::default()
-    });
+    let dispatcher = connected(Rote::that(|rote| rote.fail = Some(Errno::DEFER)));
     assert_eq!(ask(&dispatcher, &getattr).unwrap().error, -libc::EIO);
 }
 
 #[test]
 fn a_panic_is_an_error_and_the_next_request_is_served() {
-    let dispatcher = connected(Rote {
-        panic_on: Some(NodeId(13)),
-        ..Rote::default()
-    });
+    let dispatcher = connected(Rote::that(|rote| rote.panic_on = Some(NodeId(13))));
     let bad = RequestBuilder::new(Opcode::Getattr, Unique(4), NodeId(13)).arg(&[0_u64; 2]);
-    assert_eq!(ask(&dispatcher, &bad.finish()).unwrap().error, -libc::EIO);
+    assert_eq!(reply_to(&dispatcher, bad).error, -libc::EIO);
     let forget = RequestBuilder::new(Opcode::Forget, Unique(6), NodeId(13)).arg(&1_u64);
     assert_eq!(ask(&dispatcher, &forget.finish()), None);
     assert_eq!(dispatcher.metrics().snapshot().panics, 2);
@@ -248,56 +234,38 @@ fn answers_that_were_not_delivered_are_taken_back() {
         dispatcher.undelivered(&request, &buffer[..length]);
         rote.calls()
     };
+    let lookup = undeliver(request(Opcode::Lookup).name(b"x"));
+    assert_eq!(lookup, ["forget 42 1"]);
+    let link = undeliver(request(Opcode::Link).arg(&9_u64).name(b"x"));
+    assert_eq!(link, ["forget 42 1"]);
     let create = thrufs_abi::layout::CreateIn::default();
-    assert_eq!(
-        undeliver(request(Opcode::Lookup).name(b"x")),
-        ["forget 42 1"]
-    );
-    assert_eq!(
-        undeliver(request(Opcode::Link).arg(&9_u64).name(b"x")),
-        ["forget 42 1"]
-    );
     let made = ["release 42 99", "forget 42 1"];
-    assert_eq!(
-        undeliver(request(Opcode::Create).arg(&create).name(b"x")),
-        made
-    );
+    let created = undeliver(request(Opcode::Create).arg(&create).name(b"x"));
+    assert_eq!(created, made);
     assert_eq!(undeliver(request(Opcode::Tmpfile).arg(&create)), made);
-    assert_eq!(
-        undeliver(request(Opcode::Open).arg(&[0_u32; 2])),
-        ["release 7 99"]
-    );
-    assert_eq!(
-        undeliver(request(Opcode::Opendir).arg(&[0_u32; 2])),
-        ["releasedir 7 99"]
-    );
-    assert_eq!(
-        undeliver(request(Opcode::Getattr).arg(&[0_u64; 2])),
-        Vec::<String>::new()
-    );
+    let open = undeliver(request(Opcode::Open).arg(&[0_u32; 2]));
+    assert_eq!(open, ["release 7 99"]);
+    let opendir = undeliver(request(Opcode::Opendir).arg(&[0_u32; 2]));
+    assert_eq!(opendir, ["releasedir 7 99"]);
     let read = thrufs_abi::layout::ReadIn {
         size: 4096,
         ..Default::default()
     };
-    let forgotten = undeliver(request(Opcode::Readdirplus).arg(&read));
+    let listed = undeliver(request(Opcode::Readdirplus).arg(&read));
     assert_eq!(
-        forgotten,
-        ["forget 42 1", "forget 42 1"],
+        listed, ["forget 42 1"; 2],
         "of three, one had no attributes"
     );
-    assert_eq!(
-        undeliver(request(Opcode::Lookup).name(b"absent")),
-        Vec::<String>::new()
-    );
+    let getattr = request(Opcode::Getattr).arg(&[0_u64; 2]);
+    for nothing in [getattr, request(Opcode::Lookup).name(b"absent")] {
+        assert_eq!(undeliver(nothing), Vec::<String>::new());
+    }
     assert_eq!(dispatcher.metrics().snapshot().replies_refused, 9);
 }
 
 #[test]
 fn an_interrupt_reaches_its_waiter() {
-    let dispatcher = connected(Rote {
-        wait_in_setlk: true,
-        ..Rote::default()
-    });
+    let dispatcher = connected(Rote::that(|rote| rote.wait_in_setlk = true));
     let lock = thrufs_abi::layout::LkIn::default();
     let setlkw = request(Opcode::Setlkw).arg(&lock).finish();
     std::thread::scope(|scope| {

@@ -116,18 +116,14 @@ mod tests {
         let first = format!("fd={number},rootmode=40000,user_id={user},group_id={group}");
         let mut options = with(MountAttrFlags::empty());
         options.subtype = Some("a,subtype".to_owned());
-        assert_eq!(
-            option_list(file.as_fd(), &options),
-            format!("{first},default_permissions")
-        );
+        let list = option_list(file.as_fd(), &options);
+        assert_eq!(list, format!("{first},default_permissions"));
         options.default_permissions = false;
         assert_eq!(option_list(file.as_fd(), &options), first);
         options.allow_other = true;
         options.read_bytes_max = Some(65_536);
-        assert_eq!(
-            option_list(file.as_fd(), &options),
-            format!("{first},allow_other,max_read=65536")
-        );
+        let list = option_list(file.as_fd(), &options);
+        assert_eq!(list, format!("{first},allow_other,max_read=65536"));
     }
 
     #[test]

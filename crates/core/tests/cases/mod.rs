@@ -1,4 +1,4 @@
 //! Tests of real mounts that are the same over each transport.
 
 mod notifications;
-mod sessions;
+pub mod sessions;

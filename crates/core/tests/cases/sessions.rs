@@ -62,10 +62,8 @@ fn unmounting_from_outside_ends_the_session_and_the_place_can_be_used_again() {
         return;
     };
     rustix::mount::unmount(mount.root(), UnmountFlags::empty()).unwrap();
-    assert_eq!(
-        mount.session.take().unwrap().join().unwrap(),
-        End::Unmounted
-    );
+    let end = mount.session.take().unwrap().join().unwrap();
+    assert_eq!(end, End::Unmounted);
     assert!(stage.destroyed.get().is_some());
     let second = Stage::with(b"two");
     let options = MountOptions::new("second");
@@ -144,10 +142,8 @@ fn the_helper_mounts_and_unmounts() {
     let session = Session::new(Shared(stage), device, one_reader()).unwrap();
     session.handshake().unwrap();
     let server = std::thread::spawn(move || session.run());
-    assert_eq!(
-        std::fs::read(directory.path().join("plain")).unwrap(),
-        b"helped"
-    );
+    let content = std::fs::read(directory.path().join("plain")).unwrap();
+    assert_eq!(content, b"helped");
     thrufs::mount::unmount_unprivileged(directory.path(), false).unwrap();
     assert_eq!(server.join().unwrap().unwrap(), End::Unmounted);
     let error = thrufs::mount::unmount_unprivileged(directory.path(), false).unwrap_err();
@@ -305,25 +301,26 @@ fn lock(mount: &Mount) -> (std::thread::JoinHandle<rustix::io::Result<()>>, Thre
     (waiter, told.recv().unwrap())
 }
 
-#[test]
-fn a_lock_that_is_waited_for_is_interrupted_with_its_client() {
+/// Those who wait for a lock, as many as may, keep nobody else waiting and hear signals.
+pub fn waiters_for_locks(config: SessionConfig) {
     let stage = Stage::with(b"content");
-    let Some(mount) = Mount::new(&stage, one_reader()) else {
+    let config = SessionConfig {
+        lock_waiters_max: 8,
+        ..config
+    };
+    let Some(mount) = Mount::new(&stage, config) else {
         return;
     };
     let waiters: Vec<_> = (0..8).map(|_| lock(&mount)).collect();
     eventually("all wait", || stage.count("waiting for a lock") == 8);
     let snapshot = mount.metrics();
-    assert_eq!(
-        (snapshot.lock_waiters, snapshot.blocked),
-        (8, 0),
-        "{snapshot}"
-    );
-    assert_eq!(
-        std::fs::read(mount.path("plain")).unwrap(),
-        b"content",
-        "nobody else waits"
-    );
+    assert_eq!(snapshot.lock_waiters, 8, "{snapshot}");
+    eventually("nobody else sleeps", || mount.metrics().blocked == 0);
+    let start = Instant::now();
+    assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
+    assert!(start.elapsed() < Duration::from_secs(60), "nobody waits");
+    let (refused, _) = lock(&mount);
+    assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
     for (waiter, thread) in waiters {
         eventually("interrupted", || {
             let _ = interrupt_thread(thread);
@@ -333,6 +330,11 @@ fn a_lock_that_is_waited_for_is_interrupted_with_its_client() {
     }
     eventually("all have left", || mount.metrics().lock_waiters == 0);
     assert!(mount.metrics().interrupts >= 8);
+}
+
+#[test]
+fn a_lock_that_is_waited_for_is_interrupted_with_its_client() {
+    waiters_for_locks(one_reader());
 }
 
 #[test]

@@ -1,15 +1,12 @@
 //! What is particular to io_uring: requests that sleep while others of their CPU go on, and ends.
 
-use crate::ground::{self, Mount, Stage, can_mount, eventually, is_mounted, plain, sleeps_aside};
-use rustix::fs::FlockOperation;
+use crate::cases::sessions::waiters_for_locks;
+use crate::ground::{self, Mount, Stage, can_mount, is_mounted, plain, sleeps_aside};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::fs::File;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use thrufs::{Carrier, MountOptions, RingConfig, Session, SessionConfig};
-use thrufs_sys::signal::{current_thread_id, interrupt_thread};
 
 /// Who had to wait for what is held would wait longer, and on a busy machine nobody else does.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,12 +22,10 @@ fn stay_on_one_cpu() {
     sched_setaffinity(None, &one).unwrap();
 }
 
-/// Asks the server something that no cache answers, and says how long that took.
-fn ask(mount: &Mount, number: usize) -> Duration {
-    let start = Instant::now();
+/// Asks the server something that no cache answers.
+fn ask(mount: &Mount, number: usize) {
     let missing = mount.path(&format!("missing-{number}"));
     assert!(std::fs::symlink_metadata(missing).is_err());
-    start.elapsed()
 }
 
 #[test]
@@ -73,40 +68,8 @@ fn what_says_that_it_sleeps_leaves_its_queue_at_once() {
 
 #[test]
 fn who_waits_for_a_lock_keeps_nobody_waiting_and_hears_signals() {
-    let stage = Stage::with(b"content");
-    let config = SessionConfig {
-        lock_waiters_max: 8,
-        ..plain()
-    };
-    let Some(mount) = Mount::new(&stage, config) else {
-        return;
-    };
     stay_on_one_cpu();
-    let lock = || {
-        let file = File::open(mount.path("locked")).unwrap();
-        let (tell, told) = mpsc::channel();
-        let waiter = std::thread::spawn(move || {
-            tell.send(current_thread_id()).unwrap();
-            rustix::fs::flock(&file, FlockOperation::LockExclusive)
-        });
-        (waiter, told.recv().unwrap())
-    };
-    let waiters: Vec<_> = (0..8).map(|_| lock()).collect();
-    eventually("all wait", || stage.count("waiting for a lock") == 8);
-    let snapshot = mount.metrics();
-    assert_eq!(snapshot.lock_waiters, 8, "{snapshot}");
-    eventually("nobody else sleeps", || mount.metrics().blocked == 0);
-    assert!(ask(&mount, 0) < PATIENCE);
-    let (refused, _) = lock();
-    assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
-    for (waiter, thread) in waiters {
-        eventually("interrupted", || {
-            let _ = interrupt_thread(thread);
-            waiter.is_finished()
-        });
-        assert_eq!(waiter.join().unwrap(), Err(rustix::io::Errno::INTR));
-    }
-    eventually("all have left", || mount.metrics().lock_waiters == 0);
+    waiters_for_locks(plain());
 }
 
 #[test]

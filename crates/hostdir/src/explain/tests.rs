@@ -72,13 +72,7 @@ fn opens_are_counted_and_lookups_stay() {
     let (other, _) = served.host.look_up(&dir, c"inner").unwrap();
     open(&served, other.node(), libc::O_RDWR);
     let told = explain(&served, "file").unwrap();
-    assert_eq!(
-        told.opens,
-        Opens {
-            total: 3,
-            writable: 2
-        }
-    );
+    assert_eq!((told.opens.total, told.opens.writable), (3, 2));
     let node = told.node.unwrap();
     assert_eq!((node.id, node.lookups), (inode.node().0, 1));
     assert!(!node.dormant);
@@ -90,13 +84,7 @@ fn opens_are_counted_and_lookups_stay() {
     std::fs::rename(place.path().join("file"), place.path().join("dir/moved")).unwrap();
     served.host.files.remove(handles[1].0);
     let told = explain(&served, "dir/moved").unwrap();
-    assert_eq!(
-        told.opens,
-        Opens {
-            total: 2,
-            writable: 1
-        }
-    );
+    assert_eq!((told.opens.total, told.opens.writable), (2, 1));
     assert_eq!(told.node.unwrap().id, inode.node().0);
     assert_eq!(explain(&served, "file"), Err(Errno::ENOENT));
 }
@@ -107,13 +95,7 @@ fn open_directories_are_counted() {
     let (inode, _) = served.host.look_up(&served.host.root, c"dir").unwrap();
     served.host.enter_directory(inode, None).unwrap();
     let told = explain(&served, "dir").unwrap();
-    assert_eq!(
-        told.opens,
-        Opens {
-            total: 1,
-            writable: 0
-        }
-    );
+    assert_eq!((told.opens.total, told.opens.writable), (1, 0));
     assert_eq!(told.data_path, explanation::DataPath::None);
 }
 

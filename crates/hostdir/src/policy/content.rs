@@ -18,120 +18,74 @@ pub struct ContentType(u8);
 /// Bytes at some places, which must all be there.
 type Mark = &'static [(usize, &'static [u8])];
 
+/// Types, each with its marks: `PLACE => BYTES`, of which all in brackets belong together.
+macro_rules! types {
+    ($($name:literal $(: $([$($place:literal => $bytes:literal),*])*)?,)*) => {
+        &[$(($name, &[$($(&[$(($place, $bytes)),*]),*)?])),*]
+    };
+}
+
 /// The types that are known, each with the marks of which one is enough.
-const TYPES: &[(&str, &[Mark])] = &[
+const TYPES: &[(&str, &[Mark])] = types! {
     // Those without marks are found otherwise, see `ContentType::of`.
-    ("application/octet-stream", &[]),
-    ("inode/x-empty", &[]),
-    ("text/plain", &[]),
-    ("image/heif", &[]),
-    ("image/avif", &[]),
-    ("image/x-canon-cr3", &[]),
-    ("video/mp4", &[]),
-    ("video/3gpp", &[]),
-    ("video/webm", &[]),
-    ("video/x-matroska", &[]),
-    ("audio/mp4", &[]),
-    (
-        "video/quicktime",
-        &[
-            &[(4, b"moov")],
-            &[(4, b"mdat")],
-            &[(4, b"wide")],
-            &[(4, b"free")],
-            &[(4, b"skip")],
-            &[(4, b"pnot")],
-        ],
-    ),
-    ("image/jpeg", &[&[(0, b"\xff\xd8\xff")]]),
-    ("image/png", &[&[(0, b"\x89PNG\r\n\x1a\n")]]),
-    ("image/webp", &[&[(0, b"RIFF"), (8, b"WEBP")]]),
-    ("image/gif", &[&[(0, b"GIF87a")], &[(0, b"GIF89a")]]),
-    (
-        "image/tiff",
-        &[
-            &[(0, b"II*\0")],
-            &[(0, b"MM\0*")],
-            &[(0, b"II+\0")],
-            &[(0, b"MM\0+")],
-        ],
-    ),
-    ("image/bmp", &[&[(0, b"BM"), (6, b"\0\0\0\0")]]),
-    ("image/x-icon", &[&[(0, b"\0\0\x01\0")]]),
-    (
-        "image/jxl",
-        &[&[(0, b"\xff\x0a")], &[(0, b"\0\0\0\x0cJXL \r\n\x87\n")]],
-    ),
-    ("image/jp2", &[&[(0, b"\0\0\0\x0cjP  \r\n\x87\n")]]),
-    ("image/vnd.adobe.photoshop", &[&[(0, b"8BPS")]]),
-    ("video/x-msvideo", &[&[(0, b"RIFF"), (8, b"AVI ")]]),
-    (
-        "video/mpeg",
-        &[&[(0, b"\0\0\x01\xba")], &[(0, b"\0\0\x01\xb3")]],
-    ),
-    ("video/mp2t", &[&[(0, b"G"), (188, b"G"), (376, b"G")]]),
-    ("video/x-flv", &[&[(0, b"FLV\x01")]]),
-    (
-        "video/x-ms-asf",
-        &[&[(0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11")]],
-    ),
-    (
-        "audio/mpeg",
-        &[
-            &[(0, b"ID3")],
-            &[(0, b"\xff\xfb")],
-            &[(0, b"\xff\xf3")],
-            &[(0, b"\xff\xf2")],
-            &[(0, b"\xff\xfa")],
-        ],
-    ),
-    ("audio/flac", &[&[(0, b"fLaC")]]),
-    ("audio/wav", &[&[(0, b"RIFF"), (8, b"WAVE")]]),
-    ("audio/midi", &[&[(0, b"MThd")]]),
-    ("audio/aiff", &[&[(0, b"FORM"), (8, b"AIFF")]]),
-    ("application/ogg", &[&[(0, b"OggS")]]),
-    ("application/pdf", &[&[(0, b"%PDF-")]]),
-    ("application/postscript", &[&[(0, b"%!PS")]]),
-    ("application/rtf", &[&[(0, b"{\\rtf")]]),
-    (
-        "application/x-ole-storage",
-        &[&[(0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")]],
-    ),
-    (
-        "application/zip",
-        &[
-            &[(0, b"PK\x03\x04")],
-            &[(0, b"PK\x05\x06")],
-            &[(0, b"PK\x07\x08")],
-        ],
-    ),
-    ("application/gzip", &[&[(0, b"\x1f\x8b")]]),
-    ("application/x-bzip2", &[&[(0, b"BZh")]]),
-    ("application/x-xz", &[&[(0, b"\xfd7zXZ\0")]]),
-    ("application/zstd", &[&[(0, b"\x28\xb5\x2f\xfd")]]),
-    ("application/x-lz4", &[&[(0, b"\x04\x22\x4d\x18")]]),
-    (
-        "application/x-7z-compressed",
-        &[&[(0, b"7z\xbc\xaf\x27\x1c")]],
-    ),
-    ("application/vnd.rar", &[&[(0, b"Rar!\x1a\x07")]]),
-    ("application/x-tar", &[&[(257, b"ustar")]]),
-    (
-        "application/vnd.debian.binary-package",
-        &[&[(0, b"!<arch>\ndebian")]],
-    ),
-    ("application/x-rpm", &[&[(0, b"\xed\xab\xee\xdb")]]),
-    ("application/x-elf", &[&[(0, b"\x7fELF")]]),
-    ("application/wasm", &[&[(0, b"\0asm")]]),
-    (
-        "application/vnd.microsoft.portable-executable",
-        &[&[(0, b"MZ")]],
-    ),
-    ("application/java-vm", &[&[(0, b"\xca\xfe\xba\xbe")]]),
-    ("application/vnd.sqlite3", &[&[(0, b"SQLite format 3\0")]]),
-    ("text/x-script", &[&[(0, b"#!")]]),
-    ("text/xml", &[&[(0, b"<?xml")]]),
-];
+    "application/octet-stream",
+    "inode/x-empty",
+    "text/plain",
+    "image/heif",
+    "image/avif",
+    "image/x-canon-cr3",
+    "video/mp4",
+    "video/3gpp",
+    "video/webm",
+    "video/x-matroska",
+    "audio/mp4",
+    "video/quicktime":
+        [4 => b"moov"] [4 => b"mdat"] [4 => b"wide"] [4 => b"free"] [4 => b"skip"] [4 => b"pnot"],
+    "image/jpeg": [0 => b"\xff\xd8\xff"],
+    "image/png": [0 => b"\x89PNG\r\n\x1a\n"],
+    "image/webp": [0 => b"RIFF", 8 => b"WEBP"],
+    "image/gif": [0 => b"GIF87a"] [0 => b"GIF89a"],
+    "image/tiff": [0 => b"II*\0"] [0 => b"MM\0*"] [0 => b"II+\0"] [0 => b"MM\0+"],
+    "image/bmp": [0 => b"BM", 6 => b"\0\0\0\0"],
+    "image/x-icon": [0 => b"\0\0\x01\0"],
+    "image/jxl": [0 => b"\xff\x0a"] [0 => b"\0\0\0\x0cJXL \r\n\x87\n"],
+    "image/jp2": [0 => b"\0\0\0\x0cjP  \r\n\x87\n"],
+    "image/vnd.adobe.photoshop": [0 => b"8BPS"],
+    "video/x-msvideo": [0 => b"RIFF", 8 => b"AVI "],
+    "video/mpeg": [0 => b"\0\0\x01\xba"] [0 => b"\0\0\x01\xb3"],
+    "video/mp2t": [0 => b"G", 188 => b"G", 376 => b"G"],
+    "video/x-flv": [0 => b"FLV\x01"],
+    "video/x-ms-asf": [0 => b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"],
+    "audio/mpeg":
+        [0 => b"ID3"] [0 => b"\xff\xfb"] [0 => b"\xff\xf3"] [0 => b"\xff\xf2"] [0 => b"\xff\xfa"],
+    "audio/flac": [0 => b"fLaC"],
+    "audio/wav": [0 => b"RIFF", 8 => b"WAVE"],
+    "audio/midi": [0 => b"MThd"],
+    "audio/aiff": [0 => b"FORM", 8 => b"AIFF"],
+    "application/ogg": [0 => b"OggS"],
+    "application/pdf": [0 => b"%PDF-"],
+    "application/postscript": [0 => b"%!PS"],
+    "application/rtf": [0 => b"{\\rtf"],
+    "application/x-ole-storage": [0 => b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"],
+    "application/zip": [0 => b"PK\x03\x04"] [0 => b"PK\x05\x06"] [0 => b"PK\x07\x08"],
+    "application/gzip": [0 => b"\x1f\x8b"],
+    "application/x-bzip2": [0 => b"BZh"],
+    "application/x-xz": [0 => b"\xfd7zXZ\0"],
+    "application/zstd": [0 => b"\x28\xb5\x2f\xfd"],
+    "application/x-lz4": [0 => b"\x04\x22\x4d\x18"],
+    "application/x-7z-compressed": [0 => b"7z\xbc\xaf\x27\x1c"],
+    "application/vnd.rar": [0 => b"Rar!\x1a\x07"],
+    "application/x-tar": [257 => b"ustar"],
+    "application/vnd.debian.binary-package": [0 => b"!<arch>\ndebian"],
+    "application/x-rpm": [0 => b"\xed\xab\xee\xdb"],
+    "application/x-elf": [0 => b"\x7fELF"],
+    "application/wasm": [0 => b"\0asm"],
+    "application/vnd.microsoft.portable-executable": [0 => b"MZ"],
+    "application/java-vm": [0 => b"\xca\xfe\xba\xbe"],
+    "application/vnd.sqlite3": [0 => b"SQLite format 3\0"],
+    "text/x-script": [0 => b"#!"],
+    "text/xml": [0 => b"<?xml"],
+};
 
 /// A set is the bits of a word.
 const _: () = assert!(TYPES.len() <= 64);

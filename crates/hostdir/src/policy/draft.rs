@@ -31,32 +31,19 @@ pub(super) const RULE_KEYS: &[&str] = &[
     "on-error",
 ];
 
+macro_rules! errnos {
+    ($($name:ident)*) => {
+        &[$((stringify!($name), Errno::$name),)*]
+    };
+}
+
 /// The errors that open(2) may sensibly give. Not among them are those that a kernel takes for
 /// something else: ENOSYS (never ask again), EINTR and EAGAIN (ask again), ESTALE (look it up
 /// again).
-pub(super) const ERRNOS: &[(&str, Errno)] = &[
-    ("EACCES", Errno::EACCES),
-    ("EPERM", Errno::EPERM),
-    ("ENOENT", Errno::ENOENT),
-    ("EROFS", Errno::EROFS),
-    ("EIO", Errno::EIO),
-    ("EBUSY", Errno::EBUSY),
-    ("ENXIO", Errno::ENXIO),
-    ("ENODEV", Errno::ENODEV),
-    ("ENODATA", Errno::ENODATA),
-    ("EINVAL", Errno::EINVAL),
-    ("ELOOP", Errno::ELOOP),
-    ("ETXTBSY", Errno::ETXTBSY),
-    ("EFBIG", Errno::EFBIG),
-    ("EOVERFLOW", Errno::EOVERFLOW),
-    ("ENOSPC", Errno::ENOSPC),
-    ("EDQUOT", Errno::EDQUOT),
-    ("ENOMEM", Errno::ENOMEM),
-    ("EMFILE", Errno::EMFILE),
-    ("ENFILE", Errno::ENFILE),
-    ("EOPNOTSUPP", Errno::EOPNOTSUPP),
-    ("ETIMEDOUT", Errno::ETIMEDOUT),
-];
+pub(super) const ERRNOS: &[(&str, Errno)] = errnos! {
+    EACCES EPERM ENOENT EROFS EIO EBUSY ENXIO ENODEV ENODATA EINVAL ELOOP ETXTBSY EFBIG
+    EOVERFLOW ENOSPC EDQUOT ENOMEM EMFILE ENFILE EOPNOTSUPP ETIMEDOUT
+};
 
 /// A rule whose patterns are its own yet.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// A policy that cannot be had, with the place in its text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: {message}")]
 pub struct PolicyError {
     /// The line, from 1.
     pub line: usize,
@@ -33,14 +34,6 @@ impl PolicyError {
         InFile { path, error: self }
     }
 }
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.line, self.column, self.message)
-    }
-}
-
-impl std::error::Error for PolicyError {}
 
 struct InFile<'a> {
     path: &'a Path,

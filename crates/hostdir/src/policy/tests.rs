@@ -25,6 +25,15 @@ pub(super) fn policy(text: &str) -> Policy {
     }
 }
 
+/// A policy of these rules, and perhaps a default before them; `; ` is where a line ends.
+fn rules(items: &[&str]) -> Policy {
+    let text = items.iter().map(|item| match item.replace("; ", "\n") {
+        default if default.starts_with("default") => default + "\n",
+        rule => format!("[[rule]]\n{rule}\n"),
+    });
+    policy(&text.collect::<String>())
+}
+
 /// A file that counts how often it is looked at.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
@@ -120,27 +129,14 @@ fn no_rules_pass_everything_through_and_ask_nothing() {
 
 #[test]
 fn the_first_that_ends_counts_and_marks_add_up() {
-    let policy = policy(
-        r#"
-        default = "cached"
-        [[rule]]
-        path = "logs/**"
-        action = "audit"
-        [[rule]]
-        path = ["logs/**", "etc/**"]
-        action = "read-only"
-        [[rule]]
-        path = "logs/open/**"
-        action = "direct"
-        [[rule]]
-        path = "logs/**"
-        action = "deny"
-        errno = "EPERM"
-        [[rule]]
-        path = "**"
-        action = "audit"
-        "#,
-    );
+    let policy = rules(&[
+        "default = 'cached'",
+        "path = 'logs/**'; action = 'audit'",
+        "path = ['logs/**', 'etc/**']; action = 'read-only'",
+        "path = 'logs/open/**'; action = 'direct'",
+        "path = 'logs/**'; action = 'deny'; errno = 'EPERM'",
+        "path = '**'; action = 'audit'",
+    ]);
     assert_eq!(numbers(said(&policy, "logs/open/a", b"")), [0, 0, 2, 1, 3]);
     assert_eq!(numbers(said(&policy, "logs/a", b"")), [0, 4, 2, 1, 0]);
     assert_eq!(numbers(said(&policy, "etc/a", b"")), [0, 0, 2, 5, 0]);
@@ -153,23 +149,12 @@ fn the_first_that_ends_counts_and_marks_add_up() {
 
 #[test]
 fn callers_are_told_apart_and_the_path_stays_the_same() {
-    let policy = policy(
-        r#"
-        [[rule]]
-        path = "private/**"
-        caller-uid = ["!root", "!ann"]
-        action = "deny"
-        [[rule]]
-        caller-gid = "staff"
-        action = "audit"
-        [[rule]]
-        caller-exe = ["/usr/bin/*", "!/usr/bin/cat"]
-        action = "read-only"
-        [[rule]]
-        path = "private/**"
-        action = "direct"
-        "#,
-    );
+    let policy = rules(&[
+        "path = 'private/**'; caller-uid = ['!root', '!ann']; action = 'deny'",
+        "caller-gid = 'staff'; action = 'audit'",
+        "caller-exe = ['/usr/bin/*', '!/usr/bin/cat']; action = 'read-only'",
+        "path = 'private/**'; action = 'direct'",
+    ]);
     let sample = Sample::new(0, 0, 0, b"");
     let subject = file("private/a", &sample);
     assert_eq!(numbers(policy.decide(&subject, &ANN)), [0, 0, 0, 2, 4]);
@@ -184,17 +169,10 @@ fn callers_are_told_apart_and_the_path_stays_the_same() {
 
 #[test]
 fn attributes_and_content() {
-    let policy = policy(
-        r#"
-        [[rule]]
-        owner = "ann"
-        group = "1000-1999"
-        mode = ["o+r,u-x", 0o4000]
-        size = ">=2, <4"
-        content = "!image/*"
-        action = "deny"
-        "#,
-    );
+    let policy = rules(&[
+        "owner = 'ann'; group = '1000-1999'; mode = ['o+r,u-x', 0o4000]; size = '>=2, <4'; \
+         content = '!image/*'; action = 'deny'",
+    ]);
     for (uid, mode, head, denied) in [
         (1000, 0o644, &b"abc"[..], true),
         (1001, 0o644, b"abc", false),
@@ -225,11 +203,8 @@ fn attributes_and_content() {
         file_type: FileType::Directory,
         ..file("a", &sample)
     };
-    assert_eq!(
-        policy.decide(&directory, &ANN).deny,
-        None,
-        "sizes are of files"
-    );
+    let denied = policy.decide(&directory, &ANN).deny;
+    assert_eq!(denied, None, "sizes are of files");
 }
 
 #[test]
@@ -241,17 +216,17 @@ fn each_question_is_asked_once() {
     assert_eq!(numbers(policy.decide(&file("a", &sample), &ANN)), [0; 5]);
     assert_eq!(sample.asked(), (1, 1));
     let of_another = Sample::new(2, 0, 0, b"x");
-    assert_eq!(
-        numbers(policy.decide(&file("a", &of_another), &ANN)),
-        [0; 5]
-    );
+    let decision = policy.decide(&file("a", &of_another), &ANN);
+    assert_eq!(numbers(decision), [0; 5]);
     assert_eq!(of_another.asked(), (1, 0), "its owner says enough");
 }
 
 #[test]
 fn only_regular_files_have_a_data_path() {
-    let policy =
-        policy("default = 'direct'\n[[rule]]\npath = 'a'\naction = 'redact'\nredact = 'gps'");
+    let policy = rules(&[
+        "default = 'direct'",
+        "path = 'a'; action = 'redact'; redact = 'gps'",
+    ]);
     let sample = Sample::new(0, 0, 0, b"");
     for path in ["a", "b"] {
         let directory = Subject {
@@ -265,9 +240,10 @@ fn only_regular_files_have_a_data_path() {
 
 #[test]
 fn types_are_told_apart() {
-    let policy = policy(
-        "[[rule]]\ntype = ['fifo', 'socket']\naction = 'hide'\n[[rule]]\ntype = '!file'\naction = 'deny'",
-    );
+    let policy = rules(&[
+        "type = ['fifo', 'socket']; action = 'hide'",
+        "type = '!file'; action = 'deny'",
+    ]);
     let sample = Sample::new(0, 0, 0, b"");
     let said = |file_type| {
         numbers(policy.decide(
@@ -285,30 +261,14 @@ fn types_are_told_apart() {
 
 #[test]
 fn hidden_names() {
-    let policy = policy(
-        r#"
-        [[rule]]
-        path = "secret/shown"
-        action = "passthrough"
-        [[rule]]
-        path = "secret/**"
-        caller-uid = 7
-        action = "deny"
-        [[rule]]
-        path = "secret/*"
-        content = "image/*"
-        action = "cached"
-        [[rule]]
-        path = "secret/*"
-        action = "hide"
-        [[rule]]
-        owner = 0
-        action = "hide"
-        [[rule]]
-        path = "**"
-        action = "audit"
-        "#,
-    );
+    let policy = rules(&[
+        "path = 'secret/shown'; action = 'passthrough'",
+        "path = 'secret/**'; caller-uid = 7; action = 'deny'",
+        "path = 'secret/*'; content = 'image/*'; action = 'cached'",
+        "path = 'secret/*'; action = 'hide'",
+        "owner = 0; action = 'hide'",
+        "path = '**'; action = 'audit'",
+    ]);
     let sample = Sample::new(1000, 0o644, 4, JPEG);
     let seen = |path| policy.visibility(&file(path, &sample));
     assert_eq!(seen("secret/shown"), Visibility::Visible);
@@ -320,20 +280,12 @@ fn hidden_names() {
     assert_eq!(seen("other"), Visibility::Visible);
     assert_eq!(sample.asked().1, 0, "a name is decided without its content");
     let of_root = Sample::new(0, 0o644, 4, JPEG);
-    assert_eq!(
-        policy.visibility(&file("other", &of_root)),
-        Visibility::Hidden(RuleId(4))
-    );
-    assert_eq!(
-        policy.visibility(&file("", &of_root)),
-        Visibility::Visible,
-        "the root is there"
-    );
+    let by_owner = Visibility::Hidden(RuleId(4));
+    assert_eq!(policy.visibility(&file("other", &of_root)), by_owner);
+    let root = policy.visibility(&file("", &of_root));
+    assert_eq!(root, Visibility::Visible, "the root is there");
     let unknown = Sample::default();
-    assert_eq!(
-        policy.visibility(&file("other", &unknown)),
-        Visibility::Hidden(RuleId(4))
-    );
+    assert_eq!(policy.visibility(&file("other", &unknown)), by_owner);
 
     let hidden = policy.decide(&file("secret/a", &sample), &STRANGER);
     assert_eq!(
@@ -349,39 +301,17 @@ fn hidden_names() {
 /// them would decide it.
 #[test]
 fn whether_a_file_is_redacted_depends_on_its_name_alone() {
-    let policy = policy(
-        r#"
-        [[rule]]
-        path = "raw/**"
-        action = "passthrough"
-        [[rule]]
-        path = "big/**"
-        size = ">=1GiB"
-        action = "passthrough"
-        [[rule]]
-        content = "text/plain"
-        action = "passthrough"
-        [[rule]]
-        path = "**/*.bin"
-        mode = "u+x"
-        action = "deny"
-        [[rule]]
-        content = ["image/jpeg", "video/*"]
-        path = "!**/*.txt"
-        action = "redact"
-        redact = "gps"
-        errno = "EIO"
-        [[rule]]
-        path = "**/*.png"
-        content = "image/png"
-        action = "redact"
-        redact = ["gps"]
-        on-error = "deny"
-        [[rule]]
-        path = "**/*.jpg"
-        action = "direct"
-        "#,
-    );
+    let policy = rules(&[
+        "path = 'raw/**'; action = 'passthrough'",
+        "path = 'big/**'; size = '>=1GiB'; action = 'passthrough'",
+        "content = 'text/plain'; action = 'passthrough'",
+        "path = '**/*.bin'; mode = 'u+x'; action = 'deny'",
+        "content = ['image/jpeg', 'video/*']; path = '!**/*.txt'; action = 'redact'; \
+         redact = 'gps'; errno = 'EIO'",
+        "path = '**/*.png'; content = 'image/png'; action = 'redact'; redact = ['gps']; \
+         on-error = 'deny'",
+        "path = '**/*.jpg'; action = 'direct'",
+    ]);
     assert!(policy.uses().content, "of the rule that passes texts");
     let redacted = |path, head| {
         let file = said(&policy, path, head).file;
@@ -423,10 +353,11 @@ fn whether_a_file_is_redacted_depends_on_its_name_alone() {
 
 #[test]
 fn what_is_denied_to_all_for_good_is_not_redacted() {
-    let policy = policy(
-        "[[rule]]\npath = 'a'\naction = 'deny'\n[[rule]]\npath = 'b'\ncaller-uid = 7\naction = 'deny'\n\
-         [[rule]]\npath = '*'\naction = 'redact'\nredact = 'gps'",
-    );
+    let policy = rules(&[
+        "path = 'a'; action = 'deny'",
+        "path = 'b'; caller-uid = 7; action = 'deny'",
+        "path = '*'; action = 'redact'; redact = 'gps'",
+    ]);
     assert_eq!(said(&policy, "a", JPEG).file.redaction(), None);
     assert_eq!(said(&policy, "b", JPEG).file.rule, Some(RuleId(2)));
     let sample = Sample::new(0, 0, 0, b"");
@@ -437,12 +368,13 @@ fn what_is_denied_to_all_for_good_is_not_redacted() {
 
 #[test]
 fn what_ends_for_one_caller_ends_it_for_good() {
-    let policy = policy(
-        "[[rule]]\npath = 'a'\ncaller-uid = 7\naction = 'deny'\nerrno = 'EPERM'\n\
-         [[rule]]\npath = 'a'\ncaller-exe = '/x'\naction = 'audit'\n\
-         [[rule]]\npath = 'a'\naction = 'audit'\n[[rule]]\npath = 'a'\naction = 'read-only'\n\
-         [[rule]]\npath = 'a'\naction = 'deny'",
-    );
+    let policy = rules(&[
+        "path = 'a'; caller-uid = 7; action = 'deny'; errno = 'EPERM'",
+        "path = 'a'; caller-exe = '/x'; action = 'audit'",
+        "path = 'a'; action = 'audit'",
+        "path = 'a'; action = 'read-only'",
+        "path = 'a'; action = 'deny'",
+    ]);
     let sample = Sample::new(0, 0, 0, b"");
     let asked = Cell::new(false);
     let executable = || {
@@ -462,8 +394,10 @@ fn what_ends_for_one_caller_ends_it_for_good() {
 
 #[test]
 fn the_root_is_there_and_has_rules_like_all_else() {
-    let policy =
-        policy("[[rule]]\npath = '**'\naction = 'hide'\n[[rule]]\npath = '/'\naction = 'deny'");
+    let policy = rules(&[
+        "path = '**'; action = 'hide'",
+        "path = '/'; action = 'deny'",
+    ]);
     assert_eq!(numbers(said(&policy, "", b"")), [0, 2, 0, 0, 0]);
     assert_eq!(numbers(said(&policy, "a", b"")), [1, 0, 0, 0, 0]);
 }
@@ -481,33 +415,31 @@ fn redactions_of_two_names_are_joined_in_any_order() {
 
 #[test]
 fn a_hidden_name_adds_no_default_to_a_visible_one() {
-    let policy = policy(
-        "default = 'direct'\n[[rule]]\npath = 'hidden'\naction = 'hide'\n\
-         [[rule]]\npath = 'fast'\naction = 'passthrough'",
-    );
+    let policy = rules(&[
+        "default = 'direct'",
+        "path = 'hidden'; action = 'hide'",
+        "path = 'fast'; action = 'passthrough'",
+    ]);
     let (hidden, fast) = (said(&policy, "hidden", b""), said(&policy, "fast", b""));
     assert_eq!(hidden.stricter(fast), fast);
 }
 
 #[test]
 fn names_of_one_file_are_joined() {
-    let policy = policy(
-        "[[rule]]\npath = 'hidden'\naction = 'hide'\n[[rule]]\npath = 'ro'\naction = 'read-only'\n\
-         [[rule]]\npath = 'no'\naction = 'deny'\n[[rule]]\npath = 'photo'\naction = 'redact'\nredact = 'gps'\n\
-         errno = 'EIO'\n[[rule]]\npath = 'image'\naction = 'redact'\nredact = 'gps'\nerrno = 'EPERM'",
-    );
+    let policy = rules(&[
+        "path = 'hidden'; action = 'hide'",
+        "path = 'ro'; action = 'read-only'",
+        "path = 'no'; action = 'deny'",
+        "path = 'photo'; action = 'redact'; redact = 'gps'; errno = 'EIO'",
+        "path = 'image'; action = 'redact'; redact = 'gps'; errno = 'EPERM'",
+    ]);
     let join = |a, b| said(&policy, a, b"x").stricter(said(&policy, b, b"x"));
     assert_eq!(join("hidden", "plain"), said(&policy, "plain", b"x"));
     assert_eq!(numbers(join("hidden", "hidden")), [1, 0, 0, 0, 0]);
     assert_eq!(numbers(join("no", "ro")), [0, 3, 2, 0, 0]);
-    assert_eq!(
-        join("photo", "image").file.data,
-        said(&policy, "image", b"").file.data
-    );
-    assert_eq!(
-        join("plain", "photo").file,
-        said(&policy, "photo", b"").file
-    );
+    let (image, photo) = (said(&policy, "image", b""), said(&policy, "photo", b""));
+    assert_eq!(join("photo", "image").file.data, image.file.data);
+    assert_eq!(join("plain", "photo").file, photo.file);
 }
 
 #[test]
@@ -524,9 +456,7 @@ fn rules_are_told_with_name_and_line() {
 
 #[test]
 fn only_what_rules_use_is_collected() {
-    let uses =
-        policy("[[rule]]\npath = 'a'\naction = 'hide'\n[[rule]]\nowner = 0\naction = 'deny'")
-            .uses();
+    let uses = rules(&["path = 'a'; action = 'hide'", "owner = 0; action = 'deny'"]).uses();
     let expected = Uses {
         paths: true,
         hide: true,
@@ -536,8 +466,7 @@ fn only_what_rules_use_is_collected() {
     };
     assert_eq!(uses, expected, "names are hidden by their path alone");
     let uses =
-        policy("[[rule]]\npath = '**'\ncontent = 'image/*'\naction = 'redact'\nredact = 'gps'")
-            .uses();
+        rules(&["path = '**'; content = 'image/*'; action = 'redact'; redact = 'gps'"]).uses();
     assert_eq!(
         uses,
         Uses {
@@ -546,7 +475,7 @@ fn only_what_rules_use_is_collected() {
             ..Uses::default()
         }
     );
-    let uses = policy("[[rule]]\ncaller-exe = '/a'\naction = 'audit'").uses();
+    let uses = rules(&["caller-exe = '/a'; action = 'audit'"]).uses();
     assert_eq!(
         uses,
         Uses {

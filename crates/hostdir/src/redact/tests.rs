@@ -70,18 +70,22 @@ fn assert_no_secret(bytes: &[u8]) {
     }
 }
 
-fn assert_secret(bytes: &[u8]) {
+/// What readers see of a file that has secrets: none of them.
+fn cleaned(bytes: &[u8]) -> Vec<u8> {
     let found = make::secrets().iter().any(|secret| holds(bytes, secret));
     assert!(found, "the test's file has no secret");
+    let seen = redacted(bytes);
+    assert_no_secret(&seen);
+    seen
+}
+
+fn exif_of(bytes: &[u8]) -> Result<exif::Exif, exif::Error> {
+    Reader::new().read_from_container(&mut Cursor::new(bytes))
 }
 
 /// Another EXIF reader finds no GPS, and all else as it was.
 fn assert_exif_without_gps(before: &[u8], after: &[u8]) {
-    let read = |bytes: &[u8]| {
-        let found = Reader::new().read_from_container(&mut Cursor::new(bytes));
-        found.expect("an EXIF block")
-    };
-    let (before, after) = (read(before), read(after));
+    let [before, after] = [before, after].map(|bytes| exif_of(bytes).expect("an EXIF block"));
     let is_gps = |field: &&exif::Field| field.tag.context() == Context::Gps;
     assert!(
         before.fields().any(|field| is_gps(&field)),

@@ -35,10 +35,8 @@ fn addresses_wrap_nowhere() {
     assert!(Region::map(0, u64::MAX - 5, 0x1000, &file, 0).is_err());
     let regions = Regions::new(vec![region(0x1000, 0x1000)]).unwrap();
     let mut extents = Vec::new();
-    assert_eq!(
-        regions.locate_all(u64::MAX - 1, 4, &mut extents),
-        Err(Outside)
-    );
+    let located = regions.locate_all(u64::MAX - 1, 4, &mut extents);
+    assert_eq!(located, Err(Outside));
     assert_eq!(regions.locate_all(0x1ffe, 4, &mut extents), Err(Outside));
     assert_eq!(regions.locate_all(0xfff, 1, &mut extents), Err(Outside));
     assert_eq!(regions.locate_all(0x2000, 1, &mut extents), Err(Outside));

@@ -15,11 +15,7 @@ fn what_is_asked_at_once_is_as_good_as_several_callers() {
     let (mut ward, now) = (Ward::new(), Instant::now());
     let mut is_wanted = |rows: &[u64]| {
         for requests in rows {
-            let row = Row {
-                requests: *requests,
-                large: 0,
-            };
-            watch.note(1, row);
+            watch.note(1, row(*requests, 0));
         }
         let sight = ward.see(&watch.pulses[1]);
         ward.pairing.calls_for_a_pair(sight, now)
@@ -52,11 +48,7 @@ fn half_of_the_cpus_are_left_to_the_guest() {
 #[test]
 fn nobody_counts_for_a_steward_that_there_is_not() {
     let watch = Watch::new(2);
-    let row = Row {
-        requests: 1,
-        large: 1,
-    };
-    watch.note(1, row);
+    watch.note(1, row(1, 1));
     assert_eq!(watch.pulses[1].counts(), [0; 3]);
     assert!(Steward::start(Arc::new(watch), Vec::new(), Arc::default()).is_none());
 }
@@ -194,10 +186,11 @@ impl Stage {
     }
 }
 
-const ONE: Row = Row {
-    requests: 1,
-    large: 0,
-};
+const ONE: Row = row(1, 0);
+
+const fn row(requests: u64, large: u64) -> Row {
+    Row { requests, large }
+}
 
 fn two_cpus() -> Option<(usize, usize)> {
     let allowed = allowed_cpus();
@@ -256,16 +249,7 @@ fn nobody_goes_where_this_process_may_not_be() {
 #[test]
 fn much_data_and_several_at_once_are_not_for_a_pair() {
     let Some((one, _)) = two_cpus() else { return };
-    for row in [
-        Row {
-            requests: 1,
-            large: 1,
-        },
-        Row {
-            requests: 4,
-            large: 0,
-        },
-    ] {
+    for row in [row(1, 1), row(4, 0)] {
         let mut stage = Stage::new(one);
         let queue = Queue::begin(&stage.round.watch);
         for _ in 0..8 {

@@ -18,14 +18,15 @@ use zerocopy::FromBytes;
 const MANY: usize = SIZE as usize - 1;
 const PIECE_BYTES: usize = 4096;
 
-fn begin(journal: &Arc<Journal>, config: DeviceConfig) -> (DeviceHandle, Serving, Guest) {
+fn begin(config: DeviceConfig) -> (Arc<Journal>, DeviceHandle, Serving, Guest) {
+    let journal = Arc::<Journal>::default();
     let config = DeviceConfig {
         crew_max: Some(2),
         ..config
     };
-    let (device, serving, mut guest) = serve(Memory::make(journal), config, ALL_FEATURES);
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
     guest.init().unwrap();
-    (device.handle(), serving, guest)
+    (journal, device.handle(), serving, guest)
 }
 
 fn end(serving: Serving, guest: Guest) {
@@ -73,10 +74,11 @@ fn read_piece(guest: &mut Guest, node: u64, fh: u64, number: usize) -> RequestBu
 }
 
 /// Has the guest submit several requests of which the device hears at once.
-fn at_once(guest: &mut Guest, submit: impl FnOnce(&mut Guest)) {
+fn at_once<T>(guest: &mut Guest, submit: impl FnOnce(&mut Guest) -> T) -> T {
     guest.front_end.set_vring_enable(1, false).unwrap();
-    submit(guest);
+    let submitted = submit(guest);
     guest.front_end.set_vring_enable(1, true).unwrap();
+    submitted
 }
 
 /// Submits reads, of which each of the queue's heads is one.
@@ -103,17 +105,13 @@ fn take_reads(guest: &mut Guest, mut reads: Vec<(u16, usize)>) {
 
 #[test]
 fn many_at_once_are_served_by_several() {
-    let journal = Arc::<Journal>::default();
-    let (_, serving, mut guest) = begin(&journal, DeviceConfig::default());
+    let (journal, _, serving, mut guest) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     let deadline = Instant::now() + PATIENCE;
     let has_helped = || journal.readers.lock().unwrap().contains("thrufs-mate");
     while !has_helped() {
         assert!(Instant::now() < deadline, "nobody helps");
-        let mut reads = Vec::new();
-        at_once(&mut guest, |guest| {
-            reads = submit_reads(guest, node, MANY);
-        });
+        let reads = at_once(&mut guest, |guest| submit_reads(guest, node, MANY));
         take_reads(&mut guest, reads);
     }
     assert_eq!(guest.next_used_within(1, Duration::from_millis(20)), None);
@@ -131,10 +129,7 @@ fn nobody_helps_who_is_not_there() {
     guest.init().unwrap();
     let node = create(&mut guest);
     for _ in 0..20 {
-        let mut reads = Vec::new();
-        at_once(&mut guest, |guest| {
-            reads = submit_reads(guest, node, MANY);
-        });
+        let reads = at_once(&mut guest, |guest| submit_reads(guest, node, MANY));
         take_reads(&mut guest, reads);
     }
     let readers = journal.readers.lock().unwrap().clone();
@@ -144,8 +139,7 @@ fn nobody_helps_who_is_not_there() {
 
 #[test]
 fn what_sleeps_among_them_keeps_nobody_waiting() {
-    let journal = Arc::<Journal>::default();
-    let (_, serving, mut guest) = begin(&journal, DeviceConfig::default());
+    let (journal, _, serving, mut guest) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     let (mut slow, mut reads) = (Vec::new(), Vec::new());
     at_once(&mut guest, |guest| {
@@ -164,8 +158,7 @@ fn what_sleeps_among_them_keeps_nobody_waiting() {
 
 #[test]
 fn waits_for_locks_and_ends_of_sessions_among_them() {
-    let journal = Arc::<Journal>::default();
-    let (device, serving, mut guest) = begin(&journal, DeviceConfig::default());
+    let (journal, device, serving, mut guest) = begin(DeviceConfig::default());
     for round in 1..=30 {
         let node = create(&mut guest);
         let (mut reads, mut locks) = (Vec::new(), Vec::new());
@@ -215,14 +208,13 @@ fn waits_for_locks_and_ends_of_sessions_among_them() {
 
 #[test]
 fn a_queue_that_breaks_among_them_is_stopped_without_waiting() {
-    let journal = Arc::<Journal>::default();
     // Far longer than all this takes.
     const DRAIN: Duration = Duration::from_secs(40);
     let config = DeviceConfig {
         drain_timeout: DRAIN,
         ..DeviceConfig::default()
     };
-    let (_, serving, mut guest) = begin(&journal, config);
+    let (_, _, serving, mut guest) = begin(config);
     let node = create(&mut guest);
     for _ in 0..30 {
         at_once(&mut guest, |guest| {
@@ -250,14 +242,10 @@ fn a_queue_that_breaks_among_them_is_stopped_without_waiting() {
 
 #[test]
 fn a_queue_that_is_stopped_among_them_goes_on_where_it_was() {
-    let journal = Arc::<Journal>::default();
-    let (_, serving, mut guest) = begin(&journal, DeviceConfig::default());
+    let (_, _, serving, mut guest) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     for _ in 0..50 {
-        let mut reads = Vec::new();
-        at_once(&mut guest, |guest| {
-            reads = submit_reads(guest, node, MANY);
-        });
+        let reads = at_once(&mut guest, |guest| submit_reads(guest, node, MANY));
         let base = guest.front_end.get_vring_base(1).unwrap() as u16;
         guest.start_queue(1, base);
         take_reads(&mut guest, reads);

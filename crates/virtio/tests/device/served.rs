@@ -1,5 +1,4 @@
-//! A guest that does by hand what a kernel does: requests and their replies, on memory and on a
-//! directory of the host.
+//! A guest that does by hand what a kernel does: requests and their replies, on memory.
 
 use crate::ground::memory::{Journal, Memory};
 use crate::ground::{self, ALL_FEATURES, Guest, Serving, connect, error_of, serve};
@@ -12,7 +11,6 @@ use thrufs_abi::layout::{
     WriteOut,
 };
 use thrufs_abi::{Reply, RequestBuilder};
-use thrufs_hostdir::{Config, HostDir};
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, DeviceHandle, MakeFileSystem, Served, Tag};
 use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
@@ -29,15 +27,15 @@ fn config() -> DeviceConfig {
 }
 
 /// A device on memory, and a guest that has said INIT.
-fn begin(journal: &Arc<Journal>) -> (Serving, Guest) {
-    let (serving, guest, _) = begin_with_handle(journal);
-    (serving, guest)
+fn begin() -> (Arc<Journal>, Serving, Guest, DeviceHandle) {
+    begin_with(config())
 }
 
-fn begin_with_handle(journal: &Arc<Journal>) -> (Serving, Guest, DeviceHandle) {
-    let (device, serving, mut guest) = serve(Memory::make(journal), config(), ALL_FEATURES);
+fn begin_with(config: DeviceConfig) -> (Arc<Journal>, Serving, Guest, DeviceHandle) {
+    let journal = Arc::<Journal>::default();
+    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
     guest.init().unwrap();
-    (serving, guest, device.handle())
+    (journal, serving, guest, device.handle())
 }
 
 /// Submits a request for a lock that nobody will ever let go of, and waits until it waits.
@@ -105,6 +103,18 @@ fn read_request(guest: &mut Guest, node: u64, fh: u64, offset: u64, size: u32) -
     guest.request(Opcode::Read, node).arg(&arg).finish()
 }
 
+/// Submits a read that waits for the gate.
+fn submit_slow(guest: &mut Guest, queue: usize, node: u64) -> u16 {
+    let request = read_request(guest, node, 99, 0, 100);
+    guest.submit(queue, &request, 116)
+}
+
+/// Submits a lookup of the file, with this much room for the reply.
+fn submit_lookup(guest: &mut Guest, queue: usize, room: usize) -> u16 {
+    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
+    guest.submit(queue, &request, room)
+}
+
 fn read(guest: &mut Guest, node: u64, fh: u64, offset: u64, size: u32) -> Vec<u8> {
     let request = read_request(guest, node, fh, offset, size);
     let reply = guest.transact(2, &request, 16 + size as usize);
@@ -148,8 +158,7 @@ fn libc_enoent() -> i32 {
 
 #[test]
 fn memory_is_served() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (journal, serving, mut guest, _) = begin();
     make_write_and_read(&mut guest);
     end(serving, guest);
     assert_eq!(
@@ -157,22 +166,6 @@ fn memory_is_served() {
         Journal::count(&journal.lookups)
     );
     assert_eq!(Journal::count(&journal.destroyed), 1);
-}
-
-#[test]
-fn a_directory_is_served() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().to_owned();
-    let make = move || {
-        let host = HostDir::open(&path, Config::default());
-        host.map(Arc::new).map_err(std::io::Error::other)
-    };
-    let (_, serving, mut guest) = serve(make, config(), ALL_FEATURES);
-    guest.init().unwrap();
-    make_write_and_read(&mut guest);
-    end(serving, guest);
-    let data = std::fs::read(directory.path().join("file")).unwrap();
-    assert!(data[3..] == pattern(70_001));
 }
 
 #[test]
@@ -203,8 +196,7 @@ fn what_no_guest_gets() {
 
 #[test]
 fn the_configuration_space_is_read() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (_, serving, mut guest, _) = begin();
     let flags = VhostUserConfigFlags::empty();
     // The crate's own front end does not ask for what lies below 0x100 otherwise.
     let space = guest.front_end.get_config(0, 40, flags, &[0; 40]);
@@ -239,8 +231,7 @@ fn without_a_session_there_is_nothing() {
 
 #[test]
 fn a_guest_that_begins_anew_finds_nothing_of_before() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest, device) = begin_with_handle(&journal);
+    let (journal, serving, mut guest, device) = begin();
     let (node, fh) = create(&mut guest, "file");
     let head = wait_for_lock(&mut guest, &device, 2);
     guest.init().unwrap();
@@ -287,15 +278,9 @@ fn shutting_down() {
 
 #[test]
 fn what_sleeps_keeps_nobody_waiting() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (journal, serving, mut guest, _) = begin();
     let (node, _) = create(&mut guest, "file");
-    let slow: Vec<u16> = (0..3)
-        .map(|_| {
-            let request = read_request(&mut guest, node, 99, 0, 100);
-            guest.submit(1, &request, 116)
-        })
-        .collect();
+    let slow: Vec<u16> = (0..3).map(|_| submit_slow(&mut guest, 1, node)).collect();
     assert_eq!(lookup_on(&mut guest, 1, "file"), node, "on the same queue");
     assert_eq!(guest.next_used_within(1, Duration::from_millis(50)), None);
     journal.gate.open();
@@ -337,25 +322,21 @@ fn data_go_between_file_and_guest_by_themselves() {
         let request = write_request(&mut guest, node, fh, 49_999, &[7; 10_000]);
         let out: WriteOut = guest.ask(request).unwrap();
         assert_eq!(out.size, 10_000);
-        assert_eq!(
-            read(&mut guest, node, fh, 49_998, 3),
-            [pattern(50_000)[49_998], 7, 7]
-        );
+        let seen = read(&mut guest, node, fh, 49_998, 3);
+        assert_eq!(seen, [pattern(50_000)[49_998], 7, 7]);
         end(serving, guest);
     }
 }
 
 #[test]
 fn a_queue_is_stopped_and_started_again() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest, device) = begin_with_handle(&journal);
+    let (_, serving, mut guest, device) = begin();
     let (node, _) = create(&mut guest, "file");
     let lock = wait_for_lock(&mut guest, &device, 1);
     let base = guest.front_end.get_vring_base(1).unwrap();
     assert_eq!(base, u32::from(guest.queues[1].available));
     // What comes meanwhile is not looked at.
-    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
-    let head = guest.submit(1, &request, 4096);
+    let head = submit_lookup(&mut guest, 1, 4096);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
     guest.start_queue(1, base as u16);
     let (used, length) = guest.next_used(1);
@@ -376,11 +357,9 @@ fn a_queue_is_stopped_and_started_again() {
 
 #[test]
 fn stopping_a_queue_waits_for_what_ends_by_itself() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest, device) = begin_with_handle(&journal);
+    let (journal, serving, mut guest, device) = begin();
     let (node, _) = create(&mut guest, "file");
-    let request = read_request(&mut guest, node, 99, 0, 100);
-    let head = guest.submit(1, &request, 116);
+    let head = submit_slow(&mut guest, 1, node);
     until(|| device.metrics().blocked == 1);
     let gate = Arc::clone(&journal);
     let opener = std::thread::spawn(move || {
@@ -400,56 +379,46 @@ fn stopping_a_queue_waits_for_what_ends_by_itself() {
 
 #[test]
 fn when_too_many_sleep() {
-    let journal = Arc::<Journal>::default();
     let config = DeviceConfig {
         blocked_max: 1,
         lock_waiters_max: 1,
         ..config()
     };
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
-    guest.init().unwrap();
+    let (journal, serving, mut guest, device) = begin_with(config);
     let (node, _) = create(&mut guest, "file");
-    wait_for_lock(&mut guest, &device.handle(), 2);
+    wait_for_lock(&mut guest, &device, 2);
     let request = guest.request(Opcode::Setlkw, 2).arg(&LkIn::default());
     let reply = guest.transact(1, &request.finish(), 16);
     assert_eq!(error_of(&reply), 37, "ENOLCK");
     // The second one that sleeps does so where the others wait.
     for _ in 0..2 {
-        let request = read_request(&mut guest, node, 99, 0, 100);
-        guest.submit(1, &request, 116);
+        submit_slow(&mut guest, 1, node);
     }
-    until(|| device.handle().metrics().blocked_inline == 1);
-    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
-    guest.submit(1, &request, 4096);
+    until(|| device.metrics().blocked_inline == 1);
+    submit_lookup(&mut guest, 1, 4096);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
     assert_eq!(lookup_on(&mut guest, 2, "file"), node, "other queues go on");
     journal.gate.open();
     for _ in 0..3 {
         guest.next_used(1);
     }
-    let counts = device.handle().metrics();
+    let counts = device.metrics();
     assert_eq!(counts.lock_waiters_refused, 1);
     end(serving, guest);
 }
 
 #[test]
 fn requests_that_do_not_end() {
-    let journal = Arc::<Journal>::default();
     let config = DeviceConfig {
         drain_timeout: Duration::from_millis(100),
         ..config()
     };
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
-    guest.init().unwrap();
+    let (journal, serving, mut guest, device) = begin_with(config);
     let (node, _) = create(&mut guest, "file");
-    let request = read_request(&mut guest, node, 99, 0, 100);
-    guest.submit(2, &request, 116);
-    until(|| device.handle().metrics().blocked == 1);
-    assert_eq!(
-        guest.init().unwrap_err(),
-        16,
-        "EBUSY: two at once there are never"
-    );
+    submit_slow(&mut guest, 2, node);
+    until(|| device.metrics().blocked == 1);
+    let refused = guest.init().unwrap_err();
+    assert_eq!(refused, 16, "EBUSY: two at once there are never");
     drop(guest);
     let served = serving.join().unwrap();
     assert!(matches!(served, Err(DeviceError::Stuck(1))), "{served:?}");
@@ -469,11 +438,9 @@ fn until(mut reached: impl FnMut() -> bool) {
 
 #[test]
 fn a_queue_that_is_off_waits() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (_, serving, mut guest, _) = begin();
     guest.front_end.set_vring_enable(2, false).unwrap();
-    let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
-    let head = guest.submit(2, &request, 4096);
+    let head = submit_lookup(&mut guest, 2, 4096);
     assert_eq!(guest.next_used_within(2, Duration::from_millis(30)), None);
     guest.front_end.set_vring_enable(2, true).unwrap();
     assert_eq!(guest.next_used(2), (head, 16));
@@ -482,8 +449,7 @@ fn a_queue_that_is_off_waits() {
 
 #[test]
 fn the_device_is_reset() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (journal, serving, mut guest, _) = begin();
     create(&mut guest, "file");
     guest.front_end.reset_device().unwrap();
     assert_eq!(Journal::count(&journal.destroyed), 1);
@@ -500,8 +466,7 @@ fn the_device_is_reset() {
 
 #[test]
 fn memory_is_added_and_taken_away_while_queues_run() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (_, serving, mut guest, _) = begin();
     let more = rustix::fs::memfd_create("more", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&more, 0x1000).unwrap();
     let mut region = guest.region();
@@ -531,13 +496,11 @@ fn memory_is_added_and_taken_away_while_queues_run() {
 
 #[test]
 fn a_reply_without_room_is_taken_back() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (journal, serving, mut guest, _) = begin();
     create(&mut guest, "file");
     let lookups = Journal::count(&journal.lookups);
     for (room, length) in [(0, 0), (15, 0), (16, 16), (100, 16)] {
-        let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
-        let head = guest.submit(1, &request, room);
+        let head = submit_lookup(&mut guest, 1, room);
         assert_eq!(guest.next_used(1), (head, length));
         if length > 0 {
             assert_eq!(error_of(&guest.reply(1, head, length)), 5);
@@ -550,9 +513,7 @@ fn a_reply_without_room_is_taken_back() {
 
 #[test]
 fn what_is_no_request_is_given_back() {
-    let journal = Arc::<Journal>::default();
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
-    guest.init().unwrap();
+    let (_, serving, mut guest, device) = begin();
     // A chain that comes back to itself.
     let address = guest.guest_address(1, 0);
     guest.descriptor(1, 7 * 16, address, 8, 1, 7);
@@ -565,7 +526,7 @@ fn what_is_no_request_is_given_back() {
         assert_eq!(used, head);
         assert!(length == 0 || length == 16, "{length}");
     }
-    assert!(device.handle().metrics().malformed >= 3);
+    assert!(device.metrics().malformed >= 3);
     // A WRITE with fewer data, and with more, than it says.
     let (node, fh) = create(&mut guest, "file");
     for change in [-1_i32, 1] {
@@ -580,8 +541,7 @@ fn what_is_no_request_is_given_back() {
 
 #[test]
 fn a_broken_queue_is_reported_and_the_others_go_on() {
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (_, serving, mut guest, _) = begin();
     guest.set_available(1, guest.queues[1].available.wrapping_add(1000));
     assert!(guest.error_reported(1));
     let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
@@ -632,8 +592,7 @@ fn front_ends_that_ask_for_what_is_not_there() {
 #[test]
 fn opening_costs_what_is_asked() {
     // OPEN is not implemented by this file system: the guest may do without from then on.
-    let journal = Arc::<Journal>::default();
-    let (serving, mut guest) = begin(&journal);
+    let (_, serving, mut guest, _) = begin();
     let (node, _) = create(&mut guest, "file");
     let request = guest.request(Opcode::Open, node).arg(&OpenIn::default());
     assert_eq!(guest.tell(request), Err(38));

@@ -1,19 +1,14 @@
-//! A queue's thread allocates nothing for LOOKUP, GETATTR, READ and WRITE, once it has served one.
+//! A queue's thread allocates nothing for LOOKUP, GETATTR, READ, WRITE and FORGET, once it has served one.
 //!
 //! An allocator that counts can only be written with `unsafe impl`; no library or program contains it.
 #![allow(unsafe_code)]
 
 use crate::ground::{ALL_FEATURES, Guest, serve};
+use crate::still::{self, Still};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::Arc;
-use std::time::Duration;
-use thrufs::layout::Attr;
-use thrufs::{
-    Attributes, Context, Entry, FileHandle, FileSystem, Generation, LowerFile, Name, NoWait,
-    NodeId, Opcode, ReadAnswer, ReadArgs, ReadReply, Result, WriteArgs, WriteSource,
-};
-use thrufs_abi::layout::{AttrOut, GetattrIn, ReadIn, WriteIn};
+use thrufs::Opcode;
+use thrufs_abi::layout::{ReadIn, WriteIn};
 use thrufs_virtio::{DeviceConfig, Served};
 
 struct Counting;
@@ -41,68 +36,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const VALID: Duration = Duration::from_secs(1);
-
-/// Allocates nothing, and tells as the size of a file how much the thread that serves it has.
-struct Still {
-    lower: Arc<LowerFile>,
-}
-
-impl Still {
-    fn attr() -> Attr {
-        Attr {
-            size: ALLOCATIONS.get(),
-            ..Attr::default()
-        }
-    }
-}
-
-impl FileSystem for Still {
-    fn lookup(&self, _: &Context<'_>, _: NodeId, _: Name<'_>) -> Result<Entry> {
-        Ok(Entry {
-            node: NodeId(2),
-            generation: Generation(0),
-            attr: Still::attr(),
-            entry_timeout: VALID,
-            attr_timeout: VALID,
-        })
-    }
-
-    fn getattr(&self, _: &Context<'_>, _: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
-        Ok(Attributes {
-            attr: Still::attr(),
-            timeout: VALID,
-        })
-    }
-
-    fn read(
-        &self,
-        _: &Context<'_>,
-        node: NodeId,
-        args: &ReadArgs,
-        reply: ReadReply<'_>,
-    ) -> Result<ReadAnswer> {
-        if node == NodeId(3) {
-            return Ok(reply.bytes(&[7; 4096]));
-        }
-        Ok(reply.file(Arc::clone(&self.lower), args.offset))
-    }
-
-    fn write(
-        &self,
-        _: &Context<'_>,
-        _: NodeId,
-        args: &WriteArgs,
-        source: WriteSource<'_>,
-    ) -> Result<usize> {
-        source.write_to(&self.lower, args.offset)
-    }
-}
-
 fn allocations(guest: &mut Guest) -> u64 {
-    let request = guest.request(Opcode::Getattr, 2).arg(&GetattrIn::default());
-    let out: AttrOut = guest.ask(request).unwrap();
-    out.attr.size
+    still::counts(guest).unwrap().0
 }
 
 /// One of each, on queue 1.
@@ -124,17 +59,15 @@ fn some_requests(guest: &mut Guest) {
     let request = guest.request(Opcode::Write, 2).arg(&arg);
     let reply = guest.transact(1, &request.bytes(&[1; 50_000]).finish(), 100);
     assert_eq!(reply.len(), 24);
+    let request = guest.request(Opcode::Forget, 2).arg(&1_u64).finish();
+    let head = guest.submit(1, &request, 0);
+    assert_eq!(guest.next_used(1), (head, 0));
 }
 
 #[test]
 fn no_allocation_per_request() {
     let _alone = crate::alone();
-    let make = || {
-        let lower = tempfile::tempfile()?;
-        lower.set_len(1 << 20)?;
-        let lower = Arc::new(LowerFile::new(lower.into(), NoWait::Memory));
-        Ok(Arc::new(Still { lower }))
-    };
+    let make = || Still::make(|| Ok((ALLOCATIONS.get(), 0)));
     let (_, serving, mut guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
     guest.init().unwrap();
     some_requests(&mut guest);

@@ -6,6 +6,7 @@ mod allocations;
 #[path = "../ground/mod.rs"]
 mod ground;
 mod pairing;
+mod still;
 mod system_calls;
 
 static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -2,86 +2,31 @@
 //! tell the guest. Nothing is read to be woken, and nothing is copied.
 
 use crate::ground::{ALL_FEATURES, Guest, serve};
-use std::sync::Arc;
-use std::time::Duration;
-use thrufs::layout::Attr;
-use thrufs::{
-    Attributes, Context, Entry, Errno, FileHandle, FileSystem, LowerFile, Name, NoWait, NodeId,
-    Opcode, ReadAnswer, ReadArgs, ReadReply, Result, WriteArgs, WriteSource,
-};
+use crate::still::{self, Still};
+use thrufs::{Errno, Opcode, Result};
 use thrufs_abi::layout::{AttrOut, GetattrIn, ReadIn, WriteIn};
 use thrufs_virtio::{DeviceConfig, Served};
 
-/// A node whose size is what was counted.
-const COUNTS: NodeId = NodeId(9);
-
 /// System calls of the kinds of read and write that the calling thread has made.
-fn counts() -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+fn calls() -> Result<(u64, u64)> {
     let of = |name: &str| -> Option<u64> {
+        let text = std::fs::read_to_string("/proc/thread-self/io").ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse().ok()
     };
-    Some((of("syscr:")?, of("syscw:")?))
-}
-
-struct OneFile {
-    lower: Arc<LowerFile>,
-}
-
-impl FileSystem for OneFile {
-    fn lookup(&self, _: &Context<'_>, _: NodeId, _: Name<'_>) -> Result<Entry> {
-        Err(Errno::ENOENT)
-    }
-
-    fn getattr(&self, _: &Context<'_>, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
-        let mut attr = Attr::default();
-        if node == COUNTS {
-            (attr.size, attr.blocks) = counts().ok_or(Errno::ENODATA)?;
-        }
-        Ok(Attributes {
-            attr,
-            timeout: Duration::ZERO,
-        })
-    }
-
-    fn read(
-        &self,
-        _: &Context<'_>,
-        _: NodeId,
-        args: &ReadArgs,
-        reply: ReadReply<'_>,
-    ) -> Result<ReadAnswer> {
-        Ok(reply.file(Arc::clone(&self.lower), args.offset))
-    }
-
-    fn write(
-        &self,
-        _: &Context<'_>,
-        _: NodeId,
-        args: &WriteArgs,
-        source: WriteSource<'_>,
-    ) -> Result<usize> {
-        source.write_to(&self.lower, args.offset)
-    }
-}
-
-fn ask(guest: &mut Guest) -> std::result::Result<(u64, u64), i32> {
-    let request = guest.request(Opcode::Getattr, COUNTS.0);
-    let out: AttrOut = guest.ask(request.arg(&GetattrIn::default()))?;
-    Ok((out.attr.size, out.attr.blocks))
+    of("syscr:").zip(of("syscw:")).ok_or(Errno::ENODATA)
 }
 
 /// How many reads and writes it takes at most to do something, each time, over what asking takes. A
 /// guest that is quick sees an answer before it is told of it, and need not be told then.
 fn cost(guest: &mut Guest, mut each: impl FnMut(&mut Guest)) -> (u64, u64) {
     const TIMES: u64 = 50;
-    let first = ask(guest).unwrap();
-    let before = ask(guest).unwrap();
+    let first = still::counts(guest).unwrap();
+    let before = still::counts(guest).unwrap();
     for _ in 0..TIMES {
         each(guest);
     }
-    let after = ask(guest).unwrap();
+    let after = still::counts(guest).unwrap();
     let each = |first: u64, before: u64, after: u64| {
         let sum = (after - before).saturating_sub(before - first);
         sum.div_ceil(TIMES)
@@ -95,15 +40,10 @@ fn cost(guest: &mut Guest, mut each: impl FnMut(&mut Guest)) -> (u64, u64) {
 #[test]
 fn one_for_the_file_and_one_to_tell() {
     let _alone = crate::alone();
-    let make = || {
-        let lower = tempfile::tempfile()?;
-        lower.set_len(1 << 20)?;
-        let lower = Arc::new(LowerFile::new(lower.into(), NoWait::Memory));
-        Ok(Arc::new(OneFile { lower }))
-    };
+    let make = || Still::make(calls);
     let (_, serving, mut guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
     guest.init().unwrap();
-    if ask(&mut guest).is_err() {
+    if still::counts(&mut guest).is_err() {
         return thrufs_test_report::skipped("the kernel does not count system calls");
     }
     let getattr = cost(&mut guest, |guest| {

@@ -71,10 +71,8 @@ fn data_elsewhere_are_as_many_as_said() {
         (8, 8, b"012345678"),
         (8, 9, b"01234567"),
     ] {
-        assert_eq!(
-            answer(&dispatcher, &write(size, total), data).0,
-            -libc::EINVAL
-        );
+        let error = answer(&dispatcher, &write(size, total), data).0;
+        assert_eq!(error, -libc::EINVAL);
     }
     assert_eq!(dispatcher.metrics().snapshot().malformed, 3);
     assert_eq!(dispatcher.file_system().calls(), Vec::<String>::new());
@@ -122,8 +120,6 @@ fn services_that_there_are_not() {
     let refused = services.notifier.increment_epoch();
     assert_eq!(refused, Err(Errno::ENOTCONN));
     let file = tempfile::tempfile().unwrap();
-    assert_eq!(
-        services.backings.register(&file).err(),
-        Some(Errno::ENOTCONN)
-    );
+    let refused = services.backings.register(&file).err();
+    assert_eq!(refused, Some(Errno::ENOTCONN));
 }

@@ -42,6 +42,13 @@ fn tempfile() -> std::fs::File {
 }
 
 impl Rote {
+    /// One that is set up otherwise than the default.
+    pub(super) fn that(set: impl FnOnce(&mut Rote)) -> Rote {
+        let mut rote = Rote::default();
+        set(&mut rote);
+        rote
+    }
+
     pub(super) fn calls(&self) -> Vec<String> {
         self.calls.lock().unwrap().clone()
     }
@@ -137,11 +144,8 @@ impl FileSystem for Rote {
 
     fn lookup(&self, c: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
         let (uid, gid, pid) = (c.uid(), c.gid(), c.pid());
-        self.asked(
-            c,
-            parent,
-            format!("lookup {parent} {} {uid:?} {gid:?} {pid}", named(name)),
-        )?;
+        let call = format!("lookup {parent} {} {uid:?} {gid:?} {pid}", named(name));
+        self.asked(c, parent, call)?;
         let absent = name.as_bytes() == b"absent";
         Ok(if absent {
             Entry::negative(TIMEOUT)
@@ -203,11 +207,8 @@ impl FileSystem for Rote {
         name: Name<'_>,
         target: &CStr,
     ) -> Result<Entry> {
-        self.asked(
-            c,
-            parent,
-            format!("symlink {parent} {} {}", named(name), text(target)),
-        )?;
+        let call = format!("symlink {parent} {} {}", named(name), text(target));
+        self.asked(c, parent, call)?;
         Ok(entry())
     }
 
@@ -220,11 +221,8 @@ impl FileSystem for Rote {
     ) -> Result<Entry> {
         let NewNode { mode, umask, rdev } = new;
         let name = named(name);
-        self.asked(
-            c,
-            parent,
-            format!("mknod {parent} {name} {mode:o} {umask:o} {rdev}"),
-        )?;
+        let call = format!("mknod {parent} {name} {mode:o} {umask:o} {rdev}");
+        self.asked(c, parent, call)?;
         Ok(entry())
     }
 
@@ -236,11 +234,8 @@ impl FileSystem for Rote {
         new: &NewNode,
     ) -> Result<Entry> {
         let name = named(name);
-        self.asked(
-            c,
-            parent,
-            format!("mkdir {parent} {name} {:o} {:o}", new.mode, new.umask),
-        )?;
+        let call = format!("mkdir {parent} {name} {:o} {:o}", new.mode, new.umask);
+        self.asked(c, parent, call)?;
         Ok(entry())
     }
 
@@ -262,11 +257,8 @@ impl FileSystem for Rote {
         flags: u32,
     ) -> Result<()> {
         let (name, new) = (named(name), named(new_name));
-        self.asked(
-            c,
-            parent,
-            format!("rename {parent} {name} {new_parent} {new} {flags}"),
-        )
+        let call = format!("rename {parent} {name} {new_parent} {new} {flags}");
+        self.asked(c, parent, call)
     }
 
     fn link(
@@ -276,20 +268,14 @@ impl FileSystem for Rote {
         new_parent: NodeId,
         new_name: Name<'_>,
     ) -> Result<Entry> {
-        self.asked(
-            c,
-            node,
-            format!("link {node} {new_parent} {}", named(new_name)),
-        )?;
+        let call = format!("link {node} {new_parent} {}", named(new_name));
+        self.asked(c, node, call)?;
         Ok(entry())
     }
 
     fn open(&self, c: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        self.asked(
-            c,
-            node,
-            format!("open {node} {:#x} {}", args.flags, args.kill_suidgid),
-        )?;
+        let call = format!("open {node} {:#x} {}", args.flags, args.kill_suidgid);
+        self.asked(c, node, call)?;
         Ok(opened())
     }
 
@@ -302,11 +288,8 @@ impl FileSystem for Rote {
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
         let name = named(name);
-        self.asked(
-            c,
-            parent,
-            format!("create {parent} {name} {:o} {:#x}", new.mode, args.flags),
-        )?;
+        let call = format!("create {parent} {name} {:o} {:#x}", new.mode, args.flags);
+        self.asked(c, parent, call)?;
         Ok((entry(), opened()))
     }
 
@@ -317,11 +300,8 @@ impl FileSystem for Rote {
         new: &NewNode,
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
-        self.asked(
-            c,
-            parent,
-            format!("tmpfile {parent} {:o} {:#x}", new.mode, args.flags),
-        )?;
+        let call = format!("tmpfile {parent} {:o} {:#x}", new.mode, args.flags);
+        self.asked(c, parent, call)?;
         Ok((entry(), opened()))
     }
 
@@ -339,11 +319,8 @@ impl FileSystem for Rote {
             lock_owner,
         } = args;
         let size = reply.size();
-        self.asked(
-            c,
-            node,
-            format!("read {node} {handle} {offset} {size} {flags} {lock_owner:?}"),
-        )?;
+        let call = format!("read {node} {handle} {offset} {size} {flags} {lock_owner:?}");
+        self.asked(c, node, call)?;
         match &self.lower {
             Some(lower) => Ok(reply.file(Arc::clone(lower), *offset)),
             None => reply.fill(|buffer| {
@@ -362,14 +339,11 @@ impl FileSystem for Rote {
     ) -> Result<usize> {
         let (offset, cache, kill) = (args.offset, args.from_cache, args.kill_suidgid);
         let owner = args.lock_owner;
-        self.asked(
-            c,
-            node,
-            format!(
-                "write {node} {offset} {} {cache} {kill} {owner:?}",
-                data.len()
-            ),
-        )?;
+        let call = format!(
+            "write {node} {offset} {} {cache} {kill} {owner:?}",
+            data.len()
+        );
+        self.asked(c, node, call)?;
         match &self.lower {
             Some(lower) => data.write_to(lower, offset),
             None => Ok(data.len()),
@@ -413,11 +387,8 @@ impl FileSystem for Rote {
         offset: u64,
         sink: &mut DirectorySink<'_>,
     ) -> Result<()> {
-        self.asked(
-            c,
-            node,
-            format!("readdir {node} {handle} {offset} {}", sink.is_plus()),
-        )?;
+        let call = format!("readdir {node} {handle} {offset} {}", sink.is_plus());
+        self.asked(c, node, call)?;
         if offset == 500 {
             // An error behind an entry that was given out already.
             assert!(sink.entry_plus(&entry(), 501, 8, b"last"));
@@ -465,11 +436,8 @@ impl FileSystem for Rote {
         clear: bool,
     ) -> Result<()> {
         let (name, value) = (text(name), value.escape_ascii());
-        self.asked(
-            c,
-            node,
-            format!("setxattr {node} {name} {value} {flags} {clear}"),
-        )
+        let call = format!("setxattr {node} {name} {value} {flags} {clear}");
+        self.asked(c, node, call)
     }
 
     fn getxattr(
@@ -479,11 +447,8 @@ impl FileSystem for Rote {
         name: &CStr,
         buffer: &mut [u8],
     ) -> Result<usize> {
-        self.asked(
-            c,
-            node,
-            format!("getxattr {node} {} {}", text(name), buffer.len()),
-        )?;
+        let call = format!("getxattr {node} {} {}", text(name), buffer.len());
+        self.asked(c, node, call)?;
         if !buffer.is_empty() {
             buffer
                 .get_mut(..5)
@@ -511,11 +476,8 @@ impl FileSystem for Rote {
     }
 
     fn getlk(&self, c: &Context<'_>, node: NodeId, lock: &LockArgs) -> Result<Option<LockArgs>> {
-        self.asked(
-            c,
-            node,
-            format!("getlk {node} {}..{}", lock.start, lock.end),
-        )?;
+        let call = format!("getlk {node} {}..{}", lock.start, lock.end);
+        self.asked(c, node, call)?;
         Ok((lock.start > 0).then_some(LockArgs { pid: 77, ..*lock }))
     }
 
@@ -528,11 +490,8 @@ impl FileSystem for Rote {
             owner,
             ..
         } = lock;
-        self.asked(
-            c,
-            node,
-            format!("setlk {node} {owner} {flock} {start}..{end} {kind} {wait}"),
-        )?;
+        let call = format!("setlk {node} {owner} {flock} {start}..{end} {kind} {wait}");
+        self.asked(c, node, call)?;
         if !self.wait_in_setlk {
             return Ok(());
         }
@@ -553,11 +512,8 @@ impl FileSystem for Rote {
         length: u64,
         mode: u32,
     ) -> Result<()> {
-        self.asked(
-            c,
-            node,
-            format!("fallocate {node} {handle} {offset} {length} {mode}"),
-        )
+        let call = format!("fallocate {node} {handle} {offset} {length} {mode}");
+        self.asked(c, node, call)
     }
 
     fn lseek(

@@ -20,8 +20,7 @@ fn seen(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn finds_gps(bytes: &[u8]) -> bool {
-    let exif = Reader::new().read_from_container(&mut Cursor::new(bytes));
-    exif.is_ok_and(|exif| exif.fields().any(|f| f.tag.context() == Context::Gps))
+    exif_of(bytes).is_ok_and(|exif| exif.fields().any(|f| f.tag.context() == Context::Gps))
 }
 
 #[test]

@@ -9,9 +9,7 @@ fn png_with_exif() {
     for prefix in [&b""[..], b"Exif\0\0"] {
         let block = [prefix, &exif_block(false)].concat();
         let photograph = png_with(&[(*b"eXIf", block)]);
-        assert_secret(&photograph);
-        let seen = redacted(&photograph);
-        assert_no_secret(&seen);
+        let seen = cleaned(&photograph);
         // The library that reads it checks the sums.
         img_parts::png::Png::from_bytes(seen.clone().into()).unwrap();
         assert_same_picture(&photograph, &seen);
@@ -64,8 +62,7 @@ fn png_with_text() {
     ];
     for count in 1..=chunks.len() {
         let photograph = png_with(&chunks[..count]);
-        let seen = redacted(&photograph);
-        assert_no_secret(&seen);
+        let seen = cleaned(&photograph);
         assert!(!holds(&seen, b"compressed") && !holds(&seen, b"45786966"));
         assert_sums(&seen);
         assert_same_picture(&photograph, &seen);
@@ -81,17 +78,14 @@ fn png_with_text() {
 #[test]
 fn what_lies_behind_a_png_is_emptied() {
     let photograph = [picture(ImageFormat::Png), POSITION.into()].concat();
-    let seen = redacted(&photograph);
-    assert_no_secret(&seen);
+    let seen = cleaned(&photograph);
     assert_same_picture(&photograph, &seen);
 }
 
 #[test]
 fn webp_with_exif_and_xmp() {
     let photograph = webp_with(&[(*b"XMP ", drone_packet().into_bytes())]);
-    assert_secret(&photograph);
-    let seen = redacted(&photograph);
-    assert_no_secret(&seen);
+    let seen = cleaned(&photograph);
     assert_exif_without_gps(&photograph, &seen);
     assert_same_picture(&photograph, &seen);
     assert!(planned(&picture(ImageFormat::WebP)).is_empty());
@@ -100,9 +94,7 @@ fn webp_with_exif_and_xmp() {
 #[test]
 fn heif_of_a_phone() {
     let photograph = phone_photograph();
-    assert_secret(&photograph);
-    let seen = redacted(&photograph);
-    assert_no_secret(&seen);
+    let seen = cleaned(&photograph);
     assert_exif_without_gps(&photograph, &seen);
     assert!(holds(&seen, b"coded picture"));
 }
@@ -146,8 +138,7 @@ fn heif_with_a_jpeg_inside() {
     };
     for item in [item(*b"jpeg", ""), item(*b"mime", "image/jpeg")] {
         let photograph = heif(&[item]);
-        assert_secret(&photograph);
-        assert_no_secret(&redacted(&photograph));
+        cleaned(&photograph);
     }
 }
 
@@ -177,8 +168,7 @@ fn heif_with_boxes_that_it_does_not_need() {
     photograph.extend(a_box(b"skip", &[POSITION.as_bytes()]));
     photograph.extend(a_box(b"what", &[POSITION.as_bytes()]));
     photograph.extend(POSITION.as_bytes());
-    let seen = redacted(&photograph);
-    assert_no_secret(&seen);
+    let seen = cleaned(&photograph);
     assert_exif_without_gps(&photograph, &seen);
     assert!(holds(&seen, xmp) && holds(&seen, b"<rdf:RDF") && holds(&seen, b"coded picture"));
 }

@@ -38,9 +38,7 @@ fn two_pointers_to_gps() {
     let main = directory(&[(POINTER, 4, 1, 38), (POINTER, 4, 1, 38)], 0);
     let gps = directory(&[(1, 2, 2, 0x4e)], 0);
     let seen = redacted(&photograph(&[&main, &gps]));
-    let exif = Reader::new()
-        .read_from_container(&mut Cursor::new(&seen))
-        .unwrap();
+    let exif = exif_of(&seen).unwrap();
     assert!(
         exif.fields()
             .all(|field| field.tag.context() != Context::Gps)
