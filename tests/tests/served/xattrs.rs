@@ -1,13 +1,13 @@
 //! Extended attributes, by their names above and on the host.
 
-use super::{Served, is_root, serve};
+use super::{Served, is_root, one_owner, serve};
 use rustix::fs::XattrFlags;
 use std::os::unix::fs::chown;
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
-use thrufs_hostdir::Config;
 use thrufs_hostdir::policy::{Accounts, Policy};
+use thrufs_hostdir::{Config, IdMap, IdRange};
 
 #[test]
 fn trusted_attributes_are_shown_to_root_alone() {
@@ -82,6 +82,64 @@ fn who_lost_a_file_sets_no_acl_that_is_any_attribute_on_the_host() {
     assert_eq!(owner.setxattr(node, ACL, b"x", 0), Err(Errno::EPERM));
     assert_eq!(owner.removexattr(node, ACL), Err(Errno::EPERM));
     assert_eq!(served.client.root().removexattr(node, ACL), Ok(()));
+}
+
+/// Whom the kernel above lets write, sets what is no ACL, whose the file may be.
+#[test]
+fn who_owns_no_file_sets_what_is_no_acl() {
+    if !is_root() {
+        return;
+    }
+    for map in [":map::user.mapped.:", ":ok:all:::"] {
+        let (served, node) = serve_mapped(map, None);
+        chown(served.path("file"), Some(0), Some(0)).unwrap();
+        let owner = served.client.user(OWNER, OWNER);
+        assert_eq!(owner.setxattr(node, b"user.x", b"x", 0), Ok(()), "{map}");
+        assert_eq!(owner.removexattr(node, b"user.x"), Ok(()), "{map}");
+    }
+}
+
+/// Ids that an ACL names are others on the host; its other entries name nobody.
+#[test]
+fn ids_in_an_acl_are_mapped_both_ways() {
+    if !is_root() {
+        return;
+    }
+    let range = |host| {
+        IdMap::Ranges(vec![IdRange {
+            client: 0,
+            host,
+            count: 5_000,
+        }])
+    };
+    let served = serve(one_owner(range(50_000), range(60_000)));
+    served.write("file", b"");
+    let node = served.client.root().walk("file").unwrap();
+    // Version 2; tag, permissions and id of owner, user, group's, group, mask and others.
+    let acl = |user: u32, group: u32| -> Vec<u8> {
+        let none = u32::MAX;
+        let entries = [
+            (0x01u16, none),
+            (0x02, user),
+            (0x04, none),
+            (0x08, group),
+            (0x10, none),
+            (0x20, none),
+        ];
+        let entry = |(tag, id): (u16, u32)| {
+            let bytes = [tag.to_le_bytes(), 6u16.to_le_bytes()].concat();
+            [bytes, id.to_le_bytes().to_vec()].concat()
+        };
+        let entries = entries.map(entry).concat();
+        [2u32.to_le_bytes().to_vec(), entries].concat()
+    };
+    let root = served.client.root();
+    root.setxattr(node, ACL, &acl(7, 8), 0).unwrap();
+    let mut beneath = [0; 100];
+    let name = "system.posix_acl_access";
+    let length = rustix::fs::getxattr(served.path("file"), name, &mut beneath[..]).unwrap();
+    assert_eq!(beneath[..length], acl(50_007, 60_008));
+    assert_eq!(root.getxattr(node, ACL), Ok(acl(7, 8)));
 }
 
 #[test]
