@@ -128,15 +128,15 @@ calls() {
         wait "${running[@]}" || true
     fi
     # What came before the warm-up is done with is little against the turns, and rounded away.
-    awk -v turns="$(($2 * clients))" -v stewards="$(stewards "$pid")" '
-        BEGIN { split(stewards, list, " "); for (at in list) is_steward[list[at]] = 1 }
+    awk -v turns="$(($2 * clients))" -v monitors="$(monitors "$pid")" '
+        BEGIN { split(monitors, list, " "); for (at in list) is_monitor[list[at]] = 1 }
         { thread = $1; sub(/^[0-9]+ +/, "") }
         /^<\.\.\. / || /^[-+]/ || !/^[a-z_0-9]+\(/ { next }
         {
             name = $0; sub(/\(.*/, "", name)
             class = "file system"
             # They look after threads and their callers, every 2 ms and not for each request.
-            if (thread in is_steward) class = "steward"
+            if (thread in is_monitor) class = "monitor"
             else if (name != "ioctl" && $0 ~ /^[a-z_0-9]+\([0-9]+<\/dev\/fuse>/ || name ~ /^(io_uring_enter|futex|epoll_wait|epoll_pwait2?|ppoll|poll|restart_syscall|sched_yield|rt_sig.*|madvise|clock_nanosleep|clock_gettime)$/)
                 class = "transport"
             else if (name ~ /^(setfsuid|setfsgid|setresuid|setresgid|setuid|setgid|setgroups|capset|capget|prctl|umask|setfsuid32|setfsgid32)$/)
@@ -160,13 +160,13 @@ has_turned() {
     return 1
 }
 
-# stewards PID: the threads of the transports that look after the others.
-stewards() {
+# monitors PID: the threads of the transports that look after the others.
+monitors() {
     local thread found=()
     for thread in "/proc/$1/task/"*; do
-        [[ $(<"$thread/comm") != thrufs-steward ]] || found+=("$(basename "$thread")")
+        [[ $(<"$thread/comm") != thrufs-monitor ]] || found+=("$(basename "$thread")")
     done
-    ((${#found[@]} > 0)) || fail "the server has no thread of the name thrufs-steward"
+    ((${#found[@]} > 0)) || fail "the server has no thread of the name thrufs-monitor"
     echo "${found[*]}"
 }
 

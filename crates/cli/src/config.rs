@@ -12,7 +12,7 @@ use rustix::mount::MountAttrFlags;
 use std::ffi::OsString;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
-use thrufs::{RingConfig, Transport};
+use thrufs::{Transport, UringConfig};
 use thrufs_hostdir::Config;
 
 /// Everything about one mount.
@@ -36,7 +36,7 @@ pub(crate) struct MountConfig {
     /// How the directory is served.
     pub(crate) serving: Config,
     pub(crate) transport: Transport,
-    pub(crate) ring: RingConfig,
+    pub(crate) ring: UringConfig,
     pub(crate) threads: Option<usize>,
     /// Whether a reader may be paired with its only caller.
     pub(crate) pairing: bool,
@@ -79,7 +79,7 @@ impl MountConfig {
             subtype: "thrufs".to_owned(),
             serving: Config::default(),
             transport: Transport::Auto,
-            ring: RingConfig::default(),
+            ring: UringConfig::default(),
             threads: None,
             pairing: true,
             server: ServerConfig::default(),
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(config.attributes, attributes);
         assert!(!config.pairing);
         assert_eq!(config.transport, Transport::Uring);
-        let ring = RingConfig {
+        let ring = UringConfig {
             queues_per_thread: NonZeroUsize::new(4),
             depth: NonZeroU16::new(2),
         };

@@ -208,7 +208,7 @@ impl<'a> ReadReply<'a> {
 }
 
 /// Data that a transport has where no slice of it can be had: in memory that others write to.
-pub trait DataApart: fmt::Debug {
+pub trait OutOfLineData: fmt::Debug {
     /// How many bytes there are.
     fn len(&self) -> usize;
 
@@ -239,7 +239,7 @@ pub struct WriteSource<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Data<'a> {
     Here(&'a [u8]),
-    Apart(&'a dyn DataApart),
+    Apart(&'a dyn OutOfLineData),
 }
 
 impl<'a> WriteSource<'a> {
@@ -250,7 +250,7 @@ impl<'a> WriteSource<'a> {
     }
 
     /// What a transport has elsewhere, for [`Message::Apart`](crate::Message::Apart).
-    pub fn apart(data: &'a dyn DataApart) -> WriteSource<'a> {
+    pub fn apart(data: &'a dyn OutOfLineData) -> WriteSource<'a> {
         WriteSource {
             data: Data::Apart(data),
         }

@@ -73,7 +73,7 @@ pub use attributes::{
 };
 pub use backing::{Backing, Backings, Services};
 pub use context::Context;
-pub use data::{DataApart, LowerFile, NoWait, ReadAnswer, ReadPart, ReadReply, WriteSource};
+pub use data::{LowerFile, NoWait, OutOfLineData, ReadAnswer, ReadPart, ReadReply, WriteSource};
 pub use directory::{DirectorySink, EntryKind};
 pub use dispatch::{Begun, Dispatcher, FileReply, InitFailure, Message, Outcome, Repeat, Wait};
 pub use errno::{Errno, Result};
@@ -85,8 +85,8 @@ pub use mount::{MountError, MountOptions};
 pub use mounted::{MountFailure, MountedSession, mount};
 pub use notify::{Notifier, PollHandle};
 pub use session::{
-    Carrier, End, RingConfig, RingRefusal, Session, SessionConfig, SessionError, SessionHandle,
-    Threads, Transport, ring_availability,
+    Carrier, End, Session, SessionConfig, SessionError, SessionHandle, Threads, Transport,
+    UringConfig, UringRefusal, ring_availability,
 };
 pub use thrufs_abi::layout;
 pub use thrufs_abi::{

@@ -6,7 +6,7 @@ mod pool;
 mod stall_monitor;
 
 pub use crate::sleepers::Limits;
-pub use crate::transport::pairing::{Pairing, Sight};
+pub use crate::transport::pairing::{Pairing, Sample};
 pub use crate::transport::scheduling::{
     allowed_cpus, bind, cpu_in_stat, move_to, release, times_in_schedstat,
 };

@@ -18,7 +18,7 @@
 pub(crate) mod control;
 mod handshake;
 
-pub use crate::transport::choice::{Carrier, RingConfig, RingRefusal, Transport};
+pub use crate::transport::choice::{Carrier, Transport, UringConfig, UringRefusal};
 pub use crate::transport::scheduling::Callers;
 pub use crate::transport::uring::ring_availability;
 pub use control::End;
@@ -85,7 +85,7 @@ pub struct SessionConfig {
     /// How requests come.
     pub transport: Transport,
     /// How they are served that come by io_uring.
-    pub ring: RingConfig,
+    pub ring: UringConfig,
     /// Most requests that may sleep at once, away from the readers. Beyond, readers sleep.
     pub blocked_max: usize,
     /// Most requests that may wait for a lock at once: half of them of one user, three quarters of all users
@@ -102,7 +102,7 @@ impl Default for SessionConfig {
         SessionConfig {
             threads: Threads::default(),
             transport: Transport::default(),
-            ring: RingConfig::default(),
+            ring: UringConfig::default(),
             blocked_max: 64,
             lock_waiters_max: 128,
             notifications_max: 8192,
@@ -155,7 +155,7 @@ pub struct Session<F> {
     /// [`run`](Self::run) has seen to the end.
     ran: AtomicBool,
     /// Rings that wait for INIT, or why there are none; nothing when none are wanted.
-    prepared: Mutex<Option<Result<Prepared, RingRefusal>>>,
+    prepared: Mutex<Option<Result<Prepared, UringRefusal>>>,
     ring: OnceLock<Uring<F>>,
 }
 
@@ -332,7 +332,7 @@ impl<F: FileSystem> Session<F> {
         let started = match prepared.take() {
             None => return Carrier::Dev(None),
             Some(Ok(prepared)) if agreed => Uring::start(&self.connection, features, prepared),
-            Some(Ok(_)) => Err(RingRefusal::NotOffered),
+            Some(Ok(_)) => Err(UringRefusal::NotOffered),
             Some(Err(refusal)) => Err(refusal),
         };
         match started {

@@ -88,7 +88,7 @@ pub use explanation::{
 };
 pub use host::{HostDir, SetupError};
 pub use ledger::Ledger;
-pub use mounts::{Habits, Handles};
+pub use mounts::{Handles, MountProperties};
 pub use rules::{AuditLog, Programs};
 pub use statistics::Statistics;
 pub use strongbox::Strongbox;

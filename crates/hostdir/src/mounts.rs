@@ -524,7 +524,7 @@ pub enum Handles {
 
 /// What serving a directory would find there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Habits {
+pub struct MountProperties {
     /// Its file handles.
     pub handles: Handles,
     /// How reads are tried; taken from what the file system is, not tried.
@@ -533,15 +533,15 @@ pub struct Habits {
     pub is_remote: bool,
 }
 
-impl Habits {
+impl MountProperties {
     /// Those of the mount that `directory`, opened for reading, lies on.
     ///
     /// # Errors
     ///
     /// Those of `fstatfs(2)`.
-    pub fn of(directory: impl AsFd) -> Result<Habits> {
+    pub fn of(directory: impl AsFd) -> Result<MountProperties> {
         let magic = magic(directory.as_fd())?;
-        Ok(Habits {
+        Ok(MountProperties {
             handles: handles(directory),
             no_wait: no_wait(magic),
             is_remote: REMOTE_MAGICS.contains(&magic),

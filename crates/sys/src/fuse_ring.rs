@@ -102,7 +102,7 @@ impl fmt::Debug for Slot {
 
 /// A request in the pieces in which it came, and the room for its reply, header first.
 #[derive(Debug)]
-pub struct Desk<'a> {
+pub struct RingRequest<'a> {
     /// `struct fuse_in_header`.
     pub header: &'a [u8],
     /// The structure of the operation, followed by anything.
@@ -147,7 +147,7 @@ impl Slot {
     }
 
     /// The request, and the room for its reply.
-    pub fn desk(&mut self) -> Desk<'_> {
+    pub fn request(&mut self) -> RingRequest<'_> {
         let length = self.payload_length();
         let (headers, rest) = self.memory.split_at_mut(ASIDE);
         let (rest, reply) = if self.reply_at == REPLY {
@@ -157,7 +157,7 @@ impl Slot {
             let (aside, payload) = rest.split_at_mut(PAYLOAD - ASIDE);
             (&payload[..length], aside)
         };
-        Desk {
+        RingRequest {
             header: &headers[..IN_HEADER_BYTES],
             structure: &headers[OPERATION..SIZES],
             rest,
@@ -165,7 +165,7 @@ impl Slot {
         }
     }
 
-    /// A reply of `length` bytes, header included, is where the [`desk`](Self::desk) has room for it.
+    /// A reply of `length` bytes, header included, is where the [`request`](Self::request) has room for it.
     /// None at all, 0, is an empty one: the kernel takes nothing less.
     fn put_reply(&mut self, length: usize) {
         let (at, end) = (self.reply_at, self.reply_at + length.max(OUT_HEADER_BYTES));
@@ -211,7 +211,7 @@ pub enum Event<J> {
     Woken,
 }
 
-/// Who has a slot's memory while it is not on a desk.
+/// Who has a slot's memory while it is not on a request.
 #[derive(Debug)]
 enum Held<J> {
     Nobody,
@@ -374,7 +374,7 @@ impl<J> FuseRing<J> {
         }
     }
 
-    /// Sends the reply of `length` bytes that is on the slot's desk, 0 for none, and takes the next
+    /// Sends the reply of `length` bytes that is in the slot, 0 for none, and takes the next
     /// request, when it comes. Goes out with the next [`wait`](Self::wait).
     ///
     /// # Errors
@@ -605,9 +605,9 @@ mod tests {
     }
 
     fn reply(slot: &mut Slot, header: &[u8; 16], body: &[u8]) {
-        let desk = slot.desk();
-        desk.reply[..16].copy_from_slice(header);
-        desk.reply[16..16 + body.len()].copy_from_slice(body);
+        let request = slot.request();
+        request.reply[..16].copy_from_slice(header);
+        request.reply[16..16 + body.len()].copy_from_slice(body);
         slot.put_reply(16 + body.len());
     }
 
@@ -621,12 +621,12 @@ mod tests {
     fn names_make_room_for_the_reply() {
         let mut slot = slot();
         deliver(&mut slot, 1, 6, b"name\0");
-        let desk = slot.desk();
-        assert_eq!(&desk.structure[..4], b"arg ");
-        assert_eq!(desk.rest, b"name\0");
-        assert_eq!(desk.reply.len(), 16 + PAYLOAD_BYTES);
-        desk.reply[16..21].copy_from_slice(b"entry");
-        assert_eq!(desk.rest, b"name\0", "not where the reply is written");
+        let request = slot.request();
+        assert_eq!(&request.structure[..4], b"arg ");
+        assert_eq!(request.rest, b"name\0");
+        assert_eq!(request.reply.len(), 16 + PAYLOAD_BYTES);
+        request.reply[16..21].copy_from_slice(b"entry");
+        assert_eq!(request.rest, b"name\0", "not where the reply is written");
         reply(&mut slot, b"sixteen bytes...", b"entry and more");
         let reply = replied(&slot);
         assert_eq!(reply, (&b"sixteen bytes..."[..], &b"entry and more"[..]));
@@ -639,9 +639,9 @@ mod tests {
             let mut slot = slot();
             deliver(&mut slot, opcode, 6, &data);
             let start = slot.memory[PAYLOAD..].as_ptr();
-            let desk = slot.desk();
-            assert_eq!(desk.rest.as_ptr(), start, "{opcode} {length}");
-            assert!(desk.reply.len() >= 31 << 10);
+            let request = slot.request();
+            assert_eq!(request.rest.as_ptr(), start, "{opcode} {length}");
+            assert!(request.reply.len() >= 31 << 10);
             reply(&mut slot, b"sixteen bytes...", b"written!");
             assert_eq!(replied(&slot), (&b"sixteen bytes..."[..], &b"written!"[..]));
         }
@@ -664,7 +664,7 @@ mod tests {
         deliver(&mut slot, 1, 6, b"");
         slot.memory[PAYLOAD_SIZE..PAYLOAD_SIZE + 4].copy_from_slice(&u32::MAX.to_ne_bytes());
         slot.take_in();
-        assert_eq!(slot.desk().rest.len(), PAYLOAD_BYTES);
+        assert_eq!(slot.request().rest.len(), PAYLOAD_BYTES);
     }
 
     fn ring() -> Option<FuseRing<()>> {

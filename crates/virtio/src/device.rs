@@ -22,7 +22,7 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 
 /// Who else a connection is about, besides the front end.
 #[derive(Debug, Default)]
-pub struct Company {
+pub struct ConnectionOptions {
     /// Threads of the front end, of which [`CALLERS_MAX`](crate::CALLERS_MAX) are looked at: the thread of a
     /// queue may serve on the CPU of one of them, giving way to it, while that one asks one thing after
     /// another and waits for each.
@@ -126,7 +126,7 @@ impl<M: MakeFileSystem> Device<M> {
     /// breaks the protocol or asks for what cannot be done, a queue outside memory for instance;
     /// [`DeviceError::QueueFailed`]; [`DeviceError::Stuck`] when requests did not end.
     pub fn serve(&self, stream: UnixStream) -> Result<Served, DeviceError> {
-        self.serve_with(stream, Company::default())
+        self.serve_with(stream, ConnectionOptions::default())
     }
 
     /// As [`serve`](Self::serve), with others to be reckoned with.
@@ -135,14 +135,18 @@ impl<M: MakeFileSystem> Device<M> {
     ///
     /// As [`serve`](Self::serve); [`DeviceError::Resume`] when the session of a process that died cannot
     /// be gone on with.
-    pub fn serve_with(&self, stream: UnixStream, company: Company) -> Result<Served, DeviceError> {
+    pub fn serve_with(
+        &self,
+        stream: UnixStream,
+        company: ConnectionOptions,
+    ) -> Result<Served, DeviceError> {
         let line = stream.try_clone().map_err(DeviceError::Start)?;
         let line = Arc::new(Line::new(line));
         let posts: rustix::io::Result<Vec<Arc<Post>>> = (0..self.config.queues())
             .map(|_| Post::new().map(Arc::new))
             .collect();
         let posts = posts.map_err(|errno| DeviceError::Start(errno.into()))?;
-        let Company { callers, journal } = company;
+        let ConnectionOptions { callers, journal } = company;
         let init = journal.as_ref().and_then(Journal::session);
         let shared = Arc::new(self.share(&line, &posts, journal));
         if let Some(init) = init {

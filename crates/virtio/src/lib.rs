@@ -68,7 +68,7 @@ mod vring;
 
 pub use callers::{CALLERS_MAX, Caller};
 pub use config::{ConfigError, DeviceConfig, REQUEST_QUEUES_MAX};
-pub use device::{Company, Device, DeviceHandle, Served};
+pub use device::{ConnectionOptions, Device, DeviceHandle, Served};
 pub use error::DeviceError;
 pub use journal::Journal;
 pub use keeper::Keeper;

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thrufs::Metrics;
 use thrufs::serving::{
-    Alarm, Monitor, Pairing, Sight, allowed_cpus, bind, move_to, release, start_monitor,
+    Alarm, Monitor, Pairing, Sample, allowed_cpus, bind, move_to, release, start_monitor,
 };
 use thrufs_sys::sched::may_leave_idle;
 use thrufs_sys::signal::{ThreadId, current_thread_id};
@@ -228,11 +228,11 @@ impl Ward {
         }
     }
 
-    fn see(&mut self, pulse: &Pulse) -> Sight {
+    fn see(&mut self, pulse: &Pulse) -> Sample {
         let now = pulse.counts();
         let before = std::mem::replace(&mut self.counts, now);
         let [requests, together, large] = [0, 1, 2].map(|at: usize| now[at] - before[at]);
-        Sight {
+        Sample {
             requests,
             // Who asks before the answer to the last is there is as good as several.
             changes: together,
@@ -261,11 +261,11 @@ impl Monitor for Round {
     fn look(&mut self, now: Instant) -> bool {
         let mut busy = false;
         for number in 0..self.wards.len() {
-            let sight = self.wards[number].see(&self.watch.pulses[number]);
-            busy |= sight.requests > 0;
+            let sample = self.wards[number].see(&self.watch.pulses[number]);
+            busy |= sample.requests > 0;
             if let Some(pair) = self.wards[number].pair {
-                self.look_at_pair(number, pair, sight, now);
-            } else if self.wards[number].pairing.calls_for_a_pair(sight, now) {
+                self.look_at_pair(number, pair, sample, now);
+            } else if self.wards[number].pairing.should_pair(sample, now) {
                 self.try_to_pair(number, now);
             }
         }
@@ -317,7 +317,7 @@ impl Round {
         })
     }
 
-    fn look_at_pair(&mut self, number: usize, pair: Pair, sight: Sight, now: Instant) {
+    fn look_at_pair(&mut self, number: usize, pair: Pair, sample: Sample, now: Instant) {
         if *self.watch.pulses[number].thread.lock() != Some(pair.thread) {
             // The queue was stopped; another thread may serve it now.
             let ward = &mut self.wards[number];
@@ -325,10 +325,9 @@ impl Round {
             ward.pairing.ended();
             return;
         }
-        let idle = sight.requests == 0;
+        let idle = sample.requests == 0;
         let pairing = &mut self.wards[number].pairing;
-        if pairing.calls_for_parting(sight, false)
-            || idle && now.duration_since(pair.since) < SETTLED
+        if pairing.should_unpair(sample, false) || idle && now.duration_since(pair.since) < SETTLED
         {
             pairing.failed(now);
             self.part(number);

@@ -10,7 +10,7 @@ use thrufs::layout::OutHeader;
 use thrufs::mount::{MountOptions, mount, open_device};
 use thrufs_abi::{InitFlags, Payload, Request};
 use thrufs_bench::Outcome;
-use thrufs_sys::fuse_ring::{Desk, Event, FuseRing, QueueIndex, Slot};
+use thrufs_sys::fuse_ring::{Event, FuseRing, QueueIndex, RingRequest, Slot};
 use zerocopy::IntoBytes;
 
 /// Requests of one queue at once: the one that the client waits for, and what the kernel asks besides.
@@ -82,12 +82,12 @@ fn possible_processors() -> io::Result<u16> {
 
 /// Writes the whole reply and gives its length.
 fn reply_to(slot: &mut Slot) -> io::Result<usize> {
-    let Desk {
+    let RingRequest {
         header,
         structure,
         rest,
         reply,
-    } = slot.desk();
+    } = slot.request();
     let request = Request::parse_split(header, structure, rest, DIALECT, Payload::Inline)
         .map_err(|error| io::Error::other(error.to_string()))?;
     let (head, body) = reply.split_at_mut(size_of::<OutHeader>());

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 use thrufs_client::{Client, FrontEnd, FrontEndConfig};
-use thrufs_virtio::{Company, Device, DeviceConfig, Journal, Keeper};
+use thrufs_virtio::{ConnectionOptions, Device, DeviceConfig, Journal, Keeper};
 
 const WORKER: &str = "THRUFS_RESUME_WORKER";
 
@@ -62,9 +62,9 @@ fn work(directory: PathBuf) -> ExitCode {
     };
     let make = move || Ok(Arc::new(Plain::new(&directory)));
     let device = Device::new(make, config).unwrap();
-    let company = Company {
+    let company = ConnectionOptions {
         journal: Some(journal),
-        ..Company::default()
+        ..ConnectionOptions::default()
     };
     match device.serve_with(stream, company) {
         Ok(_) => ExitCode::SUCCESS,

@@ -10,7 +10,7 @@ use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use thrufs::NoWait;
-use thrufs_hostdir::{Habits, Handles};
+use thrufs_hostdir::{Handles, MountProperties};
 
 /// How many entries are looked at to find a file.
 const ENTRIES_MAX: usize = 1000;
@@ -22,7 +22,7 @@ const ENTRIES_MAX: usize = 1000;
 /// When it cannot be opened, as a mount of it would fail.
 pub(super) fn look(path: &Path) -> Result<Vec<Finding>, CommandError> {
     let directory = launch::open_source(path)?;
-    let habits = Habits::of(&directory).map_err(|errno| CommandError::Source {
+    let habits = MountProperties::of(&directory).map_err(|errno| CommandError::Source {
         path: path.into(),
         source: errno.into(),
     })?;
@@ -37,7 +37,7 @@ pub(super) fn look(path: &Path) -> Result<Vec<Finding>, CommandError> {
     ])
 }
 
-fn file_system(path: &Path, mounts: &[Mount], habits: &Habits) -> Finding {
+fn file_system(path: &Path, mounts: &[Mount], habits: &MountProperties) -> Finding {
     let kind = mount_table::holding(mounts, path).map_or("unknown", |mount| &mount.kind);
     let place = match (habits.no_wait, habits.is_remote) {
         (NoWait::Memory, _) => ", in memory",

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::os::fd::AsFd;
 use std::path::Path;
 use thrufs::session::ring_availability;
-use thrufs::{Carrier, RingRefusal, SessionConfig};
+use thrufs::{Carrier, SessionConfig, UringRefusal};
 use thrufs_sys::fuse_ring::FuseRing;
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -105,7 +105,7 @@ fn processors() -> Finding {
 }
 
 /// In the words of a mount's log.
-fn judge(availability: Result<usize, RingRefusal>) -> Finding {
+fn judge(availability: Result<usize, UringRefusal>) -> Finding {
     let refusal = match availability {
         Ok(queues) => {
             let detail = format!("transport=auto would take io_uring: {queues} queues");
@@ -114,8 +114,8 @@ fn judge(availability: Result<usize, RingRefusal>) -> Finding {
         Err(refusal) => refusal,
     };
     let above = match refusal {
-        RingRefusal::NotOffered => Some(OFFER),
-        RingRefusal::Forbidden(_) | RingRefusal::NoRing(_) => Some(RINGS),
+        UringRefusal::NotOffered => Some(OFFER),
+        UringRefusal::Forbidden(_) | UringRefusal::NoRing(_) => Some(RINGS),
         _ => None,
     };
     let carrier = Carrier::Dev(Some(refusal));
@@ -156,21 +156,21 @@ mod tests {
         );
         for (refusal, state, remedy) in [
             (
-                RingRefusal::NotOffered,
+                UringRefusal::NotOffered,
                 State::Bad,
                 Some("see enable_uring"),
             ),
             (
-                RingRefusal::Forbidden(Errno::PERM),
+                UringRefusal::Forbidden(Errno::PERM),
                 State::Bad,
                 Some("see io_uring"),
             ),
             (
-                RingRefusal::NoRing(Errno::MFILE),
+                UringRefusal::NoRing(Errno::MFILE),
                 State::Bad,
                 Some("see io_uring"),
             ),
-            (RingRefusal::OneCpu, State::Note, None),
+            (UringRefusal::OneCpu, State::Note, None),
         ] {
             let log = Carrier::Dev(Some(refusal.clone())).to_string();
             let finding = judge(Err(refusal));

@@ -27,7 +27,7 @@ use std::sync::mpsc::{Sender, channel};
 use thrufs_hostdir::policy::Accounts;
 use thrufs_hostdir::{FileHandles, Ledger};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
-use thrufs_virtio::{Caller, Company, Device, DeviceError, DeviceHandle, Journal};
+use thrufs_virtio::{Caller, ConnectionOptions, Device, DeviceError, DeviceHandle, Journal};
 
 /// The process that serves (see [`Role::ShareWorker`](crate::process::Role::ShareWorker)).
 pub(crate) fn main() -> ExitCode {
@@ -136,7 +136,7 @@ fn map_ids(supervisor: &Channel) -> io::Result<()> {
 /// What the watcher acts upon.
 struct Shared {
     /// To whom a connection goes; none when that has happened, or never will.
-    connect: Option<Sender<(UnixStream, Company)>>,
+    connect: Option<Sender<(UnixStream, ConnectionOptions)>>,
     /// Of that connection.
     callers: Vec<Caller>,
     handle: DeviceHandle,
@@ -177,7 +177,7 @@ impl Shared {
         self.tree
             .note_in(Ledger::from(ledger), strongbox, journal.clone());
         if let Some(connect) = self.connect.take() {
-            let company = Company {
+            let company = ConnectionOptions {
                 callers: std::mem::take(&mut self.callers),
                 journal: Some(journal),
             };

@@ -167,7 +167,7 @@ impl<J: Job> Pool<J> {
     fn spawn(self: &Arc<Self>) -> io::Result<()> {
         let (pool, count) = (Arc::clone(self), self.count.one_more());
         std::thread::Builder::new()
-            .name("thrufs-aside".to_owned())
+            .name("thrufs-blocking".to_owned())
             .spawn(move || {
                 let _count = count;
                 let _serving = pool.threads.begin();

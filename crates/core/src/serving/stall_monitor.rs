@@ -82,7 +82,7 @@ impl Alarm {
 /// When there is none to be had.
 pub fn start_monitor<M: Monitor>(alarm: &Alarm, mut monitor: M) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new()
-        .name("thrufs-steward".to_owned())
+        .name("thrufs-monitor".to_owned())
         .spawn(move || {
             confine_signals();
             watch(&mut monitor);

@@ -18,7 +18,7 @@ pub enum Transport {
 
 /// How requests are served that come by io_uring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RingConfig {
+pub struct UringConfig {
     /// How many of the kernel's queues, of which there is one for each possible CPU, one thread
     /// serves. One unless given, more where there are very many CPUs.
     pub queues_per_thread: Option<NonZeroUsize>,
@@ -33,14 +33,14 @@ pub struct RingConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// By `/dev/fuse`, because nothing else was asked for, or for this reason.
-    Dev(Option<RingRefusal>),
+    Dev(Option<UringRefusal>),
     /// By io_uring.
     Uring {
         /// The threads that wait for them.
         threads: usize,
         /// The queues of the kernel.
         queues: usize,
-        /// See [`RingConfig::depth`].
+        /// See [`UringConfig::depth`].
         depth: u16,
     },
 }
@@ -64,7 +64,7 @@ impl fmt::Display for Carrier {
 
 /// Why requests do not come by io_uring, and what can be done about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RingRefusal {
+pub enum UringRefusal {
     /// One CPU: there it wins nothing.
     #[error("there is one CPU, where it is no faster (--transport=uring takes it all the same)")]
     OneCpu,
@@ -94,12 +94,12 @@ pub enum RingRefusal {
     NoThread(Errno),
 }
 
-impl RingRefusal {
+impl UringRefusal {
     /// What the failure to make a ring means.
-    pub(crate) fn of_setup(errno: Errno) -> RingRefusal {
+    pub(crate) fn of_setup(errno: Errno) -> UringRefusal {
         match errno {
-            Errno::PERM | Errno::ACCESS | Errno::NOSYS => RingRefusal::Forbidden(errno),
-            _ => RingRefusal::NoRing(errno),
+            Errno::PERM | Errno::ACCESS | Errno::NOSYS => UringRefusal::Forbidden(errno),
+            _ => UringRefusal::NoRing(errno),
         }
     }
 }

@@ -37,7 +37,7 @@ const SUCCESS: Duration = Duration::from_secs(1);
 
 /// What was seen of a thread that serves since the look before.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sight {
+pub struct Sample {
     /// Those that a caller waits for. What the kernel does by itself (forgetting, writing back) has
     /// none, and comes in floods.
     pub requests: u64,
@@ -49,7 +49,7 @@ pub struct Sight {
     pub sleeping: bool,
 }
 
-impl Sight {
+impl Sample {
     fn one_caller(&self) -> bool {
         // One change is what makes a caller the caller.
         let few = |number: u64| number <= 1 + self.requests / EXCEPTIONS;
@@ -92,18 +92,18 @@ impl Pairing {
     }
 
     /// Whether a reader should be paired, of those that are not.
-    pub fn calls_for_a_pair(&mut self, sight: Sight, now: Instant) -> bool {
+    pub fn should_pair(&mut self, sample: Sample, now: Instant) -> bool {
         if self.rests_until.is_some_and(|until| now < until) {
             return false;
         }
         self.rests_until = None;
-        let good = sight.requests >= REQUESTS_MIN && sight.one_caller();
+        let good = sample.requests >= REQUESTS_MIN && sample.one_caller();
         if !good {
             (self.good_looks, self.before) = (0, 0);
             return false;
         }
         self.good_looks += 1;
-        self.before += sight.requests;
+        self.before += sample.requests;
         self.good_looks >= LOOKS
     }
 
@@ -116,12 +116,12 @@ impl Pairing {
 
     /// Whether the pair should be dissolved. `stalled` says that the reader has work and has not moved
     /// since the last look.
-    pub fn calls_for_parting(&mut self, sight: Sight, stalled: bool) -> bool {
-        if sight.requests > 0 {
+    pub fn should_unpair(&mut self, sample: Sample, stalled: bool) -> bool {
+        if sample.requests > 0 {
             self.busy_looks += 1;
-            self.served += sight.requests;
+            self.served += sample.requests;
         }
-        stalled || !sight.one_caller() || self.is_slow()
+        stalled || !sample.one_caller() || self.is_slow()
     }
 
     /// Whether the last trial had less than half of the requests there were before. It says nothing
@@ -160,7 +160,7 @@ impl Pairing {
 mod tests {
     use super::*;
 
-    const BUSY: Sight = Sight {
+    const BUSY: Sample = Sample {
         requests: 40,
         changes: 0,
         large: 0,
@@ -170,11 +170,11 @@ mod tests {
     fn one_caller_that_keeps_asking_is_paired() {
         let now = Instant::now();
         let mut pairing = Pairing::new();
-        assert!(!pairing.calls_for_a_pair(BUSY, now));
-        assert!(pairing.calls_for_a_pair(BUSY, now));
+        assert!(!pairing.should_pair(BUSY, now));
+        assert!(pairing.should_pair(BUSY, now));
         let changes = 1 + BUSY.requests / EXCEPTIONS;
-        let mixed = Sight { changes, ..BUSY };
-        assert!(pairing.calls_for_a_pair(mixed, now), "now and then another");
+        let mixed = Sample { changes, ..BUSY };
+        assert!(pairing.should_pair(mixed, now), "now and then another");
     }
 
     #[test]
@@ -182,35 +182,35 @@ mod tests {
         let now = Instant::now();
         let too_many = 2 + BUSY.requests / EXCEPTIONS;
         let others = [
-            Sight {
+            Sample {
                 requests: REQUESTS_MIN - 1,
                 ..BUSY
             },
-            Sight {
+            Sample {
                 changes: too_many,
                 ..BUSY
             },
-            Sight {
+            Sample {
                 large: too_many,
                 ..BUSY
             },
-            Sight {
+            Sample {
                 sleeping: true,
                 ..BUSY
             },
         ];
         for other in others {
             let mut pairing = Pairing::new();
-            assert!(!pairing.calls_for_a_pair(BUSY, now));
-            assert!(!pairing.calls_for_a_pair(other, now), "{other:?}");
-            assert!(!pairing.calls_for_a_pair(BUSY, now), "from the start");
+            assert!(!pairing.should_pair(BUSY, now));
+            assert!(!pairing.should_pair(other, now), "{other:?}");
+            assert!(!pairing.should_pair(BUSY, now), "from the start");
         }
     }
 
     fn paired() -> Pairing {
         let now = Instant::now();
         let mut pairing = Pairing::new();
-        while !pairing.calls_for_a_pair(BUSY, now) {}
+        while !pairing.should_pair(BUSY, now) {}
         pairing.paired(now);
         pairing
     }
@@ -219,23 +219,23 @@ mod tests {
     fn a_pair_lasts_while_it_does_well() {
         let mut pairing = paired();
         for _ in 0..100 {
-            assert!(!pairing.calls_for_parting(BUSY, false));
-            assert!(!pairing.calls_for_parting(Sight::default(), false), "idle");
+            assert!(!pairing.should_unpair(BUSY, false));
+            assert!(!pairing.should_unpair(Sample::default(), false), "idle");
         }
-        assert!(pairing.calls_for_parting(BUSY, true));
-        let others = Sight {
+        assert!(pairing.should_unpair(BUSY, true));
+        let others = Sample {
             changes: 20,
             ..BUSY
         };
-        assert!(paired().calls_for_parting(others, false));
+        assert!(paired().should_unpair(others, false));
     }
 
     #[test]
     fn a_pair_that_does_less_than_was_done_before_parts() {
         let parts = |requests| {
             let mut pairing = paired();
-            let sight = Sight { requests, ..BUSY };
-            (0..TRIAL_LOOKS).position(|_| pairing.calls_for_parting(sight, false))
+            let sample = Sample { requests, ..BUSY };
+            (0..TRIAL_LOOKS).position(|_| pairing.should_unpair(sample, false))
         };
         assert_eq!(parts(BUSY.requests / 2), None);
         assert_eq!(parts(BUSY.requests / 2 - 1), Some(TRIAL_LOOKS as usize - 1));
@@ -250,7 +250,7 @@ mod tests {
             now += lasts;
             pairing.failed(now);
             let until = pairing.rests_until.unwrap();
-            assert!(!pairing.calls_for_a_pair(BUSY, until - Duration::from_millis(1)));
+            assert!(!pairing.should_pair(BUSY, until - Duration::from_millis(1)));
             now = until;
             until
         };
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(pairing.rest, REST_MAX);
         let until = rest(&mut pairing, SUCCESS);
         assert_eq!(pairing.rest, REST_MIN);
-        assert!(!pairing.calls_for_a_pair(BUSY, until));
-        assert!(pairing.calls_for_a_pair(BUSY, until));
+        assert!(!pairing.should_pair(BUSY, until));
+        assert!(pairing.should_pair(BUSY, until));
     }
 }

@@ -32,7 +32,7 @@ pub use prepare::ring_availability;
 pub(crate) use prepare::{Prepared, prepare};
 
 use super::Connection;
-use super::choice::{Carrier, RingRefusal};
+use super::choice::{Carrier, UringRefusal};
 use crate::dispatch::{Dispatcher, FileReply, Message, Wait};
 use crate::features::Features;
 use crate::file_system::FileSystem;
@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use team::{Ring, Team};
-use thrufs_sys::fuse_ring::{Desk, QueueIndex, Slot};
+use thrufs_sys::fuse_ring::{QueueIndex, RingRequest, Slot};
 
 /// How long threads have to start.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,14 +66,14 @@ pub(super) struct Reading {
     filled: usize,
 }
 
-/// The request on a slot's desk, and the room for its reply.
+/// The request in a slot, and the room for its reply.
 fn message(slot: &mut Slot) -> (Message<'_>, &mut [u8]) {
-    let Desk {
+    let RingRequest {
         header,
         structure,
         rest,
         reply,
-    } = slot.desk();
+    } = slot.request();
     let message = Message::Pieces {
         header,
         structure,
@@ -129,7 +129,7 @@ impl<F: FileSystem> Uring<F> {
         connection: &Arc<Connection<F>>,
         features: &Features,
         prepared: Prepared,
-    ) -> Result<(Uring<F>, Carrier), RingRefusal> {
+    ) -> Result<(Uring<F>, Carrier), UringRefusal> {
         let config = connection.config.ring;
         let default = if features.prompt { DEPTH_PROMPT } else { 1 };
         let depth = config.depth.map_or(default, NonZeroU16::get);
@@ -168,9 +168,9 @@ fn start_all<F: FileSystem>(
     team: &Arc<Team<F>>,
     groups: &[Group],
     rings: Vec<Ring>,
-) -> Result<(), RingRefusal> {
+) -> Result<(), UringRefusal> {
     let no_thread = |error: io::Error| {
-        RingRefusal::NoThread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+        UringRefusal::NoThread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     };
     steward::start(team).map_err(no_thread)?;
     let (report, reports) = sync_channel(rings.len());
@@ -184,13 +184,13 @@ fn start_all<F: FileSystem>(
     await_reports(&reports, count)
 }
 
-fn await_reports(reports: &Receiver<Result<(), Errno>>, count: usize) -> Result<(), RingRefusal> {
+fn await_reports(reports: &Receiver<Result<(), Errno>>, count: usize) -> Result<(), UringRefusal> {
     let deadline = Instant::now() + START_TIMEOUT;
     for _ in 0..count {
         let left = deadline.saturating_duration_since(Instant::now());
         match reports.recv_timeout(left) {
-            Ok(started) => started.map_err(RingRefusal::Refused)?,
-            Err(_) => return Err(RingRefusal::NoThread(Errno::TIMEDOUT)),
+            Ok(started) => started.map_err(UringRefusal::Refused)?,
+            Err(_) => return Err(UringRefusal::NoThread(Errno::TIMEDOUT)),
         }
     }
     Ok(())

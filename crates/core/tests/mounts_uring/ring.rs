@@ -6,7 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use thrufs::{Carrier, MountOptions, RingConfig, Session, SessionConfig};
+use thrufs::{Carrier, MountOptions, Session, SessionConfig, UringConfig};
 
 /// Who had to wait for what is held would wait longer, and on a busy machine nobody else does.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,7 +76,7 @@ fn who_waits_for_a_lock_keeps_nobody_waiting_and_hears_signals() {
 fn threads_serve_as_many_queues_as_they_are_told() {
     let depth = NonZeroU16::new(3);
     for queues_per_thread in [1, 2, 1000] {
-        let ring = RingConfig {
+        let ring = UringConfig {
             queues_per_thread: NonZeroUsize::new(queues_per_thread),
             depth,
         };

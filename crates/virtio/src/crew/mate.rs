@@ -52,7 +52,7 @@ impl<M: MakeFileSystem> Crew<M> {
     fn start(self: &Arc<Self>, number: usize) {
         let (crew, count) = (Arc::clone(self), self.threads.one_more());
         let started = std::thread::Builder::new()
-            .name("thrufs-mate".to_owned())
+            .name("thrufs-helper".to_owned())
             .spawn(move || {
                 let _count = count;
                 let _serving = crew.shared.threads.begin();

@@ -4,7 +4,7 @@ use super::{DirtyLog, Regions};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use thrufs::DataApart;
+use thrufs::OutOfLineData;
 use thrufs_sys::shared_memory::{Outside, SharedMapping, Span, read_at, write_at};
 
 /// A place in a guest's memory. It belongs to the table that gave it.
@@ -159,7 +159,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-impl DataApart for Pieces<'_> {
+impl OutOfLineData for Pieces<'_> {
     fn len(&self) -> usize {
         self.length
     }

@@ -1,7 +1,7 @@
 use super::*;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::os::fd::OwnedFd;
-use thrufs::DataApart;
+use thrufs::OutOfLineData;
 
 /// A file in memory of `length` bytes.
 pub(crate) fn memory_file(length: u64) -> OwnedFd {

@@ -17,8 +17,8 @@ fn what_is_asked_at_once_is_as_good_as_several_callers() {
         for requests in rows {
             watch.note(1, row(*requests, 0));
         }
-        let sight = ward.see(&watch.pulses[1]);
-        ward.pairing.calls_for_a_pair(sight, now)
+        let sample = ward.see(&watch.pulses[1]);
+        ward.pairing.should_pair(sample, now)
     };
     assert!(!is_wanted(&[1; 20]));
     assert!(is_wanted(&[1; 20]));

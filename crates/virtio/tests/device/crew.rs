@@ -108,7 +108,7 @@ fn many_at_once_are_served_by_several() {
     let (journal, _, serving, mut guest) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     let deadline = Instant::now() + PATIENCE;
-    let has_helped = || journal.readers.lock().unwrap().contains("thrufs-mate");
+    let has_helped = || journal.readers.lock().unwrap().contains("thrufs-helper");
     while !has_helped() {
         assert!(Instant::now() < deadline, "nobody helps");
         let reads = at_once(&mut guest, |guest| submit_reads(guest, node, MANY));

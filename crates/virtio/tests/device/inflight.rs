@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use thrufs::{Attributes, Context, Entry, Errno, FileHandle, FileSystem, Name, NodeId, Opcode};
 use thrufs_abi::layout::GetattrIn;
-use thrufs_virtio::{Company, Device, DeviceConfig, Journal, Served};
+use thrufs_virtio::{ConnectionOptions, Device, DeviceConfig, Journal, Served};
 use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
 use vhost::vhost_user::message::VhostUserInflight;
@@ -179,9 +179,9 @@ fn what_was_answered_is_given_back_as_it_is() {
     note(NOTES + 24 * u64::from(head), &answered.to_ne_bytes());
     let kept = journal.clone();
     let serving = std::thread::spawn(move || {
-        let company = Company {
+        let company = ConnectionOptions {
             journal: Some(kept),
-            ..Company::default()
+            ..ConnectionOptions::default()
         };
         device.serve_with(theirs, company)
     });

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs::Opcode;
 use thrufs_abi::layout::{AttrOut, GetattrIn};
-use thrufs_virtio::{Caller, Company, Device, DeviceConfig, DeviceHandle, Served};
+use thrufs_virtio::{Caller, ConnectionOptions, Device, DeviceConfig, DeviceHandle, Served};
 
 /// Whether a thread can be paired here; says so loudly when not.
 fn can_pair() -> bool {
@@ -38,9 +38,9 @@ fn begin(callers: Vec<Caller>) -> (Serving, Guest, DeviceHandle) {
     let handle = device.handle();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let serving = std::thread::spawn(move || {
-        let company = Company {
+        let company = ConnectionOptions {
             callers,
-            ..Company::default()
+            ..ConnectionOptions::default()
         };
         device.serve_with(theirs, company)
     });

@@ -1,7 +1,7 @@
 //! What transports of another kind need: data elsewhere, capabilities withheld, counts in common.
 
 use super::*;
-use crate::data::DataApart;
+use crate::data::OutOfLineData;
 use crate::{Services, WriteSource};
 use std::os::fd::BorrowedFd;
 use thrufs_abi::layout::{WriteIn, WriteOut};
@@ -9,7 +9,7 @@ use thrufs_abi::layout::{WriteIn, WriteOut};
 #[derive(Debug)]
 struct Elsewhere(&'static [u8]);
 
-impl DataApart for Elsewhere {
+impl OutOfLineData for Elsewhere {
     fn len(&self) -> usize {
         self.0.len()
     }

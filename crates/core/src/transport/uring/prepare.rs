@@ -3,7 +3,7 @@
 use super::plan::{Group, count_cpus, groups};
 use super::team::Ring;
 use crate::session::SessionConfig;
-use crate::transport::choice::{RingRefusal, Transport};
+use crate::transport::choice::{Transport, UringRefusal};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CpuSet;
@@ -39,10 +39,10 @@ pub(crate) fn prepare(
     device: BorrowedFd<'_>,
     config: &SessionConfig,
     allowed: &CpuSet,
-) -> Option<Result<Prepared, RingRefusal>> {
+) -> Option<Result<Prepared, UringRefusal>> {
     match config.transport {
         Transport::Dev => None,
-        Transport::Auto if allowed.count() == 1 => Some(Err(RingRefusal::OneCpu)),
+        Transport::Auto if allowed.count() == 1 => Some(Err(UringRefusal::OneCpu)),
         Transport::Auto | Transport::Uring => Some(make(device, config, allowed)),
     }
 }
@@ -54,9 +54,9 @@ pub(crate) fn prepare(
 /// # Errors
 ///
 /// What such a session would say ([`Carrier::Dev`](crate::Carrier::Dev)), in the same order; and
-/// [`RingRefusal::NoRing`] where `/dev/fuse` cannot be opened.
-pub fn ring_availability(config: &SessionConfig) -> Result<usize, RingRefusal> {
-    let device = fuse_dev::open().map_err(RingRefusal::NoRing)?;
+/// [`UringRefusal::NoRing`] where `/dev/fuse` cannot be opened.
+pub fn ring_availability(config: &SessionConfig) -> Result<usize, UringRefusal> {
+    let device = fuse_dev::open().map_err(UringRefusal::NoRing)?;
     let allowed = crate::transport::scheduling::allowed_cpus();
     let prepared = prepare(device.as_fd(), config, &allowed);
     let Some(prepared) = prepared.transpose()? else {
@@ -65,7 +65,7 @@ pub fn ring_availability(config: &SessionConfig) -> Result<usize, RingRefusal> {
     // Opening the device has loaded the module, if it was not there.
     let parameter = std::fs::read_to_string(PARAMETER).unwrap_or_default();
     if parameter.trim() != "Y" {
-        return Err(RingRefusal::NotOffered);
+        return Err(UringRefusal::NotOffered);
     }
     Ok(prepared.groups.iter().map(|group| group.queues.len()).sum())
 }
@@ -74,10 +74,10 @@ fn make(
     device: BorrowedFd<'_>,
     config: &SessionConfig,
     allowed: &CpuSet,
-) -> Result<Prepared, RingRefusal> {
+) -> Result<Prepared, UringRefusal> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible");
     let possible = list.ok().and_then(|list| count_cpus(&list));
-    let possible = possible.ok_or(RingRefusal::NoCpuCount)?;
+    let possible = possible.ok_or(UringRefusal::NoCpuCount)?;
     let groups = groups(
         possible,
         allowed,
@@ -88,7 +88,7 @@ fn make(
     let most = descriptors().saturating_sub(OTHER_DESCRIPTORS) / 2;
     let least = groups.len() * 2 + 1;
     if most < least {
-        return Err(RingRefusal::NoRing(Errno::MFILE));
+        return Err(UringRefusal::NoRing(Errno::MFILE));
     }
     let count = (groups.len() * 2 + RESERVE).min(most);
     let rings = make_rings(device, count)?;
@@ -98,7 +98,7 @@ fn make(
 /// Makes them on a thread that ends at once. The kernel takes a ring down only when all threads have
 /// let go of it, the one that made it too; and that may be anybody's, and wait for an answer from the
 /// very mount whose connection ends with its rings.
-fn make_rings(device: BorrowedFd<'_>, count: usize) -> Result<Vec<Ring>, RingRefusal> {
+fn make_rings(device: BorrowedFd<'_>, count: usize) -> Result<Vec<Ring>, UringRefusal> {
     std::thread::scope(|scope| {
         let maker = std::thread::Builder::new()
             .name("thrufs-rings".to_owned())
@@ -107,9 +107,9 @@ fn make_rings(device: BorrowedFd<'_>, count: usize) -> Result<Vec<Ring>, RingRef
                     .map(|_| FuseRing::new(device, LINE))
                     .collect::<Result<Vec<Ring>, Errno>>()
             })
-            .map_err(|_| RingRefusal::NoThread(Errno::AGAIN))?;
+            .map_err(|_| UringRefusal::NoThread(Errno::AGAIN))?;
         let made = maker.join().unwrap_or(Err(Errno::AGAIN));
-        made.map_err(RingRefusal::of_setup)
+        made.map_err(UringRefusal::of_setup)
     })
 }
 

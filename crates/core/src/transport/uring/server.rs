@@ -19,7 +19,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_abi::layout::InHeader;
-use thrufs_sys::fuse_ring::{Desk, Event, QueueIndex, Slot};
+use thrufs_sys::fuse_ring::{Event, QueueIndex, RingRequest, Slot};
 use zerocopy::FromBytes;
 
 /// How many reads of one queue may be with the kernel at once, and be replaced by memory for further
@@ -166,7 +166,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
     fn carry_out(&mut self, mut slot: Slot) {
         self.member.take_up();
         self.team.alarm.arm();
-        let Desk { header, rest, .. } = slot.desk();
+        let RingRequest { header, rest, .. } = slot.request();
         if let Ok((header, _)) = InHeader::ref_from_prefix(header) {
             if is_answer(header) {
                 return self.send(slot, 0);
@@ -181,7 +181,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
         let (message, reply) = message(&mut slot);
         match self.connection.dispatcher.dispatch(message, reply, false) {
             Outcome::Reply(length) => {
-                let Desk { header, reply, .. } = slot.desk();
+                let RingRequest { header, reply, .. } = slot.request();
                 let reply = reply.get(..length).unwrap_or_default();
                 if let Some(file) = found_file(header, reply) {
                     self.member.note_file(file.0);
@@ -199,7 +199,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
         self.large = Some(Instant::now());
     }
 
-    /// Sends the reply of `length` bytes that is on the slot's desk, 0 for none.
+    /// Sends the reply of `length` bytes that is in the slot, 0 for none.
     fn send(&mut self, slot: Slot, length: usize) {
         let large = length >= LARGE_BYTES;
         if large {
@@ -220,11 +220,11 @@ impl<'a, F: FileSystem> Server<'a, F> {
 
     /// Answers a READ with bytes of a file: at once when they are in memory.
     fn answer_from_file(&mut self, mut slot: Slot, file_reply: FileReply) {
-        let result = file_reply.read_into(slot.desk().reply, false);
+        let result = file_reply.read_into(slot.request().reply, false);
         if result == Err(Errno::DEFER) {
             bump(&self.connection.metrics().figures.deferred);
             if self.may_sleep(Wait::Io) {
-                let result = file_reply.read_into(slot.desk().reply, true);
+                let result = file_reply.read_into(slot.request().reply, true);
                 self.team.pool.dismiss(Wait::Io);
                 return self.finish_reading(slot, &file_reply, result);
             }
@@ -244,7 +244,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
         result: Result<usize, Errno>,
     ) {
         let dispatcher = &self.connection.dispatcher;
-        let length = dispatcher.finish_file_reply(file_reply, slot.desk().reply, result);
+        let length = dispatcher.finish_file_reply(file_reply, slot.request().reply, result);
         self.send(slot, length);
     }
 

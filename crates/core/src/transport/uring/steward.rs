@@ -13,7 +13,7 @@ use super::team::Team;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::serving::{Alarm, Counted, LOOK_INTERVAL, Monitor, start_monitor};
-use crate::transport::pairing::{Pairing, Sight};
+use crate::transport::pairing::{Pairing, Sample};
 use crate::transport::{Connection, scheduling};
 use std::collections::HashMap;
 use std::io;
@@ -81,10 +81,10 @@ impl<F: FileSystem> Monitor for Steward<F> {
         self.meet_new_members();
         let mut busy = false;
         for ward in &mut self.wards {
-            let sight = ward.see();
-            busy |= sight.requests > 0 || ward.same > 0;
+            let sample = ward.see();
+            busy |= sample.requests > 0 || ward.same > 0;
             if ward.member.group.cpu.is_some() {
-                ward.find_place(&self.team.connection, sight, self.may_pair, now);
+                ward.find_place(&self.team.connection, sample, self.may_pair, now);
             }
         }
         self.help_the_stuck();
@@ -161,13 +161,13 @@ impl Ward {
         }
     }
 
-    fn see(&mut self) -> Sight {
+    fn see(&mut self) -> Sample {
         let (requests, large) = self.member.counts();
         let before = std::mem::replace(&mut self.counts, (requests, large));
         let word = self.member.word();
         let same = std::mem::replace(&mut self.word, word) == word && Member::is_busy(word);
         self.same = if same { self.same + 1 } else { 0 };
-        Sight {
+        Sample {
             requests: requests - before.0,
             changes: 0,
             large: large - before.1,
@@ -178,23 +178,23 @@ impl Ward {
     fn find_place<F>(
         &mut self,
         connection: &Connection<F>,
-        sight: Sight,
+        sample: Sample,
         may_pair: bool,
         now: Instant,
     ) {
         match self.place {
             Place::Together => {
                 let kept = self.is_kept_from_work(connection.processes());
-                if self.pairing.calls_for_parting(sight, kept) {
+                if self.pairing.should_unpair(sample, kept) {
                     self.pairing.failed(now);
                     self.go(Place::Near);
-                } else if sight.requests == 0 {
+                } else if sample.requests == 0 {
                     // Whoever calls next finds an ordinary thread: this one could starve unseen.
                     self.go(Place::Near);
                     self.pairing.ended();
                 }
             }
-            Place::Near if may_pair && self.pairing.calls_for_a_pair(sight, now) => {
+            Place::Near if may_pair && self.pairing.should_pair(sample, now) => {
                 self.go(Place::Together);
                 self.pairing.paired(now);
                 self.is_kept_from_work(connection.processes());

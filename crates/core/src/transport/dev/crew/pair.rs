@@ -4,7 +4,7 @@
 use super::{BUSY, Crew, HERE, Member, READER, Roster};
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::transport::pairing::{Pairing, Sight};
+use crate::transport::pairing::{Pairing, Sample};
 use crate::transport::scheduling::{bind, move_to, release, time_on_cpu};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -76,10 +76,10 @@ impl Matchmaker {
             return false;
         }
         let roster = crew.roster.lock();
-        let sight = self.see(&roster);
+        let sample = self.see(&roster);
         drop(roster);
         let Some(pair) = &mut self.pair else {
-            if self.pairing.calls_for_a_pair(sight, now) {
+            if self.pairing.should_pair(sample, now) {
                 self.pair = crew.make_pair();
                 match self.pair {
                     Some(_) => self.pairing.paired(now),
@@ -90,7 +90,7 @@ impl Matchmaker {
         };
         let stalled = pair.has_stalled(crew, now);
         let parts = !pair.member.is_reader()
-            || self.pairing.calls_for_parting(sight, stalled)
+            || self.pairing.should_unpair(sample, stalled)
             || pair.follow_caller(crew).is_err();
         if parts {
             self.part(crew);
@@ -98,7 +98,7 @@ impl Matchmaker {
             return false;
         }
         crew.call_off_others();
-        sight.requests > 0
+        sample.requests > 0
     }
 
     /// Dissolves the pair, if there is one: nobody will look for a while, or any more.
@@ -109,11 +109,11 @@ impl Matchmaker {
         }
     }
 
-    fn see(&mut self, roster: &Roster) -> Sight {
+    fn see(&mut self, roster: &Roster) -> Sample {
         let counts = Counts::of(roster);
         let seen = std::mem::replace(&mut self.seen, counts);
         // A member that has left takes its part of the sum along.
-        Sight {
+        Sample {
             requests: counts.requests.saturating_sub(seen.requests),
             changes: counts.changes.saturating_sub(seen.changes),
             large: counts.large.saturating_sub(seen.large),
