@@ -376,6 +376,27 @@ fn a_file_is_judged_by_the_names_that_it_has() {
 
 /// What has a name that nobody has looked up may be a photograph by it.
 #[test]
+fn a_new_file_is_judged_by_the_mode_that_the_umask_leaves() {
+    // Of the umask 022.
+    const MODE: u32 = 0o777;
+    let made = |served: &Served| {
+        let root = served.client.root();
+        let fifo = root.mknod(ROOT, b"new-fifo", libc::S_IFIFO | MODE, 0);
+        let created = root.create(ROOT, b"new-file", libc::O_RDWR, MODE);
+        let directory = root.mkdir(ROOT, b"new-directory", MODE);
+        (fifo.map(drop), created.map(drop), directory.map(drop))
+    };
+    let deny = |mode| format!("[[rule]]\nmode = \"{mode}\"\naction = \"deny\"");
+    under(&deny("o+w"), |served| {
+        assert_eq!(made(served), (Ok(()), Ok(()), Ok(())));
+    });
+    const NO: Result<()> = Err(Errno::EACCES);
+    under(&deny("o+r"), |served| {
+        assert_eq!(made(served), (NO, NO, NO))
+    });
+}
+
+#[test]
 fn a_file_with_names_that_are_not_known_is_redacted() {
     under(RULES, |served| {
         let root = served.client.root();
