@@ -46,6 +46,10 @@ impl Grid {
         let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
         self.text += &format!("| {} |\n", cells.join(" | "));
     }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
 }
 
 /// What comes from outside neither ends a cell nor begins a tag.
@@ -145,7 +149,15 @@ fn ratio(entry: Option<&Entry<'_>>, comparisons: &[Comparison<'_>]) -> String {
 fn marked(text: &str, one: &Comparison<'_>) -> String {
     match one.met() {
         Some(Met::No | Met::Barely) => format!("{text} **missed**"),
-        None if Verdict::of(&one.times) == Verdict::Slower => format!("{text} **slower**"),
+        None => marked_if_slower(text, &one.times),
+        Some(Met::Yes) => text.to_owned(),
+    }
+}
+
+/// A whole interval below 1 is marked.
+pub(super) fn marked_if_slower(text: &str, ratio: &Middle) -> String {
+    match Verdict::of(ratio) {
+        Verdict::Slower => format!("{text} **slower**"),
         _ => text.to_owned(),
     }
 }

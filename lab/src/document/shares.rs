@@ -1,9 +1,15 @@
-//! What `cargo xtask bench --shares` keeps: a share of ours beside one of virtiofsd, at their sockets.
+//! Results of `cargo xtask bench --shares`: `thrufs share` beside virtiofsd, driven at their sockets.
 
+use super::markdown::{Grid, marked_if_slower, with_interval};
 use serde::Deserialize;
 use std::path::Path;
+use thrufs_bench::Outcome;
+use thrufs_bench::report::table::each;
 use thrufs_bench::results::Sample;
 use thrufs_bench::results::statistics::Middle;
+
+/// The largest operation whose rate is given in operations; above, in bytes.
+const COUNTED_BYTES_MAX: u64 = 4096;
 
 /// A run.
 #[derive(Deserialize)]
@@ -16,8 +22,30 @@ pub(super) struct Shares {
 struct Series {
     row: String,
     contestant: String,
-    /// One of each round.
+    /// Of one operation; 0 for metadata.
+    bytes: u64,
+    /// One pair for each round.
     operations_and_nanoseconds: Vec<(u64, u64)>,
+}
+
+/// Rates of both, and the ratio of the rounds.
+pub(super) fn table(path: &Path) -> Outcome<String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+    let shares: Shares = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+    let mut grid =
+        Grid::new(&["row", "thrufs", "virtiofsd", "thrufs / virtiofsd"].map(str::to_owned));
+    for row in each(shares.series.iter().map(|one| one.row.as_str())) {
+        let of = |server| shares.series(row, server).and_then(Series::rate);
+        let (Some(ours), Some(theirs), Some(ratio)) =
+            (of("thrufs"), of("virtiofsd"), shares.ratio(row))
+        else {
+            return Err(format!("{}: {row} has no ratio", path.display()));
+        };
+        let ratio = marked_if_slower(&with_interval(&ratio), &ratio);
+        grid.line(&[row.to_owned(), ours, theirs, ratio]);
+    }
+    Ok(grid.into_text())
 }
 
 impl Shares {
@@ -29,13 +57,27 @@ impl Shares {
         (is_tmpfs && shares.request_queues_max == 1).then_some(shares)
     }
 
+    fn series(&self, row: &str, server: &str) -> Option<&Series> {
+        let mut all = self.series.iter();
+        all.find(|one| one.row == row && one.contestant == server)
+    }
+
     /// How many times virtiofsd's rate, in this row.
     pub(super) fn ratio(&self, row: &str) -> Option<Middle> {
-        let of = |contestant: &str| {
-            let mut all = self.series.iter();
-            all.find(|one| one.row == row && one.contestant == contestant)
-        };
-        let rate = |&(operations, nanoseconds): &(u64, u64)| {
+        let ours = self.series(row, "thrufs")?.per_second();
+        let theirs = self.series(row, "virtiofsd")?.per_second();
+        Middle::of(
+            ours.zip(theirs)
+                .map(|(ours, theirs)| ours / theirs)
+                .collect(),
+        )
+    }
+}
+
+impl Series {
+    fn per_second(&self) -> impl Iterator<Item = f64> {
+        let rounds = self.operations_and_nanoseconds.iter();
+        rounds.map(|&(operations, nanoseconds)| {
             let round = 0;
             Sample {
                 round,
@@ -43,13 +85,15 @@ impl Shares {
                 nanoseconds,
             }
             .per_second()
-        };
-        let ours = of("thrufs")?.operations_and_nanoseconds.iter();
-        let theirs = of("virtiofsd")?.operations_and_nanoseconds.iter();
-        Middle::of(
-            ours.zip(theirs)
-                .map(|(ours, theirs)| rate(ours) / rate(theirs))
-                .collect(),
-        )
+        })
+    }
+
+    /// The median, for people.
+    fn rate(&self) -> Option<String> {
+        let median = Middle::of(self.per_second().collect())?.median;
+        Some(match self.bytes {
+            ..=COUNTED_BYTES_MAX => format!("{:.1} k/s", median / 1e3),
+            bytes => format!("{:.0} MB/s", median * bytes as f64 / 1e6),
+        })
     }
 }
