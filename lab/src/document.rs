@@ -1,4 +1,4 @@
-//! Documents whose tables are made from committed results. What stands between
+//! Tables of documents, made from committed results: what stands between
 //!
 //! ```text
 //! <!-- bench: FILE.json SUITE/TABLE [lower=ext4] [jobs=1] [rows=A,B] [targets=A,B] [group=data] -->

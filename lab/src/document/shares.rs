@@ -8,10 +8,9 @@ use thrufs_bench::report::table::each;
 use thrufs_bench::results::Sample;
 use thrufs_bench::results::statistics::Middle;
 
-/// The largest operation whose rate is given in operations; above, in bytes.
+/// Rates of larger operations are in bytes per second.
 const COUNTED_BYTES_MAX: u64 = 4096;
 
-/// A run.
 #[derive(Deserialize)]
 pub(super) struct Shares {
     request_queues_max: u32,
@@ -21,14 +20,15 @@ pub(super) struct Shares {
 #[derive(Deserialize)]
 struct Series {
     row: String,
-    contestant: String,
+    #[serde(rename = "contestant")]
+    server: String,
     /// Of one operation; 0 for metadata.
     bytes: u64,
     /// One pair for each round.
     operations_and_nanoseconds: Vec<(u64, u64)>,
 }
 
-/// Rates of both, and the ratio of the rounds.
+/// The rates of both servers, and the ratio of the rounds.
 pub(super) fn table(path: &Path) -> Outcome<String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
@@ -49,7 +49,7 @@ pub(super) fn table(path: &Path) -> Outcome<String> {
 }
 
 impl Shares {
-    /// Of one queue, on tmpfs; none of anything else.
+    /// A run with one queue on tmpfs; None for any other file.
     pub(super) fn read(path: &Path) -> Option<Shares> {
         let is_tmpfs = path.file_stem()?.to_str()?.contains("tmpfs");
         let text = std::fs::read_to_string(path).ok()?;
@@ -59,10 +59,10 @@ impl Shares {
 
     fn series(&self, row: &str, server: &str) -> Option<&Series> {
         let mut all = self.series.iter();
-        all.find(|one| one.row == row && one.contestant == server)
+        all.find(|one| one.row == row && one.server == server)
     }
 
-    /// How many times virtiofsd's rate, in this row.
+    /// Ours to virtiofsd's rate.
     pub(super) fn ratio(&self, row: &str) -> Option<Middle> {
         let ours = self.series(row, "thrufs")?.per_second();
         let theirs = self.series(row, "virtiofsd")?.per_second();
@@ -88,7 +88,7 @@ impl Series {
         })
     }
 
-    /// The median, for people.
+    /// The median, formatted.
     fn rate(&self) -> Option<String> {
         let median = Middle::of(self.per_second().collect())?.median;
         Some(match self.bytes {

@@ -1,4 +1,4 @@
-//! Markers, and that the project's document says what the results say.
+//! Markers, and that the tables of the committed documents match the results.
 
 use super::with_tables;
 use crate::sample;
@@ -18,7 +18,7 @@ fn made(marker: &str) -> Result<String, String> {
 }
 
 #[test]
-fn what_stands_between_the_markers_is_made_anew() {
+fn tables_between_markers_are_replaced() {
     let text = made("a.json quick/ratios jobs=1 group=metadata targets=ring,libfuse").unwrap();
     assert_eq!(
         text,
@@ -35,7 +35,7 @@ fn what_stands_between_the_markers_is_made_anew() {
 }
 
 #[test]
-fn there_is_a_table_of_everything() {
+fn rates_and_costs_are_tables() {
     for (table, part) in [
         ("rates", "| create | 400 k/s | 769 k/s |"),
         ("costs", "3 / 6"),
@@ -46,7 +46,7 @@ fn there_is_a_table_of_everything() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn faulty_markers_are_refused() {
     for (marker, why) in [
         ("b.json quick/ratios", "b.json"),
         ("a.json full/ratios", "of the suite quick"),
