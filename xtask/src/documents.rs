@@ -1,10 +1,11 @@
 //! Tests of the documents: that links lead somewhere, and that code they show is what is compiled.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// README is for a reader who gives it a minute.
+/// README is read in a minute.
 const README_LINES_MAX: usize = 160;
 
 fn project() -> PathBuf {
