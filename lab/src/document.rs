@@ -1,13 +1,12 @@
-//! Documents whose tables are made from committed results: what stands between
+//! Tables of documents, made from committed results: what stands between
 //!
 //! ```text
-//! <!-- bench: FILE.json SUITE/TABLE [lower=ext4] [jobs=1] [rows=A,B] [contestants=A,B] [group=data] -->
+//! <!-- bench: FILE.json SUITE/TABLE [lower=ext4] [jobs=1] [rows=A,B] [targets=A,B] [group=data] -->
 //! <!-- end -->
 //! ```
 //!
-//! is made anew from `FILE.json` among the results, which must be of that suite.
-//!
-//! `*.json all/goals` is the table of the project's goals, from all of them.
+//! is replaced by the table of `FILE.json`, which must be of that suite. `FILE.json shares/ratios` reads a run of
+//! `--shares`, and `*.json all/goals` is the table of the project's goals, from all results.
 
 mod derived;
 mod goals;
@@ -27,36 +26,28 @@ use thrufs_bench::results::{Results, Row};
 const BEGIN: &str = "<!-- bench: ";
 const CLOSE: &str = " -->";
 const END: &str = "<!-- end -->";
-/// In place of a file: all of them.
 const ALL: &str = "*.json";
+/// Results of `cargo xtask bench --shares`, which have a form of their own.
+const SHARES: &str = "shares";
 
-/// `document [--check] DOCUMENT RESULTS`: makes the tables of a document anew, or says whether they are as they
-/// would be made.
+/// `document RESULTS DOCUMENT...`: replaces the tables of these documents.
 pub(crate) fn document(arguments: &[String]) -> Outcome<()> {
-    let (check, rest) = match arguments.split_first() {
-        Some((first, rest)) if first == "--check" => (true, rest),
-        _ => (false, arguments),
+    let [results, documents @ ..] = arguments else {
+        return Err("document RESULTS DOCUMENT...".to_owned());
     };
-    let [document, results] = rest else {
-        return Err("document [--check] DOCUMENT RESULTS".to_owned());
-    };
-    let failed = |error: std::io::Error| format!("{document}: {error}");
-    let text = std::fs::read_to_string(document).map_err(failed)?;
-    let made =
-        with_tables(&text, Path::new(results)).map_err(|why| format!("{document}: {why}"))?;
-    if made == text {
-        return Ok(());
+    for document in documents {
+        let failed = |error: std::io::Error| format!("{document}: {error}");
+        let text = std::fs::read_to_string(document).map_err(failed)?;
+        let made =
+            with_tables(&text, Path::new(results)).map_err(|why| format!("{document}: {why}"))?;
+        if made != text {
+            std::fs::write(document, made).map_err(failed)?;
+        }
     }
-    if check {
-        return Err(format!(
-            "{document} does not match the results in {results}; `cargo xtask bench --document` makes its \
-             tables anew"
-        ));
-    }
-    std::fs::write(document, made).map_err(failed)
+    Ok(())
 }
 
-/// The text with all its tables as the results in that directory make them.
+/// The text, with its tables made from the results in that directory.
 pub(crate) fn with_tables(text: &str, results: &Path) -> Outcome<String> {
     let mut made = String::new();
     let mut lines = text.lines();
@@ -78,7 +69,6 @@ pub(crate) fn with_tables(text: &str, results: &Path) -> Outcome<String> {
     Ok(made)
 }
 
-/// What a marker asks for.
 struct Marker {
     file: String,
     suite: String,
@@ -86,14 +76,14 @@ struct Marker {
     choice: Choice,
 }
 
-/// Which part of the results.
+/// Which part of the results; all of it where nothing is named.
 #[derive(Default)]
 struct Choice {
     lower: Option<String>,
     jobs: Option<u32>,
     group: Option<String>,
     rows: Vec<String>,
-    contestants: Vec<String>,
+    targets: Vec<String>,
 }
 
 impl Marker {
@@ -113,7 +103,7 @@ impl Marker {
                 "jobs" => choice.jobs = Some(value.parse().map_err(|_| format!("{word}?"))?),
                 "group" => choice.group = Some(value.to_owned()),
                 "rows" => choice.rows = all(),
-                "contestants" => choice.contestants = all(),
+                "targets" => choice.targets = all(),
                 _ => return Err(format!("{word}?")),
             }
         }
@@ -128,6 +118,9 @@ impl Marker {
     fn table(&self, directory: &Path) -> Outcome<String> {
         if (self.file.as_str(), self.suite.as_str(), self.table.as_str()) == (ALL, "all", "goals") {
             return goals::table(directory);
+        }
+        if (self.suite.as_str(), self.table.as_str()) == (SHARES, "ratios") {
+            return shares::table(&directory.join(&self.file));
         }
         let mut results = self.results(directory)?;
         self.choice.apply(&mut results)?;
@@ -149,16 +142,16 @@ impl Marker {
 }
 
 impl Choice {
-    /// Leaves the part that is asked for; native stays.
+    /// Keeps the part that is named, and the first target (native), which ratios are against.
     fn apply(&self, results: &mut Results) -> Outcome<()> {
         for name in &self.rows {
             if !results.rows.iter().any(|row| row.name == *name) {
                 return Err(format!("there is no row {name}"));
             }
         }
-        for name in &self.contestants {
+        for name in &self.targets {
             if !results.contestants.iter().any(|one| one.name == *name) {
-                return Err(format!("there is no contestant {name}"));
+                return Err(format!("there is no target {name}"));
             }
         }
         let group = |row: &Row| serde_json::to_value(row.group).ok();
@@ -170,9 +163,9 @@ impl Choice {
         });
         let base = results.contestants.first().map(|base| base.name.clone());
         results.contestants.retain(|one| {
-            self.contestants.is_empty()
+            self.targets.is_empty()
                 || base.as_ref() == Some(&one.name)
-                || self.contestants.contains(&one.name)
+                || self.targets.contains(&one.name)
         });
         let (rows, contestants) = (&results.rows, &results.contestants);
         results.cells.retain(|cell| {
@@ -185,13 +178,13 @@ impl Choice {
     }
 }
 
-/// Whether all the work was done: with `--percent`, a run was only to show whether everything runs.
+/// Whether all the work was done. A run with `--percent` only shows that everything runs.
 fn is_whole(run: &Results) -> bool {
     let mut words = run.command.iter();
     !words.any(|word| word.starts_with("--percent"))
 }
 
-/// The files of results in a directory, by name; whatever form they are of.
+/// The files of results in a directory, of any form, sorted by name.
 fn files(directory: &Path) -> Outcome<Vec<PathBuf>> {
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     let mut files = Vec::new();

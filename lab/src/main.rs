@@ -6,7 +6,7 @@
 //! | `suites`, `contestants`, `peers` | which comparisons there are, and who takes part |
 //! | `floor` | a server that answers from constants |
 //! | `rows`, `fio`, `build`, `git` | what is measured, and by which programs |
-//! | `document` | the tables of docs/performance.md |
+//! | `document` | the tables of docs/performance.md and bench/results/TABLES.md |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -71,13 +71,17 @@ fn interruptible(program: &Path) -> Step {
     env.args([program])
 }
 
-/// Makes the tables of the document anew from the committed results.
+/// Makes the tables of the documents anew from the committed results.
 fn document() -> Result<(), Failure> {
     let build = ["build", "--locked", "--bin", "thrufs-lab"];
     Step::cargo().args(build).run()?;
     Step::new(project::target().join("debug/thrufs-lab"))
         .args(["--bench", "document"])
-        .args(["docs/performance.md", "bench/results"])
+        .args([
+            "bench/results",
+            "docs/performance.md",
+            "bench/results/TABLES.md",
+        ])
         .run()
 }
 

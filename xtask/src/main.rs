@@ -59,7 +59,7 @@ cargo xtask CHORE
   bench [ARG...]   thrufs-lab: `thrufs bench` with more suites, optimised, with its peers (bench/README.md)
   bench --shares, bench --memory
                    shares beside virtiofsd; memory of idle mounts and of many files
-  bench --document makes the tables of docs/performance.md anew from bench/results
+  bench --document makes the tables of docs/performance.md and bench/results/TABLES.md
   setup            installs what all chores use, and turns FUSE over io_uring on
   tools            lists what setup installs";
 

@@ -1,6 +1,6 @@
 //! What an operator's rules say of a file.
 //!
-//! A policy is an ordered list of rules in TOML; `docs/policy.md` is their reference. It is read
+//! A policy is an ordered list of rules in TOML; `docs/policies.md` is their reference. It is read
 //! once ([`Policy::load`]), compiled, and then asked about one file by one name at a time. It does
 //! no input or output of its own when it is asked, keeps nothing of the answer, and can be asked by
 //! many threads at once; a reload puts another in its place.

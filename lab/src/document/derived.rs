@@ -1,19 +1,19 @@
-//! Figures made of several contestants' in one row: ours over the ring against ours over `/dev/fuse`,
-//! against libfuse's best mode, against what protocol and work cost at least; and goals.
+//! Comparisons within a row: Thrufs over io_uring with Thrufs over `/dev/fuse`, with libfuse's best mode, and with
+//! the floor and native together; and the goals that they have.
 
 use thrufs_bench::report::table::{Entry, Line, is_sound, ratio};
 use thrufs_bench::results::statistics::Middle;
 use thrufs_bench::results::{Contestant, Group, Kind, Sample};
 
-/// The goal for the time of an operation, over the floor's and native's.
+/// Goal: the time of an operation over the floor's plus native's.
 pub(super) const TIMES_FLOOR_AND_NATIVE_MAX: f64 = 1.15;
-/// The goal for the rate of metadata operations, over that of libfuse's best mode.
+/// Goal: the rate of metadata operations over that of libfuse's best mode.
 pub(super) const TIMES_LIBFUSE_MIN: f64 = 1.5;
 
-/// What the names of libfuse's modes begin with.
+/// Prefix of the names of libfuse's modes.
 const LIBFUSE: &str = "libfuse";
 
-/// What is compared.
+/// What a figure is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Against {
     /// Native's rate, where the row has a goal.
@@ -29,15 +29,14 @@ pub(super) enum Against {
 }
 
 impl Against {
-    /// Whether the row's own goal is what it is about.
+    /// Whether the row's own goal applies.
     pub(super) fn is_with_native(self) -> bool {
         matches!(self, Against::Native | Against::NativeTime)
     }
 }
 
-/// A comparison of one of ours.
+/// A comparison of a mode of Thrufs.
 pub(super) struct Comparison<'a> {
-    /// Which of ours.
     pub(super) subject: &'a str,
     pub(super) against: Against,
     /// The median of the rounds' ratios.
@@ -45,18 +44,16 @@ pub(super) struct Comparison<'a> {
     pub(super) goal: Option<Goal>,
 }
 
-/// What a figure is to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Goal {
     AtLeast(f64),
     AtMost(f64),
 }
 
-/// Whether a goal is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Met {
     Yes,
-    /// The median misses it, the interval does not.
+    /// The median misses the goal, the interval includes it.
     Barely,
     No,
 }
@@ -81,7 +78,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Over a column of comparisons, of which one side may be another one in each row.
+/// The title of a column. libfuse's best mode may differ in each row.
 pub(super) fn column_title(against: Against, subject: &str) -> String {
     match against {
         Against::Native => format!("{subject} / native"),
@@ -92,7 +89,7 @@ pub(super) fn column_title(against: Against, subject: &str) -> String {
     }
 }
 
-/// All that can be made of a row.
+/// All comparisons of a row.
 pub(super) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
     let mut all = Vec::new();
     for ours in line
@@ -108,14 +105,13 @@ pub(super) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
     all
 }
 
-/// Whether the kernel uses the files beneath by itself.
-pub(super) fn goes_through(contestant: &Contestant) -> bool {
-    // Ours by itself does, unless it is told not to.
-    let by_itself = contestant.name == "thrufs" && !contestant.options.contains("nopassthrough");
-    contestant.name.contains("+pt") || by_itself
+pub(super) fn has_passthrough(contestant: &Contestant) -> bool {
+    // The default of `thrufs mount`.
+    let by_default = contestant.name == "thrufs" && !contestant.options.contains("nopassthrough");
+    contestant.name.contains("+pt") || by_default
 }
 
-/// Whether it is a mount as people have it: goals are for those. Others are servers of the benchmark's own.
+/// Whether it is `thrufs mount`, which the goals are for, and no server of the benchmark's own.
 pub(super) fn is_mount(contestant: &Contestant) -> bool {
     let mode = contestant.name.split(':').next().unwrap_or_default();
     let modes = ["thrufs", "dev", "ring", "dev+pt", "ring+pt"];
@@ -125,8 +121,8 @@ pub(super) fn is_mount(contestant: &Contestant) -> bool {
 fn with_native<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
     let goal = line.row.goal?;
     let native = line.native?;
-    // Goals of data are for those whose data the kernel moves by itself.
-    if line.row.group == Group::Data && !goes_through(ours.contestant) {
+    // Goals of data are for passthrough.
+    if line.row.group == Group::Data && !has_passthrough(ours.contestant) {
         return None;
     }
     let (against, times, goal) = if line.row.in_seconds {
@@ -159,11 +155,11 @@ fn with_dev<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
 fn with_libfuse<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
     let like = |entry: &&Entry<'a>| {
         let name = &entry.contestant.name;
-        // Where data move, who moves them makes the difference: like is compared with like.
+        // Rows of data compare passthrough with passthrough only.
         entry.contestant.kind == Kind::Other
             && name.starts_with(LIBFUSE)
             && (line.row.group != Group::Data
-                || goes_through(entry.contestant) == goes_through(ours.contestant))
+                || has_passthrough(entry.contestant) == has_passthrough(ours.contestant))
     };
     let best = line
         .entries
@@ -280,8 +276,8 @@ mod tests {
 
     fn row(name: &str, times: &[(&str, u64)]) -> Results {
         let builder = Builder::new().contestants(ALL).on("tmpfs");
-        let cells = times.iter().fold(builder, |builder, (contestant, time)| {
-            builder.cell(name, contestant, &[*time; 5])
+        let cells = times.iter().fold(builder, |builder, (target, time)| {
+            builder.cell(name, target, &[*time; 5])
         });
         cells.results()
     }
@@ -342,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goal_of_data_is_for_those_that_go_past_the_server() {
+    fn goals_of_data_apply_to_passthrough_only() {
         let mut results = row(
             "random-write-4k",
             &[("native", 920), ("ring", 2_000), ("ring+pt", 1_000)],
@@ -363,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_within_the_spread_is_told_from_one_that_is_out_of_reach() {
+    fn a_goal_within_the_spread_is_barely_missed() {
         let met = |goal: Goal, values: &[f64]| goal.is_met(&Middle::of(values.to_vec()).unwrap());
         let goal = Goal::AtLeast(0.95);
         assert_eq!(met(goal, &[0.96, 0.90, 0.95]), Met::Yes);

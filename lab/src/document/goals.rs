@@ -1,6 +1,6 @@
-//! The table of the project's goals, each held against the newest results that have its row.
+//! The table of the project's goals, each with the newest results that have its row.
 
-use super::derived::{Against, Goal, Met, comparisons, goes_through, is_mount};
+use super::derived::{Against, Goal, Met, comparisons, has_passthrough, is_mount};
 use super::list::{Aim, GOALS, Want};
 use super::markdown::{NONE, plain, with_interval};
 use super::memory::{Finding, Memory};
@@ -12,10 +12,9 @@ use thrufs_bench::report::table::{Entry, Line, ratio, sections};
 use thrufs_bench::results::statistics::Middle;
 use thrufs_bench::results::{ReadError, Results};
 
-/// Where the goals are for.
+/// The goals are for this file system beneath.
 const LOWER: &str = "tmpfs";
 
-/// All that there are results of.
 struct Found {
     /// The newest first.
     runs: Vec<Results>,
@@ -23,9 +22,9 @@ struct Found {
     memory: Vec<Memory>,
 }
 
-/// A figure of one of ours.
+/// The figure of a mode of Thrufs.
 struct Figure {
-    contestant: String,
+    target: String,
     text: String,
     met: Met,
 }
@@ -41,7 +40,7 @@ pub(super) fn table(directory: &Path) -> Outcome<String> {
         match Results::read(&path) {
             Ok(results) if is_whole(&results) => found.runs.push(results),
             Ok(_) => {}
-            // Other things are kept there as well.
+            // The directory also has files of other forms.
             Err(ReadError::Form { .. }) => {
                 found.shares.extend(Shares::read(&path));
                 found.memory.extend(Memory::read(&path));
@@ -63,7 +62,7 @@ fn of(found: &Found) -> String {
                 (Aim::Elsewhere { whence, .. }, _) => (*whence).to_owned(),
                 (_, true) => NONE.to_owned(),
                 (_, false) => {
-                    let figures = figures.iter().map(Figure::told);
+                    let figures = figures.iter().map(Figure::text);
                     figures.collect::<Vec<_>>().join("; ")
                 }
             };
@@ -79,9 +78,8 @@ fn of(found: &Found) -> String {
 }
 
 impl Figure {
-    fn told(&self) -> String {
-        let (contestant, text) = (&self.contestant, &self.text);
-        plain(&format!("{contestant} {text}"))
+    fn text(&self) -> String {
+        plain(&format!("{} {}", self.target, self.text))
     }
 }
 
@@ -95,7 +93,7 @@ fn verdict(figures: &[Figure]) -> String {
         (_, 0) => "met".to_owned(),
         (all, some) if all == some => format!("**missed**{how}"),
         _ => {
-            let names = missed.iter().map(|figure| figure.contestant.as_str());
+            let names = missed.iter().map(|figure| figure.target.as_str());
             let names = names.collect::<Vec<_>>().join(" and ");
             format!("**missed** by {names}{how}")
         }
@@ -103,7 +101,7 @@ fn verdict(figures: &[Figure]) -> String {
 }
 
 impl Found {
-    /// Of each contestant of ours, from the newest run that has it.
+    /// For each mode of Thrufs, from the newest run that has it.
     fn figures(&self, want: &Want) -> Vec<Figure> {
         let mut figures: Vec<Figure> = Vec::new();
         if let Aim::Share(least) = want.aim {
@@ -125,7 +123,7 @@ impl Found {
                 for line in section.lines.iter().filter(|line| want.is_about(line)) {
                     for entry in line.entries.iter().filter(|entry| want.is_for(entry)) {
                         let name = &entry.contestant.name;
-                        if figures.iter().any(|figure| figure.contestant == *name) {
+                        if figures.iter().any(|figure| figure.target == *name) {
                             continue;
                         }
                         figures.extend(want.figure(line, entry));
@@ -138,18 +136,14 @@ impl Found {
 }
 
 impl Figure {
-    fn found((contestant, text, is_so): Finding) -> Figure {
-        let met = if is_so { Met::Yes } else { Met::No };
-        Figure {
-            contestant,
-            text,
-            met,
-        }
+    fn found((target, text, is_met): Finding) -> Figure {
+        let met = if is_met { Met::Yes } else { Met::No };
+        Figure { target, text, met }
     }
 
-    fn of(contestant: &str, middle: &Middle, goal: Goal) -> Figure {
+    fn of(target: &str, middle: &Middle, goal: Goal) -> Figure {
         Figure {
-            contestant: contestant.to_owned(),
+            target: target.to_owned(),
             text: with_interval(middle),
             met: goal.is_met(middle),
         }
@@ -165,7 +159,7 @@ impl Want {
         let options = &entry.contestant.options;
         is_mount(entry.contestant)
             && match self.aim {
-                Aim::Through(_) => goes_through(entry.contestant),
+                Aim::Passthrough(_) => has_passthrough(entry.contestant),
                 Aim::Coherent(_) => !options.contains("cache=always"),
                 _ => true,
             }
@@ -179,7 +173,7 @@ impl Want {
                 .find(|one| one.against == against && one.subject == name)
         };
         match self.aim {
-            Aim::Through(least) | Aim::Coherent(least) => {
+            Aim::Passthrough(least) | Aim::Coherent(least) => {
                 Some(Figure::of(name, &entry.ratio?, Goal::AtLeast(least)))
             }
             Aim::Time(most) => {
@@ -202,7 +196,7 @@ impl Want {
                     None => requests.values().sum(),
                 };
                 let operations = counts.operations.max(1);
-                // Those of the directory, before and after the loop, are few.
+                // Before and after the loop, the directory causes a few requests.
                 let most =
                     (most * operations as f64 / f64::from(each)).max(f64::from(each.min(2) - 1));
                 let few = 0.05 * operations as f64 / f64::from(each);
@@ -215,12 +209,8 @@ impl Want {
                     1 => thrufs_bench::report::figure::each(counted, operations),
                     _ => format!("{counted} in {operations}"),
                 };
-                let contestant = name.clone();
-                Some(Figure {
-                    contestant,
-                    text,
-                    met,
-                })
+                let target = name.clone();
+                Some(Figure { target, text, met })
             }
             Aim::Share(_) | Aim::Memory(_) | Aim::Elsewhere { .. } => None,
         }
@@ -271,7 +261,7 @@ mod tests {
         assert!(line(vec![through(950, 1900)], what).ends_with("| **missed** by ring+pt |"));
         assert!(line(vec![through(1900, 1900)], what).ends_with("| **missed** |"));
         assert!(line(Vec::new(), what).ends_with("| – | not measured |"));
-        // On a disk, goals for memory are not measured.
+        // Goals for tmpfs are not measured on a disk.
         let mut on_disk = through(950, 950);
         on_disk
             .cells
@@ -300,7 +290,7 @@ mod tests {
                 )
                 .results()
         };
-        let what = "requests for creating a file (three waited for)";
+        let what = "requests for creating a file (three synchronous)";
         assert!(line(vec![run(1000)], what).ends_with("| ring 3 | met |"));
         assert!(line(vec![run(3000)], what).ends_with("| ring 5 | **missed** |"));
     }

@@ -1,41 +1,38 @@
-//! The project's goals, row by row. On tmpfs, which shows the server's own cost.
+//! The project's goals, row by row, for tmpfs, which shows the server's own cost.
 
 use super::memory::Bound;
 
 /// A goal.
 pub(super) struct Want {
-    /// For people.
     pub(super) what: &'static str,
-    /// Names of rows that show it, under whichever they were measured.
+    /// Names of its row, which differ between runs.
     pub(super) rows: &'static [&'static str],
     pub(super) jobs: u32,
     pub(super) aim: Aim,
 }
 
-/// What is wanted of a row.
 #[derive(Clone, Copy)]
 pub(super) enum Aim {
-    /// So much of native's rate, where the kernel uses the file beneath by itself.
-    Through(f64),
-    /// So much of native's rate, with what is kept following changes beneath.
+    /// At least this share of native's rate, with passthrough.
+    Passthrough(f64),
+    /// At least this share of native's rate, with caches that follow changes beneath.
     Coherent(f64),
-    /// No more than so many times native's time.
+    /// At most this multiple of native's time.
     Time(f64),
-    /// No more than so many times the time of the floor and of native together.
+    /// At most this multiple of the floor's time plus native's.
     Floor(f64),
-    /// So many times the rate of libfuse's best mode.
+    /// At least this multiple of the rate of libfuse's best mode.
     Libfuse(f64),
-    /// No more than so many requests for so many operations; of one kind, if it is named.
+    /// At most `most` requests, of one opcode if it is named, for `each` operations.
     Requests {
         opcode: Option<&'static str>,
         most: f64,
         each: u32,
     },
-    /// So many times virtiofsd's rate.
+    /// At least this multiple of virtiofsd's rate.
     Share(f64),
-    /// Memory or descriptors.
     Memory(Bound),
-    /// Shown by something else than the benchmark, if by anything.
+    /// Not measured by the benchmark.
     Elsewhere {
         goal: &'static str,
         whence: &'static str,
@@ -43,10 +40,9 @@ pub(super) enum Aim {
 }
 
 impl Aim {
-    /// For people.
     pub(super) fn goal(self) -> String {
         match self {
-            Aim::Through(least) | Aim::Coherent(least) => format!("≥ {least:.2} of native"),
+            Aim::Passthrough(least) | Aim::Coherent(least) => format!("≥ {least:.2} of native"),
             Aim::Time(most) => format!("≤ {most:.2} × native's time"),
             Aim::Floor(most) => format!("≤ {most:.2} × (floor + native), time"),
             Aim::Libfuse(least) => format!("≥ {least:.1} × libfuse's best"),
@@ -68,12 +64,12 @@ const fn want(what: &'static str, rows: &'static [&'static str], aim: Aim) -> Wa
     }
 }
 
-const fn through(what: &'static str, rows: &'static [&'static str]) -> Want {
-    want(what, rows, Aim::Through(0.95))
+const fn passthrough(what: &'static str, rows: &'static [&'static str]) -> Want {
+    want(what, rows, Aim::Passthrough(0.95))
 }
 
 const fn several(what: &'static str, rows: &'static [&'static str]) -> Want {
-    want(what, rows, Aim::Through(0.90))
+    want(what, rows, Aim::Passthrough(0.90))
 }
 
 const fn coherent(what: &'static str, rows: &'static [&'static str]) -> Want {
@@ -109,37 +105,37 @@ const fn elsewhere(what: &'static str, goal: &'static str, whence: &'static str)
     want(what, &[], Aim::Elsewhere { goal, whence })
 }
 
-const THROUGH: &[Want] = &[
-    through("read 4k", &["read-4k", "fio-read-4k"]),
-    through("read 4k cold", &["read-4k-cold"]),
-    through("write 4k", &["write-4k", "fio-write-4k"]),
-    through("random read 4k", &["random-read-4k", "fio-random-read-4k"]),
-    through("random read 4k cold", &["random-read-4k-cold"]),
-    through(
+const PASSTHROUGH: &[Want] = &[
+    passthrough("read 4k", &["read-4k", "fio-read-4k"]),
+    passthrough("read 4k cold", &["read-4k-cold"]),
+    passthrough("write 4k", &["write-4k", "fio-write-4k"]),
+    passthrough("random read 4k", &["random-read-4k", "fio-random-read-4k"]),
+    passthrough("random read 4k cold", &["random-read-4k-cold"]),
+    passthrough(
         "random write 4k",
         &["random-write-4k", "fio-random-write-4k"],
     ),
-    through("read 1 MiB", &["read-1m", "fio-read-1m"]),
-    through("read 1 MiB cold", &["read-1m-cold"]),
-    through("write 1 MiB", &["write-1m", "fio-write-1m"]),
-    through("mmap read 4k", &["mmap-read-4k", "fio-mmap-read-4k"]),
-    through(
+    passthrough("read 1 MiB", &["read-1m", "fio-read-1m"]),
+    passthrough("read 1 MiB cold", &["read-1m-cold"]),
+    passthrough("write 1 MiB", &["write-1m", "fio-write-1m"]),
+    passthrough("mmap read 4k", &["mmap-read-4k", "fio-mmap-read-4k"]),
+    passthrough(
         "mmap random read 4k",
         &["mmap-random-read-4k", "fio-mmap-random-read-4k"],
     ),
-    through(
+    passthrough(
         "mmap random write 4k",
         &["mmap-random-write-4k", "fio-mmap-random-write-4k"],
     ),
-    through(
+    passthrough(
         "O_DIRECT random read 4k",
         &["direct-random-read-4k", "fio-direct-random-read-4k"],
     ),
-    through(
+    passthrough(
         "O_DIRECT random write 4k",
         &["direct-random-write-4k", "fio-direct-random-write-4k"],
     ),
-    through(
+    passthrough(
         "O_DIRECT read 1 MiB",
         &[
             "direct-read-1m",
@@ -147,7 +143,7 @@ const THROUGH: &[Want] = &[
             "fio-direct-read-1m",
         ],
     ),
-    through(
+    passthrough(
         "O_DIRECT write 1 MiB",
         &["direct-write-1m", "fio-direct-write-1m"],
     ),
@@ -185,15 +181,15 @@ const COUNTED: &[Want] = &[
             each: 4096,
         },
     ),
-    // The RELEASE, which nobody waits for, is counted.
+    // The RELEASE, which is asynchronous, is counted.
     requests(
-        "requests for opening and closing a warm file (one waited for)",
+        "requests for opening and closing a warm file (one synchronous)",
         &["open-close"],
         2.0,
     ),
-    // LOOKUP, CREATE, and from Linux 6.18 the GETATTR of the directory; the RELEASE, which nobody waits for.
+    // LOOKUP, CREATE, and from Linux 6.18 the GETATTR of the directory; the RELEASE, which is asynchronous.
     requests(
-        "requests for creating a file (three waited for)",
+        "requests for creating a file (three synchronous)",
         &["create"],
         4.0,
     ),
@@ -269,7 +265,7 @@ const SHARES: &[Want] = &[
     elsewhere(
         "two queues",
         "scale with cores",
-        "not in pairs of one run: see [Shares](#shares)",
+        "not in one run: see [Shares](#shares)",
     ),
     elsewhere(
         "4k random read and write, mmap, in a guest with DAX",
@@ -280,7 +276,7 @@ const SHARES: &[Want] = &[
 
 const MEMORY: &[Want] = &[
     memory(
-        "idle mount, both processes, pages shared with others in parts",
+        "idle mount, both processes, shared pages counted in parts",
         Bound::Idle(8 << 20),
     ),
     memory("cached inode", Bound::Inode(300)),
@@ -291,19 +287,21 @@ const MEMORY: &[Want] = &[
     ),
 ];
 
-/// All, by what they are about.
+/// All goals, by area.
 pub(super) const GOALS: &[(&str, &[Want])] = &[
-    ("files that the kernel uses by itself", THROUGH),
+    ("passthrough", PASSTHROUGH),
     ("counts", COUNTED),
-    ("kept above, and following changes beneath", COHERENT),
+    (
+        "cached names and attributes that follow changes beneath",
+        COHERENT,
+    ),
     ("names and attributes that must reach the server", REACHING),
     ("builds", BUILDS),
     ("virtio-fs, one queue, driven at the socket", SHARES),
     ("memory and descriptors", MEMORY),
 ];
 
-/// Of each goal that a mount can show in a suite that builds nothing: what it is, the rows that show it, by how
-/// many processes, and some of the contestants that it takes.
+/// Of each goal for mounts, except builds: its title, its rows, the number of processes, and some of its targets.
 #[cfg(test)]
 pub(crate) fn of_mounts() -> Vec<(
     &'static str,
@@ -311,11 +309,11 @@ pub(crate) fn of_mounts() -> Vec<(
     u32,
     &'static [&'static str],
 )> {
-    let areas = [THROUGH, COUNTED, COHERENT, REACHING];
+    let areas = [PASSTHROUGH, COUNTED, COHERENT, REACHING];
     let wants = areas.into_iter().flatten();
-    let with_contestants = |want: &'static Want| {
-        let contestants: &[&str] = match want.aim {
-            Aim::Through(_) => &["dev+pt", "ring+pt"],
+    let with_targets = |want: &'static Want| {
+        let targets: &[&str] = match want.aim {
+            Aim::Passthrough(_) => &["dev+pt", "ring+pt"],
             Aim::Coherent(_) => &["dev+pt:auto", "ring+pt:auto"],
             Aim::Floor(_) => &["dev", "ring", "floor-dev", "floor-uring"],
             Aim::Libfuse(_) => &[
@@ -331,7 +329,7 @@ pub(crate) fn of_mounts() -> Vec<(
             | Aim::Memory(_)
             | Aim::Elsewhere { .. } => &[],
         };
-        (want.what, want.rows, want.jobs, contestants)
+        (want.what, want.rows, want.jobs, targets)
     };
-    wants.map(with_contestants).collect()
+    wants.map(with_targets).collect()
 }

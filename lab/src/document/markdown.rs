@@ -7,12 +7,11 @@ use thrufs_bench::report::table::{self, Entry, Line, Section, Verdict, sections}
 use thrufs_bench::results::statistics::Middle;
 use thrufs_bench::results::{Cell, Results};
 
-/// What makes a table.
 type Table = fn(&Results) -> String;
 
 const TABLES: [(&str, Table); 3] = [("ratios", ratios), ("rates", rates), ("costs", costs)];
 
-/// In place of a figure that there is not.
+/// In place of a missing figure.
 pub(super) const NONE: &str = "–";
 
 /// The table of that name.
@@ -46,9 +45,13 @@ impl Grid {
         let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
         self.text += &format!("| {} |\n", cells.join(" | "));
     }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
 }
 
-/// What comes from outside neither ends a cell nor begins a tag.
+/// Text from results can neither end a cell nor begin a tag.
 pub(super) fn plain(text: &str) -> String {
     let text = text.replace('|', "\\|").replace('<', "&lt;");
     text.chars()
@@ -56,7 +59,7 @@ pub(super) fn plain(text: &str) -> String {
         .collect()
 }
 
-/// For each file system beneath and number of jobs, what `of` makes of it.
+/// One table for each file system beneath and number of jobs, made by `of`.
 fn each(results: &Results, of: impl Fn(&str, &[&Line<'_>]) -> String) -> String {
     let sections = sections(results);
     let mut tables = Vec::new();
@@ -73,7 +76,7 @@ fn each(results: &Results, of: impl Fn(&str, &[&Line<'_>]) -> String) -> String 
     tables.join("\n")
 }
 
-/// What stands over the first column.
+/// The title of the first column.
 fn corner(section: &Section<'_>, jobs: u32) -> String {
     match jobs {
         1 => format!("{} below", section.lower),
@@ -81,7 +84,7 @@ fn corner(section: &Section<'_>, jobs: u32) -> String {
     }
 }
 
-/// Those that have a cell in one of the lines, in the order of the contestants, without native.
+/// The targets with a cell in one of the lines, in their order, without native.
 fn present<'a>(results: &'a Results, lines: &[&Line<'_>]) -> Vec<&'a str> {
     let names = results.contestants.iter().map(|one| one.name.as_str());
     let has = |name: &&str| lines.iter().any(|line| line.entry(name).is_some());
@@ -107,7 +110,7 @@ fn absent(cell: &Cell) -> String {
     }
 }
 
-/// Ratios to native, with the interval; then comparisons between contestants.
+/// Ratios to native, with the interval; then comparisons between targets.
 fn ratios(results: &Results) -> String {
     each(results, |corner, lines| {
         let names = present(results, lines);
@@ -127,7 +130,7 @@ fn ratios(results: &Results) -> String {
     })
 }
 
-/// With the mark of the row's own goal.
+/// Marked if it misses the row's own goal.
 fn ratio(entry: Option<&Entry<'_>>, comparisons: &[Comparison<'_>]) -> String {
     let Some(entry) = entry else {
         return NONE.to_owned();
@@ -141,16 +144,24 @@ fn ratio(entry: Option<&Entry<'_>>, comparisons: &[Comparison<'_>]) -> String {
     own.map_or(text.clone(), |one| marked(&text, one))
 }
 
-/// What misses its goal is marked, and without a goal what loses.
+/// Marks a missed goal, and without a goal a loss.
 fn marked(text: &str, one: &Comparison<'_>) -> String {
     match one.met() {
         Some(Met::No | Met::Barely) => format!("{text} **missed**"),
-        None if Verdict::of(&one.times) == Verdict::Slower => format!("{text} **slower**"),
+        None => marked_if_slower(text, &one.times),
+        Some(Met::Yes) => text.to_owned(),
+    }
+}
+
+/// A whole interval below 1 is marked.
+pub(super) fn marked_if_slower(text: &str, ratio: &Middle) -> String {
+    match Verdict::of(ratio) {
+        Verdict::Slower => format!("{text} **slower**"),
         _ => text.to_owned(),
     }
 }
 
-/// What of the comparisons of these lines has a column of its own: of whom, with what.
+/// The comparisons that have a column of their own: kind and subject.
 fn columns(lines: &[&Line<'_>]) -> Vec<(Against, String)> {
     let all = lines.iter().flat_map(|line| comparisons(line));
     let mut columns = table::each(all.map(|one| (one.against, one.subject.to_owned())));
@@ -177,7 +188,7 @@ fn titles(columns: &[(Against, String)]) -> impl Iterator<Item = String> {
         .map(|(against, subject)| derived::column_title(*against, subject))
 }
 
-/// Median rates: rows down, contestants and jobs across.
+/// Median rates: rows down, targets and jobs across.
 fn rates(results: &Results) -> String {
     let sections = sections(results);
     let tables = sections.iter().map(|section| {
@@ -193,7 +204,7 @@ fn rates(results: &Results) -> String {
         let names = results.contestants.iter().map(|one| one.name.as_str());
         let names = names.filter(|name| cells().any(|cell| cell.contestant == *name));
         let all: Vec<&Line<'_>> = section.lines.iter().collect();
-        // With several jobs there would be too many.
+        // With several jobs there are too many columns.
         let derived = if jobs.len() == 1 {
             columns(&all)
         } else {
@@ -232,7 +243,7 @@ fn rates(results: &Results) -> String {
     tables.collect::<Vec<_>>().join("\n")
 }
 
-/// Requests and system calls for an operation.
+/// Requests and system calls per operation.
 fn costs(results: &Results) -> String {
     each(results, |corner, lines| {
         let mut names = present(results, lines);

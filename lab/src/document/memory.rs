@@ -1,12 +1,10 @@
-//! What `cargo xtask bench --memory` keeps: memory of an idle mount, and what many files take.
+//! Results of `cargo xtask bench --memory`: memory of an idle mount, and of many files.
 
 use serde::Deserialize;
 use std::path::Path;
 
-/// A page of memory, in bytes.
 const PAGE: f64 = 4096.0;
 
-/// A run.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(Clone))]
 pub(super) struct Memory {
@@ -16,14 +14,13 @@ pub(super) struct Memory {
     walked: Walked,
 }
 
-/// The processes of a mount that nobody has asked for anything. In bytes.
+/// The processes of an idle mount, in bytes.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(Clone))]
 struct Idle {
     options: String,
-    /// Pages that several processes have count for their share of them.
+    /// Shared pages count in parts.
     proportional: u64,
-    /// Pages that are no file's.
     anonymous: u64,
 }
 
@@ -32,35 +29,32 @@ struct Idle {
 #[cfg_attr(test, derive(Clone))]
 struct Walked {
     files: u64,
-    /// Inodes that the server then knew.
+    /// Inodes in the server's tables at the end.
     known: u64,
-    /// By how much the server's memory had grown, in bytes.
+    /// Growth of the server's memory, in bytes.
     resident: u64,
     descriptors: u64,
 }
 
 impl Walked {
-    /// What the server took for each inode that it knew, in bytes.
     fn bytes_each(&self) -> u64 {
         self.resident / self.known.max(1)
     }
 }
 
-/// One of the goals, with its bound.
 #[derive(Clone, Copy)]
 pub(super) enum Bound {
-    /// An idle mount, in bytes at most.
+    /// Of an idle mount, in bytes at most.
     Idle(u64),
-    /// A cached inode, in bytes at most.
+    /// Of a cached inode, in bytes at most.
     Inode(u64),
-    /// A ring's entry that nobody has used has no page of its own.
+    /// An unused entry of a ring has no resident page.
     Untouched,
     /// Files at least.
     Files(u64),
 }
 
 impl Bound {
-    /// For people.
     pub(super) fn goal(self) -> String {
         match self {
             Bound::Idle(most) => format!("≤ {} MiB", most >> 20),
@@ -71,7 +65,7 @@ impl Bound {
     }
 }
 
-/// What was found: of whom, in words, and whether it is as it should be.
+/// The target, its figure in words, and whether it meets the goal.
 pub(super) type Finding = (String, String, bool);
 
 fn millions(count: u64) -> String {
@@ -79,15 +73,14 @@ fn millions(count: u64) -> String {
 }
 
 impl Memory {
-    /// None of anything else.
+    /// None if the file has another form.
     pub(super) fn read(path: &Path) -> Option<Memory> {
         let text = std::fs::read_to_string(path).ok()?;
         let memory: Memory = serde_json::from_str(&text).ok()?;
         (memory.kind == "memory").then_some(memory)
     }
 
-    /// Of the newest run that says something. How many files can be served, of the one with most; what an
-    /// inode takes, of the one in which it takes most.
+    /// Of the newest run with the figure; files of the run with most; an inode of the run with the largest.
     pub(super) fn shown(runs: &[Memory], bound: Bound) -> Vec<Finding> {
         let worst = match bound {
             Bound::Files(_) => runs.iter().max_by_key(|run| run.walked.files),
@@ -108,7 +101,7 @@ impl Memory {
         self.idle.iter().find(|idle| idle.options == options)
     }
 
-    /// Nothing where this run says nothing about it.
+    /// Empty if this run has no such figure.
     pub(super) fn findings(&self, bound: Bound) -> Vec<Finding> {
         let walked = &self.walked;
         match bound {
@@ -124,7 +117,7 @@ impl Memory {
             Bound::Inode(most) => {
                 let bytes = walked.bytes_each();
                 let mut what = format!("{bytes} bytes, of {}", millions(walked.files));
-                // The kernel has made the server forget the others, whose memory may still be kept.
+                // The kernel has forgotten the others; their memory may still be allocated.
                 if walked.known < walked.files {
                     what += &format!(", {} of them known", millions(walked.known));
                 }
@@ -137,7 +130,7 @@ impl Memory {
                 };
                 let more = many.anonymous.saturating_sub(few.anonymous) as f64;
                 let pages = more / PAGE / ((64 - 8) * self.processors.max(1)) as f64;
-                // What else two mounts differ by is less than a page for ten entries.
+                // Other differences between two mounts are below a page for ten entries.
                 vec![("ring".to_owned(), format!("{pages:.2} pages"), pages < 0.1)]
             }
             Bound::Files(least) => {
@@ -177,36 +170,36 @@ pub(super) mod tests {
         }
     }
 
-    fn told(memory: &Memory, bound: Bound) -> Vec<(String, bool)> {
+    fn shown(memory: &Memory, bound: Bound) -> Vec<(String, bool)> {
         let findings = memory.findings(bound).into_iter();
         findings
-            .map(|(who, what, is_so)| (format!("{who} {what}"), is_so))
+            .map(|(target, text, is_met)| (format!("{target} {text}"), is_met))
             .collect()
     }
 
     #[test]
-    fn each_bound_is_held_against_its_figure() {
+    fn each_bound_is_compared_with_its_figure() {
         let found = memory(1_000_000, 1_000_002);
         let ways = [("dev 7.9 MiB", true), ("ring 8.1 MiB", false)];
         assert_eq!(
-            told(&found, Bound::Idle(8 << 20)),
-            ways.map(|(what, is_so)| (what.to_owned(), is_so))
+            shown(&found, Bound::Idle(8 << 20)),
+            ways.map(|(text, is_met)| (text.to_owned(), is_met))
         );
         let inode = "dev 250 bytes, of 1.0 million".to_owned();
-        assert_eq!(told(&found, Bound::Inode(250)), [(inode.clone(), true)]);
-        assert_eq!(told(&found, Bound::Inode(249)), [(inode, false)]);
+        assert_eq!(shown(&found, Bound::Inode(250)), [(inode.clone(), true)]);
+        assert_eq!(shown(&found, Bound::Inode(249)), [(inode, false)]);
         let entry = "ring 0.10 pages".to_owned();
-        assert_eq!(told(&found, Bound::Untouched), [(entry, true)]);
+        assert_eq!(shown(&found, Bound::Untouched), [(entry, true)]);
         let files = "dev 1.0 million, with 17 descriptors".to_owned();
         assert_eq!(
-            told(&found, Bound::Files(1_000_000)),
+            shown(&found, Bound::Files(1_000_000)),
             [(files.clone(), true)]
         );
-        assert_eq!(told(&found, Bound::Files(1_000_001)), [(files, false)]);
+        assert_eq!(shown(&found, Bound::Files(1_000_001)), [(files, false)]);
     }
 
     #[test]
-    fn the_newest_run_counts_and_for_files_the_largest_and_for_inodes_the_worst() {
+    fn the_newest_run_counts_except_the_largest_of_files_and_inodes() {
         let mut newest = memory(1_000_000, 1_000_000);
         newest.walked.resident = 200_000_000;
         newest.idle[0].proportional = 1 << 20;
@@ -223,11 +216,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_page_for_each_entry_is_seen() {
+    fn a_page_for_each_entry_misses_the_goal() {
         let mut found = memory(1, 1);
         found.idle[3].anonymous = 1_000_000 + 112 * 4096;
         assert_eq!(
-            told(&found, Bound::Untouched),
+            shown(&found, Bound::Untouched),
             [("ring 1.00 pages".to_owned(), false)]
         );
     }

@@ -1,8 +1,8 @@
-//! Markers, and that the project's document says what the results say.
+//! Markers, and that the tables of the committed documents match the results.
 
 use super::with_tables;
 use crate::sample;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A directory of results with one file, `a.json`, of the suite `quick`.
 fn directory() -> tempfile::TempDir {
@@ -18,12 +18,12 @@ fn made(marker: &str) -> Result<String, String> {
 }
 
 #[test]
-fn what_stands_between_the_markers_is_made_anew() {
-    let text = made("a.json quick/ratios jobs=1 group=metadata contestants=ring,libfuse").unwrap();
+fn tables_between_markers_are_replaced() {
+    let text = made("a.json quick/ratios jobs=1 group=metadata targets=ring,libfuse").unwrap();
     assert_eq!(
         text,
         "Before.\n\n\
-         <!-- bench: a.json quick/ratios jobs=1 group=metadata contestants=ring,libfuse -->\n\n\
+         <!-- bench: a.json quick/ratios jobs=1 group=metadata targets=ring,libfuse -->\n\n\
          | ext4 below | native | ring | libfuse | ring / libfuse's best |\n\
          |---|---|---|---|---|\n\
          | create | 400 k/s | 0.132 [0.131 to 0.133] | 0.041 [0.039 to 0.043] | 3.21 |\n\
@@ -35,7 +35,7 @@ fn what_stands_between_the_markers_is_made_anew() {
 }
 
 #[test]
-fn there_is_a_table_of_everything() {
+fn rates_and_costs_are_tables() {
     for (table, part) in [
         ("rates", "| create | 400 k/s | 769 k/s |"),
         ("costs", "3 / 6"),
@@ -46,15 +46,15 @@ fn there_is_a_table_of_everything() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn faulty_markers_are_refused() {
     for (marker, why) in [
         ("b.json quick/ratios", "b.json"),
         ("a.json full/ratios", "of the suite quick"),
         ("a.json quick/pictures", "there is no table pictures"),
         ("a.json quick/ratios rows=none", "there is no row none"),
         (
-            "a.json quick/ratios contestants=none",
-            "there is no contestant none",
+            "a.json quick/ratios targets=none",
+            "there is no target none",
         ),
         ("a.json quick/ratios lower=xfs", "nothing to show"),
         ("a.json quick/ratios colour=red", "colour=red?"),
@@ -70,12 +70,16 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn the_documents_tables_are_those_of_the_results() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let document: PathBuf = project.join("docs/performance.md");
-    let text = std::fs::read_to_string(&document).unwrap();
-    let made = with_tables(&text, &project.join("bench/results")).unwrap();
-    assert!(
-        made == text,
-        "docs/performance.md does not match bench/results: `cargo xtask bench --document` makes its tables anew"
-    );
-    assert!(text.contains("all/goals"), "the table of goals is gone");
+    for (name, tables) in [
+        ("docs/performance.md", "shares/ratios"),
+        ("bench/results/TABLES.md", "all/goals"),
+    ] {
+        let text = std::fs::read_to_string(project.join(name)).unwrap();
+        let made = with_tables(&text, &project.join("bench/results")).unwrap();
+        assert!(
+            made == text,
+            "{name} does not match bench/results: `cargo xtask bench --document` makes its tables anew"
+        );
+        assert!(text.contains(tables), "{name}: {tables} is gone");
+    }
 }

@@ -22,7 +22,7 @@ use crate::served::{NOTHING, REDACT, Served, errno, names, open, put, raw, with_
 
 /// The first example of the reference, as it is printed.
 pub fn printed() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/policy.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/policies.md");
     let page = fs::read_to_string(path).unwrap();
     let example = page.split("```toml\n").nth(1).unwrap();
     example.split("```").next().unwrap().to_owned()

@@ -261,7 +261,7 @@ fn types(item: &str) -> Result<u64, Problem> {
     }
     let known = type_names().chain(ALIASES.iter().map(|(name, _)| *name));
     let how = "there are image/*, video/*, audio/*, text/*, application/* and those that \
-               docs/policy.md lists";
+               docs/policies.md lists";
     Err(nearest::unknown("content type", item, known, how))
 }
 

@@ -11,7 +11,7 @@ use crate::policy::{
 };
 
 fn page() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/policy.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/policies.md");
     std::fs::read_to_string(path).unwrap()
 }
 
