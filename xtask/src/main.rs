@@ -6,6 +6,8 @@
 mod arguments;
 mod bench;
 mod check;
+#[cfg(test)]
+mod documents;
 mod fuzz;
 mod job;
 mod mounts;
