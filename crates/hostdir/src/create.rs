@@ -69,7 +69,7 @@ impl Host {
             self.may_make(context, end, &new())?;
         }
         make(end.fd, name).map_err(|error| self.taken(end, error.into()))?;
-        let (inode, stat) = self.look_up_at(&parent, end.fd, name)?;
+        let (inode, stat) = self.lookup_at(&parent, end.fd, name)?;
         Ok(self.entry(&inode, &stat))
     }
 
@@ -317,7 +317,7 @@ impl Host {
         wanted: &FilePath,
         share: Option<Share>,
     ) -> Result<(Entry, Opened)> {
-        let (inode, stat) = self.look_up_opened(parent, name, fd.as_fd())?;
+        let (inode, stat) = self.lookup_opened(parent, name, fd.as_fd())?;
         match name {
             // Nobody renames it before the kernel has heard of it.
             Some(name) => self.name_made(&inode, parent.node(), name.to_bytes()),

@@ -363,7 +363,7 @@ impl Host {
         if !sink.is_plus() || name == b"." || name == b".." {
             return sink.entry(ino, next, entry.kind, name);
         }
-        match self.look_up_at(&directory.inode, fd, entry.name) {
+        match self.lookup_at(&directory.inode, fd, entry.name) {
             Ok((inode, stat)) => {
                 let found = self.entry(&inode, &stat);
                 let written = sink.entry_plus(&found, next, entry.kind, name);

@@ -197,7 +197,7 @@ impl HostDir {
             file_type: libc::S_IFDIR,
             place: None,
         };
-        let (root, _) = nodes.look_up(new).map_err(system("number the root"))?;
+        let (root, _) = nodes.find_or_insert(new).map_err(system("number the root"))?;
         debug_assert_eq!(root.node(), NodeId::ROOT);
         // Kept for good: the ring that takes descriptors back does not know it.
         root.keep_descriptor(root_fd);
@@ -411,16 +411,16 @@ impl Host {
     }
 
     /// Finds `name` in `parent` and counts a lookup of it.
-    pub(crate) fn look_up(
+    pub(crate) fn lookup_name(
         &self,
         parent: &Arc<Inode>,
         name: &std::ffi::CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
         let parent_fd = self.descriptor(parent)?;
-        self.look_up_at(parent, parent_fd.as_fd(), name)
+        self.lookup_at(parent, parent_fd.as_fd(), name)
     }
 
-    pub(crate) fn look_up_at(
+    pub(crate) fn lookup_at(
         &self,
         parent: &Arc<Inode>,
         parent_fd: impl AsFd,
@@ -428,17 +428,17 @@ impl Host {
     ) -> Result<(Arc<Inode>, Statx)> {
         let parent_fd = parent_fd.as_fd();
         if !self.rules.are_there() {
-            return self.look_up_unnamed(parent, parent_fd, name);
+            return self.lookup_unnamed(parent, parent_fd, name);
         }
         for _ in 0..ATTEMPTS_MAX {
             let since = self.rules.state_of_names();
-            let (inode, stat) = self.look_up_unnamed(parent, parent_fd, name)?;
+            let (inode, stat) = self.lookup_unnamed(parent, parent_fd, name)?;
             if self.remember_name(&inode, parent.node(), name.to_bytes(), &stat, since) {
                 return Ok((inode, stat));
             }
             self.forget(inode.node(), 1);
         }
-        let (inode, stat) = self.look_up_unnamed(parent, parent_fd, name)?;
+        let (inode, stat) = self.lookup_unnamed(parent, parent_fd, name)?;
         let name = KnownName::new(parent.node(), name.to_bytes());
         inode.names().perhaps_found(self.noting(&inode), name);
         Ok((inode, stat))
@@ -452,14 +452,14 @@ impl Host {
         }
     }
 
-    fn look_up_unnamed(
+    fn lookup_unnamed(
         &self,
         parent: &Arc<Inode>,
         parent_fd: BorrowedFd<'_>,
         name: &std::ffi::CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
         if !parent.mount().has_handles() {
-            return self.look_up_numbered(parent, parent_fd, name);
+            return self.lookup_numbered(parent, parent_fd, name);
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let mut buffer = FileHandleBuf::default();
@@ -467,7 +467,7 @@ impl Host {
             let mount_id = match handle::name_to_handle(parent_fd, name, 0, &mut buffer) {
                 Ok(id) => id,
                 Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::OVERFLOW) => {
-                    return self.look_up_numbered(parent, parent_fd, name);
+                    return self.lookup_numbered(parent, parent_fd, name);
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -481,7 +481,7 @@ impl Host {
                 }
             };
             if !mount.has_handles() {
-                return self.look_up_numbered(parent, parent_fd, name);
+                return self.lookup_numbered(parent, parent_fd, name);
             }
             // Handle and attributes were read one after the other: they must be of one file.
             match mount.handle_is_of(&buffer, stat.stx_ino) {
@@ -491,13 +491,13 @@ impl Host {
                 }
                 Some(false) => {}
                 // Both of one descriptor.
-                None => return self.look_up_numbered(parent, parent_fd, name),
+                None => return self.lookup_numbered(parent, parent_fd, name),
             }
         }
         Err(Errno::ESTALE)
     }
 
-    fn look_up_numbered(
+    fn lookup_numbered(
         &self,
         parent: &Arc<Inode>,
         parent_fd: impl AsFd,
@@ -523,17 +523,17 @@ impl Host {
 
     /// Counts a lookup of the file that an open descriptor stands for, found as `name` in `parent`
     /// (or nowhere, for a file without a name).
-    pub(crate) fn look_up_opened(
+    pub(crate) fn lookup_opened(
         &self,
         parent: &Arc<Inode>,
         name: Option<&std::ffi::CStr>,
         fd: impl AsFd,
     ) -> Result<(Arc<Inode>, Statx)> {
-        self.look_up_opened_on(parent.mount(), name.map(|name| (parent, name)), fd)
+        self.lookup_opened_on(parent.mount(), name.map(|name| (parent, name)), fd)
     }
 
     /// The same for a file on `mount`.
-    pub(crate) fn look_up_opened_on(
+    pub(crate) fn lookup_opened_on(
         &self,
         mount: &Arc<LowerMount>,
         found: Option<(&Arc<Inode>, &std::ffi::CStr)>,
@@ -564,7 +564,7 @@ impl Host {
     ) -> Result<(Arc<Inode>, Statx)> {
         let (fd, place) = held.map_or((None, None), |(fd, place)| (Some(fd), place));
         let file_type = u32::from(stat.stx_mode) & libc::S_IFMT;
-        let (inode, is_new) = self.nodes.look_up(NewInode {
+        let (inode, is_new) = self.nodes.find_or_insert(NewInode {
             identity,
             mount,
             file_type,

@@ -35,9 +35,9 @@ impl Host {
         }
         let parent = self.nodes.get(parent)?;
         let found = if self.retries.begins(context) {
-            self.look_up_and_keep(context, &parent, name.as_cstr())
+            self.lookup_and_keep(context, &parent, name.as_cstr())
         } else {
-            self.look_up(&parent, name.as_cstr())
+            self.lookup_name(&parent, name.as_cstr())
         };
         match found {
             Ok((inode, stat)) => match self.is_absent(&parent, name.as_cstr(), &stat) {
@@ -139,7 +139,7 @@ impl Host {
         if !self.config.export {
             return Err(Errno::ESTALE);
         }
-        let inode = self.nodes.look_up_again(node)?;
+        let inode = self.nodes.add_lookup(node)?;
         let stat = self.descriptor(&inode).and_then(|descriptor| {
             let flags = AtFlags::EMPTY_PATH;
             Ok(rustix::fs::statx(
@@ -174,7 +174,7 @@ impl Host {
         }
         // Above the root of a submount lies another mount, whose handles these are.
         let mount = self.mount_of(&parent, inode.mount())?;
-        let (found, stat) = self.look_up_opened_on(&mount, None, parent.as_fd())?;
+        let (found, stat) = self.lookup_opened_on(&mount, None, parent.as_fd())?;
         Ok(self.entry(&found, &stat))
     }
 

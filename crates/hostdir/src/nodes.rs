@@ -106,7 +106,7 @@ impl Nodes {
 
     /// The inode with this identity, a new one if there was none. Either way it has one lookup
     /// more than before. The second value says whether it is new.
-    pub(crate) fn look_up(&self, new: NewInode<'_>) -> Result<(Arc<Inode>, bool)> {
+    pub(crate) fn find_or_insert(&self, new: NewInode<'_>) -> Result<(Arc<Inode>, bool)> {
         let hash = self.hasher.hash_one(&new.identity);
         let mut shard = self.shard(hash).lock();
         let found = shard.find(hash, |&index| {
@@ -240,7 +240,7 @@ impl Nodes {
     }
 
     /// Raises the count of a node found by its id, which may be dormant.
-    pub(crate) fn look_up_again(&self, node: NodeId) -> Result<Arc<Inode>> {
+    pub(crate) fn add_lookup(&self, node: NodeId) -> Result<Arc<Inode>> {
         let inode = self.get(node)?;
         let shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
         if self.slots.get(node.0).is_none() {
@@ -346,7 +346,7 @@ mod tests {
         // What was two inodes there is one here.
         let twin = nodes.insert_at(NodeId(9 << 32 | 301), 1, new(), true);
         assert!(twin.is_some());
-        assert_eq!(nodes.look_up(new()).unwrap().0.node(), node);
+        assert_eq!(nodes.find_or_insert(new()).unwrap().0.node(), node);
         let entries = nodes.shards.iter().map(|shard| shard.lock().len());
         assert_eq!(entries.sum::<usize>(), 2, "and the root");
         let [from, to] = [c"old", c"new"].map(|name| Place {
@@ -373,18 +373,18 @@ mod tests {
         };
         let served = HostDir::open(place.path(), config).unwrap();
         let nodes = &served.host.nodes;
-        let look_up = |number: usize| {
+        let insert = |number: usize| {
             let new = NewInode {
                 identity: Identity::by_number(0, number as u64, (0, 0)),
                 mount: served.host.root.mount(),
                 file_type: libc::S_IFREG,
                 place: None,
             };
-            nodes.look_up(new).unwrap().0.node()
+            nodes.find_or_insert(new).unwrap().0.node()
         };
-        let known: Vec<_> = (0..NODES).map(look_up).collect();
+        let known: Vec<_> = (0..NODES).map(insert).collect();
         assert!(!nodes.shrink());
-        let again: Vec<_> = (0..NODES).map(look_up).collect();
+        let again: Vec<_> = (0..NODES).map(insert).collect();
         assert!(known == again, "each is one node");
         for node in &known {
             nodes.forget(*node, 1);
@@ -399,11 +399,11 @@ mod tests {
         assert_eq!(entries.sum::<usize>(), nodes.len());
         assert!(nodes.get(known[0]).is_err(), "the oldest is let go");
         let oldest = known[NODES - MANY / 2];
-        assert!(nodes.look_up_again(oldest).is_ok());
+        assert!(nodes.add_lookup(oldest).is_ok());
         assert!(nodes.shrink(), "the kernel has forgotten nearly all");
         assert!(!nodes.shrink(), "once");
         // Its place is needed for another, which does not make it unknown.
-        nodes.forget(look_up(0), 1);
+        nodes.forget(insert(0), 1);
         assert!(nodes.get(oldest).is_ok() && nodes.get(known[NODES - MANY / 2 + 1]).is_ok());
         nodes.forget(oldest, 1);
         assert!(nodes.get(known[NODES - MANY / 2 + 1]).is_err());

@@ -389,7 +389,7 @@ mod tests {
             let bits = if path.is_dir() { 0o2755 } else { 0o6755 };
             fs::set_permissions(&path, Permissions::from_mode(bits)).unwrap();
             let entry = std::ffi::CString::new(name).unwrap();
-            let inode = host.look_up(&host.root, &entry).unwrap().0;
+            let inode = host.lookup_name(&host.root, &entry).unwrap().0;
             let descriptor = host.descriptor(&inode).unwrap();
             host.drop_if_taken_over(&inode, descriptor.as_fd(), owner)
                 .unwrap();

@@ -64,7 +64,7 @@ impl Host {
         self.still_permitted(context, &inode, descriptor.as_fd(), Checked::Both)?;
         self.link_beneath(descriptor.as_fd(), to)
             .map_err(|error| self.taken(to, error))?;
-        let (linked, stat) = self.look_up_at(&parent, to.fd, name)?;
+        let (linked, stat) = self.lookup_at(&parent, to.fd, name)?;
         if let Err(error) = self.is_still_judged_so(context, &linked, to) {
             let _ = rustix::fs::unlinkat(to.fd, name, AtFlags::empty());
             linked
@@ -463,7 +463,7 @@ mod tests {
             let served = HostDir::open(place.path(), config).unwrap();
             let host = &served.host;
             let [free, other] =
-                [c"free", c"other"].map(|name| host.look_up(&host.root, name).unwrap().0);
+                [c"free", c"other"].map(|name| host.lookup_name(&host.root, name).unwrap().0);
             let [free_fd, other_fd] = [&free, &other].map(|it| host.descriptor(it).unwrap());
             let from = End::new(&free, free_fd.as_fd(), c"file");
             let to = End::new(&other, other_fd.as_fd(), c"new");

@@ -143,16 +143,16 @@ impl Retries {
 }
 
 impl Host {
-    /// As `look_up`, and what is found can be used whatever becomes of its name.
+    /// As `lookup_name`, and what is found can be used whatever becomes of its name.
     #[cold]
-    pub(crate) fn look_up_and_keep(
+    pub(crate) fn lookup_and_keep(
         &self,
         context: &Context<'_>,
         parent: &Arc<Inode>,
         name: &CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
         for _ in 0..ATTEMPTS_MAX {
-            let (inode, stat) = self.look_up(parent, name)?;
+            let (inode, stat) = self.lookup_name(parent, name)?;
             match self.descriptor(&inode) {
                 // Its name is gone again, whether or not somebody else still has it open.
                 Ok(Descriptor::Opened(_)) | Err(Errno::ESTALE) => self.forget(inode.node(), 1),

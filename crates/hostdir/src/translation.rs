@@ -108,16 +108,16 @@ impl Translation {
     /// The id that clients see.
     pub(crate) fn to_client(&self, host: u32) -> u32 {
         // Nothing is forbidden in this direction.
-        look_up(&self.to_client, host).unwrap_or(host)
+        lookup(&self.to_client, host).unwrap_or(host)
     }
 
     /// The id on the host, if there is one.
     pub(crate) fn to_host(&self, client: u32) -> Option<u32> {
-        look_up(&self.to_host, client)
+        lookup(&self.to_host, client)
     }
 }
 
-fn look_up(ranges: &[Range], id: u32) -> Option<u32> {
+fn lookup(ranges: &[Range], id: u32) -> Option<u32> {
     let holds = |range: &&Range| id >= range.first && id - range.first < range.count;
     match ranges.iter().find(holds) {
         None => Some(id),

@@ -62,14 +62,14 @@ fn what_nobody_has_looked_up_is_explained_and_stays_unknown() {
 #[test]
 fn opens_are_counted_and_lookups_stay() {
     let (place, served) = served(Config::default());
-    let (inode, _) = served.host.look_up(&served.host.root, c"file").unwrap();
+    let (inode, _) = served.host.lookup_name(&served.host.root, c"file").unwrap();
     let handles = [
         open(&served, inode.node(), libc::O_RDONLY),
         open(&served, inode.node(), libc::O_RDWR),
         open(&served, inode.node(), libc::O_WRONLY),
     ];
-    let dir = served.host.look_up(&served.host.root, c"dir").unwrap().0;
-    let (other, _) = served.host.look_up(&dir, c"inner").unwrap();
+    let dir = served.host.lookup_name(&served.host.root, c"dir").unwrap().0;
+    let (other, _) = served.host.lookup_name(&dir, c"inner").unwrap();
     open(&served, other.node(), libc::O_RDWR);
     let told = explain(&served, "file").unwrap();
     assert_eq!((told.opens.total, told.opens.writable), (3, 2));
@@ -92,7 +92,7 @@ fn opens_are_counted_and_lookups_stay() {
 #[test]
 fn open_directories_are_counted() {
     let (_place, served) = served(Config::default());
-    let (inode, _) = served.host.look_up(&served.host.root, c"dir").unwrap();
+    let (inode, _) = served.host.lookup_name(&served.host.root, c"dir").unwrap();
     served.host.enter_directory(inode, None).unwrap();
     let told = explain(&served, "dir").unwrap();
     assert_eq!((told.opens.total, told.opens.writable), (1, 0));
@@ -142,7 +142,7 @@ fn what_is_dormant_is_told_so() {
         ..Config::default()
     };
     let (_place, served) = served(config);
-    let (inode, _) = served.host.look_up(&served.host.root, c"file").unwrap();
+    let (inode, _) = served.host.lookup_name(&served.host.root, c"file").unwrap();
     let held = |served: &HostDir| explain(served, "file").unwrap().node.unwrap();
     let _ = served.host.descriptor(&inode).unwrap();
     assert!(held(&served).descriptor_held);
