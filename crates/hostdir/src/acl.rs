@@ -71,7 +71,7 @@ fn can_differ(inode: &Inode, mode: u32) -> bool {
 impl Host {
     /// The mode that the kernel above is told for one beneath. What is not known of the ACL counts as
     /// nothing for all but the owner.
-    pub(crate) fn told_mode(&self, inode: &Arc<Inode>, mode: u32) -> u32 {
+    pub(crate) fn reported_mode(&self, inode: &Arc<Inode>, mode: u32) -> u32 {
         let goes_by_modes = self.goes_by_modes.load(Ordering::Relaxed);
         if !(goes_by_modes && can_differ(inode, mode) && inode.mount().may_have_acls()) {
             return mode;
@@ -112,10 +112,10 @@ impl Host {
             return Ok(asked);
         }
         let beneath = u32::from(stat_open(fd)?.stx_mode);
-        let told = self.told_mode(inode, beneath);
+        let reported = self.reported_mode(inode, beneath);
         let class = |bits| {
-            let is_as_told = (asked ^ told) & bits == 0;
-            bits & if is_as_told { beneath } else { asked }
+            let is_as_reported = (asked ^ reported) & bits == 0;
+            bits & if is_as_reported { beneath } else { asked }
         };
         Ok(of_owner(asked) | class(OF_GROUP) | class(OF_OTHERS))
     }
@@ -153,9 +153,9 @@ mod tests {
             (&[(USER, 7), (GROUP_OBJ, 7), (MASK, 1)], 0o717, 0o711),
             (&[], 0o755, 0o755),
         ];
-        for (entries, mode, told) in cases {
+        for (entries, mode, reported) in cases {
             let found = without_acl(libc::S_IFREG | mode, &acl(entries));
-            assert_eq!(found, libc::S_IFREG | told, "{entries:?}: {found:o}");
+            assert_eq!(found, libc::S_IFREG | reported, "{entries:?}: {found:o}");
         }
     }
 }

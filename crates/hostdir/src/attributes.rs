@@ -64,7 +64,7 @@ impl Host {
             atimensec: stat.stx_atime.tv_nsec,
             mtimensec: stat.stx_mtime.tv_nsec,
             ctimensec: stat.stx_ctime.tv_nsec,
-            mode: self.told_mode(inode, u32::from(stat.stx_mode)),
+            mode: self.reported_mode(inode, u32::from(stat.stx_mode)),
             nlink: stat.stx_nlink,
             uid: self.config.uid_map.to_client(stat.stx_uid),
             gid: self.config.gid_map.to_client(stat.stx_gid),
@@ -72,7 +72,7 @@ impl Host {
             blksize: stat.stx_blksize,
             flags: self.attribute_flags(inode, stat),
         };
-        inode.told().tell(attr.uid, attr.gid, attr.mode);
+        inode.reported().report(attr.uid, attr.gid, attr.mode);
         attr
     }
 
@@ -131,7 +131,7 @@ impl Host {
 
     fn wire_statx(&self, inode: &Arc<Inode>, stat: &Statx) -> WireStatx {
         inode.saw_mode(u32::from(stat.stx_mode));
-        let mode = self.told_mode(inode, u32::from(stat.stx_mode));
+        let mode = self.reported_mode(inode, u32::from(stat.stx_mode));
         let time = |time: &StatxTimestamp| SxTime {
             tv_sec: time.tv_sec,
             tv_nsec: time.tv_nsec,
@@ -159,7 +159,7 @@ impl Host {
             dev_minor: stat.stx_dev_minor,
             ..WireStatx::default()
         };
-        inode.told().tell(statx.uid, statx.gid, mode);
+        inode.reported().report(statx.uid, statx.gid, mode);
         statx
     }
 
@@ -220,7 +220,7 @@ impl Host {
         let mut changed = false;
         if set.uid.is_some() || set.gid.is_some() {
             self.change_attributes(inode, fd, || self.change_owner(context, inode, fd, set))?;
-            inode.told().was_given(set.uid, set.gid);
+            inode.reported().set_by_kernel(set.uid, set.gid);
             changed = true;
         }
         if let Some(mode) = set.mode {

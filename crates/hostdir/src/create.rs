@@ -44,7 +44,7 @@ impl Host {
         self.writable()?;
         let parent = self.nodes.get(parent)?;
         self.create_as_caller(context, umask)?;
-        if runs_in_its_group(mode) && !self.gives_group_as_told(context, &parent)? {
+        if runs_in_its_group(mode) && !self.gives_group_as_reported(context, &parent)? {
             // The lower file system decides, by the one group of the caller that is known.
             self.credentials.keep_set_ids(false)?;
         }

@@ -197,7 +197,9 @@ impl HostDir {
             file_type: libc::S_IFDIR,
             place: None,
         };
-        let (root, _) = nodes.find_or_insert(new).map_err(system("number the root"))?;
+        let (root, _) = nodes
+            .find_or_insert(new)
+            .map_err(system("number the root"))?;
         debug_assert_eq!(root.node(), NodeId::ROOT);
         // Kept for good: the ring that takes descriptors back does not know it.
         root.keep_descriptor(root_fd);

@@ -5,7 +5,7 @@ use crate::filter::Filter;
 use crate::identity::Identity;
 use crate::mounts::LowerMount;
 use crate::names::Names;
-use crate::ownership::Told;
+use crate::ownership::ReportedAttributes;
 use crate::privileges::set_group_id_stays;
 use crate::shares::Share;
 use parking_lot::{Mutex, MutexGuard};
@@ -37,7 +37,7 @@ pub(crate) struct Inode {
     recently_used: AtomicBool,
     /// In the queue of forgotten nodes that stay known for `export`.
     pub(crate) dormant: AtomicBool,
-    told: Told,
+    reported: ReportedAttributes,
     /// Somebody may execute it, by the mode that was seen last.
     is_executable: AtomicBool,
     /// See [`set_group_id_stays`](Inode::set_group_id_stays).
@@ -113,7 +113,7 @@ impl Inode {
             }),
             recently_used: AtomicBool::new(false),
             dormant: AtomicBool::new(false),
-            told: Told::nothing(),
+            reported: ReportedAttributes::none(),
             is_executable: AtomicBool::new(false),
             set_group_id_stays: AtomicBool::new(false),
             cached_version: AtomicU64::new(0),
@@ -155,8 +155,8 @@ impl Inode {
     }
 
     /// What the kernel above was told of its owner and mode.
-    pub(crate) fn told(&self) -> &Told {
-        &self.told
+    pub(crate) fn reported(&self) -> &ReportedAttributes {
+        &self.reported
     }
 
     /// Under which names it is known.

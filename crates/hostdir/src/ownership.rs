@@ -5,7 +5,7 @@
 //! through a descriptor. When the file was given to somebody else beneath, it lets the former owner
 //! through. The server has capabilities, and the lower file system would let it do anything. So:
 //!
-//! * The server remembers what it told of each inode ([`Told`]).
+//! * The server remembers what it told of each inode ([`ReportedAttributes`]).
 //! * For a caller other than root, the serving thread acts as the owner that the kernel above knows,
 //!   without the capabilities that stand in for ownership. The lower file system then checks the owner
 //!   and makes the change in one step, and refuses when the owner is another.
@@ -37,12 +37,12 @@ use thrufs::{Context, Errno, Result};
 use thrufs_sys::cred::Capabilities;
 
 /// What the kernel above was last told of an inode, in ids of the client.
-pub(crate) struct Told {
-    /// User (upper half) and group. All ones before anything was told.
+pub(crate) struct ReportedAttributes {
+    /// User (upper half) and group. All ones before anything was reported.
     owner: AtomicU64,
     mode: AtomicU32,
     /// Its owner or group was told to be another than before, without a request to change it.
-    changed_hands: AtomicBool,
+    owner_changed: AtomicBool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,33 +64,33 @@ impl Owner {
     }
 }
 
-const NOTHING: u64 = u64::MAX;
+const NONE: u64 = u64::MAX;
 
-impl Told {
-    pub(crate) const fn nothing() -> Told {
-        Told {
-            owner: AtomicU64::new(NOTHING),
+impl ReportedAttributes {
+    pub(crate) const fn none() -> ReportedAttributes {
+        ReportedAttributes {
+            owner: AtomicU64::new(NONE),
             mode: AtomicU32::new(0),
-            changed_hands: AtomicBool::new(false),
+            owner_changed: AtomicBool::new(false),
         }
     }
 
-    /// To be called with what is about to be told.
-    pub(crate) fn tell(&self, uid: u32, gid: u32, mode: u32) {
+    /// To be called with what is about to be reported.
+    pub(crate) fn report(&self, uid: u32, gid: u32, mode: u32) {
         self.mode.store(mode, Ordering::Relaxed);
         let now = Owner { uid, gid }.packed();
         let before = self.owner.load(Ordering::Acquire);
         if before == now {
             return;
         }
-        if before != NOTHING {
-            self.changed_hands.store(true, Ordering::Relaxed);
+        if before != NONE {
+            self.owner_changed.store(true, Ordering::Relaxed);
         }
         self.owner.store(now, Ordering::Release);
     }
 
     /// The kernel above has asked for this owner itself.
-    pub(crate) fn was_given(&self, uid: Option<u32>, gid: Option<u32>) {
+    pub(crate) fn set_by_kernel(&self, uid: Option<u32>, gid: Option<u32>) {
         if let Some(before) = self.owner() {
             let uid = uid.unwrap_or(before.uid);
             let gid = gid.unwrap_or(before.gid);
@@ -101,11 +101,11 @@ impl Told {
 
     fn owner(&self) -> Option<Owner> {
         let owner = self.owner.load(Ordering::Acquire);
-        (owner != NOTHING).then(|| Owner::unpacked(owner))
+        (owner != NONE).then(|| Owner::unpacked(owner))
     }
 
-    fn is_in_doubt(&self) -> bool {
-        self.changed_hands.load(Ordering::Relaxed) || self.owner.load(Ordering::Relaxed) == NOTHING
+    fn is_uncertain(&self) -> bool {
+        self.owner_changed.load(Ordering::Relaxed) || self.owner.load(Ordering::Relaxed) == NONE
     }
 
     fn mode(&self) -> u32 {
@@ -155,16 +155,16 @@ impl Host {
         asked: OfOwner,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let Some(caller) = self.held_back(context) else {
+        let Some(caller) = self.restricted_caller(context) else {
             return change();
         };
-        let told = inode.told();
-        let owner = match told.owner() {
+        let reported = inode.reported();
+        let owner = match reported.owner() {
             Some(owner) => owner,
-            // A session that another process began: nothing is known of what that has told.
+            // A session that another process began: nothing is known of what that has reported.
             None => self.owner_of(&stat_open(fd)?),
         };
-        let is_strict = asked == OfOwner::Flags || told.is_in_doubt();
+        let is_strict = asked == OfOwner::Flags || reported.is_uncertain();
         if is_strict && caller != owner.uid {
             return Err(Errno::EPERM);
         }
@@ -227,21 +227,21 @@ impl Host {
         fd: BorrowedFd<'_>,
         by: Checked,
     ) -> Result<()> {
-        let Some(caller) = self.held_back(context) else {
+        let Some(caller) = self.restricted_caller(context) else {
             return Ok(());
         };
-        let told = inode.told();
+        let reported = inode.reported();
         let stat = stat_open(fd)?;
         let owner = self.owner_of(&stat);
-        let error = match told.owner() {
-            // A session that another process began: nothing is known of what that has told.
+        let error = match reported.owner() {
+            // A session that another process began: nothing is known of what that has reported.
             None if caller == owner.uid => None,
             None if by == Checked::Owner => Some(Errno::EPERM),
             None => Some(Errno::ESTALE),
             Some(known) => {
                 let is_owner = caller == known.uid;
-                let mode = || self.told_mode(inode, u32::from(stat.stx_mode));
-                let has_mode = is_owner || mode() == told.mode();
+                let mode = || self.reported_mode(inode, u32::from(stat.stx_mode));
+                let has_mode = is_owner || mode() == reported.mode();
                 match by {
                     Checked::Mode if !is_owner => (!has_mode).then_some(Errno::EACCES),
                     Checked::Mode => (owner != known).then_some(Errno::EACCES),
@@ -260,20 +260,20 @@ impl Host {
 
     /// Whether a directory gives its group to what is made in it as the kernel above knows. By that it
     /// has decided whether the caller may set the set-group-ID bit (`mode_strip_sgid`).
-    pub(crate) fn gives_group_as_told(
+    pub(crate) fn gives_group_as_reported(
         &self,
         context: &Context<'_>,
         directory: &Arc<Inode>,
     ) -> Result<bool> {
-        if self.held_back(context).is_none() {
+        if self.restricted_caller(context).is_none() {
             return Ok(true);
         }
-        let told = directory.told();
-        let Some(owner) = told.owner().filter(|_| !told.is_in_doubt()) else {
+        let reported = directory.reported();
+        let Some(owner) = reported.owner().filter(|_| !reported.is_uncertain()) else {
             return Ok(false);
         };
         let stat = stat_open(self.descriptor(directory)?)?;
-        let changed = (u32::from(stat.stx_mode) ^ told.mode()) & libc::S_ISGID;
+        let changed = (u32::from(stat.stx_mode) ^ reported.mode()) & libc::S_ISGID;
         Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
     }
 
@@ -289,9 +289,12 @@ impl Host {
         ends: &[End<'_>],
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let sticky = || ends.iter().filter(|end| end.parent.told().may_be_sticky());
+        let sticky = || {
+            ends.iter()
+                .filter(|end| end.parent.reported().may_be_sticky())
+        };
         let Some(caller) = self
-            .held_back(context)
+            .restricted_caller(context)
             .filter(|_| sticky().next().is_some())
         else {
             return change();
@@ -332,14 +335,14 @@ impl Host {
     }
 
     /// The caller's user, where the lower file system would hold it back and not the server.
-    fn held_back(&self, context: &Context<'_>) -> Option<u32> {
+    fn restricted_caller(&self, context: &Context<'_>) -> Option<u32> {
         let caller = context.uid().filter(|&uid| uid != 0);
         caller.filter(|_| self.credentials.overrides_owners())
     }
 
     /// Whether the lower file system checks what this caller changes as an owner, and takes bits away.
     pub(crate) fn acts_as_owner(&self, context: &Context<'_>, inode: &Inode) -> bool {
-        self.held_back(context).is_some() && self.acts_as_callers(inode)
+        self.restricted_caller(context).is_some() && self.acts_as_callers(inode)
     }
 
     fn acts_as_callers(&self, inode: &Inode) -> bool {

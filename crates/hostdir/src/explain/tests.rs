@@ -68,7 +68,11 @@ fn opens_are_counted_and_lookups_stay() {
         open(&served, inode.node(), libc::O_RDWR),
         open(&served, inode.node(), libc::O_WRONLY),
     ];
-    let dir = served.host.lookup_name(&served.host.root, c"dir").unwrap().0;
+    let dir = served
+        .host
+        .lookup_name(&served.host.root, c"dir")
+        .unwrap()
+        .0;
     let (other, _) = served.host.lookup_name(&dir, c"inner").unwrap();
     open(&served, other.node(), libc::O_RDWR);
     let told = explain(&served, "file").unwrap();
