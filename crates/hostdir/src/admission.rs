@@ -118,7 +118,7 @@ impl Host {
         let descriptor = self.descriptor(inode)?;
         let flags = rustix::fs::fstatvfs(descriptor.as_fd())?.f_flag;
         let is_read_only = flags.contains(StatVfsMountFlags::RDONLY);
-        inode.mount().saw_read_only(now_ms, is_read_only);
+        inode.mount().record_read_only(now_ms, is_read_only);
         Ok(is_read_only)
     }
 }

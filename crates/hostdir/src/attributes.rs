@@ -53,7 +53,7 @@ pub(crate) fn content_version(stat: &Statx) -> u64 {
 
 impl Host {
     pub(crate) fn attr(&self, inode: &Arc<Inode>, stat: &Statx) -> Attr {
-        inode.saw_mode(u32::from(stat.stx_mode));
+        inode.record_mode(u32::from(stat.stx_mode));
         let attr = Attr {
             ino: inode.mount().client_ino(stat.stx_ino),
             size: stat.stx_size,
@@ -130,7 +130,7 @@ impl Host {
     }
 
     fn wire_statx(&self, inode: &Arc<Inode>, stat: &Statx) -> WireStatx {
-        inode.saw_mode(u32::from(stat.stx_mode));
+        inode.record_mode(u32::from(stat.stx_mode));
         let mode = self.reported_mode(inode, u32::from(stat.stx_mode));
         let time = |time: &StatxTimestamp| SxTime {
             tv_sec: time.tv_sec,
@@ -229,7 +229,7 @@ impl Host {
         }
         if let Some(size) = set.size {
             if set.kill_suidgid {
-                inode.saw_mode(u32::from(stat_open(fd)?.stx_mode));
+                inode.record_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || self.change_size(context, inode, fd, (set.handle, size));
             self.change_content(inode, fd, set.kill_suidgid, truncate)?;
@@ -321,7 +321,7 @@ impl Host {
         match open.filter(is_its) {
             // Not by path, by which some file systems leave the times alone when the size stays.
             Some(file) => {
-                if !file.goes_through() {
+                if !file.is_passthrough() {
                     file.mark_written();
                 }
                 self.may_write(&file)?;

@@ -9,7 +9,7 @@ use crate::open::{Opening, lower_flags};
 use crate::policy::FilePath;
 use crate::rename::End;
 use crate::retries::ATTEMPTS_MAX;
-use crate::rules::{Judged, NewFile, STRAIGHT, UNNAMED, permitted_new};
+use crate::rules::{NewFile, PASSTHROUGH, PathDecision, UNNAMED, permitted_new};
 use crate::shares::Share;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
@@ -194,7 +194,7 @@ impl Host {
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), name);
-        self.create_judged(context, end, new, args, |wanted| {
+        self.create_under_policy(context, end, new, args, |wanted| {
             // Before anything is made.
             let share = self.shares.take(context.uid())?;
             self.create_by(end, new, args, wanted, share)
@@ -202,7 +202,7 @@ impl Host {
     }
 
     /// Creates as the rules say.
-    fn create_judged(
+    fn create_under_policy(
         &self,
         context: &Context<'_>,
         end: End<'_>,
@@ -213,23 +213,23 @@ impl Host {
         let file_type = FileType::RegularFile;
         let file = |mode| self.new_file(context, end, file_type, mode);
         self.may_begin_set_id(context, new.mode, file_type, || file(new.mode))?;
-        let Some(rules) = self.rules.in_force() else {
-            return create(&STRAIGHT);
+        let Some(rules) = self.rules.active_policy() else {
+            return create(&PASSTHROUGH);
         };
         if rules.policy.uses().audit {
             context.require_blocking()?;
         }
         let file = file(new.mode & !new.umask);
-        let judged = self.judge_new(rules, context, end, &file)?;
-        let made = permitted_new(&judged.decision).and_then(|()| create(&judged.decision.file));
-        self.audit_created(context, &judged, args, made)
+        let decided = self.decide_new(rules, context, end, &file)?;
+        let made = permitted_new(&decided.decision).and_then(|()| create(&decided.decision.file));
+        self.audit_created(context, &decided, args, made)
     }
 
     /// Tells of a creation, if a rule wants that.
     fn audit_created(
         &self,
         context: &Context<'_>,
-        judged: &Judged,
+        decided: &PathDecision,
         args: &OpenArgs,
         made: Result<(Entry, Opened)>,
     ) -> Result<(Entry, Opened)> {
@@ -240,7 +240,7 @@ impl Host {
             Err(error) => (None, Err(error)),
         };
         let flags = args.flags as i32;
-        match (self.audit(context, judged, flags, true, opened), entry) {
+        match (self.audit(context, decided, flags, true, opened), entry) {
             (Ok(opened), Some(entry)) => Ok((entry, opened)),
             (Err(error), entry) => {
                 if let Some(entry) = entry {
@@ -263,8 +263,8 @@ impl Host {
         let End { parent, fd, name } = end;
         // Always exclusive: the kernel has checked that the caller may create here, not that it
         // may open what somebody else has made under this name in the meantime.
-        let through = self.may_go_through(parent.mount(), wanted);
-        let access = if through {
+        let passthrough = self.may_use_passthrough(parent.mount(), wanted);
+        let access = if passthrough {
             // The kernel will open it for itself; whether without its cache is seen now.
             OFlags::from_bits_retain(args.flags) & OFlags::DIRECT
         } else {
@@ -345,8 +345,8 @@ impl Host {
         wanted: &FilePath,
     ) -> Result<Opened> {
         let flags = lower_flags(args.flags, &self.config) as i32 & !libc::O_TRUNC;
-        let through = self.may_go_through(inode.mount(), wanted);
-        if through && inode.cached_descriptor().is_none() {
+        let passthrough = self.may_use_passthrough(inode.mount(), wanted);
+        if passthrough && inode.cached_descriptor().is_none() {
             // To be registered by a descriptor that does not count as an open file.
             let path_fd = self.reopen(fd.as_fd(), libc::O_PATH)?;
             self.descriptors.keep(inode, path_fd);
@@ -354,13 +354,13 @@ impl Host {
         let guard = self.use_file(inode, args.flags as i32, Some(stat), wanted)?;
         if guard.path() == DataPath::Passthrough {
             drop(fd);
-            return self.enter_through(guard, flags);
+            return self.enter_passthrough(guard, flags);
         }
         // Who has no share does not count among those who wait either.
         let uid = share.as_ref().map(Share::uid);
         guard.hold(share);
         // It was opened for the kernel to open it again, which did not come about.
-        let fd = if through {
+        let fd = if passthrough {
             self.reopen(fd.as_fd(), flags)?
         } else {
             fd
@@ -385,7 +385,7 @@ impl Host {
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), UNNAMED);
-        self.create_judged(context, end, new, args, |wanted| {
+        self.create_under_policy(context, end, new, args, |wanted| {
             let share = self.shares.take(context.uid())?;
             let (entry, opened) = self.tmpfile_by(end, new, args, wanted, share)?;
             let inode = self.nodes.get(entry.node)?;
@@ -409,7 +409,7 @@ impl Host {
     ) -> Result<(Entry, Opened)> {
         // O_EXCL has a meaning here: the file can never be given a name.
         let mut meant = libc::O_EXCL as u32;
-        if self.may_go_through(end.parent.mount(), wanted) {
+        if self.may_use_passthrough(end.parent.mount(), wanted) {
             // As in `create`.
             meant |= libc::O_DIRECT as u32;
         }

@@ -181,7 +181,7 @@ impl Credentials {
     }
 
     /// Acts as whom nothing belongs to, if it acts as the server.
-    pub(crate) fn leave_server(&self) -> Result<()> {
+    pub(crate) fn drop_server_ids(&self) -> Result<()> {
         if self.acting()?.uid == self.server_uid {
             self.become_owner(REGISTRAR_ID, REGISTRAR_ID)?;
         }

@@ -27,7 +27,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::mounts::LowerMount;
 use crate::policy::{self, FilePath, Redaction, RedactionKinds};
-use crate::rules::STRAIGHT;
+use crate::rules::PASSTHROUGH;
 use crate::shares::Share;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
@@ -150,7 +150,10 @@ impl Route {
             (DataPath::Direct, None) => policy::DataPath::Direct,
             (_, None) => policy::DataPath::Cached,
         };
-        FilePath { data, ..STRAIGHT }
+        FilePath {
+            data,
+            ..PASSTHROUGH
+        }
     }
 }
 
@@ -285,7 +288,7 @@ impl UseGuard {
 
 impl Host {
     /// Whether a file that is to go this way is one for the kernel to open by itself.
-    pub(crate) fn may_go_through(&self, mount: &LowerMount, wanted: &FilePath) -> bool {
+    pub(crate) fn may_use_passthrough(&self, mount: &LowerMount, wanted: &FilePath) -> bool {
         wanted.data == policy::DataPath::Passthrough && self.passthrough.permits(mount).is_ok()
     }
 
@@ -430,7 +433,7 @@ impl Host {
         let descriptor = self.descriptor(inode)?;
         let flags = AtFlags::EMPTY_PATH;
         let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::MODE)?;
-        inode.saw_mode(u32::from(stat.stx_mode));
+        inode.record_mode(u32::from(stat.stx_mode));
         Ok(stat)
     }
 

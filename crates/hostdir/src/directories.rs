@@ -5,7 +5,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::Access;
-use crate::rules::{InForce, Opener, RulesOfEntries, Told, permitted};
+use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, RulesOfEntries, permitted};
 use crate::shares::Share;
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
@@ -25,7 +25,7 @@ pub(crate) struct OpenDirectory {
     /// It could not be found again by this process.
     is_lost: bool,
     stream: Mutex<Stream>,
-    /// Who opened it, as [`Opener`] says it; under a policy.
+    /// Who opened it, as [`OpenerIds`] says it; under a policy.
     opener: AtomicU64,
     /// Of whoever opened it.
     _share: Option<Share>,
@@ -60,11 +60,11 @@ impl OpenDirectory {
         self.inode.node()
     }
 
-    pub(crate) fn opener(&self) -> Opener {
-        Opener::from_word(self.opener.load(Ordering::Relaxed))
+    pub(crate) fn opener(&self) -> OpenerIds {
+        OpenerIds::from_word(self.opener.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_opener(&self, opener: Opener) {
+    pub(crate) fn set_opener(&self, opener: OpenerIds) {
         self.opener.store(opener.word(), Ordering::Relaxed);
     }
 
@@ -200,7 +200,7 @@ impl Host {
         let inode = self.nodes.get(node)?;
         let opened = match self.rules.of_opens() {
             None => self.enter_directory(inode, context.uid()),
-            Some(rules) => self.open_directory_judged(context, rules, inode),
+            Some(rules) => self.open_directory_under_policy(context, rules, inode),
         }?;
         if self.rules.are_there() {
             self.note_opener_of_directory(opened.handle, self.opener(context));
@@ -208,36 +208,37 @@ impl Host {
         Ok(opened)
     }
 
-    fn open_directory_judged(
+    fn open_directory_under_policy(
         &self,
         context: &Context<'_>,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         inode: Arc<Inode>,
     ) -> Result<Opened> {
         if rules.policy.uses().audit {
             context.require_blocking()?;
         }
-        let judged = self.judge(rules, &inode, context)?;
-        let opened = permitted(&judged.decision, Access::Read)
+        let decided = self.decide_inode(rules, &inode, context)?;
+        let opened = permitted(&decided.decision, Access::Read)
             .and_then(|()| self.enter_directory(inode, context.uid()));
-        let told = Told {
+        let audited = AuditedOpen {
             access: "list",
             created: false,
             truncated: false,
             outcome: opened.as_ref().map(|_| None).map_err(|error| *error),
         };
-        self.tell(context, &judged, told).inspect_err(|_| {
-            if let Ok(opened) = &opened {
-                drop(self.close_directory(opened.handle));
-            }
-        })?;
+        self.record_open(context, &decided, audited)
+            .inspect_err(|_| {
+                if let Ok(opened) = &opened {
+                    drop(self.close_directory(opened.handle));
+                }
+            })?;
         opened
     }
 
     /// Opens a directory for a user and gives it a handle.
     pub(crate) fn enter_directory(&self, inode: Arc<Inode>, uid: Option<u32>) -> Result<Opened> {
         let share = self.shares.take(uid)?;
-        let opener = Opener::counted_for(share.as_ref());
+        let opener = OpenerIds::counted_for(share.as_ref());
         let fd = self.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
         let flags = self.listing_flags(&inode);
         inode.mount().file_opened();
@@ -280,7 +281,7 @@ impl Host {
     /// Whether the kernel may keep what is listed: nothing of a time before this policy, and nothing
     /// where what is listed may change with the owner or mode of an entry.
     fn listing_flags(&self, inode: &Inode) -> OpenReplyFlags {
-        let rules = self.rules.in_force();
+        let rules = self.rules.active_policy();
         let hides = rules.as_ref().is_some_and(|rules| rules.policy.uses().hide);
         let keeps = matches!(self.config.cache, CacheMode::Always | CacheMode::Metadata);
         if !keeps || hides {

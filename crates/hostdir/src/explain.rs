@@ -12,7 +12,7 @@ use crate::host::{BASIC, Host, HostDir, opened_identity};
 use crate::inode::Inode;
 use crate::mounts::{LowerMount, mount_id_mask, open_beneath};
 use crate::policy::{FilePath, FileType, Subject};
-use crate::rules::{OfStat, STRAIGHT};
+use crate::rules::{PASSTHROUGH, StatSource};
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -169,13 +169,13 @@ impl Host {
 
     /// How the policy would have the data of a file go, and the rule that says so.
     fn wanted(&self, path: &[u8], stat: &Statx) -> (FilePath, Option<String>) {
-        let Some(rules) = self.rules.in_force() else {
-            return (STRAIGHT, None);
+        let Some(rules) = self.rules.active_policy() else {
+            return (PASSTHROUGH, None);
         };
         let subject = Subject {
             path,
             file_type: FileType::RegularFile,
-            evidence: &OfStat(stat),
+            evidence: &StatSource(stat),
         };
         let wanted = rules.policy.file_path(&subject);
         let rule = wanted.rule.and_then(|rule| rules.policy.rule(rule));

@@ -7,7 +7,7 @@ use crate::host::{BASIC, Host};
 use crate::inode::{Descriptor, Inode};
 use crate::ownership::OfOwner;
 use crate::privileges::loses_set_ids;
-use crate::rules::Opener;
+use crate::rules::OpenerIds;
 use parking_lot::Mutex;
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom, Statx};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,7 +42,7 @@ pub(crate) struct OpenFile {
     appends: bool,
     /// See [`Found::version`](crate::versions::Found::version).
     version: u64,
-    /// Who opened it, as [`Opener`] says it; under a policy.
+    /// Who opened it, as [`OpenerIds`] says it; under a policy.
     opener: AtomicU64,
     // Last: when the use of the inode ends, nothing of ours has it open any more.
     guard: UseGuard,
@@ -90,11 +90,11 @@ impl OpenFile {
         }
     }
 
-    pub(crate) fn opener(&self) -> Opener {
-        Opener::from_word(self.opener.load(Ordering::Relaxed))
+    pub(crate) fn opener(&self) -> OpenerIds {
+        OpenerIds::from_word(self.opener.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_opener(&self, opener: Opener) {
+    pub(crate) fn set_opener(&self, opener: OpenerIds) {
         self.opener.store(opener.word(), Ordering::Relaxed);
     }
 
@@ -114,7 +114,7 @@ impl OpenFile {
         self.guard.path()
     }
 
-    pub(crate) fn goes_through(&self) -> bool {
+    pub(crate) fn is_passthrough(&self) -> bool {
         self.guard.path() == DataPath::Passthrough
     }
 
@@ -211,11 +211,11 @@ impl Host {
     /// The lower file of an open file. For one that goes straight through, a lower file for this
     /// request alone.
     pub(crate) fn lower(&self, file: &OpenFile, for_writing: bool) -> Result<Arc<LowerFile>> {
-        let through = file.goes_through();
-        if let Some(kept) = file.kept().filter(|_| !(through && for_writing)) {
+        let passthrough = file.is_passthrough();
+        if let Some(kept) = file.kept().filter(|_| !(passthrough && for_writing)) {
             return Ok(kept);
         }
-        let flags = match (through, for_writing) {
+        let flags = match (passthrough, for_writing) {
             // That nobody has it open for writing who may not write is what readers rely on.
             (false, false) if self.may_write(file).is_err() => libc::O_RDONLY,
             (false, _) => file.flags,
@@ -223,7 +223,7 @@ impl Host {
             (true, false) => libc::O_RDONLY,
         };
         let lower = self.open_again(file, flags)?;
-        if through {
+        if passthrough {
             return Ok(lower);
         }
         let kept = file.keep(lower);
@@ -236,7 +236,7 @@ impl Host {
         if !file.was_locked() {
             file.set_flock(Some(LockKind::Unlock));
         }
-        if file.goes_through() {
+        if file.is_passthrough() {
             // Not for writing: the file could not be executed beneath as long as it is kept.
             Ok(file.keep(self.lower(file, false)?))
         } else {
@@ -285,11 +285,11 @@ impl Host {
     }
 
     /// Leaves the blocks alone that a file system keeps for root, unless the caller is root.
-    pub(crate) fn spare_reserve(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
+    pub(crate) fn leave_reserved_blocks(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
         if context.uid().is_none_or(|uid| uid == 0) || inode.mount().is_remote() {
             return Ok(());
         }
-        self.credentials.leave_server()
+        self.credentials.drop_server_ids()
     }
 
     pub(crate) fn write(
@@ -309,7 +309,7 @@ impl Host {
             return Err(Errno::EPERM);
         }
         file.mark_written();
-        self.spare_reserve(context, file.inode())?;
+        self.leave_reserved_blocks(context, file.inode())?;
         let write = || data.write_to(&lower, args.offset);
         self.change_file(context, (args.handle, &file), &lower, || {
             self.change_content(file.inode(), lower.as_fd(), args.kill_suidgid, write)
@@ -325,7 +325,7 @@ impl Host {
     ) -> Result<()> {
         let file = self.file_of(node, handle)?;
         self.release_owner(file.inode().node(), owner);
-        if file.writable && !file.goes_through() {
+        if file.writable && !file.is_passthrough() {
             if file.inode().mount().is_remote() {
                 context.require_blocking()?;
             }
@@ -449,7 +449,7 @@ impl Host {
         let mode = FallocateFlags::from_bits_retain(mode);
         self.may_write(&file)?;
         let lower = self.lower(&file, true)?;
-        self.spare_reserve(context, file.inode())?;
+        self.leave_reserved_blocks(context, file.inode())?;
         let allocate = || Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?);
         let loses = loses_set_ids(context);
         self.change_file(context, (handle, &file), &lower, || {
@@ -498,7 +498,7 @@ impl Host {
         let length = usize::try_from(args.length).unwrap_or(usize::MAX);
         self.may_write(&to)?;
         let (source, target) = (self.lower(&from, false)?, self.lower(&to, true)?);
-        self.spare_reserve(context, to.inode())?;
+        self.leave_reserved_blocks(context, to.inode())?;
         let copy = || {
             let (offset_in, offset_out) = (Some(&mut offset_in), Some(&mut offset_out));
             let copied =

@@ -114,7 +114,7 @@ pub(crate) struct Host {
     /// Whether the client wants to know what is mounted beneath; settled at INIT.
     pub(crate) announces_submounts: AtomicBool,
     /// The log has a line on directories that ignore case.
-    pub(crate) said_folds_case: AtomicBool,
+    pub(crate) logged_folded_case: AtomicBool,
     pub(crate) waiting: crate::filter::Waiting,
 }
 
@@ -240,12 +240,12 @@ impl HostDir {
             may_skip_flush: AtomicBool::new(false),
             goes_by_modes: AtomicBool::new(false),
             announces_submounts: AtomicBool::new(false),
-            said_folds_case: AtomicBool::new(false),
+            logged_folded_case: AtomicBool::new(false),
             waiting: crate::filter::Waiting::new(server_uid),
             config,
         };
         let opened = host.descriptor(&host.root);
-        let opened = opened.and_then(|root| host.rules.open_order(root.as_fd()));
+        let opened = opened.and_then(|root| host.rules.open_name_lock(root.as_fd()));
         opened.map_err(system("open the source"))?;
         Ok(HostDir {
             host: Arc::new(host),

@@ -321,7 +321,7 @@ impl Inode {
     }
 
     /// Takes note of a mode that the kernel is told, or that the file was found with.
-    pub(crate) fn saw_mode(&self, mode: u32) {
+    pub(crate) fn record_mode(&self, mode: u32) {
         let stays = set_group_id_stays(mode);
         self.set_group_id_stays.store(stays, Ordering::Relaxed);
         let executable = mode & 0o111 != 0;

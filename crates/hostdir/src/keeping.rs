@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::Redaction;
-use crate::rules::Opener;
+use crate::rules::OpenerIds;
 use crate::strongbox::{Key, Strongbox};
 use rustix::fs::AtFlags;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -120,7 +120,7 @@ impl Host {
     }
 
     /// Remembers who opened a file, for whoever judges it again.
-    pub(crate) fn note_opener(&self, handle: FileHandle, opener: Opener) {
+    pub(crate) fn note_opener(&self, handle: FileHandle, opener: OpenerIds) {
         if let Some(file) = self.files.get(handle.0) {
             file.set_opener(opener);
         }
@@ -130,7 +130,7 @@ impl Host {
     }
 
     /// As [`note_opener`](Self::note_opener).
-    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: Opener) {
+    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: OpenerIds) {
         if let Some(directory) = self.directories.get(handle.0) {
             directory.set_opener(opener);
         }

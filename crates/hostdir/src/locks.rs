@@ -326,7 +326,7 @@ impl Host {
         let file = self.file_of(node, args.handle)?;
         let kind = kind(args)?;
         let is_first = !file.was_locked();
-        if is_first && file.goes_through() {
+        if is_first && file.is_passthrough() {
             let share = self.shares.take(context.uid());
             file.guard().hold(share.map_err(|_| Errno::ENOLCK)?);
         }

@@ -56,10 +56,10 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// See [`tells_case`](Self::tells_case).
+    /// See [`require_case_sensitive`](Self::require_case_sensitive).
     fn is_absent(&self, parent: &Arc<Inode>, name: &CStr, stat: &Statx) -> Result<bool> {
         if self.rules.are_there() {
-            self.tells_case(self.descriptor(parent)?.as_fd(), name)?;
+            self.require_case_sensitive(self.descriptor(parent)?.as_fd(), name)?;
         }
         self.is_hidden_from_lookup(parent, name, stat)
     }
@@ -70,7 +70,7 @@ impl Host {
     /// # Errors
     ///
     /// `EACCES`.
-    pub(crate) fn tells_case(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
+    pub(crate) fn require_case_sensitive(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let find = |name: &CStr| {
             let mask = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::NLINK;
@@ -88,7 +88,7 @@ impl Host {
                 && !(may_be_links && self.lists_both(parent, name, other))
         };
         if in_other_case(name).iter().any(is_same) {
-            if !self.said_folds_case.swap(true, Ordering::Relaxed) {
+            if !self.logged_folded_case.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "a directory of the source ignores case: its names are refused under a policy \
                      (told once)"

@@ -81,7 +81,7 @@ pub(crate) struct LowerMount {
     /// When it was looked at last, in milliseconds doubled, plus 1 if it was read-only; 0 for never.
     read_only_seen: AtomicU64,
     /// Said why its files do not go straight through.
-    told: AtomicBool,
+    logged: AtomicBool,
     /// The directory it is mounted on, to find it again; none for the source's own mount.
     mounted_on: Option<(Arc<Inode>, CString)>,
     idleness: Idleness,
@@ -150,8 +150,8 @@ impl LowerMount {
     }
 
     /// Says what keeps its files from going straight through, the first time.
-    pub(crate) fn tell_once(&self, obstacle: Obstacle) {
-        if !self.told.load(Ordering::Relaxed) && !self.told.swap(true, Ordering::Relaxed) {
+    pub(crate) fn log_once(&self, obstacle: Obstacle) {
+        if !self.logged.load(Ordering::Relaxed) && !self.logged.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 mount = self.id,
                 "files on a mount beneath do not go straight through: {obstacle}"
@@ -167,7 +167,7 @@ impl LowerMount {
     }
 
     /// It was looked at now.
-    pub(crate) fn saw_read_only(&self, now_ms: u64, is_read_only: bool) {
+    pub(crate) fn record_read_only(&self, now_ms: u64, is_read_only: bool) {
         let seen = now_ms.max(1) << 1 | u64::from(is_read_only);
         self.read_only_seen.store(seen, Ordering::Relaxed);
     }
@@ -479,7 +479,7 @@ fn probe(
         is_stacked: AtomicBool::new(false),
         is_without_acls: AtomicBool::new(false),
         read_only_seen: AtomicU64::new(0),
-        told: AtomicBool::new(false),
+        logged: AtomicBool::new(false),
         mounted_on,
         idleness: Idleness::new((index != 0).then(|| Arc::clone(bell))),
     })

@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::{Access, FilePath};
-use crate::rules::{InForce, Judged, Opener, STRAIGHT, Told, permitted};
+use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, PASSTHROUGH, PathDecision, permitted};
 use crate::versions::Found;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
@@ -85,17 +85,17 @@ impl Host {
         if access(flags) == Access::Change {
             self.writable()?;
         }
-        match self.rules.in_force() {
-            None => self.open_by(context, &inode, flags, args, &STRAIGHT),
-            Some(rules) => self.open_judged(context, rules, &inode, args),
+        match self.rules.active_policy() {
+            None => self.open_by(context, &inode, flags, args, &PASSTHROUGH),
+            Some(rules) => self.open_under_policy(context, rules, &inode, args),
         }
     }
 
     /// Opens under a policy.
-    fn open_judged(
+    fn open_under_policy(
         &self,
         context: &Context<'_>,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         inode: &Arc<Inode>,
         args: &OpenArgs,
     ) -> Result<Opened> {
@@ -105,23 +105,23 @@ impl Host {
             context.require_blocking()?;
         }
         self.defer_if_many_names(context, inode)?;
-        let judged = self.judge(rules, inode, context)?;
+        let decided = self.decide_inode(rules, inode, context)?;
         let flags = lower_flags(args.flags, &self.config) as i32;
-        let opened = permitted(&judged.decision, access(flags))
-            .and_then(|()| self.open_by(context, inode, flags, args, &judged.decision.file));
-        self.audit(context, &judged, args.flags as i32, false, opened)
+        let opened = permitted(&decided.decision, access(flags))
+            .and_then(|()| self.open_by(context, inode, flags, args, &decided.decision.file));
+        self.audit(context, &decided, args.flags as i32, false, opened)
     }
 
     /// Tells of an open, if a rule wants that; one that cannot be told of is taken back.
     pub(crate) fn audit(
         &self,
         context: &Context<'_>,
-        judged: &Judged,
+        decided: &PathDecision,
         flags: i32,
         created: bool,
         opened: Result<Opened>,
     ) -> Result<Opened> {
-        let told = Told {
+        let audited = AuditedOpen {
             access: match flags & libc::O_ACCMODE {
                 libc::O_WRONLY => "write",
                 libc::O_RDWR => "read and write",
@@ -134,7 +134,7 @@ impl Host {
                 Err(error) => Err(*error),
             },
         };
-        match self.tell(context, judged, told) {
+        match self.record_open(context, decided, audited) {
             Ok(()) => {
                 if let Ok(opened) = &opened {
                     self.note_opener(opened.handle, self.opener(context));
@@ -164,7 +164,7 @@ impl Host {
         }
         let opened = if guard.path() == DataPath::Passthrough {
             self.try_as_the_kernel(context, inode, args.flags as i32)?;
-            self.open_through(guard, flags, args.kill_suidgid)?
+            self.open_passthrough(guard, flags, args.kill_suidgid)?
         } else {
             guard.hold(self.shares.take(context.uid())?);
             let may_keep_cache = wanted.redaction().is_none();
@@ -180,21 +180,23 @@ impl Host {
     }
 
     /// Opens a file that the kernel will open for itself.
-    fn open_through(&self, guard: UseGuard, flags: i32, kill_suidgid: bool) -> Result<Opened> {
+    fn open_passthrough(&self, guard: UseGuard, flags: i32, kill_suidgid: bool) -> Result<Opened> {
         if flags & libc::O_TRUNC != 0 {
             let descriptor = self.descriptor(guard.inode())?;
             let fd = descriptor.as_fd();
             if kill_suidgid {
-                guard.inode().saw_mode(u32::from(stat_open(fd)?.stx_mode));
+                guard
+                    .inode()
+                    .record_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || Ok(attr::truncate(fd, 0)?);
             self.change_content(guard.inode(), fd, kill_suidgid, truncate)?;
         }
-        self.enter_through(guard, flags)
+        self.enter_passthrough(guard, flags)
     }
 
     /// Gives a file that goes straight through a handle.
-    pub(crate) fn enter_through(&self, guard: UseGuard, flags: i32) -> Result<Opened> {
+    pub(crate) fn enter_passthrough(&self, guard: UseGuard, flags: i32) -> Result<Opened> {
         let mut reply = OpenReplyFlags::PASSTHROUGH;
         if self.may_skip_flush.load(Ordering::Relaxed) {
             reply |= OpenReplyFlags::NOFLUSH;
@@ -265,7 +267,7 @@ impl Host {
         let access = if writes { 0 } else { libc::O_RDWR };
         let fd = self.open_inode(guard.inode(), flags & !libc::O_TRUNC | access)?;
         let stat = stat_open(&fd)?;
-        guard.inode().saw_mode(u32::from(stat.stx_mode));
+        guard.inode().record_mode(u32::from(stat.stx_mode));
         let truncate = || Ok(rustix::fs::ftruncate(&fd, 0)?);
         self.change_content(guard.inode(), fd.as_fd(), true, truncate)?;
         let stat = stat_open(&fd)?;
@@ -311,7 +313,7 @@ impl Host {
         let inode = Arc::clone(guard.inode());
         let inode = &inode;
         if let Some(stat) = &stat {
-            inode.saw_mode(u32::from(stat.stx_mode));
+            inode.record_mode(u32::from(stat.stx_mode));
         }
         let lower = Arc::new(LowerFile::new(fd, inode.mount().no_wait()));
         let mut found = Found::default();
@@ -370,7 +372,7 @@ impl Host {
             node: file.node(),
             flags: file.flags(),
             route: self.route_of(file.guard(), handle),
-            opener: Opener::counted_for(file.guard().share()),
+            opener: OpenerIds::counted_for(file.guard().share()),
         });
         Ok(handle)
     }

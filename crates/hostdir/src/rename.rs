@@ -55,7 +55,7 @@ impl Host {
         let parent_descriptor = self.descriptor(&parent)?;
         let to = End::new(&parent, parent_descriptor.as_fd(), name);
         self.defer_if_many_names(context, &inode)?;
-        let _in_order = self.names_in_order(context)?;
+        let _name_lock = self.lock_names(context)?;
         self.may_become(context, &inode, to)?;
         if self.rules.are_there() && inode.names().count() >= NAMES_MAX {
             return Err(Errno::EMLINK);
@@ -65,7 +65,7 @@ impl Host {
         self.link_beneath(descriptor.as_fd(), to)
             .map_err(|error| self.taken(to, error))?;
         let (linked, stat) = self.lookup_at(&parent, to.fd, name)?;
-        if let Err(error) = self.is_still_judged_so(context, &linked, to) {
+        if let Err(error) = self.is_still_permitted(context, &linked, to) {
             let _ = rustix::fs::unlinkat(to.fd, name, AtFlags::empty());
             linked
                 .names()
@@ -78,7 +78,7 @@ impl Host {
 
     /// Whether a file that was given a name may have it, now that it does: as others may have moved it, or
     /// what is above the name, beneath.
-    fn is_still_judged_so(
+    fn is_still_permitted(
         &self,
         context: &Context<'_>,
         inode: &Arc<Inode>,
@@ -113,7 +113,7 @@ impl Host {
         let parent = self.nodes.get(parent)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), name);
-        let _in_order = self.names_in_order(context)?;
+        let _name_lock = self.lock_names(context)?;
         self.may_change_name(context, end)?;
         let victim = self.hold_without_handles(&parent, descriptor.as_fd(), name);
         let known = self.known(&parent, descriptor.as_fd(), name);
@@ -259,8 +259,8 @@ impl Host {
         if !self.rules.are_there() {
             return rename();
         }
-        let _in_order = self.names_in_order(context)?;
-        let judged = self.may_rename(context, from, to, flags)?;
+        let _name_lock = self.lock_names(context)?;
+        let decided = self.may_rename(context, from, to, flags)?;
         let (moved, replaced) = (self.tracked(from), self.tracked(to));
         let (old, new) = (from.known_name(), to.known_name());
         let mut moves: Vec<(&Arc<Inode>, &KnownName, &KnownName)> = Vec::new();
@@ -276,7 +276,7 @@ impl Host {
                     .names()
                     .may_get(self.noting(inode), KnownName::clone(to));
             }
-            let renamed = self.rename_as_judged((from, to), flags, judged, rename);
+            let renamed = self.rename_as_decided((from, to), flags, decided, rename);
             if let (Ok(()), Some(replaced)) = (&renamed, &replaced)
                 && !flags.contains(RenameFlags::EXCHANGE)
             {
@@ -299,7 +299,7 @@ impl Host {
     /// # Errors
     ///
     /// `EXDEV` then, and those of `rename`.
-    fn rename_as_judged(
+    fn rename_as_decided(
         &self,
         (from, to): (End<'_>, End<'_>),
         flags: RenameFlags,
@@ -308,11 +308,11 @@ impl Host {
     ) -> Result<()> {
         rename()?;
         let ends = [(to, moved), (from, exchanged)];
-        let is_as_judged = |(end, found): &(End<'_>, Option<Statx>)| {
+        let is_as_decided = |(end, found): &(End<'_>, Option<Statx>)| {
             self.is_where_it_was(*end)
                 && found.is_none_or(|found| self.is_still_there(*end, &found))
         };
-        if !self.rules.rely_on_names() || ends.iter().all(is_as_judged) {
+        if !self.rules.rely_on_names() || ends.iter().all(is_as_decided) {
             return Ok(());
         }
         let back = match flags.contains(RenameFlags::EXCHANGE) {
@@ -323,7 +323,7 @@ impl Host {
             Ok(()) => Err(Errno::EXDEV),
             Err(error) => {
                 tracing::error!(
-                    "a rename that was overtaken beneath is not judged, and stays: taking it back \
+                    "a rename that was overtaken beneath is not decided, and stays: taking it back \
                      failed: {error}"
                 );
                 Ok(())
@@ -468,9 +468,9 @@ mod tests {
             let from = End::new(&free, free_fd.as_fd(), c"file");
             let to = End::new(&other, other_fd.as_fd(), c"new");
             let flags = AtFlags::SYMLINK_NOFOLLOW;
-            let judged = statx(CWD, at("free/file"), flags, crate::host::BASIC).unwrap();
+            let decided = statx(CWD, at("free/file"), flags, crate::host::BASIC).unwrap();
             let none = RenameFlags::empty();
-            let renamed = host.rename_as_judged((from, to), none, [Some(judged), None], || {
+            let renamed = host.rename_as_decided((from, to), none, [Some(decided), None], || {
                 fs::rename(at(moved), at(to_there)).unwrap();
                 host.rename_beneath(None, from, to, none)
             });

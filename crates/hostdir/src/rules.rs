@@ -10,18 +10,18 @@
 //! **What the kernel keeps.** Names that the kernel has cached are not asked for again, so a reload has
 //! it drop those that it changes ([`reload`]). An open that was granted stays granted.
 
+mod attribute_source;
 mod audit;
-mod evidence;
-mod judgement;
-mod order;
+mod decide;
+mod name_lock;
 mod permission;
 mod reload;
 
+pub(crate) use attribute_source::NewFile;
+pub(crate) use attribute_source::StatSource;
+use attribute_source::{InodeSource, NameSource};
 pub use audit::AuditLog;
-pub(crate) use audit::Told;
-pub(crate) use evidence::NewFile;
-pub(crate) use evidence::OfStat;
-use evidence::{OfInode, OfName};
+pub(crate) use audit::AuditedOpen;
 pub(crate) use permission::RulesOfEntries;
 use reload::HiddenNames;
 
@@ -42,13 +42,13 @@ pub(crate) const UNNAMED: &CStr = c"(unnamed)";
 
 /// A policy, and which one it is.
 #[derive(Debug)]
-pub(crate) struct InForce {
+pub(crate) struct ActivePolicy {
     pub(crate) policy: Arc<Policy>,
     /// From 1 on, each its own.
     pub(crate) generation: u64,
 }
 
-impl InForce {
+impl ActivePolicy {
     /// Goes elsewhere to sleep if a file of this type may be looked into.
     ///
     /// # Errors
@@ -70,17 +70,17 @@ pub trait Programs: std::fmt::Debug + Send + Sync {
 
 /// `/proc`, for a process that does.
 #[derive(Debug)]
-struct InProc(OwnedFd);
+struct ProcPrograms(OwnedFd);
 
-impl InProc {
-    fn open() -> Option<InProc> {
+impl ProcPrograms {
+    fn open() -> Option<ProcPrograms> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let processes = rustix::fs::open("/proc", flags, Mode::empty());
-        processes.ok().map(InProc)
+        processes.ok().map(ProcPrograms)
     }
 }
 
-impl Programs for InProc {
+impl Programs for ProcPrograms {
     fn program(&self, caller: u32) -> Option<Vec<u8>> {
         let link = rustix::fs::readlinkat(&self.0, format!("{caller}/exe"), Vec::new());
         Some(link.ok()?.into_bytes())
@@ -91,12 +91,12 @@ impl Programs for InProc {
 #[derive(Debug)]
 pub(crate) struct Rules {
     /// Nothing in a mount that was made without a policy: names were not tracked then.
-    in_force: Option<RwLock<Arc<InForce>>>,
+    active_policy: Option<RwLock<Arc<ActivePolicy>>>,
     notifier: OnceLock<Notifier>,
     hidden: HiddenNames,
     /// To find out which programs callers run.
     programs: Option<Arc<dyn Programs>>,
-    order: order::Order,
+    name_lock: name_lock::NameLock,
     /// How many changes of names have begun, and how many have ended.
     names_changing: AtomicU64,
     names_changed: AtomicU64,
@@ -110,19 +110,19 @@ impl Rules {
         callers_are_local: bool,
         programs: Option<Arc<dyn Programs>>,
     ) -> Rules {
-        let of_local_callers = || programs.or_else(|| Some(Arc::new(InProc::open()?)));
+        let of_local_callers = || programs.or_else(|| Some(Arc::new(ProcPrograms::open()?)));
         Rules {
             programs: policy
                 .as_ref()
                 .filter(|_| callers_are_local)
                 .and_then(|_| of_local_callers()),
-            in_force: policy.map(|policy| {
+            active_policy: policy.map(|policy| {
                 let generation = 1;
-                RwLock::new(Arc::new(InForce { policy, generation }))
+                RwLock::new(Arc::new(ActivePolicy { policy, generation }))
             }),
             notifier: OnceLock::new(),
             hidden: HiddenNames::default(),
-            order: order::Order::default(),
+            name_lock: name_lock::NameLock::default(),
             names_changing: AtomicU64::new(0),
             names_changed: AtomicU64::new(0),
         }
@@ -133,9 +133,9 @@ impl Rules {
     /// # Errors
     ///
     /// Those of opening the root.
-    pub(crate) fn open_order(&self, root: impl AsFd) -> Result<()> {
+    pub(crate) fn open_name_lock(&self, root: impl AsFd) -> Result<()> {
         if self.are_there() {
-            self.order.open(root)?;
+            self.name_lock.open(root)?;
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Rules {
     /// Whether the rules in force redact or hide: what they say is gone around by whoever renames in
     /// between.
     pub(crate) fn rely_on_names(&self) -> bool {
-        self.in_force().is_some_and(|rules| {
+        self.active_policy().is_some_and(|rules| {
             let uses = rules.policy.uses();
             uses.redact || uses.hide
         })
@@ -159,7 +159,7 @@ impl Rules {
 
     /// The state of all names, to be asked before one is looked up; nothing while one changes.
     pub(crate) fn state_of_names(&self) -> Option<u64> {
-        // In this order: what begins in between is seen.
+        // In this name_lock: what begins in between is seen.
         let changed = self.names_changed.load(Ordering::SeqCst);
         (changed == self.names_changing.load(Ordering::SeqCst)).then_some(changed)
     }
@@ -179,49 +179,51 @@ impl Rules {
 
     /// Whether there is, or may be, a policy.
     pub(crate) fn are_there(&self) -> bool {
-        self.in_force.is_some()
+        self.active_policy.is_some()
     }
 
-    pub(crate) fn in_force(&self) -> Option<Arc<InForce>> {
-        Some(Arc::clone(&self.in_force.as_ref()?.read()))
+    pub(crate) fn active_policy(&self) -> Option<Arc<ActivePolicy>> {
+        Some(Arc::clone(&self.active_policy.as_ref()?.read()))
     }
 
     /// The one in force, if it can say anything about opens of directories.
-    pub(crate) fn of_opens(&self) -> Option<Arc<InForce>> {
-        self.in_force().filter(|rules| {
+    pub(crate) fn of_opens(&self) -> Option<Arc<ActivePolicy>> {
+        self.active_policy().filter(|rules| {
             let uses = rules.policy.uses();
             uses.deny || uses.hide || uses.audit
         })
     }
 
     /// The one in force, if it can say anything about changes.
-    fn of_changes(&self) -> Option<Arc<InForce>> {
-        self.in_force().filter(|rules| {
+    fn of_changes(&self) -> Option<Arc<ActivePolicy>> {
+        self.active_policy().filter(|rules| {
             let uses = rules.policy.uses();
             uses.deny || uses.read_only || uses.hide
         })
     }
 
     /// The one in force, if it redacts anything.
-    pub(crate) fn that_redact(&self) -> Option<Arc<InForce>> {
-        self.in_force().filter(|rules| rules.policy.uses().redact)
+    pub(crate) fn that_redact(&self) -> Option<Arc<ActivePolicy>> {
+        self.active_policy()
+            .filter(|rules| rules.policy.uses().redact)
     }
 
     /// The one in force, if it hides names.
-    pub(crate) fn of_names(&self) -> Option<Arc<InForce>> {
-        self.in_force().filter(|rules| rules.policy.uses().hide)
+    pub(crate) fn of_names(&self) -> Option<Arc<ActivePolicy>> {
+        self.active_policy()
+            .filter(|rules| rules.policy.uses().hide)
     }
 
     /// Puts another policy in the place of the one in force, and gives that one back.
-    fn replace(&self, policy: Arc<Policy>) -> std::result::Result<Arc<InForce>, ConfigError> {
+    fn replace(&self, policy: Arc<Policy>) -> std::result::Result<Arc<ActivePolicy>, ConfigError> {
         let slot = self
-            .in_force
+            .active_policy
             .as_ref()
             .ok_or(ConfigError::NoPolicyToReplace)?;
-        let mut in_force = slot.write();
-        let generation = in_force.generation + 1;
-        let new = Arc::new(InForce { policy, generation });
-        Ok(std::mem::replace(&mut *in_force, new))
+        let mut active_policy = slot.write();
+        let generation = active_policy.generation + 1;
+        let new = Arc::new(ActivePolicy { policy, generation });
+        Ok(std::mem::replace(&mut *active_policy, new))
     }
 
     pub(crate) fn executable(&self, pid: u32) -> Option<Vec<u8>> {
@@ -233,8 +235,8 @@ impl Rules {
 }
 
 /// What was found out about an open file-to-be.
-pub(crate) struct Judged {
-    pub(crate) rules: Arc<InForce>,
+pub(crate) struct PathDecision {
+    pub(crate) rules: Arc<ActivePolicy>,
     pub(crate) decision: Decision,
     /// The latest path.
     pub(crate) path: Vec<u8>,
@@ -242,27 +244,27 @@ pub(crate) struct Judged {
 
 /// Who opened something, for whoever judges it once more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Opener {
+pub(crate) struct OpenerIds {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
-impl Opener {
+impl OpenerIds {
     /// As one word, in which it is kept.
     pub(crate) fn word(self) -> u64 {
         u64::from(self.uid) << 32 | u64::from(self.gid)
     }
 
     /// As far as it matters where no rule asks: as whose share it counts.
-    pub(crate) fn counted_for(share: Option<&Share>) -> Opener {
-        Opener {
+    pub(crate) fn counted_for(share: Option<&Share>) -> OpenerIds {
+        OpenerIds {
             uid: share.map_or(0, Share::uid),
             gid: 0,
         }
     }
 
-    pub(crate) fn from_word(word: u64) -> Opener {
-        Opener {
+    pub(crate) fn from_word(word: u64) -> OpenerIds {
+        OpenerIds {
             uid: (word >> 32) as u32,
             gid: word as u32,
         }
@@ -270,7 +272,7 @@ impl Opener {
 }
 
 /// How files come where there is no policy.
-pub(crate) const STRAIGHT: FilePath = FilePath {
+pub(crate) const PASSTHROUGH: FilePath = FilePath {
     data: DataPath::Passthrough,
     rule: None,
 };

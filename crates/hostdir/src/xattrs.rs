@@ -126,7 +126,7 @@ impl Host {
         let descriptor = self.descriptor(inode)?;
         let fd = descriptor.as_fd();
         self.credentials.keep_set_ids(true)?;
-        self.spare_reserve(context, inode)?;
+        self.leave_reserved_blocks(context, inode)?;
         let mut value = Cow::Borrowed(value);
         if is_acl(name) && self.maps_ids() {
             let to_host = |map: &IdMap, id| map.to_host(id).ok_or(Errno::EINVAL);

@@ -112,7 +112,7 @@ impl Passthrough {
             }
             Errno::ELOOP => {
                 mount.set_stacked();
-                mount.tell_once(Obstacle::Stacked);
+                mount.log_once(Obstacle::Stacked);
                 Obstacle::Stacked
             }
             error => {
@@ -140,7 +140,7 @@ impl Passthrough {
     pub(crate) fn permits(&self, mount: &LowerMount) -> Result<(), Obstacle> {
         self.backings()?;
         if mount.is_remote() {
-            mount.tell_once(Obstacle::Remote);
+            mount.log_once(Obstacle::Remote);
             Err(Obstacle::Remote)
         } else if mount.is_stacked() {
             Err(Obstacle::Stacked)

@@ -35,7 +35,7 @@ fn open(served: &HostDir, node: NodeId, flags: i32) -> FileHandle {
     let inode = served.host.nodes.get(node).unwrap();
     let guard = served
         .host
-        .use_file(&inode, flags, None, &STRAIGHT)
+        .use_file(&inode, flags, None, &PASSTHROUGH)
         .unwrap();
     let opened = served.host.open_lower(None, guard, flags, &args, true);
     opened.unwrap().handle

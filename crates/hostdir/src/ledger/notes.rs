@@ -10,7 +10,7 @@ use super::tellings::Tellings;
 use crate::datapath::Route;
 use crate::identity::HANDLE_BYTES_MAX;
 use crate::inode::{Inode, Place};
-use crate::rules::Opener;
+use crate::rules::OpenerIds;
 use rustix::fs::FallocateFlags;
 use std::ffi::CStr;
 use std::fmt;
@@ -73,7 +73,7 @@ pub(crate) struct FileNote {
     /// By which way its data go, where that is not what the options say.
     pub(crate) route: Option<Route>,
     /// Who opened it, under a policy.
-    pub(crate) opener: Opener,
+    pub(crate) opener: OpenerIds,
 }
 
 /// What is noted of an owner of locks.
@@ -324,14 +324,14 @@ impl Notes {
     }
 
     /// Who opened a file that was noted.
-    pub(crate) fn note_opener(&self, handle: FileHandle, opener: Opener) {
+    pub(crate) fn note_opener(&self, handle: FileHandle, opener: OpenerIds) {
         if let Some(record) = self.files.at(handle.0 as u32) {
             record.store(OPENER, opener.word());
         }
     }
 
     /// As [`note_opener`](Self::note_opener).
-    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: Opener) {
+    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: OpenerIds) {
         if let Some(record) = self.directories.at(handle.0 as u32) {
             record.store(OPENER, opener.word());
         }

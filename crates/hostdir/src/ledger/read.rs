@@ -10,7 +10,7 @@ use super::notes::{
 use super::table::{Record, Table};
 use crate::datapath::Route;
 use crate::identity::{HANDLE_BYTES_MAX, Identity};
-use crate::rules::Opener;
+use crate::rules::OpenerIds;
 use std::ffi::CString;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -210,7 +210,7 @@ fn open(index: u32, record: Record<'_>, state: u64) -> OpenRecord {
             node: NodeId(record.load(NODE)),
             flags: flags.cast_signed(),
             route: known,
-            opener: Opener::from_word(record.load(OPENER)),
+            opener: OpenerIds::from_word(record.load(OPENER)),
         },
         flock: record.load(FLOCK) as u8,
         left: Some(Duration::from_nanos(record.load(LEFT))).filter(|time| !time.is_zero()),

@@ -6,7 +6,7 @@
 //! Whoever is not to hold the file gives each line to another process by a socket, as one packet, and waits
 //! for its answer: an error number, or 0 when the line is written.
 
-use super::Judged;
+use super::PathDecision;
 use crate::datapath::DataPath;
 use crate::host::Host;
 use crate::ledger::{Before, Telling};
@@ -50,8 +50,8 @@ impl AuditLog {
         drop(old);
     }
 
-    fn write(&self, line: &Line<'_>) -> thrufs::Result<()> {
-        let written = serde_json::to_string(line)
+    fn write(&self, record: &AuditRecord<'_>) -> thrufs::Result<()> {
+        let written = serde_json::to_string(record)
             .map_err(io::Error::from)
             .and_then(|line| self.append(&line));
         written.map_err(|error| {
@@ -120,7 +120,7 @@ fn write_all(file: &OwnedFd, text: &[u8]) -> (usize, io::Result<()>) {
 
 /// What there is to be told of an open.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct AuditedOpen {
     /// What it is to be open for.
     pub(crate) access: &'static str,
     pub(crate) created: bool,
@@ -131,7 +131,7 @@ pub(crate) struct Told {
 
 /// A line. Text is UTF-8; what is none has its bytes beside it, in hexadecimal.
 #[derive(Serialize)]
-struct Line<'a> {
+struct AuditRecord<'a> {
     /// Seconds since 1970, with six digits behind the point.
     time: String,
     event: &'static str,
@@ -167,19 +167,19 @@ impl Host {
     /// # Errors
     ///
     /// `EIO` when the line could not be written; the reason is logged.
-    pub(crate) fn tell(
+    pub(crate) fn record_open(
         &self,
         context: &Context<'_>,
-        judged: &Judged,
-        told: Told,
+        decided: &PathDecision,
+        open: AuditedOpen,
     ) -> thrufs::Result<()> {
-        let policy = &judged.rules.policy;
-        let Some(rule) = judged.decision.audit.and_then(|id| policy.rule(id)) else {
+        let policy = &decided.rules.policy;
+        let Some(rule) = decided.decision.audit.and_then(|id| policy.rule(id)) else {
             return Ok(());
         };
         // An open that is carried out again, as its first answer never came, was perhaps told of.
         let telling = self.notes.as_ref().map(|notes| {
-            let telling = telling(context, judged, told);
+            let telling = telling(context, decided, open);
             (notes, telling, notes.told_before(telling))
         });
         let before = telling.as_ref().and_then(|(_, _, before)| *before);
@@ -187,7 +187,7 @@ impl Host {
             .as_ref()
             .and_then(|(notes, telling, _)| notes.begin_telling(*telling));
         if before != Some(Before::Told) {
-            self.write_line(context, judged, told, rule, before.is_some())?;
+            self.write_record(context, decided, open, rule, before.is_some())?;
         }
         if let Some((notes, ..)) = telling {
             notes.told(place);
@@ -195,51 +195,51 @@ impl Host {
         Ok(())
     }
 
-    fn write_line(
+    fn write_record(
         &self,
         context: &Context<'_>,
-        judged: &Judged,
-        told: Told,
+        decided: &PathDecision,
+        open: AuditedOpen,
         rule: RuleInfo<'_>,
         again: bool,
     ) -> thrufs::Result<()> {
         let executable = self.rules.executable(context.pid());
         let executable = executable.as_deref().map(String::from_utf8_lossy);
-        let path = String::from_utf8_lossy(&judged.path);
-        let is_text = std::str::from_utf8(&judged.path).is_ok();
-        let line = Line {
+        let path = String::from_utf8_lossy(&decided.path);
+        let is_text = std::str::from_utf8(&decided.path).is_ok();
+        let record = AuditRecord {
             time: now(),
             event: "open",
             path: &path,
-            path_hex: (!is_text).then(|| hexadecimal(&judged.path)),
-            access: told.access,
-            created: told.created,
-            truncated: told.truncated,
+            path_hex: (!is_text).then(|| hexadecimal(&decided.path)),
+            access: open.access,
+            created: open.created,
+            truncated: open.truncated,
             uid: context.uid(),
             gid: context.gid(),
             pid: context.pid(),
             executable: executable.as_deref(),
             rule: rule.number,
             rule_name: rule.name,
-            outcome: match told.outcome {
+            outcome: match open.outcome {
                 Ok(_) => "opened",
                 Err(_) => "refused",
             },
-            data_path: told.outcome.ok().flatten().map(|path| path.to_string()),
-            errno: told.outcome.err().map(Errno::raw),
-            error: told.outcome.err().map(|error| error.to_string()),
+            data_path: open.outcome.ok().flatten().map(|path| path.to_string()),
+            errno: open.outcome.err().map(Errno::raw),
+            error: open.outcome.err().map(|error| error.to_string()),
             again,
         };
-        self.config.audit_log.write(&line)
+        self.config.audit_log.write(&record)
     }
 }
 
 /// What makes a line that of one request. Not whether the file was created or cut short: the second
 /// time, it is there.
-fn telling(context: &Context<'_>, judged: &Judged, told: Told) -> Telling {
+fn telling(context: &Context<'_>, decided: &PathDecision, open: AuditedOpen) -> Telling {
     let mut hasher = DefaultHasher::new();
     let caller = (context.uid(), context.gid(), context.pid());
-    (&judged.path, told.access, caller).hash(&mut hasher);
+    (&decided.path, open.access, caller).hash(&mut hasher);
     Telling {
         request: context.unique().0,
         digest: hasher.finish(),

@@ -1,9 +1,9 @@
 //! Whether a client may do what it asks for.
 
-use super::judgement::NamePath;
+use super::decide::NamePath;
 use super::{
-    InForce, Judged, NewFile, OfInode, OfName, OfStat, permitted, permitted_new, stat_name,
-    stays_redacted,
+    ActivePolicy, InodeSource, NameSource, NewFile, PathDecision, StatSource, permitted,
+    permitted_new, stat_name, stays_redacted,
 };
 use crate::host::Host;
 use crate::inode::Inode;
@@ -22,8 +22,8 @@ impl Host {
             return Ok(());
         };
         self.defer_if_many_names(context, inode)?;
-        let judged = self.judge(rules, inode, context)?;
-        permitted(&judged.decision, Access::Change)
+        let decided = self.decide_inode(rules, inode, context)?;
+        permitted(&decided.decision, Access::Change)
     }
 
     /// Refuses to make another size of a file than none, where others see it redacted: what is cut off
@@ -33,7 +33,12 @@ impl Host {
             return Ok(());
         };
         self.defer_if_many_names(context, inode)?;
-        match self.judge(rules, inode, context)?.decision.file.redaction() {
+        match self
+            .decide_inode(rules, inode, context)?
+            .decision
+            .file
+            .redaction()
+        {
             Some(redaction) => Err(redaction.errno),
             None => Ok(()),
         }
@@ -92,7 +97,7 @@ impl Host {
         from: End<'_>,
         to: End<'_>,
     ) -> Result<Option<Statx>> {
-        let Some(rules) = self.rules.in_force() else {
+        let Some(rules) = self.rules.active_policy() else {
             return Ok(None);
         };
         if self.rules.rely_on_names() && !(self.is_where_it_was(from) && self.is_where_it_was(to)) {
@@ -101,7 +106,7 @@ impl Host {
         let stat = stat_name(from.fd, from.name)?;
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
         rules.looks_into(file_type, context)?;
-        let evidence = self.evidence(from, &stat);
+        let evidence = self.name_source(from, &stat);
         let old = self.decide(&rules, context, from, (file_type, &evidence))?;
         let new = self.decide(&rules, context, to, (file_type, &evidence))?;
         permitted(&old, Access::Change)?;
@@ -144,11 +149,13 @@ impl Host {
         inode: &Arc<Inode>,
         to: End<'_>,
     ) -> Result<()> {
-        let Some(rules) = self.rules.in_force() else {
+        let Some(rules) = self.rules.active_policy() else {
             return Ok(());
         };
-        let old = self.judge(Arc::clone(&rules), inode, context)?.decision;
-        let evidence = OfInode::new(self, inode);
+        let old = self
+            .decide_inode(Arc::clone(&rules), inode, context)?
+            .decision;
+        let evidence = InodeSource::new(self, inode);
         let new = self.decide(&rules, context, to, (inode.file_type(), &evidence))?;
         permitted(&old, Access::Change)?;
         permitted_new(&new)?;
@@ -180,20 +187,20 @@ impl Host {
         let Some(rules) = self.rules.of_changes() else {
             return Ok(());
         };
-        let judged = self.judge_new(rules, context, end, new)?;
-        permitted_new(&judged.decision)
+        let decided = self.decide_new(rules, context, end, new)?;
+        permitted_new(&decided.decision)
     }
 
     /// What the policy says of a file that is about to be made.
-    pub(crate) fn judge_new(
+    pub(crate) fn decide_new(
         &self,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         context: &Context<'_>,
         end: End<'_>,
         new: &NewFile,
-    ) -> Result<Judged> {
+    ) -> Result<PathDecision> {
         let decision = self.decide(&rules, context, end, (new.file_type, new))?;
-        Ok(Judged {
+        Ok(PathDecision {
             rules,
             decision,
             path: self.child_path(end.parent, end.name)?,
@@ -213,8 +220,8 @@ impl Host {
         }
     }
 
-    fn evidence<'a>(&'a self, end: End<'a>, stat: &'a Statx) -> OfName<'a> {
-        OfName {
+    fn name_source<'a>(&'a self, end: End<'a>, stat: &'a Statx) -> NameSource<'a> {
+        NameSource {
             host: self,
             parent: end.fd,
             name: end.name,
@@ -225,14 +232,14 @@ impl Host {
     /// What the policy says of what was found under a name.
     fn decide_found(
         &self,
-        rules: &InForce,
+        rules: &ActivePolicy,
         context: &Context<'_>,
         end: End<'_>,
         stat: &Statx,
     ) -> Result<Decision> {
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
         rules.looks_into(file_type, context)?;
-        let evidence = self.evidence(end, stat);
+        let evidence = self.name_source(end, stat);
         self.decide(rules, context, end, (file_type, &evidence))
     }
 
@@ -243,7 +250,7 @@ impl Host {
     /// `ENOENT` in a directory that is hidden.
     fn decide(
         &self,
-        rules: &InForce,
+        rules: &ActivePolicy,
         context: &Context<'_>,
         end: End<'_>,
         (file_type, evidence): (FileType, &dyn Evidence),
@@ -252,7 +259,7 @@ impl Host {
         if directory.hidden.is_some() {
             return Err(Errno::ENOENT);
         }
-        self.tells_case(end.fd, end.name)?;
+        self.require_case_sensitive(end.fd, end.name)?;
         let executable = || self.rules.executable(context.pid());
         let subject = Subject {
             path: &directory.child(end.name.to_bytes()),
@@ -324,7 +331,7 @@ impl Host {
 
 /// See [`Host::rules_of_entries`].
 pub(crate) struct RulesOfEntries {
-    rules: Arc<InForce>,
+    rules: Arc<ActivePolicy>,
     directory: NamePath,
 }
 
@@ -336,7 +343,7 @@ impl RulesOfEntries {
         let subject = Subject {
             path: &self.directory.child(name.to_bytes()),
             file_type: FileType::from_raw_mode(u32::from(stat.stx_mode)),
-            evidence: &OfStat(stat),
+            evidence: &StatSource(stat),
         };
         matches!(
             self.rules.policy.visibility(&subject),

@@ -11,7 +11,7 @@
 //! its way: the kernel then has the directory locked, which the notification waits for; or it asks again
 //! for a name that it has cached, which the notification unhooks.
 
-use super::{InForce, OfInode};
+use super::{ActivePolicy, InodeSource};
 use crate::config::ConfigError;
 use crate::host::Host;
 use crate::inode::Inode;
@@ -66,7 +66,8 @@ impl Host {
     /// When the directory is served without a policy.
     pub(crate) fn reload_rules(&self, policy: Arc<Policy>) -> std::result::Result<(), ConfigError> {
         let old = self.rules.replace(policy)?;
-        let (Some(notifier), Some(new)) = (self.rules.notifier(), self.rules.in_force()) else {
+        let (Some(notifier), Some(new)) = (self.rules.notifier(), self.rules.active_policy())
+        else {
             return Ok(());
         };
         if !(old.policy.uses().hide || new.policy.uses().hide) {
@@ -84,7 +85,7 @@ impl Host {
     }
 
     /// Has the kernel drop the names of known nodes that are hidden now.
-    fn drop_hidden(&self, notifier: &Notifier, rules: &InForce) -> Result<()> {
+    fn drop_hidden(&self, notifier: &Notifier, rules: &ActivePolicy) -> Result<()> {
         if !rules.policy.uses().hide {
             return Ok(());
         }
@@ -100,12 +101,12 @@ impl Host {
 
     /// Whether a name of an inode is hidden. One whose directory is not known any more is not asked for
     /// in it either.
-    fn name_is_hidden(&self, rules: &InForce, inode: &Arc<Inode>, name: &KnownName) -> bool {
+    fn name_is_hidden(&self, rules: &ActivePolicy, inode: &Arc<Inode>, name: &KnownName) -> bool {
         let directory = match self.see_directory(Some(rules), name.directory) {
             Ok(directory) => directory,
             Err(error) => return error != Errno::ESTALE,
         };
-        let evidence = OfInode::new(self, inode);
+        let evidence = InodeSource::new(self, inode);
         let subject = Subject {
             path: &directory.child(&name.name),
             file_type: inode.file_type(),
@@ -116,7 +117,7 @@ impl Host {
     }
 }
 
-fn wait_for_others(old: &Arc<InForce>) {
+fn wait_for_others(old: &Arc<ActivePolicy>) {
     let started = Instant::now();
     while Arc::strong_count(old) > 1 && started.elapsed() < OLD_PATIENCE {
         std::thread::sleep(OLD_INTERVAL);

@@ -119,7 +119,7 @@ impl<'a> Rebuild<'a> {
             .nodes
             .insert_at(node, lookups, new, self.notes)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
-        inode.saw_mode(found.mode);
+        inode.record_mode(found.mode);
         if let Some(name) = found.name {
             let noting = self.host.noting(&inode);
             inode.names().found_if(noting, name, u32::MAX, || true);
@@ -159,18 +159,18 @@ impl<'a> Rebuild<'a> {
 
     /// What the policy here says of something that a client has open. What was granted before a death
     /// stays granted; what comes from elsewhere is judged.
-    fn judge(
+    fn decide_inode(
         &self,
         inode: &Arc<Inode>,
         note: &FileNote,
         access: Access,
     ) -> Result<Option<FilePath>, Errno> {
-        let Some(rules) = self.host.rules.in_force().filter(|_| self.notes) else {
+        let Some(rules) = self.host.rules.active_policy().filter(|_| self.notes) else {
             return Ok(None);
         };
-        let judged = self.host.judge_again(rules, inode, note.opener)?;
-        permitted(&judged.decision, access)?;
-        Ok(Some(judged.decision.file))
+        let decided = self.host.decide_again(rules, inode, note.opener)?;
+        permitted(&decided.decision, access)?;
+        Ok(Some(decided.decision.file))
     }
 
     fn inode(&self, node: NodeId) -> io::Result<Arc<Inode>> {
@@ -194,7 +194,7 @@ impl<'a> Rebuild<'a> {
         if !(inode.is_regular() && (!writable || host.writable().is_ok())) {
             return Err(invalid(format!("node {:#x} cannot be open", note.node.0)));
         }
-        let wanted = match self.judge(&inode, &note, access(flags)) {
+        let wanted = match self.decide_inode(&inode, &note, access(flags)) {
             Ok(wanted) => wanted,
             Err(why) => return self.lose("open file", note.handle.0, why),
         };
@@ -223,7 +223,7 @@ impl<'a> Rebuild<'a> {
         };
         if let Some(lower) = &lower {
             if let Ok(stat) = stat_open(&**lower) {
-                inode.saw_mode(u32::from(stat.stx_mode));
+                inode.record_mode(u32::from(stat.stx_mode));
             }
             inode.set_opened(lower);
         }
@@ -275,7 +275,7 @@ impl<'a> Rebuild<'a> {
         if !inode.is_directory() {
             return Err(invalid(format!("node {:#x} cannot be listed", note.node.0)));
         }
-        if let Err(why) = self.judge(&inode, &note, Access::Read) {
+        if let Err(why) = self.decide_inode(&inode, &note, Access::Read) {
             return self.lose("open directory", note.handle.0, why);
         }
         let fd = match host.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY) {

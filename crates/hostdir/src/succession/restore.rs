@@ -14,7 +14,7 @@ use crate::inode::Place;
 use crate::ledger::{FileNote, OwnerNote};
 use crate::mounts::LowerMount;
 use crate::names::KnownName;
-use crate::rules::Opener;
+use crate::rules::OpenerIds;
 use rustix::fs::AtFlags;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -260,14 +260,14 @@ fn read_opens(
             node: NodeId(reader.u64()?),
             flags: reader.u32()?.cast_signed(),
             route: None,
-            opener: Opener::default(),
+            opener: OpenerIds::default(),
         };
         let flock = lock_kind(reader.byte()?);
         let is_open = reader.byte()? != 0;
         let note = match header.is_under_policy {
             false => note,
             true => FileNote {
-                opener: Opener::from_word(reader.u64()?),
+                opener: OpenerIds::from_word(reader.u64()?),
                 route: read_route(reader)?,
                 ..note
             },
@@ -280,7 +280,7 @@ fn read_opens(
             node: NodeId(reader.u64()?),
             flags: 0,
             route: None,
-            opener: Opener::default(),
+            opener: OpenerIds::default(),
         };
         let whole = Listing {
             file_system: reader.u64()?,
@@ -289,7 +289,7 @@ fn read_opens(
         let note = match header.is_under_policy {
             false => note,
             true => FileNote {
-                opener: Opener::from_word(reader.u64()?),
+                opener: OpenerIds::from_word(reader.u64()?),
                 ..note
             },
         };

@@ -18,18 +18,18 @@ fn attributes(stat: &Statx) -> Attributes {
 }
 
 /// An inode, asked when a rule asks.
-pub(crate) struct OfInode<'a> {
+pub(crate) struct InodeSource<'a> {
     host: &'a Host,
     inode: &'a Arc<Inode>,
 }
 
-impl<'a> OfInode<'a> {
-    pub(crate) fn new(host: &'a Host, inode: &'a Arc<Inode>) -> OfInode<'a> {
-        OfInode { host, inode }
+impl<'a> InodeSource<'a> {
+    pub(crate) fn new(host: &'a Host, inode: &'a Arc<Inode>) -> InodeSource<'a> {
+        InodeSource { host, inode }
     }
 }
 
-impl Evidence for OfInode<'_> {
+impl Evidence for InodeSource<'_> {
     fn attributes(&self) -> Option<Attributes> {
         let descriptor = self.host.descriptor(self.inode).ok()?;
         let flags = AtFlags::EMPTY_PATH;
@@ -57,7 +57,7 @@ fn read_head(file: &OwnedFd, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
 }
 
 /// What lies under a name, asked when a rule asks.
-pub(crate) struct OfName<'a> {
+pub(crate) struct NameSource<'a> {
     pub(crate) host: &'a Host,
     pub(crate) parent: BorrowedFd<'a>,
     pub(crate) name: &'a CStr,
@@ -65,7 +65,7 @@ pub(crate) struct OfName<'a> {
     pub(crate) stat: &'a Statx,
 }
 
-impl OfName<'_> {
+impl NameSource<'_> {
     /// The file that was found, opened, if it is still there.
     fn open(&self) -> Option<OwnedFd> {
         let (fd, stat) = self.host.open_component(self.parent, self.name).ok()?;
@@ -75,7 +75,7 @@ impl OfName<'_> {
     }
 }
 
-impl Evidence for OfName<'_> {
+impl Evidence for NameSource<'_> {
     fn attributes(&self) -> Option<Attributes> {
         Some(attributes(self.stat))
     }
@@ -86,9 +86,9 @@ impl Evidence for OfName<'_> {
 }
 
 /// What was found under a name; it is not opened.
-pub(crate) struct OfStat<'a>(pub(crate) &'a Statx);
+pub(crate) struct StatSource<'a>(pub(crate) &'a Statx);
 
-impl Evidence for OfStat<'_> {
+impl Evidence for StatSource<'_> {
     fn attributes(&self) -> Option<Attributes> {
         Some(attributes(self.0))
     }

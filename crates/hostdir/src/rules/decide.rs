@@ -1,6 +1,6 @@
 //! What the policy says of a node: by all of its names, and for one caller.
 
-use super::{InForce, Judged, OfInode, Opener};
+use super::{ActivePolicy, InodeSource, OpenerIds, PathDecision};
 use crate::files::stat_open;
 use crate::host::Host;
 use crate::inode::Inode;
@@ -113,7 +113,7 @@ impl Host {
     ///
     /// `ESTALE` when no name is known: the kernel then looks the file up again, by its path. `ELOOP` when
     /// that is too much to look at.
-    fn paths(&self, hiding: Option<&InForce>, inode: &Inode) -> Result<Vec<NamePath>> {
+    fn paths(&self, hiding: Option<&ActivePolicy>, inode: &Inode) -> Result<Vec<NamePath>> {
         if inode.node() == NodeId::ROOT {
             return Ok(vec![NamePath::default()]);
         }
@@ -149,7 +149,7 @@ impl Host {
     /// `ESTALE` when a name is not known, `ELOOP` when it lies too deep.
     fn directory_seen(
         &self,
-        hiding: Option<&InForce>,
+        hiding: Option<&ActivePolicy>,
         directory: NodeId,
         effort: &mut Effort,
     ) -> Result<NamePath> {
@@ -177,7 +177,7 @@ impl Host {
             let subject = Subject {
                 path: &seen.path,
                 file_type: FileType::Directory,
-                evidence: &OfInode::new(self, inode),
+                evidence: &InodeSource::new(self, inode),
             };
             if let Visibility::Hidden(rule) = rules.policy.visibility(&subject) {
                 seen.hidden = Some(rule);
@@ -190,7 +190,7 @@ impl Host {
     /// given, whether it is hidden or one above it is, if rules hide anything.
     pub(super) fn see_directory(
         &self,
-        rules: Option<&InForce>,
+        rules: Option<&ActivePolicy>,
         directory: NodeId,
     ) -> Result<NamePath> {
         let hiding = rules.filter(|rules| rules.policy.uses().hide);
@@ -215,9 +215,9 @@ impl Host {
     }
 
     /// Who opens something.
-    pub(crate) fn opener(&self, context: &Context<'_>) -> Opener {
+    pub(crate) fn opener(&self, context: &Context<'_>) -> OpenerIds {
         let caller = self.caller(context, &|| None);
-        Opener {
+        OpenerIds {
             uid: caller.uid,
             gid: caller.gid,
         }
@@ -241,46 +241,46 @@ impl Host {
     /// # Errors
     ///
     /// `ESTALE` when no name of it is known.
-    pub(crate) fn judge(
+    pub(crate) fn decide_inode(
         &self,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         inode: &Arc<Inode>,
         context: &Context<'_>,
-    ) -> Result<Judged> {
+    ) -> Result<PathDecision> {
         rules.looks_into(inode.file_type(), context)?;
         let executable = || self.rules.executable(context.pid());
         let caller = self.caller(context, &executable);
-        self.judge_for(rules, inode, &caller)
+        self.decide_for(rules, inode, &caller)
     }
 
-    /// As [`judge`](Self::judge), of what was open in another process. May sleep.
+    /// As [`decide_inode`](Self::decide_inode), of what was open in another process. May sleep.
     ///
     /// # Errors
     ///
-    /// As [`judge`](Self::judge).
-    pub(crate) fn judge_again(
+    /// As [`decide_inode`](Self::decide_inode).
+    pub(crate) fn decide_again(
         &self,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         inode: &Arc<Inode>,
-        opener: Opener,
-    ) -> Result<Judged> {
+        opener: OpenerIds,
+    ) -> Result<PathDecision> {
         let caller = Caller {
             uid: opener.uid,
             gid: opener.gid,
             executable: &|| None,
         };
-        self.judge_for(rules, inode, &caller)
+        self.decide_for(rules, inode, &caller)
     }
 
-    fn judge_for(
+    fn decide_for(
         &self,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         inode: &Arc<Inode>,
         caller: &Caller<'_>,
-    ) -> Result<Judged> {
+    ) -> Result<PathDecision> {
         let uses = rules.policy.uses();
         let paths = self.paths(uses.hide.then_some(&rules), inode)?;
-        let evidence = OfInode::new(self, inode);
+        let evidence = InodeSource::new(self, inode);
         let mut decision: Option<Decision> = None;
         for name in &paths {
             let subject = Subject {
@@ -305,7 +305,7 @@ impl Host {
             decision.file = redacted;
         }
         let latest = paths.into_iter().next().ok_or(Errno::ESTALE)?;
-        Ok(Judged {
+        Ok(PathDecision {
             rules,
             decision,
             path: latest.path,
@@ -344,14 +344,14 @@ impl Host {
     /// Whether nothing leads to an inode but names that are hidden.
     pub(super) fn is_hidden_by_every_name(
         &self,
-        rules: &InForce,
+        rules: &ActivePolicy,
         inode: &Arc<Inode>,
     ) -> Result<bool> {
         // Without a name, as clients of `export` come, there is nothing to go by.
         let Some(paths) = known(self.paths(Some(rules), inode))? else {
             return Ok(false);
         };
-        let evidence = OfInode::new(self, inode);
+        let evidence = InodeSource::new(self, inode);
         let is_visible = |name: &NamePath| {
             let subject = Subject {
                 path: &name.path,
@@ -366,7 +366,7 @@ impl Host {
     /// Whether a file is redacted by each name that it has, all of which are known.
     pub(super) fn is_redacted_by_every_name(
         &self,
-        rules: &InForce,
+        rules: &ActivePolicy,
         inode: &Arc<Inode>,
     ) -> Result<bool> {
         let paths = self.paths(None, inode)?;
@@ -384,11 +384,11 @@ impl Host {
         Ok(paths.iter().any(is_redacted) || !self.are_all_names(inode, &paths))
     }
 
-    fn is_redacted_as(&self, rules: &InForce, inode: &Arc<Inode>, path: &[u8]) -> bool {
+    fn is_redacted_as(&self, rules: &ActivePolicy, inode: &Arc<Inode>, path: &[u8]) -> bool {
         let subject = Subject {
             path,
             file_type: inode.file_type(),
-            evidence: &OfInode::new(self, inode),
+            evidence: &InodeSource::new(self, inode),
         };
         rules.policy.file_path(&subject).redaction().is_some()
     }

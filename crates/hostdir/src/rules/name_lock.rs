@@ -24,15 +24,15 @@ const INTERVAL: Duration = Duration::from_millis(1);
 
 /// The root of the source, opened once for the lock. Nothing where there is no policy.
 #[derive(Debug, Default)]
-pub(super) struct Order(Mutex<Option<OwnedFd>>);
+pub(super) struct NameLock(Mutex<Option<OwnedFd>>);
 
 /// While it lasts, nobody else changes names.
 #[derive(Debug)]
-pub(crate) struct InOrder<'a> {
+pub(crate) struct NameLockGuard<'a> {
     locked: MutexGuard<'a, Option<OwnedFd>>,
 }
 
-impl Drop for InOrder<'_> {
+impl Drop for NameLockGuard<'_> {
     fn drop(&mut self) {
         if let Some(root) = &*self.locked {
             let _ = rustix::fs::flock(root, FlockOperation::NonBlockingUnlock);
@@ -40,7 +40,7 @@ impl Drop for InOrder<'_> {
     }
 }
 
-impl Order {
+impl NameLock {
     /// # Errors
     ///
     /// Those of opening the root.
@@ -50,7 +50,7 @@ impl Order {
         Ok(())
     }
 
-    fn begin(&self, context: &Context<'_>) -> Result<InOrder<'_>> {
+    fn lock(&self, context: &Context<'_>) -> Result<NameLockGuard<'_>> {
         let locked = match self.0.try_lock() {
             Some(locked) => locked,
             None => {
@@ -73,7 +73,7 @@ impl Order {
                 Ok(()) | Err(_) => break,
             }
         }
-        Ok(InOrder { locked })
+        Ok(NameLockGuard { locked })
     }
 }
 
@@ -83,10 +83,10 @@ impl Host {
     /// # Errors
     ///
     /// `EBUSY` when that takes longer than two seconds.
-    pub(crate) fn names_in_order(&self, context: &Context<'_>) -> Result<Option<InOrder<'_>>> {
+    pub(crate) fn lock_names(&self, context: &Context<'_>) -> Result<Option<NameLockGuard<'_>>> {
         if !self.rules.rely_on_names() {
             return Ok(None);
         }
-        self.rules.order.begin(context).map(Some)
+        self.rules.name_lock.lock(context).map(Some)
     }
 }
