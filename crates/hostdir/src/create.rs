@@ -7,10 +7,10 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::open::{Opening, lower_flags};
 use crate::policy::FilePath;
+use crate::quota::QuotaCharge;
 use crate::rename::End;
 use crate::retries::ATTEMPTS_MAX;
 use crate::rules::{NewFile, PASSTHROUGH, PathDecision, UNNAMED, permitted_new};
-use crate::shares::Share;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -196,8 +196,8 @@ impl Host {
         let end = End::new(&parent, descriptor.as_fd(), name);
         self.create_under_policy(context, end, new, args, |wanted| {
             // Before anything is made.
-            let share = self.shares.take(context.uid())?;
-            self.create_by(end, new, args, wanted, share)
+            let charge = self.quotas.charge(context.uid())?;
+            self.create_by(end, new, args, wanted, charge)
         })
     }
 
@@ -258,7 +258,7 @@ impl Host {
         new: &NewNode,
         args: &OpenArgs,
         wanted: &FilePath,
-        share: Option<Share>,
+        charge: Option<QuotaCharge>,
     ) -> Result<(Entry, Opened)> {
         let End { parent, fd, name } = end;
         // Always exclusive: the kernel has checked that the caller may create here, not that it
@@ -282,7 +282,7 @@ impl Host {
             }
             Err(error) => return Err(error),
         };
-        self.enter_created((parent, Some(name)), fd, args, wanted, share)
+        self.enter_created((parent, Some(name)), fd, args, wanted, charge)
     }
 
     /// Opens a file that nobody else has made. What was in the way and is gone again was not.
@@ -315,7 +315,7 @@ impl Host {
         fd: OwnedFd,
         args: &OpenArgs,
         wanted: &FilePath,
-        share: Option<Share>,
+        charge: Option<QuotaCharge>,
     ) -> Result<(Entry, Opened)> {
         let (inode, stat) = self.lookup_opened(parent, name, fd.as_fd())?;
         match name {
@@ -327,7 +327,7 @@ impl Host {
             }
         }
         let entry = self.entry(&inode, &stat);
-        match self.open_created(&inode, (fd, share), &stat, args, wanted) {
+        match self.open_created(&inode, (fd, charge), &stat, args, wanted) {
             Ok(opened) => Ok((entry, opened)),
             Err(error) => {
                 self.forget(inode.node(), 1);
@@ -339,7 +339,7 @@ impl Host {
     fn open_created(
         &self,
         inode: &Arc<Inode>,
-        (fd, share): (OwnedFd, Option<Share>),
+        (fd, charge): (OwnedFd, Option<QuotaCharge>),
         stat: &Statx,
         args: &OpenArgs,
         wanted: &FilePath,
@@ -357,8 +357,8 @@ impl Host {
             return self.enter_passthrough(guard, flags);
         }
         // Who has no share does not count among those who wait either.
-        let uid = share.as_ref().map(Share::uid);
-        guard.hold(share);
+        let uid = charge.as_ref().map(QuotaCharge::uid);
+        guard.hold(charge);
         // It was opened for the kernel to open it again, which did not come about.
         let fd = if passthrough {
             self.reopen(fd.as_fd(), flags)?
@@ -386,8 +386,8 @@ impl Host {
         let descriptor = self.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), UNNAMED);
         self.create_under_policy(context, end, new, args, |wanted| {
-            let share = self.shares.take(context.uid())?;
-            let (entry, opened) = self.tmpfile_by(end, new, args, wanted, share)?;
+            let charge = self.quotas.charge(context.uid())?;
+            let (entry, opened) = self.tmpfile_by(end, new, args, wanted, charge)?;
             let inode = self.nodes.get(entry.node)?;
             // It is born without a name.
             if let Err(error) = self.charge_removed(context.uid(), &inode) {
@@ -405,7 +405,7 @@ impl Host {
         new: &NewNode,
         args: &OpenArgs,
         wanted: &FilePath,
-        share: Option<Share>,
+        charge: Option<QuotaCharge>,
     ) -> Result<(Entry, Opened)> {
         // O_EXCL has a meaning here: the file can never be given a name.
         let mut meant = libc::O_EXCL as u32;
@@ -418,6 +418,6 @@ impl Host {
         let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
         let fd = self.with_room(|| Ok(rustix::fs::openat(end.fd, c".", flags, mode)?))?;
-        self.enter_created((end.parent, None), fd, args, wanted, share)
+        self.enter_created((end.parent, None), fd, args, wanted, charge)
     }
 }

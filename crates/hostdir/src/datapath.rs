@@ -27,8 +27,8 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::mounts::LowerMount;
 use crate::policy::{self, FilePath, Redaction, RedactionKinds};
+use crate::quota::QuotaCharge;
 use crate::rules::PASSTHROUGH;
-use crate::shares::Share;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
 use std::fmt;
@@ -226,19 +226,19 @@ pub(crate) struct UseGuard {
     filter: Option<Arc<Filter>>,
     writable: bool,
     /// Of whoever opened it, where that costs a descriptor.
-    share: OnceLock<Share>,
+    charge: OnceLock<QuotaCharge>,
 }
 
 impl UseGuard {
     /// It costs a descriptor.
-    pub(crate) fn hold(&self, share: Option<Share>) {
-        if let Some(share) = share {
-            let _ = self.share.set(share);
+    pub(crate) fn hold(&self, charge: Option<QuotaCharge>) {
+        if let Some(charge) = charge {
+            let _ = self.charge.set(charge);
         }
     }
 
-    pub(crate) fn share(&self) -> Option<&Share> {
-        self.share.get()
+    pub(crate) fn charge(&self) -> Option<&QuotaCharge> {
+        self.charge.get()
     }
 
     /// What readers do not see.
@@ -495,7 +495,7 @@ fn join(
         backing: None,
         filter: None,
         writable,
-        share: OnceLock::new(),
+        charge: OnceLock::new(),
     };
     if let Some(current) = slot.as_mut() {
         current.opens += 1;

@@ -15,13 +15,13 @@ use std::sync::{Arc, Weak};
 pub(crate) const BUDGET_MIN: usize = 16;
 
 pub(crate) struct Descriptors {
-    ring: Mutex<Ring>,
+    ring: Mutex<ClockRing>,
     budget: usize,
     evictions: AtomicU64,
 }
 
-struct Ring {
-    members: Vec<Weak<Inode>>,
+struct ClockRing {
+    entries: Vec<Weak<Inode>>,
     hand: usize,
 }
 
@@ -29,8 +29,8 @@ impl Descriptors {
     /// A cache of at most `budget` descriptors.
     pub(crate) fn new(budget: usize) -> Descriptors {
         Descriptors {
-            ring: Mutex::new(Ring {
-                members: Vec::new(),
+            ring: Mutex::new(ClockRing {
+                entries: Vec::new(),
                 hand: 0,
             }),
             budget,
@@ -52,15 +52,15 @@ impl Descriptors {
 
     fn enter(&self, inode: &Arc<Inode>) -> Option<Arc<OwnedFd>> {
         let mut ring = self.ring.lock();
-        if ring.members.len() < self.budget {
-            ring.members.push(Arc::downgrade(inode));
+        if ring.entries.len() < self.budget {
+            ring.entries.push(Arc::downgrade(inode));
             return None;
         }
         let evicted = ring.make_room();
         let hand = ring.hand;
         match evicted {
             Some(evicted) => {
-                ring.members[hand] = Arc::downgrade(inode);
+                ring.entries[hand] = Arc::downgrade(inode);
                 ring.step();
                 evicted.inspect(|_| {
                     self.evictions.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl Descriptors {
             // Nothing can be found again without its descriptor: the ring grows, and the limit of
             // the process is the bound.
             None => {
-                ring.members.push(Arc::downgrade(inode));
+                ring.entries.push(Arc::downgrade(inode));
                 None
             }
         }
@@ -84,9 +84,9 @@ impl Descriptors {
                 break;
             };
             let hand = ring.hand;
-            ring.members.swap_remove(hand);
+            ring.entries.swap_remove(hand);
             taken.extend(evicted);
-            if ring.members.is_empty() {
+            if ring.entries.is_empty() {
                 break;
             }
         }
@@ -97,23 +97,23 @@ impl Descriptors {
 
     /// Lets go of every descriptor on the lower mount with this number.
     pub(crate) fn release_mount(&self, mount: u32) {
-        let mut members = Vec::new();
-        self.ring.lock().members.retain(|member| {
-            let Some(inode) = member.upgrade() else {
+        let mut entries = Vec::new();
+        self.ring.lock().entries.retain(|entry| {
+            let Some(inode) = entry.upgrade() else {
                 return false;
             };
             let is_of_mount = inode.identity().mount() == mount;
             if is_of_mount {
-                members.push(inode);
+                entries.push(inode);
             }
             !is_of_mount
         });
         // System calls: outside the lock.
-        for inode in members {
+        for inode in entries {
             inode.drop_descriptor();
             // One that cannot be found again keeps it, and so does one that was opened meanwhile.
             if !inode.cached_descriptor_is_gone() {
-                self.ring.lock().members.push(Arc::downgrade(&inode));
+                self.ring.lock().entries.push(Arc::downgrade(&inode));
             }
         }
     }
@@ -123,7 +123,7 @@ impl Descriptors {
         let ring = self.ring.lock();
         let known = |inode: &&Weak<Inode>| inode.strong_count() > 0;
         // Forgotten inodes have closed theirs; their places are taken by others in turn.
-        ring.members.iter().filter(known).count()
+        ring.entries.iter().filter(known).count()
     }
 
     /// How many descriptors were taken back so far.
@@ -132,9 +132,9 @@ impl Descriptors {
     }
 }
 
-impl Ring {
+impl ClockRing {
     fn step(&mut self) {
-        self.hand = if self.hand + 1 >= self.members.len() {
+        self.hand = if self.hand + 1 >= self.entries.len() {
             0
         } else {
             self.hand + 1
@@ -144,11 +144,11 @@ impl Ring {
     /// Moves the hand to a place that is free, or becomes so by taking the descriptor there.
     /// `None` when two rounds found none.
     fn make_room(&mut self) -> Option<Option<Arc<OwnedFd>>> {
-        for _ in 0..self.members.len() * 2 {
-            if self.hand >= self.members.len() {
+        for _ in 0..self.entries.len() * 2 {
+            if self.hand >= self.entries.len() {
                 self.hand = 0;
             }
-            match self.members[self.hand].upgrade() {
+            match self.entries[self.hand].upgrade() {
                 None => return Some(None),
                 Some(inode) => {
                     if let Some(fd) = inode.give_up_descriptor() {

@@ -5,8 +5,8 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::Access;
+use crate::quota::QuotaCharge;
 use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, RulesOfEntries, permitted};
-use crate::shares::Share;
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,7 +28,7 @@ pub(crate) struct OpenDirectory {
     /// Who opened it, as [`OpenerIds`] says it; under a policy.
     opener: AtomicU64,
     /// Of whoever opened it.
-    _share: Option<Share>,
+    _charge: Option<QuotaCharge>,
 }
 
 /// Which directory it is in whose order the positions of a listing make sense.
@@ -86,7 +86,7 @@ impl OpenDirectory {
         inode: Arc<Inode>,
         fd: Option<OwnedFd>,
         was: Option<Listing>,
-        share: Option<Share>,
+        charge: Option<QuotaCharge>,
     ) -> OpenDirectory {
         let is_elsewhere =
             was.is_some_and(|listing| fd.as_ref().is_none_or(|fd| Listing::of(fd) != listing));
@@ -100,7 +100,7 @@ impl OpenDirectory {
                 ..Stream::default()
             }),
             opener: AtomicU64::new(0),
-            _share: share,
+            _charge: charge,
         }
     }
 }
@@ -237,8 +237,8 @@ impl Host {
 
     /// Opens a directory for a user and gives it a handle.
     pub(crate) fn enter_directory(&self, inode: Arc<Inode>, uid: Option<u32>) -> Result<Opened> {
-        let share = self.shares.take(uid)?;
-        let opener = OpenerIds::counted_for(share.as_ref());
+        let charge = self.quotas.charge(uid)?;
+        let opener = OpenerIds::counted_for(charge.as_ref());
         let fd = self.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
         let flags = self.listing_flags(&inode);
         inode.mount().file_opened();
@@ -257,7 +257,7 @@ impl Host {
                         ..Stream::default()
                     }),
                     opener: AtomicU64::new(0),
-                    _share: share,
+                    _charge: charge,
                 }
             })
             .map_err(|_| Errno::ENFILE)?;

@@ -15,8 +15,8 @@ use crate::mounts::{LowerMount, Mounts, open_beneath};
 use crate::names::{KnownName, Noting};
 use crate::nodes::{NewInode, Nodes};
 use crate::policy::Policy;
+use crate::quota::UserQuotas;
 use crate::rules::Rules;
-use crate::shares::Shares;
 use crate::slots::Slots;
 use crate::statistics::Statistics;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
@@ -94,11 +94,11 @@ pub(crate) struct Host {
     pub(crate) passthrough: Passthrough,
     pub(crate) rules: Rules,
     /// Of directories, and of files with a descriptor here.
-    pub(crate) shares: Arc<Shares>,
+    pub(crate) quotas: Arc<UserQuotas>,
     /// Of places of owners of locks.
-    pub(crate) lock_shares: Arc<Shares>,
+    pub(crate) lock_quotas: Arc<UserQuotas>,
     /// Of removed inodes to which nothing but their descriptor leads.
-    pub(crate) removed_shares: Arc<Shares>,
+    pub(crate) removed_quotas: Arc<UserQuotas>,
     pub(crate) locks: crate::locks::LockOwners,
     pub(crate) lock_waits: crate::deadlock::Waits,
     pub(crate) retries: crate::retries::Retries,
@@ -121,7 +121,7 @@ pub(crate) struct Host {
 impl Drop for Host {
     fn drop(&mut self) {
         // The housekeeper is not to outlive it: whoever begins session after session would have many.
-        self.mounts.bell().ring();
+        self.mounts.wakeup().notify();
     }
 }
 
@@ -207,7 +207,7 @@ impl HostDir {
         let budget = budget.unwrap_or_else(|| default_budget(root.mount().has_handles()));
         let budget = budget.max(BUDGET_MIN);
         let for_clients = descriptors_for_clients(budget);
-        let share = config.user_descriptors_max.unwrap_or(for_clients / 2);
+        let charge = config.user_descriptors_max.unwrap_or(for_clients / 2);
         let server_uid = credentials.server_uid();
         let host = Host {
             nodes,
@@ -223,9 +223,9 @@ impl HostDir {
                 config.callers_are_local,
                 config.programs.clone(),
             ),
-            shares: Shares::new(share, for_clients / 4 * 3, server_uid),
-            lock_shares: Shares::new(OWNERS_MAX / 2, OWNERS_MAX / 4 * 3, server_uid),
-            removed_shares: Shares::also_of_root(
+            quotas: UserQuotas::new(charge, for_clients / 4 * 3, server_uid),
+            lock_quotas: UserQuotas::new(OWNERS_MAX / 2, OWNERS_MAX / 4 * 3, server_uid),
+            removed_quotas: UserQuotas::with_root_quota(
                 budget / 2,
                 budget / 4 * 3,
                 budget.max(default_budget(false)) / 4,
@@ -289,7 +289,7 @@ impl HostDir {
             mounts: host.mounts.len(),
             lock_owners: host.locks.len(),
             backing_files: host.passthrough.registered(),
-            refused_to_users: [&host.shares, &host.lock_shares, &host.removed_shares]
+            refused_to_users: [&host.quotas, &host.lock_quotas, &host.removed_quotas]
                 .iter()
                 .map(|shares| shares.refused())
                 .sum(),

@@ -34,14 +34,14 @@ const WORK_SHARE: u32 = 10;
 
 /// Wakes the housekeeper.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
-    rung: Mutex<bool>,
+pub(crate) struct Wakeup {
+    pending: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell {
-    pub(crate) fn ring(&self) {
-        let before = std::mem::replace(&mut *self.rung.lock(), true);
+impl Wakeup {
+    pub(crate) fn notify(&self) {
+        let before = std::mem::replace(&mut *self.pending.lock(), true);
         if !before {
             self.changed.notify_one();
         }
@@ -49,21 +49,21 @@ impl Bell {
 
     /// Until it rings, or has rung since the last time, or `timeout` has passed.
     fn wait(&self, timeout: Duration) {
-        let mut rung = self.rung.lock();
-        if !*rung {
-            self.changed.wait_for(&mut rung, timeout);
+        let mut pending = self.pending.lock();
+        if !*pending {
+            self.changed.wait_for(&mut pending, timeout);
         }
-        *rung = false;
+        *pending = false;
     }
 }
 
 /// Starts the housekeeper of `host`; it ends by itself when `host` is gone.
 pub(crate) fn start(host: &Arc<Host>) {
-    let bell = Arc::clone(host.mounts.bell());
+    let wakeup = Arc::clone(host.mounts.wakeup());
     let host = Arc::downgrade(host);
     let started = std::thread::Builder::new()
         .name("housekeeper".into())
-        .spawn(move || keep_house(&host, &bell));
+        .spawn(move || run(&host, &wakeup));
     if let Err(error) = started {
         tracing::warn!(
             "no thread for housekeeping: mounts beneath stay busy until unmount: {error}"
@@ -71,10 +71,10 @@ pub(crate) fn start(host: &Arc<Host>) {
     }
 }
 
-fn keep_house(host: &Weak<Host>, bell: &Bell) {
+fn run(host: &Weak<Host>, wakeup: &Wakeup) {
     let mut interval = RESTING_INTERVAL;
     loop {
-        bell.wait(interval);
+        wakeup.wait(interval);
         let Some(host) = host.upgrade() else { return };
         let started = Instant::now();
         let swept = host.mounts.sweep(IDLE_MS);
@@ -103,15 +103,15 @@ mod tests {
 
     #[test]
     fn a_bell_that_has_rung_is_heard_once() {
-        let bell = Bell::default();
-        bell.ring();
-        bell.ring();
+        let wakeup = Wakeup::default();
+        wakeup.notify();
+        wakeup.notify();
         let long = Duration::from_secs(60);
         let started = Instant::now();
-        bell.wait(long);
+        wakeup.wait(long);
         assert!(started.elapsed() < long);
         let short = Duration::from_millis(20);
-        bell.wait(short);
-        assert!(started.elapsed() >= short, "nobody has rung again");
+        wakeup.wait(short);
+        assert!(started.elapsed() >= short, "nobody has pending again");
     }
 }

@@ -7,7 +7,7 @@ use crate::mounts::LowerMount;
 use crate::names::Names;
 use crate::ownership::ReportedAttributes;
 use crate::privileges::set_group_id_stays;
-use crate::shares::Share;
+use crate::quota::QuotaCharge;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::FileType;
 use std::ffi::CString;
@@ -73,7 +73,7 @@ struct Held {
     /// Made from the descriptor, and kept no longer than that.
     backing: Option<Arc<Backing>>,
     /// Of the user who has removed it, where nothing but the descriptor leads to it.
-    share: Option<Box<Share>>,
+    charge: Option<Box<QuotaCharge>>,
 }
 
 /// A descriptor good for `*at` calls with `AT_EMPTY_PATH`, kept alive while it is used.
@@ -232,11 +232,11 @@ impl Inode {
     }
 
     /// Nothing but the descriptor leads to it any more, which is of a user's share.
-    pub(crate) fn charge_descriptor(&self, share: Option<Share>) {
-        let share = share.map(Box::new);
+    pub(crate) fn charge_descriptor(&self, charge: Option<QuotaCharge>) {
+        let charge = charge.map(Box::new);
         let reach = &mut *self.reach.lock();
-        if reach.held.descriptor.is_some() && reach.held.share.is_none() && reach.place.is_none() {
-            reach.held.share = share;
+        if reach.held.descriptor.is_some() && reach.held.charge.is_none() && reach.place.is_none() {
+            reach.held.charge = charge;
         }
     }
 
@@ -360,11 +360,11 @@ impl Inode {
     pub(crate) fn set_place(&self, place: Option<Box<Place>>) {
         let mut reach = self.reach.lock();
         // It is found again, and its descriptor is everybody's.
-        let share = place.as_ref().and_then(|_| reach.held.share.take());
+        let charge = place.as_ref().and_then(|_| reach.held.charge.take());
         let old = std::mem::replace(&mut reach.place, place);
         // The old place may hold the last reference to a parent: let go of it outside the lock.
         drop(reach);
-        drop((old, share));
+        drop((old, charge));
     }
 
     /// Whether the kernel's cached data are of this version; remembers it for the next time.

@@ -11,7 +11,7 @@
 use crate::deadlock::{Wait, Waiting, keeps_from};
 use crate::host::Host;
 use crate::ledger::OwnerNote;
-use crate::shares::{Share, Shares};
+use crate::quota::{QuotaCharge, UserQuotas};
 use crate::strongbox::Key;
 use crate::succession::give_up_ranges;
 use parking_lot::Mutex;
@@ -33,11 +33,11 @@ pub(crate) struct OwnerFile {
     /// Its place in the ledger, if it has one.
     pub(crate) place: Option<u32>,
     /// Of whoever locks: a place and a descriptor.
-    pub(crate) _shares: OwnerShares,
+    pub(crate) _charges: OwnerCharges,
 }
 
 /// A place among the owners, and the descriptor that it costs.
-pub(crate) type OwnerShares = [Option<Share>; 2];
+pub(crate) type OwnerCharges = [Option<QuotaCharge>; 2];
 
 type OwnerFiles = HashMap<(NodeId, LockOwner), Arc<OwnerFile>>;
 
@@ -163,9 +163,10 @@ impl Host {
             return Ok(known);
         }
         self.file_of(node, args.handle)?;
-        let take = |shares: &Arc<Shares>| shares.take(context.uid()).map_err(|_| Errno::ENOLCK);
-        let shares = [take(&self.lock_shares)?, take(&self.shares)?];
-        let file = self.open_for_owner(args.handle, args.pid, shares)?;
+        let charge =
+            |quotas: &Arc<UserQuotas>| quotas.charge(context.uid()).map_err(|_| Errno::ENOLCK);
+        let charges = [charge(&self.lock_quotas)?, charge(&self.quotas)?];
+        let file = self.open_for_owner(args.handle, args.pid, charges)?;
         self.enter_owner(node, args.owner, file)
     }
 
@@ -219,7 +220,7 @@ impl Host {
         &self,
         handle: FileHandle,
         pid: u32,
-        shares: OwnerShares,
+        charges: OwnerCharges,
     ) -> Result<OwnerFile> {
         let file = self.file(handle)?;
         // Both kinds of lock need a file open for them; one that cannot be written is locked with
@@ -241,7 +242,7 @@ impl Host {
             handle,
             pid,
             place: None,
-            _shares: shares,
+            _charges: charges,
         })
     }
 
@@ -327,8 +328,8 @@ impl Host {
         let kind = kind(args)?;
         let is_first = !file.was_locked();
         if is_first && file.is_passthrough() {
-            let share = self.shares.take(context.uid());
-            file.guard().hold(share.map_err(|_| Errno::ENOLCK)?);
+            let charge = self.quotas.charge(context.uid());
+            file.guard().hold(charge.map_err(|_| Errno::ENOLCK)?);
         }
         let lower = self.lower_to_lock(&file)?;
         if is_first {

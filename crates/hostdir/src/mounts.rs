@@ -7,8 +7,8 @@
 
 use crate::config::FileHandles;
 use crate::datapath::Obstacle;
-use crate::housekeeping::Bell;
-use crate::idleness::Idleness;
+use crate::housekeeping::Wakeup;
+use crate::idle_expiry::IdleExpiry;
 use crate::inode::Inode;
 use crate::ledger::Notes;
 use parking_lot::{Mutex, RwLock};
@@ -84,7 +84,7 @@ pub(crate) struct LowerMount {
     logged: AtomicBool,
     /// The directory it is mounted on, to find it again; none for the source's own mount.
     mounted_on: Option<(Arc<Inode>, CString)>,
-    idleness: Idleness,
+    idle_expiry: IdleExpiry,
 }
 
 impl LowerMount {
@@ -173,16 +173,16 @@ impl LowerMount {
     }
 
     pub(crate) fn file_opened(&self) {
-        self.idleness.file_opened();
+        self.idle_expiry.file_opened();
     }
 
     pub(crate) fn file_closed(&self) {
-        self.idleness.file_closed();
+        self.idle_expiry.file_closed();
     }
 
     /// To be called when something is kept for it, after that is in its place, or used that is.
     pub(crate) fn mark_used(&self) {
-        self.idleness.mark_used();
+        self.idle_expiry.mark_used();
     }
 
     /// The directory it is mounted on, and its name there; none for the source's own.
@@ -235,7 +235,7 @@ pub(crate) struct Mounts {
     list: RwLock<Vec<Arc<LowerMount>>>,
     next_index: Mutex<u32>,
     started: Instant,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     notes: Option<Arc<Notes>>,
     /// Whether handles are to be looked for.
     file_handles: FileHandles,
@@ -257,13 +257,13 @@ impl Mounts {
         file_handles: FileHandles,
     ) -> Result<(Mounts, Arc<LowerMount>)> {
         let id = mount_id(source.as_fd(), c"")?;
-        let bell = Arc::<Bell>::default();
-        let mount = Arc::new(probe(0, id, source, None, (&bell, file_handles))?);
+        let wakeup = Arc::<Wakeup>::default();
+        let mount = Arc::new(probe(0, id, source, None, (&wakeup, file_handles))?);
         let mounts = Mounts {
             list: RwLock::new(vec![Arc::clone(&mount)]),
             next_index: Mutex::new(1),
             started: Instant::now(),
-            bell,
+            wakeup,
             notes,
             file_handles,
         };
@@ -271,8 +271,8 @@ impl Mounts {
     }
 
     /// What wakes the housekeeper.
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
+    pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {
+        &self.wakeup
     }
 
     /// Milliseconds since the directory is served.
@@ -333,7 +333,7 @@ impl Mounts {
             }
         };
         let mounted_on = Some((Arc::clone(parent), name.to_owned()));
-        let common = (&self.bell, self.file_handles);
+        let common = (&self.wakeup, self.file_handles);
         let mount = Arc::new(probe(index, id, anchor, mounted_on, common)?);
         mount.mark_used();
         list.push(Arc::clone(&mount));
@@ -399,12 +399,12 @@ impl Mounts {
             stays
         });
         for mount in list.iter().filter(|mount| !mount.is_source()) {
-            if mount.idleness.ends(now_ms, idle_ms) {
+            if mount.idle_expiry.expires(now_ms, idle_ms) {
                 let anchor = mount.anchor.write().take();
                 drop(anchor);
                 swept.released.push(mount.index);
             }
-            swept.keeps_something |= mount.idleness.keeps_something();
+            swept.keeps_something |= mount.idle_expiry.keeps_something();
         }
         swept
     }
@@ -455,7 +455,7 @@ fn probe(
     id: u64,
     anchor: OwnedFd,
     mounted_on: Option<(Arc<Inode>, CString)>,
-    (bell, file_handles): (&Arc<Bell>, FileHandles),
+    (wakeup, file_handles): (&Arc<Wakeup>, FileHandles),
 ) -> Result<LowerMount> {
     let magic = magic(anchor.as_fd())?;
     let no_wait = no_wait(magic);
@@ -481,7 +481,7 @@ fn probe(
         read_only_seen: AtomicU64::new(0),
         logged: AtomicBool::new(false),
         mounted_on,
-        idleness: Idleness::new((index != 0).then(|| Arc::clone(bell))),
+        idle_expiry: IdleExpiry::new((index != 0).then(|| Arc::clone(wakeup))),
     })
 }
 

@@ -166,7 +166,7 @@ impl Host {
             self.try_as_the_kernel(context, inode, args.flags as i32)?;
             self.open_passthrough(guard, flags, args.kill_suidgid)?
         } else {
-            guard.hold(self.shares.take(context.uid())?);
+            guard.hold(self.quotas.charge(context.uid())?);
             let may_keep_cache = wanted.redaction().is_none();
             self.open_lower(context.uid(), guard, flags, args, may_keep_cache)?
         };
@@ -372,7 +372,7 @@ impl Host {
             node: file.node(),
             flags: file.flags(),
             route: self.route_of(file.guard(), handle),
-            opener: OpenerIds::counted_for(file.guard().share()),
+            opener: OpenerIds::counted_for(file.guard().charge()),
         });
         Ok(handle)
     }

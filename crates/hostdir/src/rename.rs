@@ -155,11 +155,11 @@ impl Host {
         if inode.is_regular() && matches!(links, Ok(Ok(stat)) if stat.st_nlink == 0) {
             inode.last_name_removed();
         }
-        self.drop_if_over_share(uid, inode);
+        self.drop_if_over_quota(uid, inode);
     }
 
     /// Closes the descriptor of a removed inode if the user has too many such.
-    fn drop_if_over_share(&self, uid: Option<u32>, inode: &Arc<Inode>) {
+    fn drop_if_over_quota(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         if self.charge_removed(uid, inode).is_err() {
             inode.drop_for_good();
         }
@@ -172,7 +172,7 @@ impl Host {
     /// `ENFILE` when that user has its share of such, or all together have theirs.
     pub(crate) fn charge_removed(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Result<()> {
         if !inode.can_be_found_again() && !inode.cached_descriptor_is_gone() {
-            inode.charge_descriptor(self.removed_shares.take(uid)?);
+            inode.charge_descriptor(self.removed_quotas.charge(uid)?);
         }
         Ok(())
     }
@@ -382,7 +382,7 @@ impl Host {
                 Err(_) => inode.boxed_place(),
             };
             self.nodes.set_place(inode, place);
-            self.drop_if_over_share(uid, inode);
+            self.drop_if_over_quota(uid, inode);
         }
         Ok(renamed?)
     }

@@ -28,7 +28,7 @@ use reload::HiddenNames;
 use crate::config::ConfigError;
 use crate::host::BASIC;
 use crate::policy::{Access, DataPath, Decision, FilePath, FileType, Policy};
-use crate::shares::Share;
+use crate::quota::QuotaCharge;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx};
 use std::ffi::CStr;
@@ -256,9 +256,9 @@ impl OpenerIds {
     }
 
     /// As far as it matters where no rule asks: as whose share it counts.
-    pub(crate) fn counted_for(share: Option<&Share>) -> OpenerIds {
+    pub(crate) fn counted_for(charge: Option<&QuotaCharge>) -> OpenerIds {
         OpenerIds {
-            uid: share.map_or(0, Share::uid),
+            uid: charge.map_or(0, QuotaCharge::uid),
             gid: 0,
         }
     }

@@ -14,8 +14,8 @@ use crate::files::{OpenFile, stat_open};
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::policy::{ContentType, HEAD_BYTES};
+use crate::quota::UserQuotas;
 use crate::redact::{self, Outcome, ReadAt, RedactionPlan};
-use crate::shares::Shares;
 use rustix::fs::Statx;
 use std::io;
 use std::os::fd::AsFd;
@@ -242,14 +242,14 @@ impl Filter {
 /// Readers and writers that wait.
 pub(crate) struct Waiting {
     all: AtomicUsize,
-    of_users: Arc<Shares>,
+    of_users: Arc<UserQuotas>,
 }
 
 impl Waiting {
     pub(crate) fn new(server_uid: u32) -> Waiting {
         Waiting {
             all: AtomicUsize::new(0),
-            of_users: Shares::new(WAITING_MAX_OF_USER, WAITING_MAX / 4 * 3, server_uid),
+            of_users: UserQuotas::new(WAITING_MAX_OF_USER, WAITING_MAX / 4 * 3, server_uid),
         }
     }
 
@@ -259,7 +259,7 @@ impl Waiting {
     ///
     /// `EBUSY`, at once, when too many wait, of all or of this user.
     pub(super) fn pause(&self, uid: Option<u32>, pause: Duration) -> Result<()> {
-        let _share = self.of_users.take(uid).map_err(|_| Errno::EBUSY)?;
+        let _charge = self.of_users.charge(uid).map_err(|_| Errno::EBUSY)?;
         let waiting = self.all.fetch_add(1, Ordering::Relaxed);
         if waiting < WAITING_MAX {
             std::thread::sleep(pause);
@@ -400,7 +400,7 @@ mod tests {
             let waiting = Waiting::new(0);
             waiting.all.store(all, Ordering::Relaxed);
             let held: Vec<_> = (0..of_user)
-                .map(|_| waiting.of_users.take(Some(7)).unwrap())
+                .map(|_| waiting.of_users.charge(Some(7)).unwrap())
                 .collect();
             let mut attempts = 0;
             let answer: Result<()> = waiting.until(uid, || {

@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::identity::Identity;
 use crate::inode::{Inode, Place};
 use crate::ledger::{FileNote, OwnerNote};
-use crate::locks::{OwnerFile, OwnerShares};
+use crate::locks::{OwnerCharges, OwnerFile};
 use crate::mounts::LowerMount;
 use crate::names::KnownName;
 use crate::nodes::NewInode;
@@ -202,7 +202,7 @@ impl<'a> Rebuild<'a> {
             Ok(guard) => guard,
             Err(why) => return self.lose("open file", note.handle.0, why),
         };
-        guard.hold(host.shares.take_again(note.opener.uid));
+        guard.hold(host.quotas.charge_resumed(note.opener.uid));
         let carries_lock = given.is_some();
         let writes = note.route.is_some_and(Route::writes);
         // As `Host::lower` opens it.
@@ -286,8 +286,8 @@ impl<'a> Rebuild<'a> {
             }
         };
         inode.mount().file_opened();
-        let share = host.shares.take_again(note.opener.uid);
-        let directory = OpenDirectory::again(inode, fd, was, share);
+        let charge = host.quotas.charge_resumed(note.opener.uid);
+        let directory = OpenDirectory::again(inode, fd, was, charge);
         directory.set_opener(note.opener);
         let entered = host
             .directories
@@ -319,7 +319,7 @@ impl<'a> Rebuild<'a> {
             ));
         }
         let taken = host
-            .open_for_owner(note.handle, note.pid, self.shares_of_owner(&note))
+            .open_for_owner(note.handle, note.pid, self.charges_of_owner(&note))
             .and_then(|owner| host.enter_owner(note.node, note.owner, owner))
             .and_then(|owner| host.take_ranges(&owner, ranges));
         if let Err(why) = taken {
@@ -330,13 +330,13 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Of whoever opened the file: the ledger does not tell who locked it.
-    fn shares_of_owner(&self, note: &OwnerNote) -> OwnerShares {
+    fn charges_of_owner(&self, note: &OwnerNote) -> OwnerCharges {
         let host = &self.host;
         let Some(file) = host.files.get(note.handle.0) else {
             return [None, None];
         };
-        let shares = [&host.lock_shares, &host.shares];
-        shares.map(|shares| shares.take_again(file.opener().uid))
+        let shares = [&host.lock_quotas, &host.quotas];
+        shares.map(|shares| shares.charge_resumed(file.opener().uid))
     }
 
     /// An owner whose open file was kept, and its locks with it.
@@ -346,7 +346,7 @@ impl<'a> Rebuild<'a> {
             handle: note.handle,
             pid: note.pid,
             place: Some(place),
-            _shares: self.shares_of_owner(&note),
+            _charges: self.charges_of_owner(&note),
         };
         self.host.locks.put(note.node, note.owner, owner);
     }

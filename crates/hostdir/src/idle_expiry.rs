@@ -5,14 +5,14 @@
 //! put something in its place, under the lock that the housekeeper takes to remove it. So whatever the
 //! housekeeper did not find is marked anew.
 
-use crate::housekeeping::Bell;
+use crate::housekeeping::Wakeup;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// See the module.
-pub(crate) struct Idleness {
+pub(crate) struct IdleExpiry {
     /// None for the mount of the source itself, which is never let go.
-    bell: Option<Arc<Bell>>,
+    wakeup: Option<Arc<Wakeup>>,
     open_files: AtomicUsize,
     /// The anchor, descriptors of inodes.
     keeps_something: AtomicBool,
@@ -24,10 +24,10 @@ pub(crate) struct Idleness {
     seen_used_ms: AtomicU64,
 }
 
-impl Idleness {
-    pub(crate) fn new(bell: Option<Arc<Bell>>) -> Idleness {
-        Idleness {
-            bell,
+impl IdleExpiry {
+    pub(crate) fn new(wakeup: Option<Arc<Wakeup>>) -> IdleExpiry {
+        IdleExpiry {
+            wakeup,
             open_files: AtomicUsize::new(0),
             keeps_something: AtomicBool::new(false),
             used: AtomicBool::new(false),
@@ -42,19 +42,19 @@ impl Idleness {
 
     pub(crate) fn file_closed(&self) {
         let was_last = self.open_files.fetch_sub(1, Ordering::AcqRel) == 1;
-        if let Some(bell) = self.bell.as_ref().filter(|_| was_last) {
+        if let Some(wakeup) = self.wakeup.as_ref().filter(|_| was_last) {
             self.left.store(true, Ordering::Release);
-            bell.ring();
+            wakeup.notify();
         }
     }
 
     pub(crate) fn mark_used(&self) {
-        let Some(bell) = &self.bell else { return };
+        let Some(wakeup) = &self.wakeup else { return };
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
         if !self.keeps_something() && !self.keeps_something.swap(true, Ordering::AcqRel) {
-            bell.ring();
+            wakeup.notify();
         }
     }
 
@@ -64,7 +64,7 @@ impl Idleness {
 
     /// Whether everything that is kept is to be let go now: nothing is open, and the last open file
     /// was released or nothing used for `idle_ms`. The caller does so if it is.
-    pub(crate) fn ends(&self, now_ms: u64, idle_ms: u64) -> bool {
+    pub(crate) fn expires(&self, now_ms: u64, idle_ms: u64) -> bool {
         if !self.keeps_something() {
             self.left.store(false, Ordering::Relaxed);
             return false;
@@ -92,34 +92,37 @@ mod tests {
 
     #[test]
     fn the_last_close_ends_it_at_once() {
-        let idleness = Idleness::new(Some(Arc::default()));
-        idleness.mark_used();
-        idleness.file_opened();
-        idleness.file_opened();
-        idleness.file_closed();
-        assert!(!idleness.ends(1000, IDLE_MS), "one is open");
-        idleness.file_closed();
-        assert!(idleness.ends(1000, IDLE_MS));
-        assert!(!idleness.ends(1000, IDLE_MS), "nothing is kept any more");
+        let idle_expiry = IdleExpiry::new(Some(Arc::default()));
+        idle_expiry.mark_used();
+        idle_expiry.file_opened();
+        idle_expiry.file_opened();
+        idle_expiry.file_closed();
+        assert!(!idle_expiry.expires(1000, IDLE_MS), "one is open");
+        idle_expiry.file_closed();
+        assert!(idle_expiry.expires(1000, IDLE_MS));
+        assert!(
+            !idle_expiry.expires(1000, IDLE_MS),
+            "nothing is kept any more"
+        );
     }
 
     #[test]
     fn without_open_files_it_ends_when_idle() {
-        let idleness = Idleness::new(Some(Arc::default()));
-        idleness.mark_used();
-        assert!(!idleness.ends(1000, IDLE_MS));
-        assert!(!idleness.ends(1099, IDLE_MS));
-        idleness.mark_used();
-        assert!(!idleness.ends(1150, IDLE_MS), "used in between");
-        assert!(idleness.ends(1250, IDLE_MS));
+        let idle_expiry = IdleExpiry::new(Some(Arc::default()));
+        idle_expiry.mark_used();
+        assert!(!idle_expiry.expires(1000, IDLE_MS));
+        assert!(!idle_expiry.expires(1099, IDLE_MS));
+        idle_expiry.mark_used();
+        assert!(!idle_expiry.expires(1150, IDLE_MS), "used in between");
+        assert!(idle_expiry.expires(1250, IDLE_MS));
     }
 
     #[test]
     fn the_sources_own_mount_never_ends() {
-        let idleness = Idleness::new(None);
-        idleness.mark_used();
-        idleness.file_opened();
-        idleness.file_closed();
-        assert!(!idleness.ends(u64::MAX, 0));
+        let idle_expiry = IdleExpiry::new(None);
+        idle_expiry.mark_used();
+        idle_expiry.file_opened();
+        idle_expiry.file_closed();
+        assert!(!idle_expiry.expires(u64::MAX, 0));
     }
 }
