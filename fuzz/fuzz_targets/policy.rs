@@ -7,8 +7,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use thrufs_hostdir::policy::{
-    Accounts, Attributes, Caller, ContentType, DataPath, Evidence, FileType, HEAD_BYTES, Policy,
-    Subject, Visibility,
+    Accounts, AttributeSource, Attributes, Caller, ContentType, FileType, HEAD_BYTES, Policy,
+    PolicyDataPath, Subject, Visibility,
 };
 
 struct File<'a> {
@@ -16,7 +16,7 @@ struct File<'a> {
     head: &'a [u8],
 }
 
-impl Evidence for File<'_> {
+impl AttributeSource for File<'_> {
     fn attributes(&self) -> Option<Attributes> {
         let (uid, gid, mode, size) = (0, 50, 0o644, self.size);
         Some(Attributes {
@@ -65,10 +65,10 @@ fn ask(policy: &Policy, path: &[u8], head: &[u8]) {
         },
         File { size: 0, head: b"" },
     );
-    let subject = |evidence| Subject {
+    let subject = |source| Subject {
         path,
         file_type: FileType::RegularFile,
-        evidence,
+        source,
     };
     let (now, before) = (subject(&full), subject(&empty));
     let path = policy.file_path(&now);
@@ -89,7 +89,7 @@ fn ask(policy: &Policy, path: &[u8], head: &[u8]) {
         let earlier = policy.decide(&before, &caller);
         assert_eq!(decision.stricter(earlier), earlier.stricter(decision));
     }
-    if matches!(path.data, DataPath::Redact(_)) {
-        assert!(policy.file_path(&before).data != DataPath::Passthrough);
+    if matches!(path.data, PolicyDataPath::Redact(_)) {
+        assert!(policy.file_path(&before).data != PolicyDataPath::Passthrough);
     }
 }

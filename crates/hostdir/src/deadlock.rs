@@ -1,16 +1,14 @@
-//! Deadlocks among those who wait for POSIX locks through one server (`locks=shared`).
+//! Detects deadlocks of POSIX locks through one server (`locks=shared`).
 //!
-//! A kernel that keeps the locks itself refuses with EDEADLK whoever would wait in a circle. Here it
-//! keeps them as OFD locks, among which it looks for none. So the server remembers who waits for what,
-//! and before it lets one more wait, goes from it to those that hold what it waits for and wait
-//! themselves, and on. What they hold is asked of the lower kernel (Linux 6.5): nothing is kept twice,
-//! and nothing is out of date. Under one lock: of two that would wait for each other, the second sees
-//! the first.
+//! A kernel that keeps the locks itself refuses a wait that closes a cycle with EDEADLK. Here locks are OFD
+//! locks, for which it detects none. So the server records each wait, and before it adds one, follows from
+//! its request the owners that hold the range and wait themselves. What they hold is asked of the lower
+//! kernel (Linux 6.5), so nothing is out of date. All under one lock: of two requests that would wait for
+//! each other, the second sees the first.
 //!
-//! **Limits.** Who waits or holds beneath or through another server is not seen. The wire does not say
-//! whether an owner is a process or an open file (OFD), which natively waits in circles for ever: it is
-//! refused here as a process is. So are threads of one process that could free each other, here as
-//! natively.
+//! **Limits.** Waits and locks on the host or through another server are not seen. The wire does not say
+//! whether an owner is a process or an open file (OFD), which natively may deadlock: it is refused like a
+//! process. As natively, threads of one process that could release each other's locks are refused too.
 
 use parking_lot::Mutex;
 use std::os::fd::AsFd;
@@ -18,13 +16,13 @@ use thrufs::{Errno, Result};
 use thrufs_abi::{LockOwner, NodeId};
 use thrufs_sys::lock::{self, LockKind, RangeLock};
 
-/// At most so many waits are gone through for one more. A circle that is longer is not found.
+/// Most waits that are followed for a new one. A longer cycle is not found.
 const WAITS_MAX: usize = 256;
 
-/// At most so many locks of one owner are looked at, of those that lie in the range.
+/// Most locks of one owner that are looked at within the range.
 const RANGES_MAX: usize = 256;
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) node: NodeId,
@@ -32,13 +30,13 @@ pub(crate) struct Wait {
     pub(crate) range: RangeLock,
 }
 
-/// All that wait at the moment.
+/// All waiting requests.
 #[derive(Default)]
 pub(crate) struct Waits {
     list: Mutex<Vec<Wait>>,
 }
 
-/// One that waits, until it is dropped.
+/// A registered wait, until it is dropped.
 pub(crate) struct Waiting<'a> {
     waits: &'a Waits,
     wait: Wait,
@@ -54,11 +52,11 @@ impl Drop for Waiting<'_> {
 }
 
 impl Waits {
-    /// Has one more wait. `holds` tells whether an owner holds what keeps others from a range of a node.
+    /// Registers a wait. `holds` says whether an owner holds a lock that conflicts with a range of a node.
     ///
     /// # Errors
     ///
-    /// `EDEADLK` when it would wait for itself.
+    /// `EDEADLK` when it would close a cycle.
     pub(crate) fn enter(
         &self,
         wait: Wait,
@@ -73,7 +71,7 @@ impl Waits {
     }
 }
 
-/// Whether somebody that `new` would wait for, however indirectly, waits for its owner.
+/// Whether an owner that `new` would wait for, directly or not, waits for the owner of `new`.
 fn leads_back(
     list: &[Wait],
     new: &Wait,
@@ -99,7 +97,7 @@ fn leads_back(
     false
 }
 
-/// Whether an open file holds an OFD lock that keeps others from `wanted`.
+/// Whether an open file holds an OFD lock that conflicts with `wanted`.
 pub(crate) fn keeps_from(fd: impl AsFd, wanted: &RangeLock) -> bool {
     let mut own = RangeLock {
         kind: LockKind::Unlock,
@@ -156,7 +154,7 @@ mod tests {
                 .collect();
             let closing = waits.enter(wait(length, 1), own).map(drop);
             assert_eq!(closing, Err(Errno::EDEADLK), "{length}");
-            // Who was refused does not wait, and who waits elsewhere closes nothing.
+            // The refused request does not wait, and waits elsewhere close no cycle.
             assert_eq!(waits.list.lock().len(), chain.len());
             drop(waits.enter(wait(length, 999), own).ok().unwrap());
             assert_eq!(waits.list.lock().len(), chain.len());
@@ -169,7 +167,7 @@ mod tests {
     #[test]
     fn what_branches_is_followed_on_each_way() {
         let waits = Waits::default();
-        // 1 is waited for by 2 only; 3 and 4 hold, with 2, what 5 wants, and wait for others.
+        // Only 2 waits for 1; 2, 3 and 4 hold what 5 wants; 3 and 4 wait for others.
         let holds = |node: NodeId, owner: LockOwner, _: &RangeLock| match node.0 {
             10 => [2, 3, 4].contains(&owner.0),
             node => node == owner.0,
@@ -184,10 +182,10 @@ mod tests {
     #[test]
     fn a_circle_of_others_is_nobody_elses_and_ends() {
         let waits = Waits::default();
-        // As after one was let wait whose locks nobody could see then.
+        // As after a wait was admitted whose lock could not be seen then.
         *waits.list.lock() = vec![wait(1, 2), wait(2, 1)];
         assert!(waits.enter(wait(3, 1), own).is_ok());
-        // And it does not keep another from being found.
+        // It does not hide another cycle.
         waits.list.lock().insert(0, wait(4, 5));
         let holds = |node: NodeId, owner: LockOwner, range: &RangeLock| match node.0 {
             10 => [1, 4].contains(&owner.0),

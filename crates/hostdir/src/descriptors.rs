@@ -1,9 +1,9 @@
-//! The descriptors of inodes: a cache under a budget.
+//! A cache of the inodes' descriptors, under a budget.
 //!
-//! An inode is found again by its file handle (or its place), so a descriptor only saves the two
-//! calls that this takes. A clock hand goes round a ring of at most `budget` inodes and takes the
-//! descriptor of the first one that was not used since its last visit. The ring holds weak
-//! references: a forgotten inode closes its descriptor by itself and leaves an empty place.
+//! An inode is found again by its file handle or its place, so a descriptor only saves those two calls. The
+//! CLOCK algorithm evicts: the hand goes round a ring of at most `budget` inodes, and closes the first
+//! descriptor that was not used since its last visit. The ring holds weak references: a forgotten inode
+//! closes its descriptor and leaves an empty slot.
 
 use crate::inode::Inode;
 use parking_lot::Mutex;
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// With fewer, one request could not keep what the next needs.
+/// With fewer, a request could evict what its next step needs.
 pub(crate) const BUDGET_MIN: usize = 16;
 
 pub(crate) struct Descriptors {
@@ -38,13 +38,13 @@ impl Descriptors {
         }
     }
 
-    /// Lets the inode keep `fd`, at the cost of another's when the budget is used up.
+    /// Caches `fd` for the inode, evicting another descriptor when the budget is used up.
     pub(crate) fn keep(&self, inode: &Arc<Inode>, fd: OwnedFd) -> Arc<OwnedFd> {
         let (fd, ours) = inode.keep_descriptor(fd);
         if ours {
             let evicted = self.enter(inode);
             inode.mount().mark_used();
-            // Closed here, outside the lock: close(2) can take its time.
+            // Closed outside the lock: close(2) may take long.
             drop(evicted);
         }
         fd
@@ -66,8 +66,7 @@ impl Descriptors {
                     self.evictions.fetch_add(1, Ordering::Relaxed);
                 })
             }
-            // Nothing can be found again without its descriptor: the ring grows, and the limit of
-            // the process is the bound.
+            // No inode can be found again without its descriptor: the ring grows up to RLIMIT_NOFILE.
             None => {
                 ring.entries.push(Arc::downgrade(inode));
                 None
@@ -75,7 +74,7 @@ impl Descriptors {
         }
     }
 
-    /// Takes back up to `count` descriptors: the process has run into its limit.
+    /// Evicts up to `count` descriptors, when the process has run into RLIMIT_NOFILE.
     pub(crate) fn shrink(&self, count: usize) {
         let mut taken = Vec::new();
         let mut ring = self.ring.lock();
@@ -95,7 +94,7 @@ impl Descriptors {
             .fetch_add(taken.len() as u64, Ordering::Relaxed);
     }
 
-    /// Lets go of every descriptor on the lower mount with this number.
+    /// Closes the descriptors on one lower mount.
     pub(crate) fn release_mount(&self, mount: u32) {
         let mut entries = Vec::new();
         self.ring.lock().entries.retain(|entry| {
@@ -111,22 +110,20 @@ impl Descriptors {
         // System calls: outside the lock.
         for inode in entries {
             inode.drop_descriptor();
-            // One that cannot be found again keeps it, and so does one that was opened meanwhile.
+            // An inode that cannot be found again keeps its descriptor, as does one opened meanwhile.
             if !inode.cached_descriptor_is_gone() {
                 self.ring.lock().entries.push(Arc::downgrade(&inode));
             }
         }
     }
 
-    /// How many descriptors are kept.
     pub(crate) fn len(&self) -> usize {
         let ring = self.ring.lock();
         let known = |inode: &&Weak<Inode>| inode.strong_count() > 0;
-        // Forgotten inodes have closed theirs; their places are taken by others in turn.
+        // Forgotten inodes have closed theirs; their slots are reused.
         ring.entries.iter().filter(known).count()
     }
 
-    /// How many descriptors were taken back so far.
     pub(crate) fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
     }
@@ -141,8 +138,8 @@ impl ClockRing {
         };
     }
 
-    /// Moves the hand to a place that is free, or becomes so by taking the descriptor there.
-    /// `None` when two rounds found none.
+    /// Moves the hand to an empty slot, evicting a descriptor if need be. `None` when two rounds found
+    /// none.
     fn make_room(&mut self) -> Option<Option<Arc<OwnedFd>>> {
         for _ in 0..self.entries.len() * 2 {
             if self.hand >= self.entries.len() {

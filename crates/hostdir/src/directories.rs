@@ -16,32 +16,32 @@ use thrufs::{Context, DirectorySink, Errno, Opened, ReleaseArgs, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_sys::dir::{DirEntries, DirEntry, getdents64};
 
-/// What is read from a directory at once.
+/// Most bytes of one getdents64(2).
 const BUFFER_BYTES: usize = 32 * 1024;
 
 /// A directory that a client has open.
 pub(crate) struct OpenDirectory {
     inode: Arc<Inode>,
-    /// It could not be found again by this process.
+    /// This process could not find it again.
     is_lost: bool,
     stream: Mutex<Stream>,
-    /// Who opened it, as [`OpenerIds`] says it; under a policy.
+    /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
     opener: AtomicU64,
-    /// Of whoever opened it.
+    /// For the user who opened it.
     _charge: Option<QuotaCharge>,
 }
 
-/// Which directory it is in whose order the positions of a listing make sense.
+/// The directory in whose order the positions of a listing are valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub(crate) file_system: u64,
     pub(crate) ino: u64,
 }
 
-/// What was read from the directory and not yet handed on.
+/// Entries that were read from the directory and not yet returned.
 #[derive(Default)]
 struct Stream {
-    /// None while it is given back.
+    /// `None` while it is given back.
     fd: Option<Arc<OwnedFd>>,
     /// It is among the [`Listings`](crate::listings::Listings).
     is_entered: bool,
@@ -49,9 +49,9 @@ struct Stream {
     /// The unread part of the buffer.
     start: usize,
     end: usize,
-    /// Where the unread part starts, as the lower file system counts.
+    /// The lower file system's position of the unread part.
     position: u64,
-    /// The next position that the client says is of another directory, of which this is a copy.
+    /// The client's next position is one of another directory, of which this is a copy.
     is_elsewhere: bool,
 }
 
@@ -68,8 +68,8 @@ impl OpenDirectory {
         self.opener.store(opener.word(), Ordering::Relaxed);
     }
 
-    /// Gives back what it holds and can have again: nothing of one that is in use. A position means the same
-    /// to another descriptor on some file systems only.
+    /// Gives back the buffer, and the descriptor if positions stay valid for another one; nothing while it
+    /// is in use.
     pub(crate) fn give_back(&self) -> Option<(Vec<u8>, Option<Arc<OwnedFd>>)> {
         let mut stream = self.stream.try_lock()?;
         stream.is_entered = false;
@@ -80,8 +80,8 @@ impl OpenDirectory {
         Some((buffer, fd.flatten()))
     }
 
-    /// One that was open in another process, and which directory it was there. Positions in a copy of the
-    /// directory are others; a listing that had begun begins anew then, so that nothing is left out.
+    /// A directory that was open in another process, there with the listing `was`. Positions are not valid
+    /// in a copy of it: a listing that had begun starts over, so that no entry is left out.
     pub(crate) fn again(
         inode: Arc<Inode>,
         fd: Option<OwnedFd>,
@@ -138,7 +138,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Makes sure that there is something unread; false at the end of the directory.
+    /// Reads more entries if the buffer is empty; false at the end of the directory.
     fn fill(&mut self, fd: BorrowedFd<'_>) -> Result<bool> {
         if self.start < self.end {
             return Ok(true);
@@ -147,7 +147,7 @@ impl Stream {
         self.start = 0;
         self.end = getdents64(fd, &mut self.buffer)?;
         if self.end == 0 {
-            // It may stay open for long.
+            // The directory may stay open for long.
             self.buffer = Vec::new();
         }
         Ok(self.end > 0)
@@ -155,7 +155,7 @@ impl Stream {
 }
 
 impl Host {
-    /// Where the positions of a listing mean something.
+    /// Where the positions of a listing are valid.
     pub(crate) fn listing(&self, directory: &OpenDirectory) -> Listing {
         let descriptor = self.descriptor(&directory.inode);
         descriptor
@@ -235,7 +235,6 @@ impl Host {
         opened
     }
 
-    /// Opens a directory for a user and gives it a handle.
     pub(crate) fn enter_directory(&self, inode: Arc<Inode>, uid: Option<u32>) -> Result<Opened> {
         let charge = self.quotas.charge(uid)?;
         let opener = OpenerIds::counted_for(charge.as_ref());
@@ -278,8 +277,8 @@ impl Host {
         })
     }
 
-    /// Whether the kernel may keep what is listed: nothing of a time before this policy, and nothing
-    /// where what is listed may change with the owner or mode of an entry.
+    /// Whether the kernel may cache a listing: not one from before this policy, nor where visibility may
+    /// change with the owner or mode of an entry.
     fn listing_flags(&self, inode: &Inode) -> OpenReplyFlags {
         let rules = self.rules.active_policy();
         let hides = rules.as_ref().is_some_and(|rules| rules.policy.uses().hide);
@@ -315,7 +314,7 @@ impl Host {
         let stream = &mut *stream;
         let was_given_back = stream.fd.is_none();
         let fd = self.held(&directory, stream).map_err(|error| match error {
-            // It was removed, as a descriptor of it would tell.
+            // Removed: its descriptor would have reported that.
             Errno::ESTALE if was_given_back && !directory.is_lost => Errno::ENOENT,
             error => error,
         })?;
@@ -325,7 +324,7 @@ impl Host {
             match stream.fill(fd) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
-                // What was listed so far has raised lookup counts: it must be sent.
+                // The entries so far have raised lookup counts: they must be sent.
                 Err(error) if sink.is_empty() => return Err(error),
                 Err(_) => return Ok(()),
             }
@@ -342,7 +341,7 @@ impl Host {
         }
     }
 
-    /// Hands on one entry; false when the sink is full.
+    /// Returns one entry; false when the sink is full.
     fn list(
         &self,
         (directory, fd): (&OpenDirectory, BorrowedFd<'_>),
@@ -373,7 +372,7 @@ impl Host {
                 }
                 written
             }
-            // Removed since it was read, or not to be had: the name alone, and a lookup tells.
+            // Removed meanwhile, or not accessible: only the name; a lookup reports the error.
             Err(_) => sink.entry(ino, next, entry.kind, name),
         }
     }

@@ -1,12 +1,12 @@
-//! Telling how a file is served, without being asked by the kernel.
+//! Explains how a file is served, without a request of the kernel.
 //!
-//! The path is walked beneath the source, never through the mount: who explains is the server that
-//! the mount would wait for. Nothing is counted, kept or changed by it.
+//! The path is walked beneath the source, never through the mount, where the server would wait for itself.
+//! Nothing is counted, cached or changed.
 
 use crate::config::CacheMode;
 use crate::datapath::{DataPath, Obstacle};
 use crate::explanation::{
-    self, CacheState, CacheWord, Explanation, FileKind, LowerState, NodeState, Opens,
+    CacheState, CacheWord, ExplainedDataPath, Explanation, FileKind, LowerState, NodeState, Opens,
 };
 use crate::host::{BASIC, Host, HostDir, opened_identity};
 use crate::inode::Inode;
@@ -21,18 +21,18 @@ use std::sync::atomic::Ordering;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
 
-/// Most components in a path to be explained: as deep as inodes without handles are found again.
+/// Most components of a path: as deep as inodes without handles are found again.
 pub const EXPLAINED_DEPTH_MAX: usize = 4096;
 
 impl HostDir {
-    /// Tells how the file at the end of `components`, names beneath the root, is served. Symbolic
-    /// links are not followed, neither on the way nor at the end.
+    /// Explains how the file at the end of `components`, names beneath the root, is served. Symbolic links
+    /// are not followed.
     ///
     /// # Errors
     ///
-    /// `ENAMETOOLONG` beyond [`EXPLAINED_DEPTH_MAX`], `EINVAL` for what is no name, `ENOTDIR` when
-    /// something on the way is no directory, `EXDEV` on a mount beneath that no client has looked
-    /// into, and those of `openat2(2)` and `statx(2)`.
+    /// `ENAMETOOLONG` beyond [`EXPLAINED_DEPTH_MAX`], `EINVAL` for an invalid name, `ENOTDIR` for a
+    /// component that is no directory, `EXDEV` on a submount that no client has looked into, and those of
+    /// `openat2(2)` and `statx(2)`.
     pub fn explain(&self, components: &[&CStr]) -> Result<Explanation> {
         if components.len() > EXPLAINED_DEPTH_MAX {
             return Err(Errno::ENAMETOOLONG);
@@ -49,9 +49,8 @@ fn is_name(name: &CStr) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/')
 }
 
-/// How data of a file go.
 struct Way {
-    data_path: explanation::DataPath,
+    data_path: ExplainedDataPath,
     reason: String,
     rule: Option<String>,
     backing: Option<u32>,
@@ -65,7 +64,7 @@ impl Way {
             _ => "the kernel opens fifos, sockets and devices itself",
         };
         Way {
-            data_path: explanation::DataPath::None,
+            data_path: ExplainedDataPath::None,
             reason: reason.to_owned(),
             rule: None,
             backing: None,
@@ -73,25 +72,25 @@ impl Way {
     }
 }
 
-impl From<DataPath> for explanation::DataPath {
-    fn from(path: DataPath) -> explanation::DataPath {
+impl From<DataPath> for ExplainedDataPath {
+    fn from(path: DataPath) -> ExplainedDataPath {
         match path {
-            DataPath::Passthrough => explanation::DataPath::Passthrough,
-            DataPath::Cached => explanation::DataPath::Cached,
-            DataPath::Direct => explanation::DataPath::Direct,
-            DataPath::Filtered => explanation::DataPath::Filtered,
+            DataPath::Passthrough => ExplainedDataPath::Passthrough,
+            DataPath::Cached => ExplainedDataPath::Cached,
+            DataPath::Direct => ExplainedDataPath::Direct,
+            DataPath::Filtered => ExplainedDataPath::Filtered,
         }
     }
 }
 
-/// What stands at the end of a path.
+/// What is at the end of a path.
 struct Found {
     inode: Option<Arc<Inode>>,
     mount: Arc<LowerMount>,
     stat: Statx,
 }
 
-/// Where a walk has come to.
+/// The state of a walk.
 struct Step {
     fd: OwnedFd,
     mount: Arc<LowerMount>,
@@ -127,7 +126,7 @@ impl Host {
         })
     }
 
-    /// How data of a file go, and why.
+    /// The data path of a file, and why.
     fn way_of(
         &self,
         inode: Option<&Arc<Inode>>,
@@ -167,7 +166,7 @@ impl Host {
         }
     }
 
-    /// How the policy would have the data of a file go, and the rule that says so.
+    /// The data path that the policy demands, and the rule that says so.
     fn wanted(&self, path: &[u8], stat: &Statx) -> (FilePath, Option<String>) {
         let Some(rules) = self.rules.active_policy() else {
             return (PASSTHROUGH, None);
@@ -175,7 +174,7 @@ impl Host {
         let subject = Subject {
             path,
             file_type: FileType::RegularFile,
-            evidence: &StatSource(stat),
+            source: &StatSource(stat),
         };
         let wanted = rules.policy.file_path(&subject);
         let rule = wanted.rule.and_then(|rule| rules.policy.rule(rule));
@@ -200,7 +199,7 @@ impl Host {
         }
     }
 
-    /// Counted by a look at all that is open: this is asked rarely, and opening stays free of it.
+    /// Counted by a scan of all open files: this is rare, and opening stays cheap.
     fn opens_of(&self, inode: &Inode) -> Opens {
         let node = inode.node();
         let mut opens = Opens::NONE;
@@ -234,7 +233,7 @@ impl Host {
         }
     }
 
-    /// Walks beneath the source, holding nothing but where it has come to.
+    /// Walks beneath the source, holding one descriptor at a time.
     fn find_beneath(&self, components: &[&CStr]) -> Result<Found> {
         let root = self.descriptor(&self.root)?;
         let mut at: Option<Step> = None;
@@ -262,12 +261,12 @@ impl Host {
         })
     }
 
-    /// One component further. A mount that no client has looked into is not entered: it might be the
-    /// one that is served, and who asks the server there waits for itself.
+    /// Walks one component. A submount that no client has looked into is not entered: it might be the mount
+    /// that is served, and the server would wait for itself.
     fn step(&self, parent: BorrowedFd<'_>, mount: &Arc<LowerMount>, name: &CStr) -> Result<Step> {
         let resolve = ResolveFlags::NO_MAGICLINKS;
         let fd = self.with_room(|| open_beneath(parent, name, OFlags::PATH, resolve))?;
-        // The id of its mount, for which no file system is asked.
+        // The mount id, for which no file system is asked.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let id = rustix::fs::statx(&fd, c"", flags, mount_id_mask())?.stx_mnt_id;
         let mount = if id == mount.id() {
@@ -296,7 +295,7 @@ fn lower_state(mount: &LowerMount) -> LowerState {
     }
 }
 
-/// What people call the file system with this number (`statfs(2)`, `linux/magic.h`).
+/// The name of a file system by its magic number (`statfs(2)`, `linux/magic.h`).
 fn name_of(magic: u64) -> Option<&'static str> {
     Some(match magic {
         0xef53 => "ext4",

@@ -24,31 +24,29 @@ use thrufs_sys::lock::LockKind;
 
 /// A file that a client has open.
 ///
-/// A file that goes straight through has no lower file of ours: the kernel has its own, and the few
-/// requests that still come (fsync, fallocate, ...) open one for themselves. Any other has one, which
-/// the last close(2) of a writer gives up before it returns; whoever writes on, through a descriptor
-/// that was duplicated, has it opened again.
+/// Under passthrough it has no lower file of ours: the few requests that still come (fsync, fallocate, ...)
+/// open one for themselves. Any other has one. The last close(2) of a writer closes it before it returns; a
+/// write through a duplicated descriptor opens it again.
 pub(crate) struct OpenFile {
     lower: Mutex<Lower>,
-    /// With which the lower file is opened.
     flags: i32,
     writable: bool,
     written: AtomicBool,
-    /// The lower file carries, or carried, a `flock(2)`, and is kept for that.
+    /// Its lower file carries, or carried, a `flock(2)`, and is kept for that.
     locked: AtomicU8,
-    /// It cannot be had any more as the client has it: it answers with EIO.
+    /// It could not be restored as the client has it: requests fail with EIO.
     lost: AtomicBool,
-    /// The lower file appends, whatever offset it is given (`chattr +a`).
+    /// The lower file appends, whatever the offset (`chattr +a`).
     appends: bool,
     /// See [`Found::version`](crate::versions::Found::version).
     version: u64,
-    /// Who opened it, as [`OpenerIds`] says it; under a policy.
+    /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
     opener: AtomicU64,
-    // Last: when the use of the inode ends, nothing of ours has it open any more.
+    // Last: when the use of the inode ends, its lower file is closed already.
     guard: UseGuard,
 }
 
-/// What [`OpenFile::locked`] can be: nobody has tried; one of the two kinds; given up again.
+/// Values of [`OpenFile::locked`]: never tried; a lock of one of two kinds; unlocked.
 const NEVER_LOCKED: u8 = 0;
 const READ_LOCKED: u8 = 1;
 const WRITE_LOCKED: u8 = 2;
@@ -61,13 +59,12 @@ struct Lower {
     pin: Option<Descriptor>,
 }
 
-/// What an [`OpenFile`] is made of.
 pub(crate) struct NewOpenFile {
     pub(crate) guard: UseGuard,
     pub(crate) lower: Option<Arc<LowerFile>>,
     pub(crate) flags: i32,
     pub(crate) appends: bool,
-    /// The version of the data that is cached once it is released, or 0.
+    /// The version of the data that is cached after the release, or 0.
     pub(crate) version: u64,
 }
 
@@ -126,7 +123,7 @@ impl OpenFile {
         self.written.store(true, Ordering::Relaxed);
     }
 
-    /// With which the lower file is opened.
+    /// The flags with which the lower file is opened.
     pub(crate) fn flags(&self) -> i32 {
         self.flags
     }
@@ -150,7 +147,7 @@ impl OpenFile {
         self.locked.load(Ordering::Relaxed) != NEVER_LOCKED
     }
 
-    /// It carries such a lock; [`LockKind::Unlock`] for one that was given up.
+    /// It carries this lock; [`LockKind::Unlock`] for one that was given up.
     pub(crate) fn set_flock(&self, kind: Option<LockKind>) {
         let locked = match kind {
             None => NEVER_LOCKED,
@@ -161,7 +158,7 @@ impl OpenFile {
         self.locked.store(locked, Ordering::Relaxed);
     }
 
-    /// Has everything that the client asks of it fail from now on.
+    /// Makes all requests for it fail from now on.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
         let mut lower = self.lower.lock();
@@ -197,8 +194,8 @@ impl Host {
         self.files.get(handle.0).ok_or(Errno::EBADF)
     }
 
-    /// An open file by which a request about `node` is carried out. What was decided about one file
-    /// must not be done to another: a handle of another is refused, which no kernel sends.
+    /// An open file of `node`. A handle of another file is refused, because the decision was made about
+    /// this one; no kernel sends it.
     pub(crate) fn file_of(&self, node: NodeId, handle: FileHandle) -> Result<Arc<OpenFile>> {
         let file = self.file(handle)?;
         if file.node() == node {
@@ -208,15 +205,14 @@ impl Host {
         }
     }
 
-    /// The lower file of an open file. For one that goes straight through, a lower file for this
-    /// request alone.
+    /// The lower file of an open file; under passthrough, one for this request alone.
     pub(crate) fn lower(&self, file: &OpenFile, for_writing: bool) -> Result<Arc<LowerFile>> {
         let passthrough = file.is_passthrough();
         if let Some(kept) = file.kept().filter(|_| !(passthrough && for_writing)) {
             return Ok(kept);
         }
         let flags = match (passthrough, for_writing) {
-            // That nobody has it open for writing who may not write is what readers rely on.
+            // Readers rely on it that no lower file is writable without write permission.
             (false, false) if self.may_write(file).is_err() => libc::O_RDONLY,
             (false, _) => file.flags,
             (true, true) => libc::O_RDWR,
@@ -231,13 +227,13 @@ impl Host {
         Ok(kept)
     }
 
-    /// The lower file that carries the open file's `flock(2)`, to be kept until it is released.
+    /// The lower file that carries the open file's `flock(2)`, kept until it is released.
     pub(crate) fn lower_to_lock(&self, file: &OpenFile) -> Result<Arc<LowerFile>> {
         if !file.was_locked() {
             file.set_flock(Some(LockKind::Unlock));
         }
         if file.is_passthrough() {
-            // Not for writing: the file could not be executed beneath as long as it is kept.
+            // Not for writing: the file could not be executed on the host as long as it is kept.
             Ok(file.keep(self.lower(file, false)?))
         } else {
             self.lower(file, false)
@@ -250,7 +246,7 @@ impl Host {
         Ok(Arc::new(LowerFile::new(fd, no_wait)))
     }
 
-    /// Opens the file that a client has open once more.
+    /// Opens the lower file of an open file once more.
     pub(crate) fn open_again_raw(&self, file: &OpenFile, flags: i32) -> Result<OwnedFd> {
         if file.lost.load(Ordering::Relaxed) {
             return Err(Errno::EIO);
@@ -284,7 +280,7 @@ impl Host {
         Ok(reply.file(self.lower(&file, false)?, args.offset))
     }
 
-    /// Leaves the blocks alone that a file system keeps for root, unless the caller is root.
+    /// Keeps callers other than root from the blocks that a file system reserves for root.
     pub(crate) fn leave_reserved_blocks(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
         if context.uid().is_none_or(|uid| uid == 0) || inode.mount().is_remote() {
             return Ok(());
@@ -304,8 +300,7 @@ impl Host {
         self.may_write(&file)?;
         let lower = self.lower(&file, true)?;
         if file.appends && args.offset != stat_open(&*lower)?.stx_size {
-            // Elsewhere than at the end: what the file forbids, and what the lower file would not
-            // do, whatever it answered.
+            // Elsewhere than at the end: forbidden by the file, and the lower file would append instead.
             return Err(Errno::EPERM);
         }
         file.mark_written();
@@ -334,12 +329,11 @@ impl Host {
         Ok(())
     }
 
-    /// Closes the lower file of a writer, so that nothing of it is left when the client's close(2)
-    /// returns, and reports what closing it reports: the client's is the only close whose result
-    /// anybody sees.
+    /// Closes the lower file of a writer before the client's close(2) returns, and reports its errors: no
+    /// later close is reported to the client.
     fn give_up_lower(&self, context: &Context<'_>, file: &OpenFile) -> Result<()> {
         let Some(pin) = self.pin_for_later(file) else {
-            // It stays, since it could not be had again.
+            // It cannot be opened again, so it stays.
             return match file.kept() {
                 Some(kept) if file.inode().mount().is_remote() => {
                     close_and_report(rustix::io::fcntl_dupfd_cloexec(&*kept, 3)?)
@@ -361,15 +355,15 @@ impl Host {
         }
     }
 
-    /// Closes the lower file, where it can be had again.
+    /// Closes the lower file if it can be opened again.
     pub(crate) fn close_lower(&self, file: &OpenFile) {
         if let Some(pin) = self.pin_for_later(file) {
             drop(file.take(pin));
         }
     }
 
-    /// A descriptor from which the lower file can be opened again, if that is sure to succeed. A
-    /// `flock(2)` on the lower file would not come back with it.
+    /// A descriptor from which the lower file can surely be opened again. `None` with a `flock(2)`, which
+    /// would be lost.
     fn pin_for_later(&self, file: &OpenFile) -> Option<Descriptor> {
         if file.was_locked() {
             return None;
@@ -404,8 +398,8 @@ impl Host {
         let cached = file.guard.path() == DataPath::Cached;
         let is_written = self.config.writeback && file.written.load(Ordering::Relaxed);
         if cached && self.config.cache == CacheMode::Auto && is_written {
-            // What was written back is what the kernel has cached, which goes by its own size and times
-            // then. Without writeback it drops what was written when it hears of the new time.
+            // The kernel's cache of what was written back goes by the kernel's own size and times. Without
+            // writeback the kernel drops its pages when it gets the new time.
             let stat = match file.kept() {
                 Some(lower) => stat_open(&*lower),
                 None => self.descriptor(file.inode()).and_then(stat_open),
@@ -470,7 +464,7 @@ impl Host {
             libc::SEEK_HOLE => SeekFrom::Hole(offset),
             _ => return Err(Errno::EINVAL),
         };
-        // The position that this moves is used by nobody: all I/O names its offset.
+        // No other request uses the position that this moves: all I/O names its offset.
         Ok(rustix::fs::seek(&*self.lower(&file, false)?, from)?)
     }
 
@@ -543,7 +537,7 @@ impl Host {
             send(self.lower(&file, false)?.as_fd())?
         };
         if changes {
-            // The kernel takes this for none of what changes attributes.
+            // The kernel does not expect this ioctl to change attributes.
             self.attributes_changed(&inode);
         }
         Ok((result, if changes { 0 } else { data.len() }))
@@ -554,7 +548,6 @@ pub(crate) fn stat_open(fd: impl AsFd) -> Result<Statx> {
     Ok(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, BASIC)?)
 }
 
-/// fsync(2) or fdatasync(2).
 pub(crate) fn sync(fd: impl AsFd, data_only: bool) -> Result<()> {
     if data_only {
         rustix::fs::fdatasync(fd)?;
@@ -564,18 +557,18 @@ pub(crate) fn sync(fd: impl AsFd, data_only: bool) -> Result<()> {
     Ok(())
 }
 
-/// How often to try again before a thread that may not sleep gives up, and how long one waits that may.
+/// How often a thread that may not sleep tries again, and how long one waits that may.
 const TURNS_MAX: u32 = 100;
 const USERS_PATIENCE: Duration = Duration::from_secs(5);
 const USERS_INTERVAL: Duration = Duration::from_micros(20);
 
-/// Waits until nobody else uses a lower file. A thread that has answered a READ still has it for a
-/// moment, and one that reads ahead, which no caller waits for, for as long as that takes.
+/// Waits until no other request uses a lower file. The thread that answered a READ has it for a moment
+/// longer, and a read-ahead for as long as it takes.
 ///
 /// # Errors
 ///
-/// The file, and `DEFER` where the thread may not sleep for it. Nothing instead of that when somebody
-/// used it for longer than can be waited for, and will close it.
+/// The file, with `DEFER` where the thread may not sleep, without an error when another request uses it for
+/// too long and will close it.
 #[allow(clippy::type_complexity)]
 fn alone(
     context: &Context<'_>,

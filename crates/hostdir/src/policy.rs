@@ -72,14 +72,15 @@ mod tests;
 pub use accounts::{ACCOUNTS_BYTES_MAX, Accounts};
 pub use content::{ContentType, HEAD_BYTES};
 pub use decision::{
-    Access, DataPath, Decision, FilePath, Redaction, RedactionKinds, Refusal, RuleId, Visibility,
+    Access, Decision, FilePath, PolicyDataPath, Redaction, RedactionKinds, Refusal, RuleId,
+    Visibility,
 };
 pub use error::{PolicyError, PolicyFileError};
 pub use globs::{GLOB_BRACES_MAX, GLOB_BYTES_MAX, GLOBS_MAX};
 pub use rule::Action;
 /// What kind of file: a type of `rustix`, which is thus part of this interface.
 pub use rustix::fs::FileType;
-pub use subject::{Attributes, Caller, Evidence, Subject};
+pub use subject::{AttributeSource, Attributes, Caller, Subject};
 
 use error::Fault;
 use globs::{GlobList, GlobTable, GlobTableBuilder};
@@ -99,7 +100,7 @@ pub const RULES_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
-    default: DataPath,
+    default: PolicyDataPath,
     audit_log: Option<PathBuf>,
     uses: Uses,
     /// The patterns of the paths of all rules.
@@ -299,7 +300,7 @@ impl Policy {
     }
 
     /// How the data comes of files that no rule gives a path.
-    pub fn default_path(&self) -> DataPath {
+    pub fn default_path(&self) -> PolicyDataPath {
         self.default
     }
 
@@ -353,7 +354,7 @@ impl Uses {
                 Action::Deny(_) => uses.deny = true,
                 Action::ReadOnly => uses.read_only = true,
                 Action::Audit => uses.audit = true,
-                Action::Data(DataPath::Redact(_)) => uses.redact = true,
+                Action::Data(PolicyDataPath::Redact(_)) => uses.redact = true,
                 Action::Data(_) => {}
             }
         }

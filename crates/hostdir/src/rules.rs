@@ -1,14 +1,12 @@
-//! Asking the policy in force about what clients do.
+//! Applies the active policy to requests.
 //!
-//! A policy ([`policy`](crate::policy)) speaks of paths, attributes and callers; requests speak of
-//! nodes and names. Here the one is found for the other: the paths of a node from its
-//! [names](crate::names), its attributes and first bytes from the file beneath, the caller from the
-//! request. A mount without a policy is not slowed down by one look at a flag.
+//! A policy ([`policy`](crate::policy)) speaks of paths, attributes and callers; requests name nodes. This
+//! module finds the paths of a node by its [names](crate::names), reads attributes and first bytes from the
+//! lower file, and takes the caller from the request. A mount without a policy pays one check of a flag.
 //!
-//! The policy is swapped as a whole. A request asks one, from its beginning to its end.
-//!
-//! **What the kernel keeps.** Names that the kernel has cached are not asked for again, so a reload has
-//! it drop those that it changes ([`reload`]). An open that was granted stays granted.
+//! A policy is replaced as a whole, and a request uses one policy from its beginning to its end. A
+//! [`reload`] makes the kernel drop the cached names whose answer changes. An open that was granted stays
+//! granted.
 
 mod attribute_source;
 mod audit;
@@ -27,7 +25,7 @@ use reload::HiddenNames;
 
 use crate::config::ConfigError;
 use crate::host::BASIC;
-use crate::policy::{Access, DataPath, Decision, FilePath, FileType, Policy};
+use crate::policy::{Access, Decision, FilePath, FileType, Policy, PolicyDataPath};
 use crate::quota::QuotaCharge;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx};
@@ -37,19 +35,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use thrufs::{Context, Errno, Notifier, Result};
 
-/// The name by which a file is judged that has none (`O_TMPFILE`).
+/// The name under which rules match a file that has none (`O_TMPFILE`).
 pub(crate) const UNNAMED: &CStr = c"(unnamed)";
 
-/// A policy, and which one it is.
+/// A policy and its generation.
 #[derive(Debug)]
 pub(crate) struct ActivePolicy {
     pub(crate) policy: Arc<Policy>,
-    /// From 1 on, each its own.
+    /// Counts from 1.
     pub(crate) generation: u64,
 }
 
 impl ActivePolicy {
-    /// Goes elsewhere to sleep if a file of this type may be looked into.
+    /// Requires a thread that may block if rules may read the content of a file of this type.
     ///
     /// # Errors
     ///
@@ -62,13 +60,12 @@ impl ActivePolicy {
     }
 }
 
-/// Tells which programs callers run, for a process that does not see them.
+/// Finds the programs that callers execute, for a process that cannot read them in `/proc`.
 pub trait Programs: std::fmt::Debug + Send + Sync {
-    /// The path of the program that a caller, given as requests name it, executes.
+    /// The path of the program that a caller executes, by its process id as requests give it.
     fn program(&self, caller: u32) -> Option<Vec<u8>>;
 }
 
-/// `/proc`, for a process that does.
 #[derive(Debug)]
 struct ProcPrograms(OwnedFd);
 
@@ -87,14 +84,12 @@ impl Programs for ProcPrograms {
     }
 }
 
-/// The policy of a served directory.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// Nothing in a mount that was made without a policy: names were not tracked then.
+    /// `None` in a mount that was made without a policy: names were not tracked then.
     active_policy: Option<RwLock<Arc<ActivePolicy>>>,
     notifier: OnceLock<Notifier>,
     hidden: HiddenNames,
-    /// To find out which programs callers run.
     programs: Option<Arc<dyn Programs>>,
     name_lock: name_lock::NameLock,
     /// How many changes of names have begun, and how many have ended.
@@ -103,8 +98,8 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The programs of callers are found out only where those are processes of this machine; where
-    /// nobody is to be asked, here.
+    /// Programs are looked up only if callers are processes of this machine; in `/proc` if `programs` is
+    /// `None`.
     pub(crate) fn new(
         policy: Option<Arc<Policy>>,
         callers_are_local: bool,
@@ -128,7 +123,7 @@ impl Rules {
         }
     }
 
-    /// Opens what servers of one source wait for each other by, where there may be rules.
+    /// Opens the lock that all servers of one source share, if there may be rules.
     ///
     /// # Errors
     ///
@@ -140,8 +135,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether the rules in force redact or hide: what they say is gone around by whoever renames in
-    /// between.
+    /// Whether the active rules redact or hide, so that a concurrent rename could evade them.
     pub(crate) fn rely_on_names(&self) -> bool {
         self.active_policy().is_some_and(|rules| {
             let uses = rules.policy.uses();
@@ -149,7 +143,7 @@ impl Rules {
         })
     }
 
-    /// Runs what changes names beneath and in the inodes.
+    /// Runs `change`, which changes names on the lower file system and in the inodes.
     pub(crate) fn changing_names(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
         self.names_changing.fetch_add(1, Ordering::SeqCst);
         let changed = change();
@@ -157,14 +151,14 @@ impl Rules {
         changed
     }
 
-    /// The state of all names, to be asked before one is looked up; nothing while one changes.
+    /// The state of all names, to be read before a name is looked up; `None` while a name changes.
     pub(crate) fn state_of_names(&self) -> Option<u64> {
-        // In this name_lock: what begins in between is seen.
+        // In this order, so that a change that begins in between is seen.
         let changed = self.names_changed.load(Ordering::SeqCst);
         (changed == self.names_changing.load(Ordering::SeqCst)).then_some(changed)
     }
 
-    /// Whether no name has changed since that state, and none is changing.
+    /// Whether no name has changed since `state`, and none is changing.
     pub(crate) fn names_are_since(&self, state: u64) -> bool {
         self.names_changing.load(Ordering::SeqCst) == state
     }
@@ -186,7 +180,7 @@ impl Rules {
         Some(Arc::clone(&self.active_policy.as_ref()?.read()))
     }
 
-    /// The one in force, if it can say anything about opens of directories.
+    /// The active policy, if it can affect opens of directories.
     pub(crate) fn of_opens(&self) -> Option<Arc<ActivePolicy>> {
         self.active_policy().filter(|rules| {
             let uses = rules.policy.uses();
@@ -194,7 +188,7 @@ impl Rules {
         })
     }
 
-    /// The one in force, if it can say anything about changes.
+    /// The active policy, if it can forbid changes.
     fn of_changes(&self) -> Option<Arc<ActivePolicy>> {
         self.active_policy().filter(|rules| {
             let uses = rules.policy.uses();
@@ -202,19 +196,19 @@ impl Rules {
         })
     }
 
-    /// The one in force, if it redacts anything.
+    /// The active policy, if it redacts anything.
     pub(crate) fn that_redact(&self) -> Option<Arc<ActivePolicy>> {
         self.active_policy()
             .filter(|rules| rules.policy.uses().redact)
     }
 
-    /// The one in force, if it hides names.
+    /// The active policy, if it hides names.
     pub(crate) fn of_names(&self) -> Option<Arc<ActivePolicy>> {
         self.active_policy()
             .filter(|rules| rules.policy.uses().hide)
     }
 
-    /// Puts another policy in the place of the one in force, and gives that one back.
+    /// Replaces the active policy and returns it.
     fn replace(&self, policy: Arc<Policy>) -> std::result::Result<Arc<ActivePolicy>, ConfigError> {
         let slot = self
             .active_policy
@@ -234,15 +228,15 @@ impl Rules {
     }
 }
 
-/// What was found out about an open file-to-be.
+/// A decision, with the policy that made it.
 pub(crate) struct PathDecision {
     pub(crate) rules: Arc<ActivePolicy>,
     pub(crate) decision: Decision,
-    /// The latest path.
+    /// The latest path of the file.
     pub(crate) path: Vec<u8>,
 }
 
-/// Who opened something, for whoever judges it once more.
+/// The user and group that opened a file, to decide again with another policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OpenerIds {
     pub(crate) uid: u32,
@@ -250,12 +244,11 @@ pub(crate) struct OpenerIds {
 }
 
 impl OpenerIds {
-    /// As one word, in which it is kept.
     pub(crate) fn word(self) -> u64 {
         u64::from(self.uid) << 32 | u64::from(self.gid)
     }
 
-    /// As far as it matters where no rule asks: as whose share it counts.
+    /// The user whose quota is charged: enough where no rule asks for the opener.
     pub(crate) fn counted_for(charge: Option<&QuotaCharge>) -> OpenerIds {
         OpenerIds {
             uid: charge.map_or(0, QuotaCharge::uid),
@@ -271,9 +264,9 @@ impl OpenerIds {
     }
 }
 
-/// How files come where there is no policy.
+/// The data path of all files where there is no policy.
 pub(crate) const PASSTHROUGH: FilePath = FilePath {
-    data: DataPath::Passthrough,
+    data: PolicyDataPath::Passthrough,
     rule: None,
 };
 
@@ -290,12 +283,12 @@ fn stays_redacted(old: &Decision, new: &Decision) -> Result<()> {
     }
 }
 
-/// The error that a decision means for what someone wants to do.
+/// The error number by which `decision` refuses an access.
 pub(crate) fn permitted(decision: &Decision, access: Access) -> Result<()> {
     decision.check(access).map_err(|refusal| refusal.errno)
 }
 
-/// The same for making it: what would be hidden cannot be made.
+/// As [`permitted`], for creating: a name that would be hidden cannot be created.
 pub(crate) fn permitted_new(decision: &Decision) -> Result<()> {
     match permitted(decision, Access::Change) {
         Err(_) if decision.hidden.is_some() => Err(Errno::EACCES),

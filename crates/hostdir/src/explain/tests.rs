@@ -81,7 +81,7 @@ fn opens_are_counted_and_lookups_stay() {
     assert_eq!((node.id, node.lookups), (inode.node().0, 1));
     assert!(!node.dormant);
     assert!(!told.cache.data_version_remembered, "it is too young");
-    assert_eq!(told.data_path, explanation::DataPath::Cached);
+    assert_eq!(told.data_path, ExplainedDataPath::Cached);
     assert!(told.reason.contains("nopassthrough"), "{}", told.reason);
 
     // By another name, it is the same file.
@@ -100,7 +100,7 @@ fn open_directories_are_counted() {
     served.host.enter_directory(inode, None).unwrap();
     let told = explain(&served, "dir").unwrap();
     assert_eq!((told.opens.total, told.opens.writable), (1, 0));
-    assert_eq!(told.data_path, explanation::DataPath::None);
+    assert_eq!(told.data_path, ExplainedDataPath::None);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn the_cache_mode_decides_and_timeouts_are_told() {
     };
     let (_place, served) = served(config);
     let told = explain(&served, "file").unwrap();
-    assert_eq!(told.data_path, explanation::DataPath::Direct);
+    assert_eq!(told.data_path, ExplainedDataPath::Direct);
     assert_eq!(told.cache.mode, CacheWord::Never);
     assert_eq!(told.cache.entry_timeout_s, 0.0);
     assert_eq!(told.cache.attr_timeout_s, 1.5);

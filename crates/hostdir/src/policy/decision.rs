@@ -118,7 +118,7 @@ impl Redaction {
 
 /// How a file's data comes to its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataPath {
+pub enum PolicyDataPath {
     /// Straight from the file beneath, by the kernel; where that cannot be had, as `Cached`.
     Passthrough,
     /// By the server, into the page cache.
@@ -129,13 +129,13 @@ pub enum DataPath {
     Redact(Redaction),
 }
 
-impl DataPath {
+impl PolicyDataPath {
     fn rank(self) -> u8 {
         match self {
-            DataPath::Passthrough => 0,
-            DataPath::Cached => 1,
-            DataPath::Direct => 2,
-            DataPath::Redact(_) => 3,
+            PolicyDataPath::Passthrough => 0,
+            PolicyDataPath::Cached => 1,
+            PolicyDataPath::Direct => 2,
+            PolicyDataPath::Redact(_) => 3,
         }
     }
 }
@@ -145,14 +145,14 @@ impl DataPath {
 pub struct FilePath {
     /// How. Whether it is `Redact` depends on nothing that changes while the file keeps its name.
     /// For what is no regular file it means nothing.
-    pub data: DataPath,
+    pub data: PolicyDataPath,
     /// The rule that says so; `None` when it is the default.
     pub rule: Option<RuleId>,
 }
 
 impl FilePath {
     /// The path of what is served as nothing else is said, or as its rule says.
-    pub(super) fn new(data: DataPath, rule: Option<RuleId>) -> FilePath {
+    pub(super) fn new(data: PolicyDataPath, rule: Option<RuleId>) -> FilePath {
         FilePath { data, rule }
     }
 
@@ -160,7 +160,7 @@ impl FilePath {
     #[must_use]
     pub fn redaction(&self) -> Option<Redaction> {
         match self.data {
-            DataPath::Redact(redaction) => Some(redaction),
+            PolicyDataPath::Redact(redaction) => Some(redaction),
             _ => None,
         }
     }
@@ -168,7 +168,9 @@ impl FilePath {
     pub(super) fn stricter(self, other: FilePath) -> FilePath {
         let (ours, theirs) = (self.data.rank(), other.data.rank());
         let data = match (self.data, other.data) {
-            (DataPath::Redact(a), DataPath::Redact(b)) => DataPath::Redact(a.stricter(b)),
+            (PolicyDataPath::Redact(a), PolicyDataPath::Redact(b)) => {
+                PolicyDataPath::Redact(a.stricter(b))
+            }
             (data, _) if ours >= theirs => data,
             (_, data) => data,
         };

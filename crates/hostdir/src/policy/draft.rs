@@ -7,7 +7,7 @@ use super::globs::Patterns;
 use super::ids::{IdKind, IdSet};
 use super::mode::ModeBits;
 use super::rule::{Action, Matchers, TypeSet};
-use super::{Accounts, DataPath, nearest, size};
+use super::{Accounts, PolicyDataPath, nearest, size};
 use rustix::fs::FileType;
 use thrufs::Errno;
 use toml::de::DeTable;
@@ -209,7 +209,7 @@ impl<'d> RuleReader<'d> {
         };
         let word = entry.text()?;
         let errno = self.errno.map_or(Errno::EACCES, |(_, errno)| errno);
-        if let Some(path) = DataPath::named(word) {
+        if let Some(path) = PolicyDataPath::named(word) {
             return Ok(Action::Data(path));
         }
         Ok(match word {
@@ -221,7 +221,7 @@ impl<'d> RuleReader<'d> {
                 let what = "say what to redact: redact = [\"gps\"]";
                 let kinds = self.kinds.ok_or_else(|| entry.fault(what))?;
                 self.on_error()?;
-                Action::Data(DataPath::Redact(Redaction {
+                Action::Data(PolicyDataPath::Redact(Redaction {
                     kinds,
                     errno,
                     content: self.matchers.content.unwrap_or_default(),

@@ -5,7 +5,7 @@ use super::decision::{Decision, FilePath, Redaction, Refusal, RuleId, Visibility
 use super::globs::{GlobMatches, GlobTable};
 use super::rule::{Action, Rule};
 use super::subject::{Attributes, Caller, Subject};
-use super::{DataPath, Policy};
+use super::{Policy, PolicyDataPath};
 use rustix::fs::FileType;
 use std::cell::OnceCell;
 
@@ -29,14 +29,14 @@ impl<'a> Findings<'a> {
     }
 
     fn attributes(&self) -> Option<Attributes> {
-        let evidence = self.subject.evidence;
-        *self.attributes.get_or_init(|| evidence.attributes())
+        let source = self.subject.source;
+        *self.attributes.get_or_init(|| source.attributes())
     }
 
     fn content(&self) -> Option<ContentType> {
         *self.content.get_or_init(|| {
             let mut head = [0; HEAD_BYTES];
-            let length = self.subject.evidence.head(&mut head)?;
+            let length = self.subject.source.head(&mut head)?;
             Some(ContentType::of(&head[..length.min(HEAD_BYTES)]))
         })
     }
@@ -128,7 +128,7 @@ impl Policy {
     /// The strictest that a rule which redacts can say: for a file of which not all names are known.
     pub(crate) fn strictest_redaction(&self) -> Option<FilePath> {
         let paths = self.numbered().filter_map(|(id, rule)| match rule.action {
-            Action::Data(data @ DataPath::Redact(_)) => Some(FilePath::new(data, Some(id))),
+            Action::Data(data @ PolicyDataPath::Redact(_)) => Some(FilePath::new(data, Some(id))),
             _ => None,
         });
         paths.reduce(FilePath::stricter)
@@ -155,7 +155,7 @@ impl Policy {
         let findings = Findings::of(subject);
         if let Visibility::Hidden(rule) = self.visibility_of(&findings) {
             decision.hidden = Some(rule);
-            decision.file.data = DataPath::Passthrough;
+            decision.file.data = PolicyDataPath::Passthrough;
         }
         self.globs.with_matches(subject.path, |paths| {
             let mut walk = Walk {
@@ -170,7 +170,7 @@ impl Policy {
             walk.all(paths);
             let mut decision = walk.decision;
             if let Some((rule, redaction)) = walk.redaction {
-                decision.file = FilePath::new(DataPath::Redact(redaction), Some(rule));
+                decision.file = FilePath::new(PolicyDataPath::Redact(redaction), Some(rule));
             }
             decision.of_type(subject.file_type)
         })
@@ -181,7 +181,7 @@ impl Decision {
     /// Only regular files have data that comes some way.
     fn of_type(mut self, file_type: FileType) -> Decision {
         if file_type != FileType::RegularFile {
-            self.file = FilePath::new(DataPath::Passthrough, None);
+            self.file = FilePath::new(PolicyDataPath::Passthrough, None);
         }
         self
     }
@@ -215,7 +215,7 @@ impl Walk<'_> {
             if !match_lasting(rule, paths, file_type) {
                 continue;
             }
-            if let Action::Data(DataPath::Redact(redaction)) = rule.action {
+            if let Action::Data(PolicyDataPath::Redact(redaction)) = rule.action {
                 let (first, so_far) = self.redaction.unwrap_or((id, redaction));
                 self.redaction = Some((first, so_far.or(redaction)));
                 self.access_ended = true;

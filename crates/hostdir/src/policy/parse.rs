@@ -4,7 +4,7 @@ use super::document::{Entry, entries};
 use super::draft::Draft;
 use super::error::Fault;
 use super::globs::{GLOBS_MAX, Patterns};
-use super::{Accounts, DataPath, RULES_MAX};
+use super::{Accounts, PolicyDataPath, RULES_MAX};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -14,7 +14,7 @@ pub(super) const TOP_KEYS: &[&str] = &["default", "audit-log", "rule"];
 /// Everything that a policy says, checked, before its patterns are put together.
 #[derive(Debug)]
 pub(super) struct Document {
-    pub(super) default: DataPath,
+    pub(super) default: PolicyDataPath,
     pub(super) audit_log: Option<PathBuf>,
     pub(super) rules: Vec<Draft>,
 }
@@ -26,7 +26,7 @@ pub(super) fn document(text: &str, accounts: &Accounts) -> Result<Document, Faul
         Fault::new(offset, error.message())
     })?;
     let mut document = Document {
-        default: DataPath::Passthrough,
+        default: PolicyDataPath::Passthrough,
         audit_log: None,
         rules: Vec::new(),
     };
@@ -41,9 +41,9 @@ pub(super) fn document(text: &str, accounts: &Accounts) -> Result<Document, Faul
     Ok(document)
 }
 
-fn default(entry: &Entry<'_>) -> Result<DataPath, Fault> {
+fn default(entry: &Entry<'_>) -> Result<PolicyDataPath, Fault> {
     let word = entry.text()?;
-    DataPath::named(word).ok_or_else(|| {
+    PolicyDataPath::named(word).ok_or_else(|| {
         entry.fault("the default is passthrough, cached or direct; for anything else, make a last rule with path = \"**\"")
     })
 }

@@ -1,6 +1,6 @@
 //! One rule, compiled.
 
-use super::DataPath;
+use super::PolicyDataPath;
 use super::content::ContentSet;
 use super::decision::FILE_TYPES;
 use super::globs::GlobList;
@@ -15,7 +15,7 @@ use thrufs::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The data comes this way. Ends.
-    Data(DataPath),
+    Data(PolicyDataPath),
     /// It may not be changed. Goes on.
     ReadOnly,
     /// It is absent. Ends.
@@ -44,7 +44,7 @@ impl Action {
     }
 
     pub(super) fn redacts(self) -> bool {
-        matches!(self, Action::Data(DataPath::Redact(_)))
+        matches!(self, Action::Data(PolicyDataPath::Redact(_)))
     }
 
     /// Whether it takes something away from someone. Such a rule matches too when it cannot be
@@ -66,22 +66,26 @@ impl Action {
     ];
 }
 
-impl DataPath {
+impl PolicyDataPath {
     /// What it is called in a policy.
     pub fn name(self) -> &'static str {
         match self {
-            DataPath::Passthrough => "passthrough",
-            DataPath::Cached => "cached",
-            DataPath::Direct => "direct",
-            DataPath::Redact(_) => "redact",
+            PolicyDataPath::Passthrough => "passthrough",
+            PolicyDataPath::Cached => "cached",
+            PolicyDataPath::Direct => "direct",
+            PolicyDataPath::Redact(_) => "redact",
         }
     }
 
     /// The one of this name, if it alters nothing.
-    pub(super) fn named(name: &str) -> Option<DataPath> {
-        [DataPath::Passthrough, DataPath::Cached, DataPath::Direct]
-            .into_iter()
-            .find(|path| path.name() == name)
+    pub(super) fn named(name: &str) -> Option<PolicyDataPath> {
+        [
+            PolicyDataPath::Passthrough,
+            PolicyDataPath::Cached,
+            PolicyDataPath::Direct,
+        ]
+        .into_iter()
+        .find(|path| path.name() == name)
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Attributes {
 
 /// What can be found out about a file. Only what a rule asks for is, and at most once for each
 /// question.
-pub trait Evidence {
+pub trait AttributeSource {
     /// Its attributes as they are now, or as they will be for a file that is about to be made.
     /// `None` when they cannot be had.
     fn attributes(&self) -> Option<Attributes>;
@@ -37,7 +37,7 @@ pub struct Subject<'a> {
     /// What kind of file.
     pub file_type: FileType,
     /// The rest.
-    pub evidence: &'a dyn Evidence,
+    pub source: &'a dyn AttributeSource,
 }
 
 /// Who asks.

@@ -63,7 +63,7 @@ impl Sample {
     }
 }
 
-impl Evidence for Sample {
+impl AttributeSource for Sample {
     fn attributes(&self) -> Option<Attributes> {
         self.attributes_asked.set(self.attributes_asked.get() + 1);
         self.attributes
@@ -82,7 +82,7 @@ pub(super) fn file<'a>(path: &'a str, sample: &'a Sample) -> Subject<'a> {
     Subject {
         path: path.as_bytes(),
         file_type: FileType::RegularFile,
-        evidence: sample,
+        source: sample,
     }
 }
 
@@ -122,7 +122,7 @@ fn no_rules_pass_everything_through_and_ask_nothing() {
     let sample = Sample::new(0, 0, 0, b"");
     let decision = policy.decide(&file("a", &sample), &STRANGER);
     assert_eq!(numbers(decision), [0; 5]);
-    assert_eq!(decision.file.data, DataPath::Passthrough);
+    assert_eq!(decision.file.data, PolicyDataPath::Passthrough);
     assert_eq!(decision.check(Access::Change), Ok(()));
     assert_eq!(sample.asked(), (0, 0));
 }
@@ -140,7 +140,10 @@ fn the_first_that_ends_counts_and_marks_add_up() {
     assert_eq!(numbers(said(&policy, "logs/open/a", b"")), [0, 0, 2, 1, 3]);
     assert_eq!(numbers(said(&policy, "logs/a", b"")), [0, 4, 2, 1, 0]);
     assert_eq!(numbers(said(&policy, "etc/a", b"")), [0, 0, 2, 5, 0]);
-    assert_eq!(said(&policy, "etc/a", b"").file.data, DataPath::Cached);
+    assert_eq!(
+        said(&policy, "etc/a", b"").file.data,
+        PolicyDataPath::Cached
+    );
     let error = |path, access| said(&policy, path, b"").check(access).unwrap_err().errno;
     assert_eq!(error("logs/a", Access::Read), Errno::EPERM);
     assert_eq!(error("etc/a", Access::Change), Errno::EROFS);
@@ -164,7 +167,7 @@ fn callers_are_told_apart_and_the_path_stays_the_same() {
         [0, 0, 3, 0, 0],
         "a program that cannot be found out is one that the rule means"
     );
-    assert_eq!(policy.file_path(&subject).data, DataPath::Direct);
+    assert_eq!(policy.file_path(&subject).data, PolicyDataPath::Direct);
 }
 
 #[test]
@@ -233,7 +236,7 @@ fn only_regular_files_have_a_data_path() {
             file_type: FileType::Directory,
             ..file(path, &sample)
         };
-        let expected = FilePath::new(DataPath::Passthrough, None);
+        let expected = FilePath::new(PolicyDataPath::Passthrough, None);
         assert_eq!(policy.file_path(&directory), expected);
     }
 }

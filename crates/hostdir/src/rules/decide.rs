@@ -1,4 +1,4 @@
-//! What the policy says of a node: by all of its names, and for one caller.
+//! What the policy decides about an inode: by all of its names, for one caller.
 
 use super::{ActivePolicy, InodeSource, OpenerIds, PathDecision};
 use crate::files::stat_open;
@@ -17,26 +17,25 @@ use thrufs_abi::NodeId;
 /// Most directories above a file.
 const DEPTH_MAX: usize = 4096;
 
-/// Most bytes of paths that one judgement joins and matches, because other changes of names wait for it: a
+/// Most bytes of paths that one decision joins and matches, because other changes of names wait for it: a
 /// path of 2000 levels where rules hide, or a thousand names of four kilobytes.
 const BYTES_MAX: usize = 4 << 20;
 
-/// A file with fewer names is judged on the thread of a queue.
+/// With fewer names, the decision is made on the thread of the queue.
 const MANY_NAMES: usize = 8;
 
 /// How often to look for all names of a file while others are renamed.
 const NAMES_ATTEMPTS_MAX: u32 = 16;
 
-/// A path by a name, or to a directory; empty for the root.
+/// The path by one name; empty for the root.
 #[derive(Default)]
 pub(super) struct NamePath {
     pub(super) path: Vec<u8>,
-    /// The rule that hides it, or what is topmost above it.
+    /// The rule that hides it or the topmost hidden directory above it.
     pub(super) hidden: Option<RuleId>,
 }
 
 impl NamePath {
-    /// The path of what lies in this directory.
     pub(super) fn child(&self, name: &[u8]) -> Vec<u8> {
         if self.path.is_empty() {
             name.to_vec()
@@ -46,7 +45,7 @@ impl NamePath {
     }
 }
 
-/// What one judgement may still look at.
+/// Bytes of paths that this decision may still match.
 struct Effort(usize);
 
 impl Default for Effort {
@@ -62,7 +61,7 @@ impl Effort {
     }
 }
 
-/// What was found, if its names are known.
+/// `None` if no name is known (`ESTALE`).
 ///
 /// # Errors
 ///
@@ -76,8 +75,8 @@ fn known<T>(found: Result<T>) -> Result<Option<T>> {
 }
 
 impl Host {
-    /// Remembers the name under which an inode was found, if no name was changed `since`; tells
-    /// whether it did.
+    /// Records the name under which an inode was found, unless a name changed `since`. Returns whether it
+    /// was recorded.
     pub(crate) fn remember_name(
         &self,
         inode: &Inode,
@@ -98,7 +97,7 @@ impl Host {
             .found_if(self.noting(inode), name, links, holds)
     }
 
-    /// Remembers the name under which a file was made, or where one without a name was.
+    /// Records the name under which a file was created or linked.
     pub(crate) fn name_made(&self, inode: &Inode, parent: NodeId, name: &[u8]) {
         if self.rules.are_there() {
             let name = KnownName::new(parent, name);
@@ -106,13 +105,13 @@ impl Host {
         }
     }
 
-    /// An inode by its names, the latest first; the root has one empty path. With `hiding`, whether what is
-    /// above a name is hidden.
+    /// The paths of an inode, the latest name first; the root has one empty path. With `hiding`, each path
+    /// says whether a directory above is hidden.
     ///
     /// # Errors
     ///
-    /// `ESTALE` when no name is known: the kernel then looks the file up again, by its path. `ELOOP` when
-    /// that is too much to look at.
+    /// `ESTALE` when no name is known: the kernel then looks the file up again by its path. `ELOOP` when
+    /// the paths are too long together.
     fn paths(&self, hiding: Option<&ActivePolicy>, inode: &Inode) -> Result<Vec<NamePath>> {
         if inode.node() == NodeId::ROOT {
             return Ok(vec![NamePath::default()]);
@@ -142,7 +141,7 @@ impl Host {
         }
     }
 
-    /// A directory as it is seen from the root, by the latest names.
+    /// The path of a directory, by the latest names.
     ///
     /// # Errors
     ///
@@ -177,7 +176,7 @@ impl Host {
             let subject = Subject {
                 path: &seen.path,
                 file_type: FileType::Directory,
-                evidence: &InodeSource::new(self, inode),
+                source: &InodeSource::new(self, inode),
             };
             if let Visibility::Hidden(rule) = rules.policy.visibility(&subject) {
                 seen.hidden = Some(rule);
@@ -186,8 +185,8 @@ impl Host {
         Ok(seen)
     }
 
-    /// As [`directory_seen`](Self::directory_seen), of what is asked for once. With the rules that are
-    /// given, whether it is hidden or one above it is, if rules hide anything.
+    /// As [`directory_seen`](Self::directory_seen), for a single directory. With rules that hide, the path
+    /// says whether it or a directory above is hidden.
     pub(super) fn see_directory(
         &self,
         rules: Option<&ActivePolicy>,
@@ -214,7 +213,6 @@ impl Host {
         }
     }
 
-    /// Who opens something.
     pub(crate) fn opener(&self, context: &Context<'_>) -> OpenerIds {
         let caller = self.caller(context, &|| None);
         OpenerIds {
@@ -223,7 +221,7 @@ impl Host {
         }
     }
 
-    /// A file with many names is judged on a thread that may take a while. To be called before anything is
+    /// Requires a thread that may block for a file with many names. To be called before anything is
     /// changed.
     ///
     /// # Errors
@@ -236,7 +234,7 @@ impl Host {
         context.require_blocking()
     }
 
-    /// What the policy says of an inode that a client wants to open or change.
+    /// What the policy decides about an inode that a client wants to open or change.
     ///
     /// # Errors
     ///
@@ -253,7 +251,7 @@ impl Host {
         self.decide_for(rules, inode, &caller)
     }
 
-    /// As [`decide_inode`](Self::decide_inode), of what was open in another process. May sleep.
+    /// As [`decide_inode`](Self::decide_inode), for a file that was open in another process. May sleep.
     ///
     /// # Errors
     ///
@@ -280,13 +278,13 @@ impl Host {
     ) -> Result<PathDecision> {
         let uses = rules.policy.uses();
         let paths = self.paths(uses.hide.then_some(&rules), inode)?;
-        let evidence = InodeSource::new(self, inode);
+        let source = InodeSource::new(self, inode);
         let mut decision: Option<Decision> = None;
         for name in &paths {
             let subject = Subject {
                 path: &name.path,
                 file_type: inode.file_type(),
-                evidence: &evidence,
+                source: &source,
             };
             let mut of_this_name = rules.policy.decide(&subject, caller);
             of_this_name.hidden = of_this_name.hidden.or(name.hidden);
@@ -312,8 +310,8 @@ impl Host {
         })
     }
 
-    /// Whether these are all names that a file has, and lead to it. What happens to be renamed meanwhile
-    /// counts as not known; so does a path that is too long to be followed (4096 bytes).
+    /// Whether `names` are all names of a file, and lead to it. A concurrent rename counts as an unknown
+    /// name, and so does a path longer than 4096 bytes.
     fn are_all_names(&self, inode: &Arc<Inode>, names: &[NamePath]) -> bool {
         for _ in 0..NAMES_ATTEMPTS_MAX {
             let Ok(stat) = self.descriptor(inode).and_then(stat_open) else {
@@ -323,7 +321,7 @@ impl Host {
                 return true;
             }
             let leads_to = |path: &[u8]| self.path_leads_to(path, inode).unwrap_or(false);
-            // Whatever is renamed meanwhile, it has no other.
+            // A file with one link has no other name, whatever is renamed meanwhile.
             if stat.stx_nlink == 1 && names.iter().any(|name| leads_to(&name.path)) {
                 return true;
             }
@@ -331,7 +329,7 @@ impl Host {
                 std::thread::yield_now();
                 continue;
             };
-            // Names in a directory that was moved and in what has taken its place have one path.
+            // A directory that was moved and the one that took its place give names the same path.
             let paths: BTreeSet<&[u8]> = names.iter().map(|name| &name.path[..]).collect();
             let found = paths.into_iter().filter(|path| leads_to(path)).count();
             if self.rules.names_are_since(since) {
@@ -341,29 +339,29 @@ impl Host {
         false
     }
 
-    /// Whether nothing leads to an inode but names that are hidden.
+    /// Whether every name of an inode is hidden.
     pub(super) fn is_hidden_by_every_name(
         &self,
         rules: &ActivePolicy,
         inode: &Arc<Inode>,
     ) -> Result<bool> {
-        // Without a name, as clients of `export` come, there is nothing to go by.
+        // Clients of `export` come without a name: no rule can match.
         let Some(paths) = known(self.paths(Some(rules), inode))? else {
             return Ok(false);
         };
-        let evidence = InodeSource::new(self, inode);
+        let source = InodeSource::new(self, inode);
         let is_visible = |name: &NamePath| {
             let subject = Subject {
                 path: &name.path,
                 file_type: inode.file_type(),
-                evidence: &evidence,
+                source: &source,
             };
             name.hidden.is_none() && rules.policy.visibility(&subject) == Visibility::Visible
         };
         Ok(!paths.iter().any(is_visible))
     }
 
-    /// Whether a file is redacted by each name that it has, all of which are known.
+    /// Whether a file is redacted by each of its names, all of which are known.
     pub(super) fn is_redacted_by_every_name(
         &self,
         rules: &ActivePolicy,
@@ -374,7 +372,7 @@ impl Host {
         Ok(paths.iter().all(is_redacted) && self.are_all_names(inode, &paths))
     }
 
-    /// Whether a file is redacted for those who open it.
+    /// Whether a file is redacted for those that open it.
     pub(crate) fn is_redacted(&self, inode: &Arc<Inode>) -> Result<bool> {
         let Some(rules) = self.rules.that_redact().filter(|_| inode.is_regular()) else {
             return Ok(false);
@@ -388,7 +386,7 @@ impl Host {
         let subject = Subject {
             path,
             file_type: inode.file_type(),
-            evidence: &InodeSource::new(self, inode),
+            source: &InodeSource::new(self, inode),
         };
         rules.policy.file_path(&subject).redaction().is_some()
     }

@@ -1,4 +1,4 @@
-//! Whether a client may do what it asks for.
+//! Whether the policy permits what a request asks for.
 
 use super::decide::NamePath;
 use super::{
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::host::Host;
 use crate::inode::Inode;
-use crate::policy::{Access, Decision, Evidence, FileType, Subject, Visibility};
+use crate::policy::{Access, AttributeSource, Decision, FileType, Subject, Visibility};
 use crate::rename::End;
 use rustix::fs::Statx;
 use std::ffi::CStr;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 
 impl Host {
-    /// Refuses a change of an inode that the policy does not allow.
+    /// Refuses a change of an inode that the policy forbids.
     pub(crate) fn may_change(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
         let Some(rules) = self.rules.of_changes() else {
             return Ok(());
@@ -26,8 +26,8 @@ impl Host {
         permitted(&decided.decision, Access::Change)
     }
 
-    /// Refuses to make another size of a file than none, where others see it redacted: what is cut off
-    /// or added can have a parser see something else in the rest.
+    /// Refuses to resize a redacted file, other than to 0: with bytes cut off or added, a parser can read
+    /// the rest differently.
     pub(crate) fn may_resize(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
         let Some(rules) = self.rules.that_redact() else {
             return Ok(());
@@ -44,8 +44,7 @@ impl Host {
         }
     }
 
-    /// Refuses to take a name away by which a file is redacted, where it has another by which it is not,
-    /// or may have one that the server does not know.
+    /// Refuses to remove a redacted name of a file that has, or may have, a name that is not redacted.
     fn may_lose(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
         let Some(rules) = self.rules.that_redact() else {
             return Ok(());
@@ -71,7 +70,7 @@ impl Host {
         }
     }
 
-    /// Refuses to remove or rename what lies under a name, where the policy does not allow it.
+    /// Refuses to remove or rename a name that the policy protects.
     pub(crate) fn may_change_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
         self.may_lose(context, end)?;
         let Some(rules) = self.rules.of_changes() else {
@@ -82,15 +81,13 @@ impl Host {
         permitted(&decision, Access::Change)
     }
 
-    /// Refuses to move what lies under a name to another, where the policy does not allow it.
+    /// Refuses to rename `from` to `to` where the policy forbids it. Returns what was found at `from`.
     ///
     /// # Errors
     ///
-    /// `EXDEV` for a file that would come out from under a rule that redacts it, and for a directory
-    /// in which there may be such files: programs then copy what they may read. Where rules redact
-    /// or hide, also from and to a directory that was moved beneath and not looked up since.
-    ///
-    /// Otherwise what was found at `from`.
+    /// `EXDEV` for a file that would no longer be redacted, and for a directory that may hold such files:
+    /// programs then copy what they may read. Where rules redact or hide, also from and to a directory that
+    /// was moved on the host and not looked up since.
     pub(crate) fn may_move(
         &self,
         context: &Context<'_>,
@@ -106,9 +103,9 @@ impl Host {
         let stat = stat_name(from.fd, from.name)?;
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
         rules.looks_into(file_type, context)?;
-        let evidence = self.name_source(from, &stat);
-        let old = self.decide(&rules, context, from, (file_type, &evidence))?;
-        let new = self.decide(&rules, context, to, (file_type, &evidence))?;
+        let source = self.name_source(from, &stat);
+        let old = self.decide(&rules, context, from, (file_type, &source))?;
+        let new = self.decide(&rules, context, to, (file_type, &source))?;
         permitted(&old, Access::Change)?;
         permitted_new(&new)?;
         stays_redacted(&old, &new)?;
@@ -122,7 +119,7 @@ impl Host {
         Ok(Some(stat))
     }
 
-    /// Whether the path by which a directory is judged leads to it.
+    /// Whether the path that the server knows for a directory leads to it.
     pub(crate) fn is_where_it_was(&self, end: End<'_>) -> bool {
         let seen = self.see_directory(None, end.parent.node());
         let leads = |seen: NamePath| {
@@ -131,14 +128,14 @@ impl Host {
         seen.and_then(leads).unwrap_or(false)
     }
 
-    /// Whether what was `found` so lies under a name now.
+    /// Whether the name still stands for the `found` inode.
     pub(crate) fn is_still_there(&self, end: End<'_>, found: &Statx) -> bool {
         let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
         let now = stat_name(end.fd, end.name);
         now.is_ok_and(|now| number(&now) == number(found))
     }
 
-    /// Refuses to give an inode another name, where the policy does not allow it.
+    /// Refuses to link an inode to `to` where the policy forbids it.
     ///
     /// # Errors
     ///
@@ -155,15 +152,14 @@ impl Host {
         let old = self
             .decide_inode(Arc::clone(&rules), inode, context)?
             .decision;
-        let evidence = InodeSource::new(self, inode);
-        let new = self.decide(&rules, context, to, (inode.file_type(), &evidence))?;
+        let source = InodeSource::new(self, inode);
+        let new = self.decide(&rules, context, to, (inode.file_type(), &source))?;
         permitted(&old, Access::Change)?;
         permitted_new(&new)?;
         stays_redacted(&old, &new)
     }
 
-    /// Refuses to put something in the place of what lies under a name, where the policy does not
-    /// allow it. There may be nothing.
+    /// Refuses to replace what stands under a name, if anything, where the policy forbids it.
     pub(crate) fn may_replace(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
         self.may_lose(context, end)?;
         let Some(rules) = self.rules.of_changes() else {
@@ -176,8 +172,7 @@ impl Host {
         permitted_new(&self.decide_found(&rules, context, end, &stat)?)
     }
 
-    /// Refuses to make something under a name, where the policy does not allow it. What would be
-    /// hidden cannot be made: `EACCES`.
+    /// Refuses to create a name where the policy forbids it: `EACCES` if it would be hidden.
     pub(crate) fn may_make(
         &self,
         context: &Context<'_>,
@@ -191,7 +186,7 @@ impl Host {
         permitted_new(&decided.decision)
     }
 
-    /// What the policy says of a file that is about to be made.
+    /// What the policy decides about a file that is about to be created.
     pub(crate) fn decide_new(
         &self,
         rules: Arc<ActivePolicy>,
@@ -207,7 +202,8 @@ impl Host {
         })
     }
 
-    /// The error for a name that is taken: by what is hidden, it is the one for a name that would be.
+    /// `EACCES` instead of `EEXIST` for a name that is taken by a hidden file, as for one that would be
+    /// hidden.
     pub(crate) fn taken(&self, end: End<'_>, error: Errno) -> Errno {
         let is_hidden = || {
             let stat = stat_name(end.fd, end.name)?;
@@ -229,7 +225,6 @@ impl Host {
         }
     }
 
-    /// What the policy says of what was found under a name.
     fn decide_found(
         &self,
         rules: &ActivePolicy,
@@ -239,21 +234,21 @@ impl Host {
     ) -> Result<Decision> {
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
         rules.looks_into(file_type, context)?;
-        let evidence = self.name_source(end, stat);
-        self.decide(rules, context, end, (file_type, &evidence))
+        let source = self.name_source(end, stat);
+        self.decide(rules, context, end, (file_type, &source))
     }
 
-    /// What the policy says of a file of this type if it has this name.
+    /// What the policy decides about a file of this type under this name.
     ///
     /// # Errors
     ///
-    /// `ENOENT` in a directory that is hidden.
+    /// `ENOENT` in a hidden directory.
     fn decide(
         &self,
         rules: &ActivePolicy,
         context: &Context<'_>,
         end: End<'_>,
-        (file_type, evidence): (FileType, &dyn Evidence),
+        (file_type, source): (FileType, &dyn AttributeSource),
     ) -> Result<Decision> {
         let directory = self.see_directory(Some(rules), end.parent.node())?;
         if directory.hidden.is_some() {
@@ -264,20 +259,19 @@ impl Host {
         let subject = Subject {
             path: &directory.child(end.name.to_bytes()),
             file_type,
-            evidence,
+            source,
         };
         let caller = self.caller(context, &executable);
         Ok(rules.policy.decide(&subject, &caller))
     }
 
-    /// Refuses to tell of a node that has come to be hidden since the client got to know it. What is
-    /// open was granted.
+    /// Refuses a node that became hidden after the client looked it up, unless it is open.
     ///
     /// # Errors
     ///
     /// `ENOENT`.
     pub(crate) fn may_look(&self, inode: &Arc<Inode>) -> Result<()> {
-        // Under the first policy no client gets to know what is hidden.
+        // Under the first policy, no client has looked up what is hidden.
         let Some(rules) = self.rules.of_names().filter(|rules| rules.generation > 1) else {
             return Ok(());
         };
@@ -287,12 +281,12 @@ impl Host {
         Ok(())
     }
 
-    /// What rules say of the entries of a directory; nothing where none is hidden. To be asked once for
-    /// many entries.
+    /// The rules for the entries of a directory, to be asked once for many entries; `None` if no rule
+    /// hides.
     ///
     /// # Errors
     ///
-    /// When that cannot be found out.
+    /// When the path of the directory is not known.
     pub(crate) fn rules_of_entries(&self, directory: &Inode) -> Result<Option<RulesOfEntries>> {
         let Some(rules) = self.rules.of_names() else {
             return Ok(None);
@@ -301,17 +295,17 @@ impl Host {
         Ok(Some(RulesOfEntries { rules, directory }))
     }
 
-    /// Whether a name is hidden under which this was found.
+    /// Whether `name`, under which `stat` was found, is hidden.
     ///
     /// # Errors
     ///
-    /// When that cannot be found out.
+    /// When the path of the directory is not known.
     pub(crate) fn is_hidden(&self, parent: &Inode, name: &CStr, stat: &Statx) -> Result<bool> {
         let rules = self.rules_of_entries(parent)?;
         Ok(rules.is_some_and(|rules| rules.hide(name, stat)))
     }
 
-    /// As [`is_hidden`](Self::is_hidden), for an answer that the kernel keeps.
+    /// As [`is_hidden`](Self::is_hidden), for an answer that the kernel caches.
     pub(crate) fn is_hidden_from_lookup(
         &self,
         parent: &Inode,
@@ -321,7 +315,7 @@ impl Host {
         let rules = self.rules_of_entries(parent)?;
         let hidden = rules.as_ref().is_some_and(|rules| rules.hide(name, stat));
         if hidden && !self.config.negative_timeout().is_zero() {
-            // As long as these rules are held: see there.
+            // Under the policy held here: see [`reload`](super::reload).
             self.rules.hidden.note(parent.node(), name.to_bytes());
         }
         drop(rules);
@@ -343,7 +337,7 @@ impl RulesOfEntries {
         let subject = Subject {
             path: &self.directory.child(name.to_bytes()),
             file_type: FileType::from_raw_mode(u32::from(stat.stx_mode)),
-            evidence: &StatSource(stat),
+            source: &StatSource(stat),
         };
         matches!(
             self.rules.policy.visibility(&subject),
@@ -355,7 +349,7 @@ impl RulesOfEntries {
     ///
     /// # Errors
     ///
-    /// When that cannot be found out.
+    /// When its attributes cannot be read.
     pub(crate) fn hide_entry(&self, directory: BorrowedFd<'_>, name: &CStr) -> Result<bool> {
         if matches!(name.to_bytes(), b"." | b"..") {
             return Ok(false);

@@ -1,7 +1,7 @@
 //! What holds for all policies and all files: a few rules over a few names, at random.
 
 use super::{JPEG, Sample, file, policy};
-use crate::policy::{Access, Caller, DataPath, Decision, Policy, Subject, Visibility};
+use crate::policy::{Access, Caller, Decision, Policy, PolicyDataPath, Subject, Visibility};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -130,7 +130,7 @@ proptest! {
             }
             prop_assert!(one.audit.is_none() || joined.audit.is_some());
             prop_assert!(one.file.redaction().is_none() || joined.file.redaction().is_some());
-            let passed = |decision: Decision| decision.file.data == DataPath::Passthrough;
+            let passed = |decision: Decision| decision.file.data == PolicyDataPath::Passthrough;
             prop_assert!(passed(one) || !passed(joined));
         }
     }
