@@ -1,4 +1,4 @@
-//! A served directory: what it is made of, and how inodes are reached.
+//! A served directory: its parts, and how inodes are reached.
 
 use crate::config::{Config, ConfigError, FileHandles};
 use crate::credentials::Credentials;
@@ -45,10 +45,10 @@ pub enum SetupError {
     /// The source is not a directory.
     #[error("{0} is not a directory: only directories can be served")]
     NotADirectory(PathBuf),
-    /// A choice that contradicts another.
+    /// Two options exclude each other.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Inodes are to be found again by handle alone, and cannot be.
+    /// `FileHandles::Mandatory`, and there are none.
     #[error(
         "the source has no file handles that this process may open (inode_file_handles=mandatory); it \
          needs a file system that has some, and CAP_DAC_READ_SEARCH"
@@ -64,14 +64,14 @@ pub enum SetupError {
     },
 }
 
-/// What every stat for a client asks for.
+/// The mask of each statx(2) for a client.
 pub(crate) const BASIC: StatxFlags = StatxFlags::BASIC_STATS;
 
-/// Most attempts to see a name, its handle and its attributes in one piece while others keep
-/// replacing the file.
+/// Most attempts to read a name, its handle and its attributes consistently while the file is being
+/// replaced.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Most levels that are climbed to find an inode without a file handle again.
+/// Most levels to climb to find an inode without a file handle again.
 const CLIMB_MAX: usize = 4096;
 
 /// A file system that serves a directory of the host.
@@ -81,7 +81,7 @@ pub struct HostDir {
     pub(crate) host: Arc<Host>,
 }
 
-/// What a [`HostDir`] is made of; shared with its housekeeper alone.
+/// The parts of a [`HostDir`], shared with its housekeeping thread.
 pub(crate) struct Host {
     pub(crate) config: Config,
     pub(crate) nodes: Nodes,
@@ -93,34 +93,34 @@ pub(crate) struct Host {
     pub(crate) listings: Listings,
     pub(crate) passthrough: Passthrough,
     pub(crate) rules: Rules,
-    /// Of directories, and of files with a descriptor here.
+    /// Of open directories, and of open files with a descriptor here.
     pub(crate) quotas: Arc<UserQuotas>,
-    /// Of places of owners of locks.
+    /// Of owners of shared locks.
     pub(crate) lock_quotas: Arc<UserQuotas>,
-    /// Of removed inodes to which nothing but their descriptor leads.
+    /// Of removed inodes that only their descriptor leads to.
     pub(crate) removed_quotas: Arc<UserQuotas>,
     pub(crate) locks: crate::locks::LockOwners,
     pub(crate) lock_waits: crate::deadlock::Waits,
     pub(crate) retries: crate::retries::Retries,
     /// The locks of a session that was saved.
     pub(crate) suspended: crate::succession::Suspended,
-    /// Where a successor finds what clients know.
+    /// The ledger, for a process that resumes the session.
     pub(crate) notes: Option<Arc<Notes>>,
     pub(crate) root: Arc<Inode>,
-    /// Whether close(2) may go without a FLUSH; settled at INIT.
+    /// Whether close(2) needs no FLUSH; set by INIT.
     pub(crate) may_skip_flush: AtomicBool,
-    /// Whether the kernel above checks modes and knows no ACLs; settled at INIT.
+    /// Whether the kernel above checks modes and sees no ACLs; set by INIT.
     pub(crate) goes_by_modes: AtomicBool,
-    /// Whether the client wants to know what is mounted beneath; settled at INIT.
+    /// Whether submounts are announced; set by INIT.
     pub(crate) announces_submounts: AtomicBool,
-    /// The log has a line on directories that ignore case.
+    /// Directories that ignore case were logged once.
     pub(crate) logged_folded_case: AtomicBool,
     pub(crate) waiting: crate::filter::Waiting,
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The housekeeper is not to outlive it: whoever begins session after session would have many.
+        // Ends the housekeeping thread: otherwise one per session would pile up.
         self.mounts.wakeup().notify();
     }
 }
@@ -133,7 +133,7 @@ fn system(what: &'static str) -> impl Fn(Errno) -> SetupError {
 }
 
 impl HostDir {
-    /// Serves the directory at `source`. Symbolic links in the path are followed, once, now.
+    /// Serves the directory at `source`. Symbolic links in the path are followed now.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl HostDir {
         HostDir::from_fd(fd, config)
     }
 
-    /// Serves the directory that `source` is, opened for reading (not `O_PATH`).
+    /// Serves the directory `source`, opened for reading (not `O_PATH`).
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl HostDir {
             .find_or_insert(new)
             .map_err(system("number the root"))?;
         debug_assert_eq!(root.node(), NodeId::ROOT);
-        // Kept for good: the ring that takes descriptors back does not know it.
+        // Never evicted: it is not in the ring.
         root.keep_descriptor(root_fd);
         let budget = config.descriptor_budget;
         let budget = budget.unwrap_or_else(|| default_budget(root.mount().has_handles()));
@@ -252,16 +252,15 @@ impl HostDir {
         })
     }
 
-    /// Puts another policy in the place of the one in force, for every request that begins from now
-    /// on, and has audited opens told in `audit_log` if there is one. Whoever has a file open keeps
-    /// what was granted. When it returns, the kernel shows no name that is hidden now, and asks anew for
-    /// those that were. Not to be called by a
-    /// thread that answers requests.
+    /// Replaces the active policy for all requests that begin from now on, and writes audit records to
+    /// `audit_log` if there is one. Open files keep what was granted. On return, the kernel has dropped all
+    /// names that are hidden now, and looks up those that were hidden. Not to be called by a thread that
+    /// answers requests.
     ///
     /// # Errors
     ///
-    /// When it does not go together with how the directory is served, or the directory is served
-    /// without a policy. The old one stays then.
+    /// When the policy does not go with the options, or the directory is served without a policy. The old
+    /// policy stays then.
     pub fn replace_policy(
         &self,
         policy: Arc<Policy>,
@@ -269,14 +268,14 @@ impl HostDir {
     ) -> std::result::Result<(), ConfigError> {
         let host = &self.host;
         host.config.check_policy(&policy)?;
-        // First, so that no open is told nowhere.
+        // First, so that each audited open has a log.
         if audit_log.is_some() {
             host.config.audit_log.replace(audit_log);
         }
         host.reload_rules(policy)
     }
 
-    /// What is in the tables at the moment.
+    /// The sizes of all tables.
     pub fn statistics(&self) -> Statistics {
         let host = &self.host;
         Statistics {
@@ -314,9 +313,9 @@ impl Host {
         match opened {
             Ok(fd) => Ok(Descriptor::Cached(self.descriptors.keep(inode, fd))),
             Err(error) => match inode.opened() {
-                // Its last name is gone, but somebody has it open.
+                // Its last name is gone, but a client has it open.
                 Some(file) => Ok(Descriptor::Opened(file)),
-                // Or has found it just now, for the second time.
+                // Or a retrying thread has just looked it up.
                 None => match self.retries.kept(inode.node()) {
                     Some(fd) => Ok(Descriptor::Cached(fd)),
                     None => Err(error),
@@ -336,12 +335,12 @@ impl Host {
         self.with_room(|| Ok(open()?))
     }
 
-    /// What file handles of a mount are opened against.
+    /// The directory against which file handles of a mount are opened.
     pub(crate) fn anchor_of(&self, mount: &LowerMount) -> Result<Arc<OwnedFd>> {
         self.mounts.anchor(mount, |parent| self.descriptor(parent))
     }
 
-    /// Finds an inode without a file handle where it was last seen.
+    /// Finds an inode without a file handle at its last place.
     fn walk_again(&self, inode: &Arc<Inode>, climb: usize) -> Result<OwnedFd> {
         let (parent, name) = inode.place().ok_or(Errno::ESTALE)?;
         let climb = climb.checked_sub(1).ok_or(Errno::ELOOP)?;
@@ -355,7 +354,7 @@ impl Host {
         }
     }
 
-    /// What is at a path, which follows no links, held by an `O_PATH` descriptor, and what it is.
+    /// Opens a component `O_PATH`, without following symbolic links, and reads its attributes.
     pub(crate) fn open_component(
         &self,
         parent: impl AsFd,
@@ -370,7 +369,7 @@ impl Host {
                     let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, mask)?;
                     return Ok((fd, stat));
                 }
-                // A rename somewhere made the kernel unsure whether the walk stayed beneath.
+                // A concurrent rename: the kernel cannot tell whether the walk stayed beneath.
                 Err(Errno::EAGAIN) => {}
                 Err(error) => return Err(error),
             }
@@ -378,7 +377,7 @@ impl Host {
         Err(Errno::EAGAIN)
     }
 
-    /// Opens the inode for I/O, with the `open(2)` flags given.
+    /// Opens the inode for I/O, with these flags of `open(2)`.
     pub(crate) fn open_inode(&self, inode: &Arc<Inode>, flags: i32) -> Result<OwnedFd> {
         if inode.mount().is_remote() {
             self.credentials.as_server()?;
@@ -394,14 +393,13 @@ impl Host {
         self.reopen(descriptor.as_fd(), flags)
     }
 
-    /// Opens again what a descriptor stands for.
+    /// Opens the inode of a descriptor again.
     pub(crate) fn reopen(&self, fd: impl AsFd, flags: i32) -> Result<OwnedFd> {
         let flags = OFlags::from_bits_retain((flags & !libc::O_NOFOLLOW) as u32);
         self.with_room(|| Ok(proc_fd::reopen(fd.as_fd(), flags)?))
     }
 
-    /// Tries `open` again after taking descriptors back from inodes, should the process have none
-    /// left.
+    /// Runs `open`, and once more after evicting descriptors of inodes if the process has none left.
     pub(crate) fn with_room<T>(&self, mut open: impl FnMut() -> Result<T>) -> Result<T> {
         match open() {
             Err(Errno::EMFILE) => {
@@ -412,7 +410,7 @@ impl Host {
         }
     }
 
-    /// Finds `name` in `parent` and counts a lookup of it.
+    /// Looks up `name` in `parent`, and counts a lookup.
     pub(crate) fn lookup_name(
         &self,
         parent: &Arc<Inode>,
@@ -446,7 +444,7 @@ impl Host {
         Ok((inode, stat))
     }
 
-    /// Where the names of an inode are noted.
+    /// Where the names of an inode are recorded.
     pub(crate) fn noting(&self, inode: &Inode) -> Noting<'_> {
         Noting {
             notes: self.notes.as_deref(),
@@ -485,14 +483,14 @@ impl Host {
             if !mount.has_handles() {
                 return self.lookup_numbered(parent, parent_fd, name);
             }
-            // Handle and attributes were read one after the other: they must be of one file.
+            // Handle and attributes are read by two calls, and must be of one file.
             match mount.handle_is_of(&buffer, stat.stx_ino) {
                 Some(true) => {
                     let identity = Identity::by_handle(mount.index(), &buffer);
                     return self.enter_node(identity, &mount, stat, None);
                 }
                 Some(false) => {}
-                // Both of one descriptor.
+                // Both by one descriptor.
                 None => return self.lookup_numbered(parent, parent_fd, name),
             }
         }
@@ -523,8 +521,8 @@ impl Host {
         self.enter_node(identity, &mount, stat, Some((fd, place)))
     }
 
-    /// Counts a lookup of the file that an open descriptor stands for, found as `name` in `parent`
-    /// (or nowhere, for a file without a name).
+    /// Counts a lookup of the file behind an open descriptor, found as `name` in `parent` (`None` without a
+    /// name).
     pub(crate) fn lookup_opened(
         &self,
         parent: &Arc<Inode>,
@@ -534,7 +532,7 @@ impl Host {
         self.lookup_opened_on(parent.mount(), name.map(|name| (parent, name)), fd)
     }
 
-    /// The same for a file on `mount`.
+    /// As [`lookup_opened`](Self::lookup_opened), for a file on `mount`.
     pub(crate) fn lookup_opened_on(
         &self,
         mount: &Arc<LowerMount>,
@@ -579,7 +577,6 @@ impl Host {
     }
 }
 
-/// The ledger, if there is one.
 fn notes_in(config: &Config) -> std::result::Result<Option<Arc<Notes>>, SetupError> {
     let Some(ledger) = config.ledger.clone() else {
         return Ok(None);
@@ -591,7 +588,7 @@ fn notes_in(config: &Config) -> std::result::Result<Option<Arc<Notes>>, SetupErr
     Ok(Some(Arc::new(notes)))
 }
 
-/// The identity of an inode on `mount` that is open, and whose attributes are `stat`.
+/// The identity of the inode that `fd` has open on `mount`.
 pub(crate) fn opened_identity(mount: &LowerMount, fd: impl AsFd, stat: &Statx) -> Result<Identity> {
     if !mount.has_handles() {
         return Ok(numbered(mount.index(), stat));
@@ -601,7 +598,6 @@ pub(crate) fn opened_identity(mount: &LowerMount, fd: impl AsFd, stat: &Statx) -
     Ok(Identity::by_handle(mount.index(), &buffer))
 }
 
-/// The identity of an inode without a file handle.
 pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
     Identity::by_number(
         mount,
@@ -610,8 +606,8 @@ pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
     )
 }
 
-/// Half of what the process may open; the other half is for clients' open files. Where descriptors only
-/// save time, more than so many save nothing worth the memory that the kernel has for each.
+/// Half of RLIMIT_NOFILE; the other half is for clients' open files. Where a descriptor only saves time,
+/// more than this cap is not worth the kernel's memory.
 fn default_budget(has_handles: bool) -> usize {
     const SAVING_TIME_MAX: usize = 16_384;
     const WITHOUT_HANDLES_MAX: usize = 65_536;
@@ -623,7 +619,7 @@ fn default_budget(has_handles: bool) -> usize {
     (descriptor_limit() / 2).saturating_sub(32).clamp(16, most)
 }
 
-/// How many are left to clients' open files.
+/// How many are left for clients' open files.
 fn descriptors_for_clients(budget: usize) -> usize {
     let limit = descriptor_limit();
     limit - budget.min(limit / 2)

@@ -1,38 +1,37 @@
-//! Letting go of mounts beneath that nobody uses, and of memory.
+//! The housekeeping thread: releases idle submounts, and gives memory back.
 //!
-//! A descriptor of ours on a mount beneath keeps it from being unmounted. So when the last file or
-//! directory that clients have open there is released, everything that is kept for that mount goes:
-//! at once, but not on the thread that answers requests. A mount on which names and attributes alone
-//! are looked at is let go when it was idle for a while.
+//! A descriptor of ours on a submount keeps it from being unmounted on the host. So once the last file or
+//! directory that clients have open on it is released, all cached descriptors of that mount are closed, at
+//! once, but not on a thread that answers requests. A submount on which only names and attributes are
+//! looked up is released after some time without use.
 //!
-//! When the kernel has forgotten most of many files, as after a backup of all, the memory that they took
-//! goes back to the system.
+//! When the kernel has forgotten most of many inodes, as after a backup, their memory goes back to the
+//! system.
 //!
-//! **Who may touch what.** Requests mark a mount as used, or as left by the last open file, and ring
-//! the [`Bell`]; only the housekeeper lets go. What a request holds at that moment it keeps, and marks
-//! the mount again with whatever it keeps for later.
+//! **Who may touch what.** Requests mark a mount as used, or its last file as closed, and notify the
+//! [`Wakeup`]; only this thread releases. A request keeps what it holds at that moment, and marks the mount
+//! again with whatever it caches later.
 
 use crate::host::Host;
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How often to look while something is kept for a mount beneath.
+/// How often to look while descriptors of a submount are cached.
 const WATCHFUL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often to see whether the host is still there.
+/// How often to see whether the host still exists.
 const RESTING_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A submount on which nobody opens files is let go after so long without use.
+/// How long a submount without open files is kept without use.
 const IDLE_MS: u64 = 500;
 
-/// After it has let go of something, the housekeeper rests at least so long, and at least
-/// `WORK_SHARE` times as long as that took: a client that opens one file after another shall not keep
-/// it busy, nor lose what is kept for it each time.
+/// After a release the thread rests this long, and at least `WORK_SHARE` times as long as the release took,
+/// so that a client that opens one file after another does not keep it busy, nor loses its cache each time.
 const REST_MIN: Duration = Duration::from_millis(1);
 const WORK_SHARE: u32 = 10;
 
-/// Wakes the housekeeper.
+/// Wakes the housekeeping thread.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeup {
     pending: Mutex<bool>,
@@ -47,7 +46,7 @@ impl Wakeup {
         }
     }
 
-    /// Until it rings, or has rung since the last time, or `timeout` has passed.
+    /// Waits for a notification since the last wait, or for `timeout`.
     fn wait(&self, timeout: Duration) {
         let mut pending = self.pending.lock();
         if !*pending {
@@ -57,7 +56,7 @@ impl Wakeup {
     }
 }
 
-/// Starts the housekeeper of `host`; it ends by itself when `host` is gone.
+/// Starts the thread, which ends once `host` is gone.
 pub(crate) fn start(host: &Arc<Host>) {
     let wakeup = Arc::clone(host.mounts.wakeup());
     let host = Arc::downgrade(host);

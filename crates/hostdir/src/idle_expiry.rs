@@ -1,26 +1,25 @@
-//! Whether a mount beneath is used, and whether something is kept for it.
+//! When a submount's cached descriptors expire.
 //!
-//! **Who may touch what.** Requests count open files and set marks; the housekeeper alone clears them.
-//! It clears `keeps_something` *before* it lets go of what is kept, and a request sets it *after* it has
-//! put something in its place, under the lock that the housekeeper takes to remove it. So whatever the
-//! housekeeper did not find is marked anew.
+//! **Who may touch what.** Requests count open files and set marks; only the housekeeping thread clears
+//! them. It clears `keeps_something` *before* it closes the cached descriptors, and a request sets it
+//! *after* it has cached one, under the lock that the thread takes to remove it. So whatever the thread did
+//! not find is marked again.
 
 use crate::housekeeping::Wakeup;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// See the module.
 pub(crate) struct IdleExpiry {
-    /// None for the mount of the source itself, which is never let go.
+    /// `None` for the mount of the source, which is never released.
     wakeup: Option<Arc<Wakeup>>,
     open_files: AtomicUsize,
-    /// The anchor, descriptors of inodes.
+    /// Something is cached: the anchor, descriptors of inodes.
     keeps_something: AtomicBool,
-    /// Since the housekeeper looked last.
+    /// Since the last look of the housekeeping thread.
     used: AtomicBool,
     /// The last open file was released.
     left: AtomicBool,
-    /// When the housekeeper saw last that it had been used.
+    /// When the mount was last seen to be used.
     seen_used_ms: AtomicU64,
 }
 
@@ -62,8 +61,8 @@ impl IdleExpiry {
         self.keeps_something.load(Ordering::Acquire)
     }
 
-    /// Whether everything that is kept is to be let go now: nothing is open, and the last open file
-    /// was released or nothing used for `idle_ms`. The caller does so if it is.
+    /// Whether to close all cached descriptors now: nothing is open, and the last open file was released or
+    /// nothing was used for `idle_ms`. The caller does so.
     pub(crate) fn expires(&self, now_ms: u64, idle_ms: u64) -> bool {
         if !self.keeps_something() {
             self.left.store(false, Ordering::Relaxed);

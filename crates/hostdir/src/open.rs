@@ -18,12 +18,11 @@ use thrufs::{Context, Errno, LowerFile, OpenArgs, Opened, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_sys::attr;
 
-/// The flags for a lower file, given a client's.
+/// The flags of a lower file, for a client's flags.
 ///
-/// Without `O_APPEND`: the kernel above has decided where to write, and a lower file that appends
-/// would put it elsewhere. Without `O_DIRECT`, unless that was asked for: transfers need not be
-/// aligned as the lower file system wants them. With read access under writeback, where the kernel
-/// fills up partial pages.
+/// Without `O_APPEND`: the kernel above has decided where to write, and a lower file that appends would
+/// write elsewhere. Without `O_DIRECT`, unless that was asked for: transfers need not be aligned as the
+/// lower file system demands. With read access under writeback, where the kernel fills up partial pages.
 pub(crate) fn lower_flags(flags: u32, config: &Config) -> u32 {
     const DROPPED: i32 = libc::O_APPEND
         | libc::O_CREAT
@@ -43,20 +42,20 @@ pub(crate) fn lower_flags(flags: u32, config: &Config) -> u32 {
     flags as u32
 }
 
-/// A lower file that was opened for a client.
+/// A lower file opened for a client.
 pub(crate) struct Opening {
     pub(crate) fd: OwnedFd,
-    /// With which it can be opened again.
+    /// The flags to open it again.
     pub(crate) flags: i32,
     /// See [`OpenFile`].
     pub(crate) appends: bool,
-    /// Whether the kernel may keep what it has cached of an unchanged file.
+    /// Whether the kernel may keep its cached pages of an unchanged file.
     pub(crate) may_keep_cache: bool,
-    /// Who asks, in ids of the client.
+    /// The caller, in ids of the client.
     pub(crate) uid: Option<u32>,
 }
 
-/// What an open with these flags is to the rules of a policy.
+/// The access that these flags ask for, as rules see it.
 pub(crate) fn access(flags: i32) -> Access {
     if flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0 {
         Access::Change
@@ -76,8 +75,8 @@ impl Host {
         if inode.is_directory() {
             return Err(Errno::EISDIR);
         }
-        // Fifos, sockets and devices are opened by the kernel itself; a client that asks all the
-        // same must not make the server open a device or wait on a fifo.
+        // Fifos, sockets and devices are opened by the kernel itself; a client that asks all the same must
+        // not make the server open a device or wait on a fifo.
         if !inode.is_regular() {
             return Err(Errno::ENXIO);
         }
@@ -91,7 +90,6 @@ impl Host {
         }
     }
 
-    /// Opens under a policy.
     fn open_under_policy(
         &self,
         context: &Context<'_>,
@@ -101,7 +99,7 @@ impl Host {
     ) -> Result<Opened> {
         let uses = rules.policy.uses();
         if uses.content || uses.redact || uses.audit {
-            // Files are looked into, and a log is written.
+            // Rules may read the file, and the audit log is written.
             context.require_blocking()?;
         }
         self.defer_if_many_names(context, inode)?;
@@ -112,7 +110,7 @@ impl Host {
         self.audit(context, &decided, args.flags as i32, false, opened)
     }
 
-    /// Tells of an open, if a rule wants that; one that cannot be told of is taken back.
+    /// Writes the audit record of an open if a rule audits it. An open without its record is undone.
     pub(crate) fn audit(
         &self,
         context: &Context<'_>,
@@ -179,7 +177,7 @@ impl Host {
         Ok(opened)
     }
 
-    /// Opens a file that the kernel will open for itself.
+    /// Opens a file that the kernel will open itself.
     fn open_passthrough(&self, guard: UseGuard, flags: i32, kill_suidgid: bool) -> Result<Opened> {
         if flags & libc::O_TRUNC != 0 {
             let descriptor = self.descriptor(guard.inode())?;
@@ -195,7 +193,7 @@ impl Host {
         self.enter_passthrough(guard, flags)
     }
 
-    /// Gives a file that goes straight through a handle.
+    /// Gives a file under passthrough a handle.
     pub(crate) fn enter_passthrough(&self, guard: UseGuard, flags: i32) -> Result<Opened> {
         let mut reply = OpenReplyFlags::PASSTHROUGH;
         if self.may_skip_flush.load(Ordering::Relaxed) {
@@ -233,7 +231,7 @@ impl Host {
         // Not under writeback, where whole pages are written back.
         let may_append = args.flags as i32 & libc::O_APPEND != 0 && !self.config.writeback;
         let (fd, appends) = match self.open_inode(guard.inode(), flags) {
-            // Perhaps a file that can only be appended to (`chattr +a`).
+            // Perhaps an append-only file (`chattr +a`).
             Err(Errno::EPERM) if may_append => {
                 let fd = self.open_inode(guard.inode(), flags | libc::O_APPEND)?;
                 (fd, true)
@@ -253,8 +251,8 @@ impl Host {
         )
     }
 
-    /// Opens for a caller whose truncation must drop set-id bits: by a call of its own, since what
-    /// falls depends on the mode.
+    /// Opens for a caller whose truncation must drop set-id bits: by a separate call, since the mode
+    /// decides which bits are dropped.
     fn open_truncating(
         &self,
         uid: Option<u32>,
@@ -262,7 +260,7 @@ impl Host {
         flags: i32,
         may_keep_cache: bool,
     ) -> Result<Opened> {
-        // An open that truncates needs write access, whatever else it asks for.
+        // Truncation needs write access, whatever the open asks for.
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let access = if writes { 0 } else { libc::O_RDWR };
         let fd = self.open_inode(guard.inode(), flags & !libc::O_TRUNC | access)?;
@@ -271,7 +269,7 @@ impl Host {
         let truncate = || Ok(rustix::fs::ftruncate(&fd, 0)?);
         self.change_content(guard.inode(), fd.as_fd(), true, truncate)?;
         let stat = stat_open(&fd)?;
-        // Who reads gets no file that is open for writing.
+        // A reader gets no file that is open for writing.
         let fd = if writes {
             fd
         } else {
@@ -290,7 +288,7 @@ impl Host {
         )
     }
 
-    /// Gives a file whose lower file was opened a handle.
+    /// Gives an opened lower file a handle.
     pub(crate) fn enter_lower(
         &self,
         guard: UseGuard,
@@ -301,7 +299,7 @@ impl Host {
             fd, flags, appends, ..
         } = opening;
         let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        // Of what was just made or cut, the kernel hears.
+        // The kernel learns the size of a new or truncated file from the answer.
         let knows_size = stat.is_some() || flags & libc::O_TRUNC != 0;
         let stat = match stat {
             Some(stat) => Some(*stat),
@@ -330,7 +328,7 @@ impl Host {
                     found = self.cached_data(inode, &lower, writable, stat);
                 }
                 let may_be_behind = self.config.cache == CacheMode::Auto && !self.config.writeback;
-                // Of a version that counts, an open has had it asked for: that one or one before.
+                // With a valid version, an open has had the attributes refreshed: this one or one before.
                 let may_be_behind = may_be_behind && !found.keeps_cache;
                 if let Some(stat) = known.filter(|_| may_be_behind && !knows_size) {
                     self.refresh_size(inode, stat);
@@ -377,7 +375,7 @@ impl Host {
         Ok(handle)
     }
 
-    /// Lets an open file write that others see redacted.
+    /// Makes an open file the writer of a redacted file.
     fn begin_writing(
         &self,
         inode: &Inode,
@@ -403,8 +401,8 @@ impl Host {
         }
     }
 
-    /// Readers have a cache of what they may see, which does not outlive an open. What is written
-    /// goes past it, so that no page is completed from what readers see.
+    /// Readers have a page cache, which is dropped at the next open. Writes bypass it, so that no page is
+    /// completed with redacted content.
     fn filtered_reply_flags(&self, inode: &Inode, writable: bool) -> OpenReplyFlags {
         inode.set_cached_version(0);
         if writable || self.config.cache.data_path() == DataPath::Direct {
@@ -427,7 +425,7 @@ impl Host {
             (DataPath::Direct, _) | (_, CacheMode::Never | CacheMode::Metadata) => {
                 OpenReplyFlags::DIRECT_IO | OpenReplyFlags::PARALLEL_DIRECT_WRITES
             }
-            // Under a policy, what is cached may be what another policy let readers see.
+            // Under a policy, pages may have been cached under another policy.
             (_, CacheMode::Always) if !self.rules.are_there() => OpenReplyFlags::KEEP_CACHE,
             (_, CacheMode::Always | CacheMode::Auto) => {
                 if keeps_cache {
@@ -437,7 +435,7 @@ impl Host {
                 }
             }
         };
-        // A writer's close waits for the lower file to be closed, by a FLUSH.
+        // A writer's close(2) waits in FLUSH until the lower file is closed.
         let settles = writable || inode.mount().is_remote();
         if self.may_skip_flush.load(Ordering::Relaxed) && !settles {
             flags |= OpenReplyFlags::NOFLUSH;

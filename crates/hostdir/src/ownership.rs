@@ -1,27 +1,27 @@
-//! Changes that only an owner may make: whether the caller still is one.
+//! Checks that a caller still owns what only an owner may change.
 //!
-//! The kernel above checks callers by the owner, group and mode that it was told last
-//! (`setattr_prepare`, `vfs_set_acl`, `vfs_fileattr_set`), and asks for none of them before a change
-//! through a descriptor. When the file was given to somebody else beneath, it lets the former owner
-//! through. The server has capabilities, and the lower file system would let it do anything. So:
+//! The kernel above checks callers by the owner, group and mode that were last reported to it
+//! (`setattr_prepare`, `vfs_set_acl`, `vfs_fileattr_set`), and does not refresh them before a change
+//! through a descriptor. After a chown on the host it still permits the former owner. The server has
+//! capabilities, so the lower file system would permit everything. So:
 //!
-//! * The server remembers what it told of each inode ([`ReportedAttributes`]).
+//! * The server records what it has reported of each inode ([`ReportedAttributes`]).
 //! * For a caller other than root, the serving thread acts as the owner that the kernel above knows,
-//!   without the capabilities that stand in for ownership. The lower file system then checks the owner
-//!   and makes the change in one step, and refuses when the owner is another.
-//! * Ids that are mapped have no such owner beneath, and on network file systems only the server
-//!   itself has credentials: there the owner is compared before the change, and after one that sets
-//!   set-id bits.
-//! * A refusal expires the attributes, so that the kernel above asks.
+//!   without the capabilities that replace ownership. The lower file system then checks the owner and makes
+//!   the change in one step.
+//! * With mapped ids there is no such owner on the host, and on network file systems only the server itself
+//!   has credentials: there the owner is compared before the change, and again after one that sets set-id
+//!   bits.
+//! * A refusal expires the kernel's attributes.
 //!
-//! Where nothing but an empty file or a time is at stake, owner, mode or the group that a directory gives on
-//! are compared before: for times, hard links and what is made with the set-group-ID bit.
+//! Where only an empty file or a time is at stake (times, hard links, new files with the set-group-ID bit),
+//! owner, mode or the directory's group are compared before.
 //!
-//! A request may have been checked before the kernel above heard of the new owner, and arrive after.
-//! So an inode whose owner was told to be another than before lets its owner and root through from
-//! then on, and nobody else, whatever capabilities the kernel above has seen.
+//! A request may have been checked before the kernel above learned of a new owner, and arrive after. So
+//! once an inode was reported with another owner than before, only its owner and root may change it,
+//! whatever capabilities the kernel above has seen.
 //!
-//! Root is not held back: it could take the file over first. That is user 0 as the server sees it.
+//! Root (user 0 as the server sees it) is not restricted: it could chown the file first.
 
 use crate::credentials::OF_OWNERS;
 use crate::files::stat_open;
@@ -38,10 +38,10 @@ use thrufs_sys::cred::Capabilities;
 
 /// What the kernel above was last told of an inode, in ids of the client.
 pub(crate) struct ReportedAttributes {
-    /// User (upper half) and group. All ones before anything was reported.
+    /// User (upper half) and group. All ones before the first report.
     owner: AtomicU64,
     mode: AtomicU32,
-    /// Its owner or group was told to be another than before, without a request to change it.
+    /// Another owner or group was reported than before, without a request to change it.
     owner_changed: AtomicBool,
 }
 
@@ -75,7 +75,7 @@ impl ReportedAttributes {
         }
     }
 
-    /// To be called with what is about to be reported.
+    /// To be called before the attributes are reported.
     pub(crate) fn report(&self, uid: u32, gid: u32, mode: u32) {
         self.mode.store(mode, Ordering::Relaxed);
         let now = Owner { uid, gid }.packed();
@@ -89,7 +89,7 @@ impl ReportedAttributes {
         self.owner.store(now, Ordering::Release);
     }
 
-    /// The kernel above has asked for this owner itself.
+    /// The kernel above has set this owner itself.
     pub(crate) fn set_by_kernel(&self, uid: Option<u32>, gid: Option<u32>) {
         if let Some(before) = self.owner() {
             let uid = uid.unwrap_or(before.uid);
@@ -122,22 +122,22 @@ impl ReportedAttributes {
 pub(crate) enum OfOwner {
     /// Of the mode or an ACL.
     Permissions,
-    /// Of an ACL, by who is not in the file's group: the set-group-ID bit falls in the same step.
+    /// Of an ACL, by a caller outside the file's group: also drops the set-group-ID bit.
     PermissionsOutsideGroup,
-    /// Of user and group, in ids of the client. An owner may choose among groups that it is in; who gives
-    /// a file to another user has a capability, as the kernel above has found.
+    /// Of user and group, in ids of the client. An owner may choose among its groups; a caller that gives a
+    /// file to another user has a capability, as the kernel above has checked.
     Owner { uid: Option<u32>, gid: Option<u32> },
-    /// Of the inode flags. Kernels before Linux 5.13 let everybody through.
+    /// Of the inode flags. Kernels before Linux 5.13 do not check.
     Flags,
 }
 
-/// By what the kernel above has checked a caller.
+/// How the kernel above has checked a caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
     Owner,
-    /// Others than the owner, by the mode.
+    /// By the mode, unless it is the owner.
     Mode,
-    /// Others than the owner by both (`fs.protected_hardlinks`).
+    /// By both, unless it is the owner (`fs.protected_hardlinks`).
     Both,
 }
 
@@ -161,7 +161,7 @@ impl Host {
         let reported = inode.reported();
         let owner = match reported.owner() {
             Some(owner) => owner,
-            // A session that another process began: nothing is known of what that has reported.
+            // A resumed session: what the process before has reported is not known.
             None => self.owner_of(&stat_open(fd)?),
         };
         let is_strict = asked == OfOwner::Flags || reported.is_uncertain();
@@ -183,7 +183,7 @@ impl Host {
         }
         let gid = match asked {
             OfOwner::Owner { gid: Some(gid), .. } => gid,
-            // The group may have been another when the kernel above let a set-group-id bit through.
+            // The kernel above may have permitted a set-group-id bit by another group.
             _ if is_strict || asked == OfOwner::PermissionsOutsideGroup => {
                 context.gid().unwrap_or(owner.gid)
             }
@@ -191,7 +191,7 @@ impl Host {
         };
         let lacks = match asked {
             OfOwner::Owner { .. } => OF_OWNERS,
-            // The lower file system leaves the set-group-id bit to whom the group is of.
+            // The lower file system keeps the set-group-id bit only for members of the group.
             _ => OF_OWNERS | Capabilities::FSETID,
         };
         let changed = self.credentials.as_user((owner.uid, gid), lacks, change);
@@ -201,7 +201,7 @@ impl Host {
         changed
     }
 
-    /// Drops the set-id bits of a file that got them while its owner became another.
+    /// Drops the set-id bits of a file whose owner changed while they were set.
     fn drop_if_taken_over(&self, inode: &Inode, fd: BorrowedFd<'_>, owner: Owner) -> Result<()> {
         if inode.is_directory() {
             // Its set-group-ID bit is no privilege.
@@ -214,12 +214,12 @@ impl Host {
         Ok(())
     }
 
-    /// Refuses a change for a caller other than root whom the kernel above checked by an owner or, where
-    /// that decides, by a mode that is no longer there.
+    /// Refuses a change of a caller other than root that the kernel above has checked by an outdated owner
+    /// or, where that decides, an outdated mode.
     ///
     /// # Errors
     ///
-    /// EPERM; for the mode EACCES, or ESTALE, by which the kernel above asks and checks once more.
+    /// EPERM; for the mode EACCES, or ESTALE, after which the kernel above refreshes and checks again.
     pub(crate) fn still_permitted(
         &self,
         context: &Context<'_>,
@@ -234,7 +234,7 @@ impl Host {
         let stat = stat_open(fd)?;
         let owner = self.owner_of(&stat);
         let error = match reported.owner() {
-            // A session that another process began: nothing is known of what that has reported.
+            // A resumed session: what the process before has reported is not known.
             None if caller == owner.uid => None,
             None if by == Checked::Owner => Some(Errno::EPERM),
             None => Some(Errno::ESTALE),
@@ -258,8 +258,8 @@ impl Host {
         Err(error)
     }
 
-    /// Whether a directory gives its group to what is made in it as the kernel above knows. By that it
-    /// has decided whether the caller may set the set-group-ID bit (`mode_strip_sgid`).
+    /// Whether the set-group-ID bit and the group of a directory are as reported. By these the kernel above
+    /// has decided whether a new file may have the set-group-ID bit (`mode_strip_sgid`).
     pub(crate) fn gives_group_as_reported(
         &self,
         context: &Context<'_>,
@@ -277,12 +277,12 @@ impl Host {
         Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
     }
 
-    /// Removes or renames what is in a directory, where only who owns one or the other may do so.
+    /// Removes or renames names in directories that may be sticky, where only the owner of the file or the
+    /// directory may do so.
     ///
     /// # Errors
     ///
-    /// ESTALE when it is not the caller's: the kernel above looks the name up again then, and checks
-    /// once more.
+    /// ESTALE for other callers: the kernel above looks the name up again and checks once more.
     pub(crate) fn as_owner_of_names<T>(
         &self,
         context: &Context<'_>,
@@ -312,7 +312,7 @@ impl Host {
         changed
     }
 
-    /// Refuses a name in a sticky directory of which the caller owns neither the file nor the directory.
+    /// Refuses a name in a sticky directory if the caller owns neither the file nor the directory.
     fn check_name(&self, caller: u32, end: End<'_>) -> Result<()> {
         let wanted = StatxFlags::UID | StatxFlags::MODE;
         let stat = |fd, name: &CStr, flags| rustix::fs::statx(fd, name, flags, wanted);
@@ -334,13 +334,13 @@ impl Host {
         }
     }
 
-    /// The caller's user, where the lower file system would hold it back and not the server.
+    /// The caller's user, if the lower file system would restrict it but not the server.
     fn restricted_caller(&self, context: &Context<'_>) -> Option<u32> {
         let caller = context.uid().filter(|&uid| uid != 0);
         caller.filter(|_| self.credentials.overrides_owners())
     }
 
-    /// Whether the lower file system checks what this caller changes as an owner, and takes bits away.
+    /// Whether the lower file system checks this caller as an owner, and drops set-id bits itself.
     pub(crate) fn acts_as_owner(&self, context: &Context<'_>, inode: &Inode) -> bool {
         self.restricted_caller(context).is_some() && self.acts_as_callers(inode)
     }

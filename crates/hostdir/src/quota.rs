@@ -1,13 +1,13 @@
-//! How many descriptors one user of clients may hold.
+//! Quotas of one user of the clients, mostly of descriptors.
 //!
-//! A directory that a client has open may cost a descriptor of this process, and so do an open file whose data
-//! come through it, a `flock(2)` on any other, and an owner of shared locks. So that one user cannot use up all
-//! that the process may open, each has a share of them, and all together leave some: a user with subordinate
-//! ids is as many users as it likes. Root has no limit, nor has the user who serves.
+//! An open directory may cost a descriptor of this process, and so do an open file that is not under
+//! passthrough, a `flock(2)` on any other, and an owner of shared locks. So that one user cannot use up
+//! RLIMIT_NOFILE, each user has a quota, and all together leave a rest: a user with subordinate ids can act
+//! as many users. Root and the server's user are not limited.
 //!
-//! A removed inode without a file handle costs one as well, as long as the kernel knows it, because nothing but
-//! the descriptor leads to it. It counts as the user's who removed it, whoever holds it. Root has a share of
-//! those: it removes what others hold.
+//! A removed inode without a file handle costs one as well, as long as the kernel knows it, because only
+//! the descriptor leads to it. It is charged to the user who removed it, whichever process holds it. Root
+//! has a quota of those: it removes what others hold.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use thrufs::{Errno, Result};
 
-/// Users whose number differs by less than this do not wait for each other.
+/// Users whose ids are equal modulo this share a lock.
 const SHARDS: usize = 16;
 
 pub(crate) struct UserQuotas {
@@ -23,25 +23,25 @@ pub(crate) struct UserQuotas {
     held_total: AtomicUsize,
     user_max: usize,
     total_max: usize,
-    /// Of root and of who serves, apart from the others. None: they are not counted.
+    /// Of root and of the server's user, outside of the total. `None`: they are not counted.
     root_max: Option<usize>,
     server_uid: u32,
     refused: AtomicU64,
 }
 
-/// One descriptor of a user's share; given back when it is dropped.
+/// One unit of a user's quota; given back when it is dropped.
 pub(crate) struct QuotaCharge {
     quotas: Arc<UserQuotas>,
     uid: u32,
 }
 
 impl UserQuotas {
-    /// At most `most` for each user, at least 1, and `most_together` for all, no less than for one.
+    /// At most `user_max`, at least 1, for each user, and `total_max`, at least `user_max`, for all.
     pub(crate) fn new(user_max: usize, total_max: usize, server_uid: u32) -> Arc<UserQuotas> {
         Arc::new(UserQuotas::of(user_max, total_max, server_uid))
     }
 
-    /// The same, with `most_of_root` for each of root and who serves.
+    /// As [`new`](Self::new), with `root_max` for each of root and the server's user.
     pub(crate) fn with_root_quota(
         user_max: usize,
         total_max: usize,
@@ -67,11 +67,11 @@ impl UserQuotas {
         }
     }
 
-    /// One more for a user. Nothing where that is not counted.
+    /// Charges one unit to a user. `None` where that is not counted.
     ///
     /// # Errors
     ///
-    /// `ENFILE` when the user holds its share, or all together hold theirs.
+    /// `ENFILE` when the quota of the user, or of all users, is used up.
     pub(crate) fn charge(self: &Arc<Self>, uid: Option<u32>) -> Result<Option<QuotaCharge>> {
         let Some(uid) = uid else {
             return Ok(None);
@@ -88,13 +88,13 @@ impl UserQuotas {
         Err(Errno::ENFILE)
     }
 
-    /// One more for what a user opened in the process before, which had granted it.
+    /// Charges what another process had granted before.
     pub(crate) fn charge_resumed(self: &Arc<Self>, uid: u32) -> Option<QuotaCharge> {
         let is_counted = !self.is_root(uid) && self.count(uid, usize::MAX, usize::MAX);
         is_counted.then(|| self.charged(uid))
     }
 
-    /// How often a user was refused.
+    /// How often a charge was refused.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

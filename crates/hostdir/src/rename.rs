@@ -1,4 +1,4 @@
-//! Linking, removing and renaming.
+//! LINK, UNLINK, RMDIR and RENAME.
 
 use crate::create::component;
 use crate::host::{Host, opened_identity};
@@ -15,7 +15,7 @@ use thrufs_abi::{Name, NodeId};
 use thrufs_sys::handle::{self, FileHandleBuf};
 use thrufs_sys::proc_fd;
 
-/// A name, and the directory that it is or will be in.
+/// One end of a rename: a name, and its directory.
 #[derive(Clone, Copy)]
 pub(crate) struct End<'a> {
     pub(crate) parent: &'a Arc<Inode>,
@@ -76,8 +76,8 @@ impl Host {
         Ok(self.entry(&linked, &stat))
     }
 
-    /// Whether a file that was given a name may have it, now that it does: as others may have moved it, or
-    /// what is above the name, beneath.
+    /// Whether the policy still permits a name that was just linked: meanwhile the file, or a directory
+    /// above the name, may have been moved on the host.
     fn is_still_permitted(
         &self,
         context: &Context<'_>,
@@ -144,9 +144,9 @@ impl Host {
         Ok(())
     }
 
-    /// The name by which an inode without a handle was found is gone. It keeps its descriptor, by which it
-    /// may have other names. It does not if it is a file that has none, whose space must become free, or if
-    /// the user has removed too many inodes that are still held.
+    /// The name of an inode without a file handle was removed. It keeps its descriptor, since it may have
+    /// other names; but not a file without links, whose space must be freed, nor beyond the user's quota of
+    /// removed inodes.
     fn lose_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         self.nodes.set_place(inode, None);
         let links = self
@@ -158,18 +158,17 @@ impl Host {
         self.drop_if_over_quota(uid, inode);
     }
 
-    /// Closes the descriptor of a removed inode if the user has too many such.
     fn drop_if_over_quota(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         if self.charge_removed(uid, inode).is_err() {
             inode.drop_for_good();
         }
     }
 
-    /// Counts a removed inode to which nothing but its descriptor leads as the user's who has removed it.
+    /// Charges a removed inode that only its descriptor leads to, to the user who removed it.
     ///
     /// # Errors
     ///
-    /// `ENFILE` when that user has its share of such, or all together have theirs.
+    /// `ENFILE` when the quota of that user, or of all users, is used up.
     pub(crate) fn charge_removed(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Result<()> {
         if !inode.can_be_found_again() && !inode.cached_descriptor_is_gone() {
             inode.charge_descriptor(self.removed_quotas.charge(uid)?);
@@ -177,7 +176,7 @@ impl Host {
         Ok(())
     }
 
-    /// The inode behind a name, where it has a handle and the kernel knows it.
+    /// The inode behind a name, if it has a handle and the kernel has looked it up.
     fn known(
         &self,
         parent: &Arc<Inode>,
@@ -196,8 +195,8 @@ impl Host {
             .find(&Identity::by_handle(parent.mount().index(), &buffer))
     }
 
-    /// For mounts without file handles: the inode behind a name that is about to go, made to hold
-    /// its descriptor, since nothing else will lead to it. `None` where that is not needed.
+    /// For mounts without file handles: the inode behind a name that is about to be removed, with its
+    /// descriptor cached, since nothing else will lead to it. `None` where that is not needed.
     fn hold_without_handles(
         &self,
         parent: &Arc<Inode>,
@@ -210,8 +209,7 @@ impl Host {
         self.hold(parent, parent_fd, name)
     }
 
-    /// The inode behind a name, made to hold its descriptor; `None` when the kernel does not know
-    /// it.
+    /// The inode behind a name, with its descriptor cached; `None` if the kernel has not looked it up.
     fn hold(
         &self,
         parent: &Arc<Inode>,
@@ -248,7 +246,7 @@ impl Host {
         let from = End::new(&from, from_descriptor.as_fd(), name);
         let to = End::new(&to, to_descriptor.as_fd(), new_name);
         if flags.contains(RenameFlags::WHITEOUT) {
-            // What is left behind is made by the caller.
+            // The whiteout is created by the caller.
             self.create_as_caller(context, 0)?;
         }
         let rename = || {
@@ -293,8 +291,8 @@ impl Host {
         })
     }
 
-    /// Renames what was found at both ends, when that was judged. What has become another rename, by a
-    /// change beneath, is taken back; what it has replaced is gone.
+    /// Renames what was found at both ends when the policy decided. If a change on the host made it another
+    /// rename, it is undone; what it replaced stays lost.
     ///
     /// # Errors
     ///
@@ -339,9 +337,9 @@ impl Host {
         flags: RenameFlags,
     ) -> Result<()> {
         if to.parent.mount().has_handles() && flags.is_empty() {
-            // Who replaces a file again and again has clients that know the one before, and are
-            // about to open it. The kernel looks up the name once more when that fails, but no
-            // third time. So it must not fail: what is replaced stays within reach.
+            // A file that is replaced again and again has clients that looked up the previous one and are
+            // about to open it. If that fails, the kernel looks up the name once more, but no third time.
+            // So the replaced inode stays reachable.
             let moved = rustix::fs::renameat_with(
                 from.fd,
                 from.name,
@@ -350,7 +348,7 @@ impl Host {
                 RenameFlags::NOREPLACE,
             );
             match moved {
-                // Something is there, or the lower file system does not know the flag.
+                // The name exists, or the lower file system does not know the flag.
                 Err(rustix::io::Errno::EXIST | rustix::io::Errno::INVAL) => {
                     if let Some(replaced) = self.hold(to.parent, to.fd, to.name) {
                         self.keep_if_last_name(&replaced);
@@ -365,7 +363,7 @@ impl Host {
         if let Some(replaced) = replaced.as_ref().filter(|_| !exchanged) {
             self.keep_if_last_name(replaced);
         }
-        // Nothing but its descriptor leads to what is replaced: within reach, as in the other case above.
+        // Only its descriptor leads to a replaced inode: it stays reachable, as above.
         let moves = [
             replaced.as_ref().map(|it| (it, exchanged.then_some(from))),
             moved.as_ref().map(|moved| (moved, Some(to))),
@@ -387,8 +385,8 @@ impl Host {
         Ok(renamed?)
     }
 
-    /// Refuses a rename that the policy does not allow. Otherwise, what was found at `from`, and what at
-    /// `to` that is to be exchanged for it.
+    /// Refuses a rename that the policy forbids. Returns what was found at `from`, and, for an exchange, at
+    /// `to`.
     fn may_rename(
         &self,
         context: &Context<'_>,
@@ -405,7 +403,7 @@ impl Host {
         }
     }
 
-    /// The inode behind a name, if the kernel knows it.
+    /// The inode behind a name, if the kernel has looked it up.
     pub(crate) fn tracked(&self, end: End<'_>) -> Option<Arc<Inode>> {
         if end.parent.mount().has_handles() {
             self.known(end.parent, end.fd, end.name)
@@ -415,7 +413,7 @@ impl Host {
     }
 }
 
-/// Those that rename(2) takes. The kernel above has looked, and rules rely on it.
+/// The flags of rename(2). The kernel above has checked them, but rules rely on it.
 fn rename_flags(flags: u32) -> Result<RenameFlags> {
     let flags = RenameFlags::from_bits_retain(flags);
     let known = RenameFlags::NOREPLACE | RenameFlags::EXCHANGE | RenameFlags::WHITEOUT;
@@ -435,14 +433,14 @@ mod tests {
     use rustix::fs::{CWD, statx};
     use std::fs;
 
-    /// Somebody beneath is quicker: between what was judged and the rename.
+    /// A change on the host between the decision and the rename.
     #[test]
     fn a_rename_that_was_overtaken_beneath_is_taken_back() {
         let rules = b"[[rule]]\npath = 'photos/**'\naction = 'redact'\nredact = 'gps'\n";
         let overtaken: [(&str, &str, bool); 4] = [
-            // Another file in the way of the one that was judged.
+            // The file of the decision was replaced.
             ("photos/place", "free/file", true),
-            // The directory of an end is elsewhere.
+            // The directory of an end was moved.
             ("free", "photos/free", true),
             ("other", "photos/other", true),
             ("photos/place", "photos/new", false),

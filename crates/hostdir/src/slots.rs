@@ -1,13 +1,12 @@
-//! A table of shared values under numbers that are never used twice.
+//! A table of shared values under ids that are never reused.
 //!
-//! An id is a slot's index with the slot's generation above it: looking one up is two array
-//! accesses. Slots live in chunks of doubling size that are never moved or freed, so that readers
-//! need no lock on the table; each slot has its own. Who frees a slot raises its generation, so an
-//! id from before finds nothing.
+//! An id is a slot's index with the slot's generation above it: a lookup is two array accesses. Slots are
+//! in chunks of doubling size that are never moved or freed, so that readers need no lock on the table;
+//! each slot has its own. Freeing a slot raises its generation, so an earlier id finds nothing.
 //!
-//! **Ids from another process** may have any index, and a chunk is made for all that are near it. So
-//! what lies so far out that its chunk would be mostly empty is kept apart, in a map. How much memory a
-//! table takes is thus up to what is in it, and not to the numbers that somebody says.
+//! **Ids from another process** may have any index, and a chunk is made for all indices near it. So a value
+//! whose chunk would be mostly empty goes into a map of outliers. The memory of a table thus depends on
+//! what is in it, and not on untrusted numbers.
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -18,27 +17,24 @@ use std::sync::{Arc, OnceLock};
 const FIRST: u64 = 64;
 /// Enough chunks for 2^32 slots.
 const CHUNKS: usize = 27;
-/// A slot whose generation has come this far is retired: its ids would repeat.
-/// Two bits of ids stay free.
+/// A slot whose generation has come this far is retired: its ids would repeat. Two bits of ids stay free.
 pub(crate) const GENERATION_MAX: u32 = u32::MAX >> 2;
 
-/// A chunk is made for values from another process when it has at most so many slots for each of them.
+/// A chunk is made for values of another process if it has at most so many slots per value.
 const SLOTS_FOR_EACH: u64 = 16;
-/// Chunks of at most so many slots are made in any case.
+/// Chunks of at most so many slots are always made.
 const ANY_CHUNK: u64 = 4096;
 
 struct Slot<T>(RwLock<(u32, Option<Arc<T>>)>);
 
-/// See the module.
 pub(crate) struct Slots<T> {
     chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
     free: Mutex<Free>,
     occupied: AtomicUsize,
-    /// The generation that new slots begin with.
+    /// The generation of new slots.
     floor: AtomicU32,
-    /// What lies too far out for a slot, by its index, with its generation.
+    /// Values too far out for a slot, by index, with their generation.
     outliers: RwLock<HashMap<u32, (u32, Arc<T>)>>,
-    /// Whether there may be any.
     has_outliers: AtomicBool,
 }
 
@@ -75,7 +71,7 @@ impl<T> Slots<T> {
         self.outliers.read().get(&index).cloned()
     }
 
-    /// Whether an index may have a slot, and a chunk with it, when there are so many values.
+    /// Whether an index may have a slot, and so a chunk, with this many values.
     fn may_have_slot(&self, index: u32, values: usize) -> bool {
         let (chunk, _) = Self::place(index);
         let slots = FIRST << chunk;
@@ -106,7 +102,6 @@ impl<T> Slots<T> {
         slots.get(offset)
     }
 
-    /// The value under `id`, if it is still there.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<T>> {
         let (index, generation) = (id as u32, (id >> 32) as u32);
         if let Some(slot) = self.slot(index) {
@@ -125,7 +120,7 @@ impl<T> Slots<T> {
         there.or_else(|| Some(self.outlier(index)?.1))
     }
 
-    /// Puts in the value that `make` builds for its id.
+    /// Inserts the value that `make` builds for its id.
     pub(crate) fn insert_with(&self, make: impl FnOnce(u64) -> T) -> Result<Arc<T>, Full> {
         let index = {
             let mut free = self.free.lock();
@@ -147,11 +142,11 @@ impl<T> Slots<T> {
         Ok(value)
     }
 
-    /// Puts a value back under the id that it had in another process. To be called before anybody else
-    /// uses the table, and to be followed by [`settle`](Self::settle).
+    /// Inserts a value of another process under its id. To be called before the table is used, and to be
+    /// followed by [`settle`](Self::settle).
     ///
-    /// `None` for an id that cannot be, or is taken, or whose index is not below `indices`, so that a number
-    /// from elsewhere cannot have a table of any size made.
+    /// `None` for an invalid id, one that is taken, or an index not below `indices`, so that an untrusted
+    /// number cannot make the table arbitrarily large.
     pub(crate) fn insert_at(&self, id: u64, indices: u32, value: T) -> Option<Arc<T>> {
         let (index, generation) = (id as u32, (id >> 32) as u32);
         if index == 0 || index >= indices || generation >= GENERATION_MAX {
@@ -179,7 +174,7 @@ impl<T> Slots<T> {
         Some(())
     }
 
-    /// Gives those a slot for which there are enough values by now.
+    /// Moves outliers into slots where there are enough values by now.
     fn take_in_outliers(&self) {
         let mut outliers = self.outliers.write();
         let values = self.occupied.load(Ordering::Relaxed);
@@ -193,9 +188,8 @@ impl<T> Slots<T> {
             .store(!outliers.is_empty(), Ordering::Release);
     }
 
-    /// Makes every slot that is empty ready for use, with ids that were not used in the process from
-    /// which the others were taken over: there, no generation was above `highest`. False when
-    /// there are no such ids left.
+    /// Makes empty slots ready for use, with ids that the other process has not used, whose generations
+    /// were at most `highest`. False when there are no such ids left.
     pub(crate) fn settle(&self, highest: u32) -> bool {
         let floor = match highest.checked_add(1) {
             Some(floor) if floor < GENERATION_MAX => floor,
@@ -231,7 +225,7 @@ impl<T> Slots<T> {
         outlying.max().unwrap_or(0).max(highest)
     }
 
-    /// Takes the value under `id` out; its id finds nothing from now on.
+    /// Removes the value under `id`, which finds nothing from now on.
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<T>> {
         let (index, generation) = (id as u32, (id >> 32) as u32);
         let Some(slot) = self.slot(index) else {
@@ -252,7 +246,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// Its index is not used again until it is reached by counting.
+    /// Its index is not used again until the free counter reaches it.
     #[cold]
     fn remove_outlier(&self, index: u32, generation: u32) -> Option<Arc<T>> {
         if !self.has_outliers.load(Ordering::Acquire) {
@@ -267,8 +261,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// The values that are there while the table is gone through, one slot after the other, and their
-    /// ids.
+    /// The values and their ids, one slot after the other while the table changes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Arc<T>)> {
         let id = |index: u32, generation: u32| u64::from(generation) << 32 | u64::from(index);
         let outliers = self.outliers.read();
@@ -286,14 +279,12 @@ impl<T> Slots<T> {
         in_slots.chain(outlying)
     }
 
-    /// How many slots there are, used or not.
     #[cfg(test)]
     fn slots(&self) -> usize {
         let chunks = self.chunks.iter().filter_map(OnceLock::get);
         chunks.map(|chunk| chunk.len()).sum()
     }
 
-    /// How many values there are.
     pub(crate) fn len(&self) -> usize {
         self.occupied.load(Ordering::Relaxed)
     }
@@ -417,7 +408,7 @@ mod tests {
             assert_eq!(slots.get_by_index(*id as u32).as_deref(), Some(id));
             assert!(slots.get(*id + (1 << 32)).is_none());
         }
-        // New ones go where there is room, and nowhere else.
+        // New values fill the slots there are.
         for _ in 0..20_000 {
             let mut new = 0;
             let made = slots.insert_with(|id| {
@@ -454,7 +445,7 @@ mod tests {
     #[test]
     fn a_table_that_is_full_enough_has_slots_for_all() {
         let slots = Slots::starting_at(1);
-        // From the end, so that each comes too early.
+        // Backwards, so that each index comes too early.
         for index in (1..100_000u64).rev() {
             assert!(slots.insert_at(index, 1 << 20, index).is_some());
         }

@@ -1,6 +1,6 @@
-//! Ids that are translated range by range, each way by itself.
+//! Translation of ids by ranges, each direction by itself.
 //!
-//! The language is that of virtiofsd's users:
+//! The language is virtiofsd's:
 //!
 //! ```text
 //! guest:FROM:TO:COUNT           ids of clients, to as many on the host
@@ -11,12 +11,12 @@
 //! forbid-guest:FROM:COUNT       ids that clients may not give to a file
 //! ```
 //!
-//! What no range holds stays as it is.
+//! Ids outside of all ranges stay as they are.
 
-/// Most ranges in one direction: they are looked through for every id.
+/// Most ranges in one direction: they are searched for every id.
 const RANGES_MAX: usize = 64;
 
-/// See the module.
+/// Ranges of ids in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Translation {
     to_host: Vec<Range>,
@@ -32,11 +32,11 @@ struct Range {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// The first becomes this, and so on.
+    /// To this id and the following ones.
     From(u32),
-    /// All become this.
+    /// All to this id.
     One(u32),
-    /// None there is.
+    /// Forbidden.
     Nothing,
 }
 
@@ -68,7 +68,7 @@ pub enum TranslationError {
 }
 
 impl Translation {
-    /// Adds what a rule says.
+    /// Adds a rule.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ mod tests {
             ("guests:0:1:1", TranslationError::Kind("guests".to_owned())),
             ("", TranslationError::Kind(String::new())),
             ("guest:9:5:1", TranslationError::Overlap),
-            // The first half would do.
+            // Its first half would be valid.
             ("map:100:1009:1", TranslationError::Overlap),
             ("guest:4294967295:1:1", TranslationError::Beyond),
             ("guest:100:4294967295:1", TranslationError::Beyond),

@@ -15,10 +15,10 @@ use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
 use thrufs_sys::{attr, xattr};
 
-/// Largest list of names that Linux gives (`XATTR_LIST_MAX`).
+/// Longest list of names (`XATTR_LIST_MAX`).
 const LIST_BYTES_MAX: usize = 65_536;
 
-/// What programs keep beside a file, among it thumbnails and copies of its metadata.
+/// The namespace in which programs keep thumbnails and copies of metadata, among others.
 const OF_USERS: &[u8] = b"user.";
 
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
@@ -28,18 +28,18 @@ fn is_acl(name: &CStr) -> bool {
     matches!(name.to_bytes(), ACL_ACCESS | ACL_DEFAULT)
 }
 
-/// Whether only user 0 sets and removes an attribute, by its name above and by that on the host. The kernel
-/// above checks nothing of `system.` but POSIX ACLs: it leaves the others, ACLs of NFSv4 and of Windows
-/// among them, to their file system (`xattr_permission` in `fs/xattr.c`), which would ask this process.
+/// Whether only user 0 may set and remove an attribute, by its name above and on the host. The kernel above
+/// checks no name in `system.` except POSIX ACLs: it leaves the others, such as NFSv4 and Windows ACLs, to
+/// their file system (`xattr_permission` in `fs/xattr.c`), which would check this process.
 fn is_unchecked(name: &CStr) -> bool {
     name.to_bytes().starts_with(b"system.") && !is_acl(name)
 }
 
 impl Host {
-    /// What the attribute is called on the host.
+    /// The name of the attribute on the host.
     pub(crate) fn on_host<'a>(&self, name: &'a CStr) -> Result<Cow<'a, CStr>> {
         if !self.config.xattr {
-            // Remembered by the kernel: no such request for the life of the mount.
+            // The kernel caches that: no such request for the life of the mount.
             return Err(Errno::ENOSYS);
         }
         if is_acl(name) && !self.config.acl {
@@ -55,7 +55,7 @@ impl Host {
         }
     }
 
-    /// What an attribute that a caller sets or removes is called on the host.
+    /// The name on the host of an attribute that a caller sets or removes.
     fn changed_on_host<'a>(
         &self,
         context: &Context<'_>,
@@ -97,8 +97,8 @@ impl Host {
         Ok(length)
     }
 
-    /// Before the first write to a file the kernel asks for its capabilities. A file that is open has a
-    /// descriptor that takes the call directly, at a third of the cost.
+    /// Before the first write to a file the kernel asks for its capabilities. An open file has a descriptor
+    /// that takes the call directly, at a third of the cost.
     pub(crate) fn read_xattr(
         &self,
         inode: &Arc<Inode>,
@@ -106,7 +106,7 @@ impl Host {
         buffer: &mut [u8],
     ) -> Result<usize> {
         Ok(match inode.opened() {
-            // rustix does not take an empty buffer for a question.
+            // rustix refuses an empty buffer.
             Some(file) if buffer.is_empty() => rustix::fs::fgetxattr_query(&*file, name)?,
             Some(file) => rustix::fs::fgetxattr(&*file, name, &mut *buffer)?,
             None => xattr::get(self.descriptor(inode)?.as_fd(), name, buffer)?,
@@ -131,7 +131,7 @@ impl Host {
         if is_acl(name) && self.maps_ids() {
             let to_host = |map: &IdMap, id| map.to_host(id).ok_or(Errno::EINVAL);
             translate_acl(value.to_mut(), to_host, self)?;
-            // It may let others write.
+            // The ACL may let other users write.
             self.drop_privileges_of_others(context, inode)?;
         }
         self.change_attributes(inode, fd, || {
@@ -184,7 +184,7 @@ impl Host {
                     None => continue,
                 },
             };
-            // What was cut off is at its beginning.
+            // The cut-off part is at the beginning.
             let name = &name[name.len().saturating_sub(bare.len() + 1)..];
             let hidden = (hides_trusted && bare.starts_with(b"trusted."))
                 || (hides_users
@@ -235,7 +235,7 @@ fn drop_set_group_id(fd: BorrowedFd<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Translates the ids that an ACL names (`linux/posix_acl_xattr.h`; little-endian).
+/// Translates the ids in an ACL (`linux/posix_acl_xattr.h`; little-endian).
 fn translate_acl(
     acl: &mut [u8],
     translate: impl Fn(&IdMap, u32) -> Result<u32>,

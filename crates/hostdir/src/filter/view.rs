@@ -1,13 +1,13 @@
-//! How the readers of a redacted file see it.
+//! Reading redacted files.
 //!
-//! A view is of one version of a file, and a version is what its times and size say, which is true only of
-//! a file that nobody is changing ([`versions`](crate::versions) says why). So a view is made, kept and read
-//! by only while nobody has the file open for writing, which a read lease tells before and after, and when
-//! the version is older than a step of the clock that times are taken from. Until then a reader waits a
-//! little, and then fails. Who may write to the file reads what it has written under a write lease.
+//! A view is valid for one version of a file. A version is identified by times and size, which works only
+//! for a file that is not being changed (see [`versions`](crate::versions)). So a view is made, cached and
+//! read through only while no process has the file open for writing, which a read lease tells before and
+//! after, and once the version is older than a tick of the clock of file times. Until then a reader waits a
+//! little, and then fails. The writer of the file reads what it has written, under a write lease.
 //!
-//! Where the file system has no leases, nobody is known to write: a call beneath that goes on for longer
-//! than a step after it has set the time, and a store through a map, are missed.
+//! On a file system without leases no writer is detected: a write(2) on the host that lasts longer than a
+//! tick after it has set the time, and a store through a shared mapping, are missed.
 
 use super::Filter;
 use crate::files::{OpenFile, stat_open};
@@ -28,31 +28,31 @@ use thrufs_sys::lease;
 /// Most attempts to read a file that keeps changing.
 const ATTEMPTS_MAX: u32 = 48;
 
-/// Most attempts to read one that somebody has open for writing: an eighth of a second.
+/// Most attempts to read a file that a process has open for writing: an eighth of a second.
 const ATTEMPTS_MAX_WRITTEN: u32 = 12;
 
-/// How long to wait before the second attempt; before the later ones longer, more than
-/// [`FILE_SYSTEM_STEP_MAX`] in all.
+/// The wait before the second attempt; the later ones wait longer, more than [`FILE_SYSTEM_STEP_MAX`] in
+/// all.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Most readers and writers that wait at a time, each with a thread; one more fails at once.
+/// Most waiting readers and writers, each with a thread; one more fails at once.
 const WAITING_MAX: usize = 16;
 
 /// Most of one user.
 const WAITING_MAX_OF_USER: usize = WAITING_MAX / 2;
 
-/// Longer than a step of the clock that file systems take times from (10 ms at 100 Hz).
+/// Longer than a tick of the clock of file times (10 ms at 100 Hz).
 const CLOCK_STEP_MAX: Duration = Duration::from_millis(20);
 
-/// The same where a file system keeps whole seconds: an ext4 with small inodes one, FAT two.
+/// The same for file systems with whole seconds: one on ext4 with small inodes, two on FAT.
 const FILE_SYSTEM_STEP_MAX: Duration = Duration::from_millis(2_100);
 
-/// What changes with each change of a file. Nobody can set the time of change.
+/// Changes with each change of a file: the change time cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     size: u64,
     changed: Duration,
-    /// Its content, as it says; everybody can set that.
+    /// The modification time, which a process can set.
     modified: (i64, u32),
 }
 
@@ -69,7 +69,7 @@ impl Version {
         self.size == 0
     }
 
-    /// Whether there was and is nothing in it, and nobody has emptied it in between.
+    /// Whether the file was and is empty, and was not emptied in between.
     pub(super) fn is_empty_as(self, other: Version) -> bool {
         self.is_empty() && other.is_empty() && self.modified == other.modified
     }
@@ -88,8 +88,8 @@ pub(crate) fn time_of_change(stat: &Statx) -> Duration {
     Duration::new(stat.stx_ctime.tv_sec.max(0) as u64, stat.stx_ctime.tv_nsec)
 }
 
-/// Whether the file could change now and have the same times. Not one that changed in what the clock
-/// takes for the future: a change now would have another time.
+/// Whether a change now could leave the same times. Not with a change time in the future: a change now
+/// would have another one.
 fn is_young(stat: &Statx) -> bool {
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else {
         return true;
@@ -102,13 +102,13 @@ fn is_young(stat: &Statx) -> bool {
     now.abs_diff(changed) < step
 }
 
-/// One version of a file, as its readers see it.
+/// What readers see of one version of a file.
 #[derive(Clone, Debug)]
 pub(super) enum View {
-    /// As it is.
+    /// All of it.
     Whole,
     Redacted(Arc<RedactionPlan>),
-    /// It may not be shown, since it was not understood.
+    /// Nothing: the file was not understood.
     Withheld(Errno),
 }
 
@@ -125,18 +125,18 @@ impl View {
     }
 }
 
-/// Why something cannot be read yet.
+/// Why a file cannot be read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotYet {
-    /// Its version may be that of two changes.
+    /// Two versions may have the same times.
     Young,
-    /// Somebody has it open for writing.
+    /// A process has it open for writing.
     Written,
 }
 
 type Attempt<T> = std::result::Result<T, NotYet>;
 
-/// Reads that find out what there is to redact.
+/// Reads for the scan.
 struct Reader<'a>(&'a LowerFile);
 
 impl ReadAt for Reader<'_> {
@@ -148,7 +148,7 @@ impl ReadAt for Reader<'_> {
 }
 
 impl Filter {
-    /// The view of what is in the file now, which has this length.
+    /// Makes the view of the file, which has this length.
     fn make_view(&self, file: &LowerFile, length: u64) -> Result<View> {
         Ok(match redact::plan(&Reader(file), length) {
             Ok(Outcome::NotApplicable) if length == 0 => View::Whole,
@@ -161,7 +161,7 @@ impl Filter {
         })
     }
 
-    /// Whether it is what the rule says that it is to be.
+    /// Whether the content is of a type that the rule expects.
     fn is_as_expected(&self, file: &LowerFile) -> Result<bool> {
         if self.redaction.content.is_all() {
             return Ok(true);
@@ -177,7 +177,7 @@ impl Filter {
         View::Withheld(self.redaction.errno)
     }
 
-    /// Looks at the file by the view of its version, where nobody `is_written`.
+    /// Runs an attempt with the view of the file's version, unless it `is_written`.
     fn look<T>(
         &self,
         file: &LowerFile,
@@ -214,7 +214,7 @@ impl Filter {
         answer.map(Ok)
     }
 
-    /// As others see it; `file` is not open for writing.
+    /// For a reader; `file` is not open for writing.
     fn look_as_reader<T>(
         &self,
         file: &LowerFile,
@@ -225,7 +225,7 @@ impl Filter {
         self.look(file, false, is_written, look)
     }
 
-    /// As the one sees it that may write, and has it open as `file`.
+    /// For the writer, which has the file open as `file`.
     fn look_as_writer<T>(
         &self,
         file: &LowerFile,
@@ -239,7 +239,7 @@ impl Filter {
     }
 }
 
-/// Readers and writers that wait.
+/// Counts the waiting readers and writers.
 pub(crate) struct Waiting {
     all: AtomicUsize,
     of_users: Arc<UserQuotas>,
@@ -257,7 +257,7 @@ impl Waiting {
     ///
     /// # Errors
     ///
-    /// `EBUSY`, at once, when too many wait, of all or of this user.
+    /// `EBUSY`, at once, when too many requests wait, of this user or in all.
     pub(super) fn pause(&self, uid: Option<u32>, pause: Duration) -> Result<()> {
         let _charge = self.of_users.charge(uid).map_err(|_| Errno::EBUSY)?;
         let waiting = self.all.fetch_add(1, Ordering::Relaxed);
@@ -272,11 +272,11 @@ impl Waiting {
         }
     }
 
-    /// Tries until it succeeds.
+    /// Repeats `attempt` until it succeeds.
     ///
     /// # Errors
     ///
-    /// `EBUSY` when that takes too long, or too many wait; those of `attempt`.
+    /// `EBUSY` when that takes too long, or too many requests wait; those of `attempt`.
     fn until<T>(
         &self,
         uid: Option<u32>,
@@ -302,11 +302,11 @@ impl Waiting {
 }
 
 impl Host {
-    /// Makes sure that nobody who may write has a file open that is about to be opened for reading.
+    /// Makes sure that no writer has a file open that is about to be opened for reading.
     ///
     /// # Errors
     ///
-    /// `EBUSY` when somebody has for longer than can be waited for.
+    /// `EBUSY` when one has it open for too long.
     pub(crate) fn must_not_be_written(
         &self,
         uid: Option<u32>,
@@ -321,11 +321,11 @@ impl Host {
         })
     }
 
-    /// Makes sure that a file can be shown to a reader at all.
+    /// Makes sure that a reader can be shown the file at all.
     ///
     /// # Errors
     ///
-    /// What the rule says of files that are not understood, `EBUSY` when it keeps changing.
+    /// The rule's for files that are not understood, `EBUSY` when it keeps changing.
     pub(crate) fn check_filtered(
         &self,
         uid: Option<u32>,
@@ -340,11 +340,11 @@ impl Host {
         })
     }
 
-    /// Reads as readers may.
+    /// Reads with redaction.
     ///
     /// # Errors
     ///
-    /// What the rule says of files that are not understood, `EBUSY` when the file keeps changing.
+    /// The rule's for files that are not understood, `EBUSY` when the file keeps changing.
     pub(crate) fn read_filtered(
         &self,
         context: &Context<'_>,
@@ -353,7 +353,7 @@ impl Host {
         args: &ReadArgs,
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
-        // Looking through a file takes its time, wherever it is.
+        // The scan takes long on any file system.
         context.require_blocking()?;
         reply.fill(|buffer| {
             let read = self.waiting.until(context.uid(), || {
@@ -374,7 +374,7 @@ impl Host {
                 }
             });
             if read.is_err() {
-                // What was read of a version that is not shown.
+                // Bytes of a version that is not shown.
                 buffer.fill(0);
             }
             read

@@ -1,4 +1,4 @@
-//! What one process notes and the next one reads.
+//! What one process records, the next one reads.
 
 use super::{Before, Ledger, Notes, Rank, Telling};
 use crate::names::{KnownName, Names, Noting};
@@ -10,7 +10,7 @@ fn name(name: &str) -> KnownName {
     KnownName::new(NodeId(1), name.as_bytes())
 }
 
-/// The names of the node in the ledger, and whether each is in doubt.
+/// The names of the node in the ledger, and whether each is uncertain.
 fn noted(ledger: &Ledger) -> Vec<(KnownName, bool)> {
     let next = Notes::new(ledger.clone()).unwrap();
     let mut read = next.read().unwrap().names;
@@ -61,7 +61,7 @@ fn names_are_read_as_they_are_known_after_each_change() {
     names.renamed(noting, &name("e"), name("f"));
     assert_eq!(as_known(), 2);
     assert!(noted(&ledger).iter().all(|(_, is_unsure)| !is_unsure));
-    // Records that are free again are used again.
+    // Freed records are used again.
     for _ in 0..10_000 {
         found("x", 1);
         found("y", 1);
@@ -111,7 +111,7 @@ fn of_lines_it_is_known_whether_they_were_written() {
         digest: 6,
     };
     assert_eq!(second.told_before(other), None);
-    // No more are kept than there is room for.
+    // The oldest are overwritten.
     let places = (10..5000).map(|request| second.begin_telling(telling(request)));
     assert!(places.flatten().all(|place| place < 1024));
 }
