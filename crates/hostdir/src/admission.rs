@@ -76,13 +76,9 @@ fn trial(flags: i32, is_executable: bool) -> Option<i32> {
 
 impl Host {
     /// Makes sure that the kernel will be able to open the lower file with the client's `flags`. The inode
-    /// flags were checked already.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel would turn into EIO: `EROFS` for a read-only lower mount, `ETXTBSY` for a running
-    /// program, `EINVAL` without direct I/O, `EAGAIN` for a lease with `O_NONBLOCK`; errors of the lower
-    /// file system.
+    /// flags were checked already. Errors: what the kernel would turn into EIO: `EROFS` for a read-only lower
+    /// mount, `ETXTBSY` for a running program, `EINVAL` without direct I/O, `EAGAIN` for a lease with
+    /// `O_NONBLOCK`; errors of the lower file system.
     pub(crate) fn try_as_the_kernel(
         &self,
         context: &Context<'_>,

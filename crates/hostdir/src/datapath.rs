@@ -170,11 +170,8 @@ impl Use {
         self.filter.as_ref()
     }
 
-    /// Whether an open with this path may join.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if it would see what the policy now redacts, because the earlier opens do.
+    /// Whether an open with this path may join. Fails with `EBUSY` if it would see what the policy now
+    /// redacts, because the earlier opens do.
     fn admits(&self, wanted: &FilePath) -> Result<()> {
         let shows_too_much = match wanted.data {
             PolicyDataPath::Redact(redaction) => {
@@ -288,13 +285,10 @@ impl Host {
     }
 
     /// Joins or begins the use of `inode`, for an open with the client's `flags`. `known` saves a statx(2).
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when the policy demands another path than that of the earlier opens, and when an append-only
-    /// file is opened for reading and appending while it is open under passthrough; `EPERM` for what an
-    /// immutable or append-only file forbids; errors of the lower file system.
-    /// of the lower file system.
+    /// Fails with `EBUSY` when the policy demands another path than that of the earlier opens, and when an
+    /// append-only file is opened for reading and appending while it is open under passthrough; `EPERM` for
+    /// what an immutable or append-only file forbids; errors of the lower file system. of the lower file
+    /// system.
     pub(crate) fn use_file(
         &self,
         inode: &Arc<Inode>,
@@ -317,13 +311,10 @@ impl Host {
         Ok(join(slot, inode, writable))
     }
 
-    /// Joins the use of an inode for an open that another process has granted. It was not under
-    /// passthrough: registered files cannot move to another process. `wanted` is what the policy demands
-    /// here, if it is asked.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when it would see what the policy redacts, or what is redacted for other opens of the inode.
+    /// Joins the use of an inode for an open that another process has granted. It was not under passthrough:
+    /// registered files cannot move to another process. `wanted` is what the policy demands here, if it is
+    /// asked. Fails with `EBUSY` when it would see what the policy redacts, or what is redacted for other
+    /// opens of the inode.
     pub(crate) fn use_again(
         &self,
         inode: &Arc<Inode>,

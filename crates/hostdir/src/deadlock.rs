@@ -53,10 +53,7 @@ impl Drop for Waiting<'_> {
 
 impl Waits {
     /// Registers a wait. `holds` says whether an owner holds a lock that conflicts with a range of a node.
-    ///
-    /// # Errors
-    ///
-    /// `EDEADLK` when it would close a cycle.
+    /// Fails with `EDEADLK` when it would close a cycle.
     pub(crate) fn enter(
         &self,
         wait: Wait,

@@ -83,12 +83,8 @@ impl Filter {
         self.redaction.kinds.contains(redaction.kinds)
     }
 
-    /// Makes `handle` the only writer, if the file is empty. `tell` is first called with the previous
-    /// writer, if any.
-    ///
-    /// # Errors
-    ///
-    /// The rule's, if the file is not empty.
+    /// Makes `handle` the only writer, if the file is empty. `tell` is first called with the previous writer,
+    /// if any. Fails with the rule's error, if the file is not empty.
     pub(crate) fn begin_writing(
         &self,
         handle: FileHandle,
@@ -151,12 +147,8 @@ impl Filter {
     }
 
     /// Changes the file through `handle`, under a write lease where the file system has leases. `close`
-    /// closes other lower files of this server.
-    ///
-    /// # Errors
-    ///
-    /// The rule's when this handle may not write, `EBUSY` when another process has the file open for too
-    /// long or too many requests wait, those of `change`.
+    /// closes other lower files of this server. Fails with the rule's error when this handle may not write, `EBUSY`
+    /// when another process has the file open for too long or too many requests wait, those of `change`.
     pub(crate) fn write<T>(
         &self,
         (waiting, uid): (&Waiting, Option<u32>),
@@ -237,11 +229,8 @@ impl Host {
         writer.is_some_and(|writer| std::ptr::eq(&*writer, file))
     }
 
-    /// Whether the lower file of an open file may be opened for writing.
-    ///
-    /// # Errors
-    ///
-    /// The rule's, for an open file without the right to write.
+    /// Whether the lower file of an open file may be opened for writing. Fails with the rule's error, for an open
+    /// file without the right to write.
     pub(crate) fn may_write(&self, file: &OpenFile) -> Result<()> {
         match file.guard().filter() {
             Some(filter) if !self.is_writer(file, filter) => Err(filter.redaction.errno),
@@ -249,11 +238,8 @@ impl Host {
         }
     }
 
-    /// Changes the content of a file through an open file that has the right to write.
-    ///
-    /// # Errors
-    ///
-    /// See [`Filter::write`]; `DEFER`, before anything was done.
+    /// Changes the content of a file through an open file that has the right to write. Errors: see
+    /// [`Filter::write`]; `DEFER`, before anything was done.
     pub(crate) fn change_file<T>(
         &self,
         context: &Context<'_>,

@@ -52,11 +52,8 @@ impl Host {
         }
     }
 
-    /// Whether a name that was found is hidden.
-    ///
-    /// # Errors
-    ///
-    /// See [`require_case_sensitive`](Self::require_case_sensitive).
+    /// Whether a name that was found is hidden. Errors: see
+    /// [`require_case_sensitive`](Self::require_case_sensitive).
     fn is_absent(&self, parent: &Arc<Inode>, name: &CStr, stat: &Statx) -> Result<bool> {
         if self.rules.are_there() {
             self.require_case_sensitive(self.descriptor(parent)?.as_fd(), name)?;
@@ -64,12 +61,8 @@ impl Host {
         self.is_hidden_from_lookup(parent, name, stat)
     }
 
-    /// Refuses names in a directory that ignores case (vfat, `chattr +F`): patterns of paths could be
-    /// evaded, and each file system has its own rules of what is the same.
-    ///
-    /// # Errors
-    ///
-    /// `EACCES`.
+    /// Refuses names in a directory that ignores case (vfat, `chattr +F`): patterns of paths could be evaded,
+    /// and each file system has its own rules of what is the same. Fails with `EACCES`.
     pub(crate) fn require_case_sensitive(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let find = |name: &CStr| {

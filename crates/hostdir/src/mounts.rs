@@ -288,11 +288,8 @@ impl Mounts {
         self.enter_as(id, parent, parent_fd, name, None)
     }
 
-    /// As [`enter`](Self::enter), with the index that the mount had in another process.
-    ///
-    /// # Errors
-    ///
-    /// `EEXIST` as well, when the index is another mount's.
+    /// As [`enter`](Self::enter), with the index that the mount had in another process. Fails with `EEXIST`
+    /// as well, when the index is another mount's.
     pub(crate) fn enter_as(
         &self,
         id: u64,

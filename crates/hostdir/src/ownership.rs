@@ -142,11 +142,8 @@ pub(crate) enum Checked {
 }
 
 impl Host {
-    /// Makes a change of the inode behind `fd` that only its owner may make.
-    ///
-    /// # Errors
-    ///
-    /// EPERM when the owner is not the one that the kernel above knows.
+    /// Makes a change of the inode behind `fd` that only its owner may make. Fails with EPERM when the owner
+    /// is not the one that the kernel above knows.
     pub(crate) fn as_owner<T>(
         &self,
         context: &Context<'_>,
@@ -215,11 +212,8 @@ impl Host {
     }
 
     /// Refuses a change of a caller other than root that the kernel above has checked by an outdated owner
-    /// or, where that decides, an outdated mode.
-    ///
-    /// # Errors
-    ///
-    /// EPERM; for the mode EACCES, or ESTALE, after which the kernel above refreshes and checks again.
+    /// or, where that decides, an outdated mode. Fails with EPERM; for the mode EACCES, or ESTALE, after
+    /// which the kernel above refreshes and checks again.
     pub(crate) fn still_permitted(
         &self,
         context: &Context<'_>,
@@ -278,11 +272,8 @@ impl Host {
     }
 
     /// Removes or renames names in directories that may be sticky, where only the owner of the file or the
-    /// directory may do so.
-    ///
-    /// # Errors
-    ///
-    /// ESTALE for other callers: the kernel above looks the name up again and checks once more.
+    /// directory may do so. Fails with ESTALE for other callers: the kernel above looks the name up again and
+    /// checks once more.
     pub(crate) fn as_owner_of_names<T>(
         &self,
         context: &Context<'_>,

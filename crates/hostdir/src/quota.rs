@@ -67,11 +67,8 @@ impl UserQuotas {
         }
     }
 
-    /// Charges one unit to a user. `None` where that is not counted.
-    ///
-    /// # Errors
-    ///
-    /// `ENFILE` when the quota of the user, or of all users, is used up.
+    /// Charges one unit to a user. `None` where that is not counted. Fails with `ENFILE` when the quota of
+    /// the user, or of all users, is used up.
     pub(crate) fn charge(self: &Arc<Self>, uid: Option<u32>) -> Result<Option<QuotaCharge>> {
         let Some(uid) = uid else {
             return Ok(None);

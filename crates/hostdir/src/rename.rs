@@ -164,10 +164,7 @@ impl Host {
         }
     }
 
-    /// Charges a removed inode that only its descriptor leads to, to the user who removed it.
-    ///
-    /// # Errors
-    ///
+    /// Charges a removed inode that only its descriptor leads to, to the user who removed it. Fails with
     /// `ENFILE` when the quota of that user, or of all users, is used up.
     pub(crate) fn charge_removed(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Result<()> {
         if !inode.can_be_found_again() && !inode.cached_descriptor_is_gone() {
@@ -292,11 +289,7 @@ impl Host {
     }
 
     /// Renames what was found at both ends when the policy decided. If a change on the host made it another
-    /// rename, it is undone; what it replaced stays lost.
-    ///
-    /// # Errors
-    ///
-    /// `EXDEV` then, and those of `rename`.
+    /// rename, it is undone; what it replaced stays lost. Fails with `EXDEV` then, and those of `rename`.
     fn rename_as_decided(
         &self,
         (from, to): (End<'_>, End<'_>),

@@ -47,10 +47,7 @@ pub(crate) struct ActivePolicy {
 }
 
 impl ActivePolicy {
-    /// Requires a thread that may block if rules may read the content of a file of this type.
-    ///
-    /// # Errors
-    ///
+    /// Requires a thread that may block if rules may read the content of a file of this type. Fails with
     /// `DEFER`, before anything was done.
     pub(crate) fn looks_into(&self, file_type: FileType, context: &Context<'_>) -> Result<()> {
         if self.policy.uses().content && file_type == FileType::RegularFile {
@@ -123,11 +120,8 @@ impl Rules {
         }
     }
 
-    /// Opens the lock that all servers of one source share, if there may be rules.
-    ///
-    /// # Errors
-    ///
-    /// Those of opening the root.
+    /// Opens the lock that all servers of one source share, if there may be rules. Errors: those of opening
+    /// the root.
     pub(crate) fn open_name_lock(&self, root: impl AsFd) -> Result<()> {
         if self.are_there() {
             self.name_lock.open(root)?;

@@ -253,11 +253,7 @@ impl Waiting {
         }
     }
 
-    /// Waits for a while.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY`, at once, when too many requests wait, of this user or in all.
+    /// Waits for a while. Fails with `EBUSY`, at once, when too many requests wait, of this user or in all.
     pub(super) fn pause(&self, uid: Option<u32>, pause: Duration) -> Result<()> {
         let _charge = self.of_users.charge(uid).map_err(|_| Errno::EBUSY)?;
         let waiting = self.all.fetch_add(1, Ordering::Relaxed);
@@ -272,11 +268,8 @@ impl Waiting {
         }
     }
 
-    /// Repeats `attempt` until it succeeds.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when that takes too long, or too many requests wait; those of `attempt`.
+    /// Repeats `attempt` until it succeeds. Fails with `EBUSY` when that takes too long, or too many requests
+    /// wait; those of `attempt`.
     fn until<T>(
         &self,
         uid: Option<u32>,
@@ -302,11 +295,8 @@ impl Waiting {
 }
 
 impl Host {
-    /// Makes sure that no writer has a file open that is about to be opened for reading.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when one has it open for too long.
+    /// Makes sure that no writer has a file open that is about to be opened for reading. Fails with `EBUSY`
+    /// when one has it open for too long.
     pub(crate) fn must_not_be_written(
         &self,
         uid: Option<u32>,
@@ -321,11 +311,8 @@ impl Host {
         })
     }
 
-    /// Makes sure that a reader can be shown the file at all.
-    ///
-    /// # Errors
-    ///
-    /// The rule's for files that are not understood, `EBUSY` when it keeps changing.
+    /// Makes sure that a reader can be shown the file at all. Fails with the rule's error for files that are not
+    /// understood, `EBUSY` when it keeps changing.
     pub(crate) fn check_filtered(
         &self,
         uid: Option<u32>,
@@ -340,11 +327,8 @@ impl Host {
         })
     }
 
-    /// Reads with redaction.
-    ///
-    /// # Errors
-    ///
-    /// The rule's for files that are not understood, `EBUSY` when the file keeps changing.
+    /// Reads with redaction. Fails with the rule's error for files that are not understood, `EBUSY` when the file
+    /// keeps changing.
     pub(crate) fn read_filtered(
         &self,
         context: &Context<'_>,

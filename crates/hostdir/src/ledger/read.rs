@@ -71,11 +71,8 @@ pub(super) fn name_at(record: Record<'_>, at: usize) -> Option<CString> {
 }
 
 impl Notes {
-    /// Reads all records and resumes the ledger. Invalid records are left out.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidData` for what is no ledger, or incomplete; those of `mmap(2)`.
+    /// Reads all records and resumes the ledger. Invalid records are left out. Fails with `InvalidData` for
+    /// what is no ledger, or incomplete; those of `mmap(2)`.
     pub(crate) fn read(&self) -> io::Result<Records> {
         self.begun.call_once(|| {});
         let header = |at| self.header.load_u64(at, Ordering::Acquire).unwrap_or(0);

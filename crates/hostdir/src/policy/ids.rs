@@ -4,7 +4,6 @@ use super::Accounts;
 use super::error::Problem;
 use std::ops::RangeInclusive;
 
-/// Which of the two kinds of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdKind {
     User,
@@ -20,7 +19,7 @@ impl IdKind {
     }
 }
 
-/// Some ids; all but some where nothing but exceptions was given.
+/// A set of ids; with exceptions only, all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct IdSet {
     wanted: Vec<RangeInclusive<u32>>,
@@ -28,7 +27,7 @@ pub(super) struct IdSet {
 }
 
 impl IdSet {
-    /// Adds `1000`, `1000-1999` or a name; with a `!` before it, as an exception.
+    /// Adds `1000`, `1000-1999` or a name; with a leading `!`, as an exception.
     pub(super) fn add(
         &mut self,
         item: &str,
@@ -42,8 +41,7 @@ impl IdSet {
         Ok(())
     }
 
-    /// Puts the ranges in order and joins those that meet, so that a long list is searched quickly.
-    /// To be called when all are there.
+    /// Sorts and joins the ranges for fast searches. To be called after the last [`add`](Self::add).
     pub(super) fn settle(&mut self) {
         for ranges in [&mut self.wanted, &mut self.unwanted] {
             ranges.sort_by_key(|range| *range.start());

@@ -5,10 +5,10 @@ use super::error::Problem;
 const FORM: &str = "a mode is some bits that are set (+) or not set (-), such as `u+s`, `o+r,o-w` \
                     or `a-w`, or octal digits of bits that are all set, such as `4000`";
 
-/// The bits that a mode matches on: those of chmod(2).
+/// The bits that `mode` matches on: those of chmod(2).
 const BITS: u32 = 0o7777;
 
-/// Bits that are set and bits that are not.
+/// Bits that must be set, and bits that must not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ModeBits {
     set: u32,
@@ -16,7 +16,6 @@ pub(super) struct ModeBits {
 }
 
 impl ModeBits {
-    /// All of these bits.
     pub(super) fn all_set(bits: u32) -> Result<ModeBits, Problem> {
         if bits == 0 || bits & !BITS != 0 {
             return Err(
@@ -47,7 +46,7 @@ impl ModeBits {
         Ok(mode)
     }
 
-    /// Adds `WHO+BITS` or `WHO-BITS`; `None` when it is neither.
+    /// Adds `WHO+BITS` or `WHO-BITS`; `None` for anything else.
     fn add(&mut self, clause: &str) -> Option<()> {
         let sign = clause.find(['+', '-'])?;
         let (who, rest) = clause.split_at(sign);
@@ -71,7 +70,7 @@ impl ModeBits {
                 'w' => classes & 0o222,
                 'x' => classes & 0o111,
                 's' => classes & 0o6000,
-                // It belongs to nobody in particular.
+                // The sticky bit is of no class.
                 't' => 0o1000,
                 _ => return None,
             };

@@ -1,4 +1,4 @@
-//! From the text of a policy to its rules.
+//! Parses the text of a policy.
 
 use super::document::{Entry, entries};
 use super::draft::Draft;
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 pub(super) const TOP_KEYS: &[&str] = &["default", "audit-log", "rule"];
 
-/// Everything that a policy says, checked, before its patterns are put together.
+/// A checked policy, before its patterns are compiled.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) default: PolicyDataPath,
@@ -19,7 +19,6 @@ pub(super) struct Document {
     pub(super) rules: Vec<Draft>,
 }
 
-/// Reads all of it.
 pub(super) fn document(text: &str, accounts: &Accounts) -> Result<Document, Fault> {
     let table = DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);

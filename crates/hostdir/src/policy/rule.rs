@@ -11,23 +11,23 @@ use rustix::fs::FileType;
 use std::ops::RangeInclusive;
 use thrufs::Errno;
 
-/// What a rule does to what it matches.
+/// What a rule does to the files that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The data comes this way. Ends.
+    /// Sets the data path. Ends the evaluation.
     Data(PolicyDataPath),
-    /// It may not be changed. Goes on.
+    /// Forbids changes. The evaluation goes on.
     ReadOnly,
-    /// It is absent. Ends.
+    /// Hides the name. Ends the evaluation.
     Hide,
-    /// It may not be opened. Ends.
+    /// Refuses opens. Ends the evaluation.
     Deny(Errno),
-    /// Opens are told. Goes on.
+    /// Records opens. The evaluation goes on.
     Audit,
 }
 
 impl Action {
-    /// What it is called in a policy.
+    /// Its name in a policy.
     pub fn name(self) -> &'static str {
         match self {
             Action::Data(path) => path.name(),
@@ -38,7 +38,7 @@ impl Action {
         }
     }
 
-    /// Whether no later rule is asked.
+    /// Whether it ends the evaluation.
     pub(super) fn ends(self) -> bool {
         !matches!(self, Action::ReadOnly | Action::Audit)
     }
@@ -47,13 +47,12 @@ impl Action {
         matches!(self, Action::Data(PolicyDataPath::Redact(_)))
     }
 
-    /// Whether it takes something away from someone. Such a rule matches too when it cannot be
-    /// found out whether it does.
+    /// Whether it restricts. Such a rule matches too when an attribute is unknown.
     fn restricts(self) -> bool {
         self.redacts() || !matches!(self, Action::Data(_))
     }
 
-    /// All of them, as they are called.
+    /// All names.
     pub(super) const NAMES: [&str; 8] = [
         "passthrough",
         "cached",
@@ -67,7 +66,7 @@ impl Action {
 }
 
 impl PolicyDataPath {
-    /// What it is called in a policy.
+    /// Its name in a policy.
     pub fn name(self) -> &'static str {
         match self {
             PolicyDataPath::Passthrough => "passthrough",
@@ -77,7 +76,7 @@ impl PolicyDataPath {
         }
     }
 
-    /// The one of this name, if it alters nothing.
+    /// The data path of this name, except redaction.
     pub(super) fn named(name: &str) -> Option<PolicyDataPath> {
         [
             PolicyDataPath::Passthrough,
@@ -89,7 +88,7 @@ impl PolicyDataPath {
     }
 }
 
-/// Kinds of files.
+/// A set of file types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TypeSet {
     pub(super) wanted: u8,
@@ -108,7 +107,7 @@ impl TypeSet {
     }
 }
 
-/// What a rule matches on; what is `None` matches everything.
+/// What a rule matches on; `None` matches everything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matchers {
     pub(super) globs: Option<GlobList>,
@@ -124,7 +123,7 @@ pub(super) struct Matchers {
 }
 
 impl Matchers {
-    /// Whether it depends on who asks.
+    /// Whether it depends on the caller.
     pub(super) fn ask_callers(&self) -> bool {
         self.caller_uid.is_some() || self.caller_gid.is_some() || self.caller_exe.is_some()
     }
@@ -133,12 +132,12 @@ impl Matchers {
         self.owner.is_some() || self.group.is_some() || self.mode.is_some() || self.size.is_some()
     }
 
-    /// Whether a file with its name matches for good, or for good does not.
+    /// Whether the result is fixed as long as a file has its name.
     pub(super) fn are_lasting(&self) -> bool {
         !self.ask_callers() && !self.ask_attributes() && self.content.is_none()
     }
 
-    /// The part that lasts as long as a file has its name, but for the path.
+    /// The fixed part, except for the path.
     pub(super) fn match_type(&self, file_type: FileType) -> bool {
         let of_regular_files = self.size.is_some() || self.content.is_some();
         self.types.is_none_or(|types| types.contains(file_type))
@@ -164,7 +163,6 @@ impl Matchers {
     }
 }
 
-/// A rule.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) name: Option<Box<str>>,
@@ -174,7 +172,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// What is to be believed of something that cannot be found out.
+    /// Whether it matches when an attribute is unknown.
     pub(super) fn when_unknown(&self) -> bool {
         self.action.restricts()
     }

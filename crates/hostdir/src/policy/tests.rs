@@ -1,4 +1,4 @@
-//! Policies as they are written, and what they say of files.
+//! Policies, and what they decide about files.
 
 mod documentation;
 mod properties;
@@ -25,7 +25,7 @@ pub(super) fn policy(text: &str) -> Policy {
     }
 }
 
-/// A policy of these rules, and perhaps a default before them; `; ` is where a line ends.
+/// A policy of these rules, perhaps after a default; `; ` ends a line.
 fn rules(items: &[&str]) -> Policy {
     let text = items.iter().map(|item| match item.replace("; ", "\n") {
         default if default.starts_with("default") => default + "\n",
@@ -34,7 +34,7 @@ fn rules(items: &[&str]) -> Policy {
     policy(&text.collect::<String>())
 }
 
-/// A file that counts how often it is looked at.
+/// A file that counts how often it is read.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     pub(super) attributes: Option<Attributes>,
@@ -98,7 +98,7 @@ const STRANGER: Caller<'static> = Caller {
     executable: &|| None,
 };
 
-/// What is said of an ordinary file of this name, and of what it holds.
+/// The decision about an ordinary file with this name and content.
 fn said(policy: &Policy, path: &str, head: &[u8]) -> Decision {
     let sample = Sample::new(1000, 0o644, head.len() as u64, head);
     policy.decide(&file(path, &sample), &ANN)
@@ -300,8 +300,7 @@ fn hidden_names() {
     assert!(policy.uses().hide && policy.uses().hide_by_attributes && policy.uses().callers);
 }
 
-/// Neither what is in a file nor its size or owner keeps it from being redacted: who may change
-/// them would decide it.
+/// A user who can change content, size or owner of a file cannot keep it from being redacted.
 #[test]
 fn whether_a_file_is_redacted_depends_on_its_name_alone() {
     let policy = rules(&[
@@ -331,7 +330,7 @@ fn whether_a_file_is_redacted_depends_on_its_name_alone() {
             assert!(content.contains(ContentType::of(JPEG)));
             assert!(!content.contains(ContentType::of(png)), "{path}");
         }
-        // Two rules mean it, and what either says it can be.
+        // Two rules match, and either says what it can be.
         let content = redacted("a.png", head).unwrap();
         assert!(content.contains(ContentType::of(JPEG)) && content.contains(ContentType::of(png)));
         assert!(!content.contains(ContentType::of(b"text")));

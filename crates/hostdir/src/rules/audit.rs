@@ -162,11 +162,8 @@ struct AuditRecord<'a> {
 }
 
 impl Host {
-    /// Writes the record of an open if a rule audits it.
-    ///
-    /// # Errors
-    ///
-    /// `EIO` when the record could not be written; the reason is logged.
+    /// Writes the record of an open if a rule audits it. Fails with `EIO` when the record could not be
+    /// written; the reason is logged.
     pub(crate) fn record_open(
         &self,
         context: &Context<'_>,

@@ -61,11 +61,7 @@ impl Effort {
     }
 }
 
-/// `None` if no name is known (`ESTALE`).
-///
-/// # Errors
-///
-/// Others than `ESTALE`.
+/// `None` if no name is known (`ESTALE`). Errors: others than `ESTALE`.
 fn known<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -106,12 +102,8 @@ impl Host {
     }
 
     /// The paths of an inode, the latest name first; the root has one empty path. With `hiding`, each path
-    /// says whether a directory above is hidden.
-    ///
-    /// # Errors
-    ///
-    /// `ESTALE` when no name is known: the kernel then looks the file up again by its path. `ELOOP` when
-    /// the paths are too long together.
+    /// says whether a directory above is hidden. Fails with `ESTALE` when no name is known: the kernel then
+    /// looks the file up again by its path. `ELOOP` when the paths are too long together.
     fn paths(&self, hiding: Option<&ActivePolicy>, inode: &Inode) -> Result<Vec<NamePath>> {
         if inode.node() == NodeId::ROOT {
             return Ok(vec![NamePath::default()]);
@@ -141,11 +133,8 @@ impl Host {
         }
     }
 
-    /// The path of a directory, by the latest names.
-    ///
-    /// # Errors
-    ///
-    /// `ESTALE` when a name is not known, `ELOOP` when it lies too deep.
+    /// The path of a directory, by the latest names. Fails with `ESTALE` when a name is not known, `ELOOP`
+    /// when it lies too deep.
     fn directory_seen(
         &self,
         hiding: Option<&ActivePolicy>,
@@ -221,12 +210,8 @@ impl Host {
         }
     }
 
-    /// Requires a thread that may block for a file with many names. To be called before anything is
-    /// changed.
-    ///
-    /// # Errors
-    ///
-    /// `DEFER`.
+    /// Requires a thread that may block for a file with many names. To be called before anything is changed.
+    /// Fails with `DEFER`.
     pub(crate) fn defer_if_many_names(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
         if inode.names().count() < MANY_NAMES {
             return Ok(());
@@ -234,11 +219,8 @@ impl Host {
         context.require_blocking()
     }
 
-    /// What the policy decides about an inode that a client wants to open or change.
-    ///
-    /// # Errors
-    ///
-    /// `ESTALE` when no name of it is known.
+    /// What the policy decides about an inode that a client wants to open or change. Fails with `ESTALE` when
+    /// no name of it is known.
     pub(crate) fn decide_inode(
         &self,
         rules: Arc<ActivePolicy>,
@@ -252,10 +234,7 @@ impl Host {
     }
 
     /// As [`decide_inode`](Self::decide_inode), for a file that was open in another process. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// As [`decide_inode`](Self::decide_inode).
+    /// Errors: as [`decide_inode`](Self::decide_inode).
     pub(crate) fn decide_again(
         &self,
         rules: Arc<ActivePolicy>,

@@ -40,9 +40,7 @@ impl Drop for NameLockGuard<'_> {
 }
 
 impl NameLock {
-    /// # Errors
-    ///
-    /// Those of opening the root.
+    /// Errors: those of opening the root.
     pub(super) fn open(&self, root: impl AsFd) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         *self.0.lock() = Some(rustix::fs::openat(root, c".", flags, Mode::empty())?);
@@ -77,11 +75,7 @@ impl NameLock {
 }
 
 impl Host {
-    /// Takes the name lock, where rules rely on names.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` after two seconds.
+    /// Takes the name lock, where rules rely on names. Fails with `EBUSY` after two seconds.
     pub(crate) fn lock_names(&self, context: &Context<'_>) -> Result<Option<NameLockGuard<'_>>> {
         if !self.rules.rely_on_names() {
             return Ok(None);

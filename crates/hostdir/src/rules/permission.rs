@@ -81,13 +81,10 @@ impl Host {
         permitted(&decision, Access::Change)
     }
 
-    /// Refuses to rename `from` to `to` where the policy forbids it. Returns what was found at `from`.
-    ///
-    /// # Errors
-    ///
-    /// `EXDEV` for a file that would no longer be redacted, and for a directory that may hold such files:
-    /// programs then copy what they may read. Where rules redact or hide, also from and to a directory that
-    /// was moved on the host and not looked up since.
+    /// Refuses to rename `from` to `to` where the policy forbids it. Returns what was found at `from`. Fails
+    /// with `EXDEV` for a file that would no longer be redacted, and for a directory that may hold such
+    /// files: programs then copy what they may read. Where rules redact or hide, also from and to a directory
+    /// that was moved on the host and not looked up since.
     pub(crate) fn may_move(
         &self,
         context: &Context<'_>,
@@ -135,11 +132,7 @@ impl Host {
         now.is_ok_and(|now| number(&now) == number(found))
     }
 
-    /// Refuses to link an inode to `to` where the policy forbids it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::may_move`].
+    /// Refuses to link an inode to `to` where the policy forbids it. Errors: as [`Self::may_move`].
     pub(crate) fn may_become(
         &self,
         context: &Context<'_>,
@@ -238,11 +231,8 @@ impl Host {
         self.decide(rules, context, end, (file_type, &source))
     }
 
-    /// What the policy decides about a file of this type under this name.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` in a hidden directory.
+    /// What the policy decides about a file of this type under this name. Fails with `ENOENT` in a hidden
+    /// directory.
     fn decide(
         &self,
         rules: &ActivePolicy,
@@ -265,10 +255,7 @@ impl Host {
         Ok(rules.policy.decide(&subject, &caller))
     }
 
-    /// Refuses a node that became hidden after the client looked it up, unless it is open.
-    ///
-    /// # Errors
-    ///
+    /// Refuses a node that became hidden after the client looked it up, unless it is open. Fails with
     /// `ENOENT`.
     pub(crate) fn may_look(&self, inode: &Arc<Inode>) -> Result<()> {
         // Under the first policy, no client has looked up what is hidden.
@@ -281,12 +268,8 @@ impl Host {
         Ok(())
     }
 
-    /// The rules for the entries of a directory, to be asked once for many entries; `None` if no rule
-    /// hides.
-    ///
-    /// # Errors
-    ///
-    /// When the path of the directory is not known.
+    /// The rules for the entries of a directory, to be asked once for many entries; `None` if no rule hides.
+    /// Fails when the path of the directory is not known.
     pub(crate) fn rules_of_entries(&self, directory: &Inode) -> Result<Option<RulesOfEntries>> {
         let Some(rules) = self.rules.of_names() else {
             return Ok(None);
@@ -295,11 +278,8 @@ impl Host {
         Ok(Some(RulesOfEntries { rules, directory }))
     }
 
-    /// Whether `name`, under which `stat` was found, is hidden.
-    ///
-    /// # Errors
-    ///
-    /// When the path of the directory is not known.
+    /// Whether `name`, under which `stat` was found, is hidden. Fails when the path of the directory is not
+    /// known.
     pub(crate) fn is_hidden(&self, parent: &Inode, name: &CStr, stat: &Statx) -> Result<bool> {
         let rules = self.rules_of_entries(parent)?;
         Ok(rules.is_some_and(|rules| rules.hide(name, stat)))
@@ -345,11 +325,7 @@ impl RulesOfEntries {
         )
     }
 
-    /// Whether an entry is hidden.
-    ///
-    /// # Errors
-    ///
-    /// When its attributes cannot be read.
+    /// Whether an entry is hidden. Fails when its attributes cannot be read.
     pub(crate) fn hide_entry(&self, directory: BorrowedFd<'_>, name: &CStr) -> Result<bool> {
         if matches!(name.to_bytes(), b"." | b"..") {
             return Ok(false);

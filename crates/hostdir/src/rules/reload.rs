@@ -57,12 +57,8 @@ impl HiddenNames {
 }
 
 impl Host {
-    /// Replaces the active policy. On return, the kernel has dropped all names that are hidden now, and
-    /// looks up those that were hidden.
-    ///
-    /// # Errors
-    ///
-    /// When the directory is served without a policy.
+    /// Replaces the active policy. On return, the kernel has dropped all names that are hidden now, and looks
+    /// up those that were hidden. Fails when the directory is served without a policy.
     pub(crate) fn reload_rules(&self, policy: Arc<Policy>) -> std::result::Result<(), ConfigError> {
         let old = self.rules.replace(policy)?;
         let (Some(notifier), Some(new)) = (self.rules.notifier(), self.rules.active_policy())

@@ -1,8 +1,8 @@
-//! How a session is written down. All numbers are little-endian.
+//! The format of a saved session. All numbers are little-endian.
 //!
-//! The state is a stream of chunks, each a length of four bytes and as many bytes as that, at most
-//! [`CHUNK_BYTES_MAX`]; one of no bytes ends it. So it can be told where it ends without knowing what is
-//! in it. In the chunks, one after the other:
+//! The state is a stream of chunks, each a length of four bytes and as many bytes, at most
+//! [`CHUNK_BYTES_MAX`]; an empty one ends it. So its end can be found without understanding it. In the
+//! chunks, one after the other:
 //!
 //! | what | fields |
 //! |---|---|
@@ -25,11 +25,11 @@ use std::io::{self, Read, Write};
 
 pub(super) const MAGIC: [u8; 8] = *b"THRUHOST";
 pub(super) const VERSION: u32 = 1;
-/// That of a session under a policy.
+/// With the data of a session under a policy.
 pub(super) const VERSION_UNDER_POLICY: u32 = 2;
 
 const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// A chunk is written when it has as many.
+/// A chunk is written at this size.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Longest path.
@@ -42,7 +42,7 @@ pub(super) const OPENS_MAX: u32 = 1 << 20;
 pub(super) const OWNERS_MAX: u32 = 8192;
 /// Most names.
 pub(super) const NAMES_MAX: u32 = 1 << 24;
-/// Most of one node.
+/// Most names of one node.
 pub(super) const NAMES_OF_NODE_MAX: usize = 4096;
 /// Longest name.
 pub(super) const NAME_BYTES_MAX: usize = 255;
@@ -53,14 +53,12 @@ pub(super) fn invalid(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
-/// A file handle as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Handle {
     pub(super) kind: i32,
     pub(super) bytes: Vec<u8>,
 }
 
-/// Writes chunks.
 pub(super) struct Writer<'a> {
     sink: &'a mut dyn Write,
     chunk: Vec<u8>,
@@ -111,7 +109,7 @@ impl<'a> Writer<'a> {
         self.bytes(bytes)
     }
 
-    /// Short when it begins as the one before.
+    /// Written as the difference to the path before.
     pub(super) fn path(&mut self, path: &[u8]) -> io::Result<()> {
         let pairs = path.iter().zip(&self.last_path);
         let shared = pairs.take_while(|(one, other)| one == other).count();
@@ -134,7 +132,6 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads chunks, and nothing behind them.
 pub(super) struct Reader<'a> {
     source: &'a mut dyn Read,
     chunk: Vec<u8>,
@@ -152,7 +149,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next chunk; false when there is none.
+    /// The next chunk; false at the end.
     fn next_chunk(&mut self) -> io::Result<bool> {
         let mut length = [0; 4];
         self.source.read_exact(&mut length)?;
@@ -236,7 +233,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads to the end, where nothing must be left.
+    /// Ends the state, behind which nothing may follow.
     pub(super) fn finish(mut self) -> io::Result<()> {
         if self.at < self.chunk.len() || self.next_chunk()? {
             return Err(invalid("the state has more than it should"));
@@ -286,7 +283,7 @@ mod tests {
         let mut source = &too_long[..];
         let refused = Reader::new(&mut source).byte().unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
-        // A path that shares bytes with nothing; a handle that is too long.
+        // A path that shares bytes without a predecessor; a handle that is too long.
         for body in [&[1, 0, 0, 0][..], &[0, 0, 0, 0, 0xff, 0, 0]] {
             let mut state = (body.len() as u32).to_le_bytes().to_vec();
             state.extend(body);

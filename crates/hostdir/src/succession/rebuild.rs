@@ -1,4 +1,4 @@
-//! Filling the tables of a new process as they were in another.
+//! Rebuilds the tables of another process.
 
 use super::MigrationOnError;
 use super::format::{NAMES_OF_NODE_MAX, OPENS_MAX, invalid};
@@ -33,7 +33,7 @@ const FLAGS: i32 = libc::O_ACCMODE
     | libc::O_DIRECT
     | libc::O_NOATIME;
 
-/// Lookups that a node may have. Enough for ever, and nothing that counting on makes overflow.
+/// Most lookups of a node: enough for ever, without a later overflow.
 const LOOKUPS_MAX: u64 = 1 << 62;
 
 /// An inode that was found again.
@@ -41,18 +41,17 @@ pub(super) struct Found {
     pub(super) identity: Identity,
     pub(super) mount: Arc<LowerMount>,
     pub(super) mode: u32,
-    /// By which it was found, for rules on paths.
+    /// The name by which it was found, for rules on paths.
     pub(super) name: Option<KnownName>,
     pub(super) place: Option<Box<Place>>,
-    /// A descriptor of it, where nothing else leads to it.
+    /// A descriptor of it, if nothing else leads to it.
     pub(super) fd: Option<OwnedFd>,
 }
 
-/// See the module.
 pub(super) struct Rebuild<'a> {
     host: &'a Host,
     on_error: MigrationOnError,
-    /// Whether it comes from elsewhere, and is to be noted in the ledger, which does not have it yet.
+    /// The ledger does not have the session yet (a migration), and records it.
     notes: bool,
     lost: u64,
 }
@@ -67,7 +66,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// As [`new`](Self::new), for a client that has nowhere else to go: it gets errors.
+    /// As [`new`](Self::new), but missing parts never fail the rebuild: the client gets errors.
     pub(super) fn at_any_rate(host: &'a Host) -> Rebuild<'a> {
         Rebuild {
             on_error: MigrationOnError::GuestError,
@@ -75,7 +74,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Something could not be had again.
+    /// Counts a missing part.
     pub(super) fn lose(&mut self, what: &str, number: u64, why: Errno) -> io::Result<()> {
         match self.on_error {
             MigrationOnError::Abort => Err(io::Error::other(format!(
@@ -89,7 +88,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// A node that the client knows, found again or not.
+    /// A node of the client, found again or not.
     pub(super) fn node(
         &mut self,
         node: NodeId,
@@ -130,7 +129,7 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// What answers every request with ESTALE.
+    /// An inode that answers every request with ESTALE.
     pub(super) fn nowhere(&self, node: NodeId, file_type: u32) -> Found {
         let mount = Arc::clone(self.host.root.mount());
         Found {
@@ -143,7 +142,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// A name that a node was known by, which counts beside the one by which it was found.
+    /// Another name of a node, beside the one by which it was found.
     pub(super) fn name(&self, node: NodeId, name: KnownName) -> io::Result<()> {
         if let Ok(inode) = self.host.nodes.get(node)
             && node != NodeId::ROOT
@@ -157,8 +156,8 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// What the policy here says of something that a client has open. What was granted before a death
-    /// stays granted; what comes from elsewhere is judged.
+    /// What the policy here decides about an open file. After a death, what was granted stays granted;
+    /// after a migration, it is decided again.
     fn decide_inode(
         &self,
         inode: &Arc<Inode>,
@@ -178,8 +177,8 @@ impl<'a> Rebuild<'a> {
         inode.map_err(|_| invalid(format!("node {:#x} is open and not known", node.0)))
     }
 
-    /// A file that the client has open. Where the file is, a lower file is opened for it, unless it was
-    /// closed but for a rest; `given` is one that the process before has left.
+    /// A file that the client has open. Opens a lower file if the inode was found, unless the last close(2)
+    /// had closed it; `given` is one that the process before has left.
     pub(super) fn file(
         &mut self,
         note: FileNote,
@@ -303,11 +302,11 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// An owner of locks, which are taken anew.
+    /// An owner, whose locks are taken again.
     pub(super) fn owner(&mut self, note: OwnerNote, ranges: &[RangeLock]) -> io::Result<()> {
         let host = self.host;
         let Some(file) = host.files.get(note.handle.0) else {
-            // The open file is gone, and the owner holds nothing that could still be told.
+            // The open file is gone, so there is nothing that could still be reported as lost.
             return match ranges.is_empty() {
                 true => Ok(()),
                 false => self.lose("locks of open file", note.handle.0, Errno::EBADF),
@@ -329,7 +328,7 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// Of whoever opened the file: the ledger does not tell who locked it.
+    /// For the user who opened the file: the ledger does not record who locked it.
     fn charges_of_owner(&self, note: &OwnerNote) -> OwnerCharges {
         let host = &self.host;
         let Some(file) = host.files.get(note.handle.0) else {
@@ -339,7 +338,7 @@ impl<'a> Rebuild<'a> {
         shares.map(|shares| shares.charge_resumed(file.opener().uid))
     }
 
-    /// An owner whose open file was kept, and its locks with it.
+    /// An owner whose open file was stored, with its locks.
     pub(super) fn kept_owner(&mut self, note: OwnerNote, fd: OwnedFd, place: u32) {
         let owner = OwnerFile {
             fd,
@@ -360,7 +359,7 @@ impl<'a> Rebuild<'a> {
             return Err(invalid("the session has used up its numbers"));
         }
         if self.lost > 0 {
-            tracing::warn!(lost = self.lost, "a session goes on without parts of it");
+            tracing::warn!(lost = self.lost, "a session is resumed without parts of it");
         }
         Ok(())
     }

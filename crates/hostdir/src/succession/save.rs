@@ -1,4 +1,4 @@
-//! Writing down what a session knows.
+//! Writes the state of a session.
 
 use super::MigrationMode;
 use super::format::{
@@ -28,10 +28,10 @@ struct Located {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// By handle, on the mount with this number.
+    /// By handle, on the mount with this index.
     Handle(u32),
     Path(Vec<u8>),
-    /// It has no name, and nobody has it open: the client will forget it.
+    /// It has no name, and is not open: the client will forget it.
     Gone,
     None,
 }
@@ -41,7 +41,7 @@ pub(super) const FOUND_BY_PATH: u8 = 1;
 pub(super) const FOUND_BY_HANDLE: u8 = 2;
 pub(super) const FOUND_GONE: u8 = 3;
 
-/// `flock(2)` kinds as they are written.
+/// `flock(2)` kinds in the format.
 pub(super) fn lock_number(kind: Option<LockKind>) -> u8 {
     match kind {
         Some(LockKind::Read) => 1,
@@ -112,7 +112,7 @@ impl Host {
     /// Every inode that the client knows, in the order in which they can be found again.
     fn locate_all(&self, finder: &mut Finder<'_>) -> Vec<Located> {
         let migration = &self.config.migration;
-        // A rule judges by paths, so by paths it must be found what it judges.
+        // Rules decide by paths, so inodes must be found by paths.
         let by_handle = migration.mode == MigrationMode::FileHandles && !self.rules.are_there();
         let known = self.nodes.iter().map(|(_, inode)| inode);
         let known = known.filter(|inode| inode.node() != NodeId::ROOT && inode.lookups() > 0);
@@ -148,7 +148,7 @@ impl Host {
         all
     }
 
-    /// Looks everywhere for those that were not found where they were thought to be.
+    /// Searches the tree for inodes that are not at their probable paths.
     fn search(&self, finder: &mut Finder<'_>, all: &mut [Located]) {
         let mut places = HashMap::new();
         let mut missing = HashMap::new();
@@ -184,7 +184,7 @@ impl Host {
         Ok(stat.stx_nlink > 0)
     }
 
-    /// What answers ESTALE here may do so there.
+    /// An inode that answers ESTALE here may do so there.
     fn is_gone(&self, inode: &Arc<Inode>) -> bool {
         let is_stale = matches!(self.has_names(inode), Ok(false) | Err(Errno::ESTALE));
         is_stale && !inode.is_open()
@@ -267,7 +267,7 @@ impl Host {
     }
 }
 
-/// Takes back those paths that do not lead where they should.
+/// Drops paths that do not lead to their inode.
 fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
     for located in all {
         if let Way::Path(path) = &located.way
@@ -278,7 +278,7 @@ fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
     }
 }
 
-/// What the receiver finds leads along one name. By the others it may only judge more strictly.
+/// The receiver finds an inode by one name. Its other names can only make decisions stricter.
 fn write_names(writer: &mut Writer<'_>, nodes: &[Located]) -> io::Result<()> {
     let names: Vec<(NodeId, KnownName)> = nodes
         .iter()

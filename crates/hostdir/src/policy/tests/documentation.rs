@@ -1,4 +1,4 @@
-//! The reference says what is so.
+//! Every example of `docs/policy.md` compiles.
 
 use super::{accounts, policy};
 use crate::policy::content::type_names;

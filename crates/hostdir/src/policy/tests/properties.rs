@@ -1,4 +1,4 @@
-//! What holds for all policies and all files: a few rules over a few names, at random.
+//! Properties of all policies: random rules over a few names.
 
 use super::{JPEG, Sample, file, policy};
 use crate::policy::{Access, Caller, Decision, Policy, PolicyDataPath, Subject, Visibility};
@@ -92,7 +92,7 @@ proptest! {
         prop_assert_eq!(decide(&policy, &of, uid).file, policy.file_path(&subject));
     }
 
-    /// Whatever the file has come to be: if it is redacted then, it is redacted now.
+    /// A file that is redacted with later attributes is redacted with the present ones.
     #[test]
     fn what_is_redacted_one_day_is_redacted_always(
         policy in any_policy(),

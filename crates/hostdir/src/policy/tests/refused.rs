@@ -1,4 +1,4 @@
-//! What is no policy, and what is said of it.
+//! Invalid policies, and their messages.
 
 use super::{accounts, policy};
 use crate::policy::{GLOBS_MAX, POLICY_BYTES_MAX, Policy, PolicyError, PolicyFileError, RULES_MAX};
@@ -11,7 +11,7 @@ fn refused(text: impl AsRef<[u8]>) -> PolicyError {
     }
 }
 
-/// A case is the lines of a rule, the place of its fault, and what is said of it.
+/// A case is the lines of a rule, the place of its fault, and the message.
 #[test]
 fn each_fault_has_its_place_and_the_way_out() {
     for case in include_str!("refused.txt").trim_end().split("\n\n") {

@@ -54,7 +54,7 @@ fn any_byte_changed() {
     }
 }
 
-/// Were the walkers blind, the second parser would refuse the file.
+/// If the walkers missed everything, the second parser would refuse the file.
 #[test]
 fn the_second_parser_sees_what_is_left() {
     for (name, bytes) in samples() {
@@ -77,7 +77,7 @@ fn errors_of_reading_are_told_apart() {
     assert!(matches!(shorter, Err(RedactError::Unparsable(_))));
 }
 
-/// A beginning for the fuzzer: one small file of each kind.
+/// Seeds for the fuzzer: one small file of each kind.
 #[test]
 #[ignore = "writes files into the source tree"]
 fn write_fuzz_seeds() {

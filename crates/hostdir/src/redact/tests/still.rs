@@ -19,7 +19,6 @@ fn png_with_exif() {
     }
 }
 
-/// Every chunk's sum is right.
 fn assert_sums(png: &[u8]) {
     let mut at = 8;
     while at < png.len() {
@@ -194,7 +193,7 @@ fn a_film_is_refused() {
     ] {
         assert!(is_refused(&film(brand)), "{brand:?}");
         assert!(is_refused(&plain_film(brand)), "{brand:?}");
-        // Also where it is made like a photograph.
+        // Also with the structure of a photograph.
         let mut sequence = phone_photograph();
         sequence[8..12].copy_from_slice(brand);
         assert!(is_refused(&sequence), "{brand:?}");
@@ -207,7 +206,7 @@ fn a_film_is_refused() {
     }
 }
 
-/// A photograph's brand does not make a photograph of it.
+/// A photograph's brand does not make a film a photograph.
 #[test]
 fn a_film_in_a_photograph_is_refused() {
     assert!(is_refused(&film(b"heic")));

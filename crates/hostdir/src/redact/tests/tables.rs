@@ -1,4 +1,4 @@
-//! Hostile EXIF blocks, and plans as such.
+//! Hostile EXIF blocks, and plans by themselves.
 
 use super::make::*;
 use super::*;
@@ -124,7 +124,7 @@ fn contradictions_are_refused() {
     assert!(edits.finish(19).is_err());
 }
 
-/// A plan, made of what to keep before each patch and what the patch is.
+/// A plan: the bytes to keep before each patch, and the patch.
 fn any_plan() -> impl Strategy<Value = (Vec<u8>, RedactionPlan)> {
     let patch = (0_u64..9, 1_usize..9, 0_u8..3);
     (prop::collection::vec(patch, 0..40), 0_u64..20).prop_map(|(patches, rest)| {
