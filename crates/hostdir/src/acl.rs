@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_given_more_than_the_acl_gives() {
+    fn reported_mode_grants_no_more_than_the_acl() {
         type Entries = &'static [(u16, u16)];
         let cases: &[(Entries, u32, u32)] = &[
             (&[(GROUP_OBJ, 4)], 0o4745, 0o4745),

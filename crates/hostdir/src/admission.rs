@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_could_be_refused_is_tried() {
+    fn trial_open_is_skipped_where_it_cannot_fail() {
         let reader = libc::O_RDONLY | libc::O_CLOEXEC;
         for is_executable in [false, true] {
             assert_eq!(trial(reader, is_executable), None);

@@ -454,7 +454,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn device_numbers_survive_the_wire() {
+    fn device_numbers_round_trip() {
         for (major, minor) in [(0, 0), (8, 1), (4095, 1_048_575), (1, 256), (259, 70_000)] {
             assert_eq!(decode_device(encode_device(major, minor)), (major, minor));
         }

@@ -293,8 +293,8 @@ impl Default for Config {
 pub enum ConfigError {
     /// Other users would act as the server's user, without any check.
     #[error(
-        "with allow_other and without default_permissions nobody checks modes, and whoever uses the \
-         mount acts as the user who serves it; drop one of them"
+        "with allow_other and without default_permissions no modes are checked, and all users of the mount \
+         act as the server's user; drop one of them"
     )]
     UncheckedSharing,
     /// Writeback caches data, which these cache modes forbid.
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_map_both_ways_and_nothing_else() {
+    fn id_ranges_map_both_ways() {
         let map = IdMap::Ranges(vec![IdRange {
             client: 0,
             host: 100_000,
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn unchecked_sharing_is_refused_whatever_is_cached() {
+    fn allow_other_without_default_permissions_is_refused() {
         let mut config = Config {
             allow_other: true,
             default_permissions: false,
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn writeback_needs_a_cache_for_data() {
+    fn writeback_is_refused_without_a_data_cache() {
         let mut config = Config {
             writeback: true,
             cache: CacheMode::Metadata,

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_has_what_it_is_said_to_have_during_and_after_an_owner_s_change() {
+    fn thread_keeps_its_capabilities_across_an_owners_change() {
         if !rustix::process::geteuid().is_root() {
             thrufs_test_report::skipped("needs root");
             return;

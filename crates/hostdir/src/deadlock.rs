@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_refused_however_long() {
+    fn cycle_of_any_length_is_refused() {
         for length in [2, 3, 10, 200] {
             let waits = Waits::default();
             let chain: Vec<_> = (1..length)
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_branches_is_followed_on_each_way() {
+    fn all_holders_of_a_range_are_followed() {
         let waits = Waits::default();
         // Only 2 waits for 1; 2, 3 and 4 hold what 5 wants; 3 and 4 wait for others.
         let holds = |node: NodeId, owner: LockOwner, _: &RangeLock| match node.0 {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_others_is_nobody_elses_and_ends() {
+    fn existing_cycle_of_other_owners_ends_the_search() {
         let waits = Waits::default();
         // As after a wait was admitted whose lock could not be seen then.
         *waits.list.lock() = vec![wait(1, 2), wait(2, 1)];
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_it_holds_itself() {
+    fn owner_does_not_wait_for_its_own_locks() {
         let waits = Waits::default();
         assert!(waits.enter(wait(1, 1), own).is_ok());
     }
 
     #[test]
-    fn an_open_file_keeps_others_from_what_it_holds() {
+    fn ofd_locks_conflict_with_other_owners_only() {
         use LockKind::{Read, Write};
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || {

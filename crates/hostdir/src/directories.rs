@@ -411,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_given_back_at_the_end() {
+    fn listing_buffer_is_freed_at_the_end() {
         let place = tempfile::tempdir().unwrap();
         let fd: OwnedFd = std::fs::File::open(place.path()).unwrap().into();
         let mut stream = Stream::default();

@@ -563,8 +563,8 @@ const USERS_PATIENCE: Duration = Duration::from_secs(5);
 const USERS_INTERVAL: Duration = Duration::from_micros(20);
 
 /// Waits until no other request uses a lower file. The thread that answered a READ has it for a moment
-/// longer, and a read-ahead for as long as it takes. Errors: the file, with `DEFER` where the thread may not
-/// sleep, without an error when another request uses it for too long and will close it.
+/// longer, and a read-ahead for as long as it takes. Otherwise returns the file: with `DEFER` where the thread may
+/// not sleep, with no error if another request uses it for too long (and will close it).
 #[allow(clippy::type_complexity)]
 fn alone(
     context: &Context<'_>,

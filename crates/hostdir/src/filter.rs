@@ -83,20 +83,20 @@ impl Filter {
         self.redaction.kinds.contains(redaction.kinds)
     }
 
-    /// Makes `handle` the only writer, if the file is empty. `tell` is first called with the previous writer,
+    /// Makes `handle` the only writer, if the file is empty. `notify` is first called with the previous writer,
     /// if any. Fails with the rule's error, if the file is not empty.
     pub(crate) fn begin_writing(
         &self,
         handle: FileHandle,
         file: &LowerFile,
-        tell: impl FnOnce(Option<FileHandle>),
+        notify: impl FnOnce(Option<FileHandle>),
     ) -> Result<()> {
         let mut writer = self.writer.lock();
         let left = Version::of(&stat_open(file)?);
         if !left.is_empty() {
             return Err(self.redaction.errno);
         }
-        tell(writer.map(|writer| writer.handle));
+        notify(writer.map(|writer| writer.handle));
         *writer = Some(Writer { handle, left });
         self.note_left(handle, Some(left));
         Ok(())
@@ -297,7 +297,7 @@ mod tests {
     use thrufs::NoWait;
 
     #[test]
-    fn who_died_in_the_midst_of_a_change_leaves_the_right_to_nobody() {
+    fn death_during_a_write_ends_the_right_to_write() {
         let file = tempfile::tempfile().unwrap();
         // The change times of an empty file do not count.
         file.set_len(1).unwrap();

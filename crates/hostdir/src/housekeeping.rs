@@ -64,9 +64,7 @@ pub(crate) fn start(host: &Arc<Host>) {
         .name("housekeeper".into())
         .spawn(move || run(&host, &wakeup));
     if let Err(error) = started {
-        tracing::warn!(
-            "no thread for housekeeping: mounts beneath stay busy until unmount: {error}"
-        );
+        tracing::warn!("no housekeeping thread: submounts stay busy until unmount: {error}");
     }
 }
 
@@ -101,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bell_that_has_rung_is_heard_once() {
+    fn wakeup_notifies_once() {
         let wakeup = Wakeup::default();
         wakeup.notify();
         wakeup.notify();
@@ -111,6 +109,6 @@ mod tests {
         assert!(started.elapsed() < long);
         let short = Duration::from_millis(20);
         wakeup.wait(short);
-        assert!(started.elapsed() >= short, "nobody has pending again");
+        assert!(started.elapsed() >= short, "no second notification");
     }
 }

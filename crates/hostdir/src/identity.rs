@@ -92,12 +92,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_stays_small() {
+    fn identity_stays_small() {
         assert!(size_of::<Identity>() <= 32, "{}", size_of::<Identity>());
     }
 
     #[test]
-    fn numbers_and_handles_never_meet() {
+    fn identity_by_number_differs_from_any_handle() {
         let by_number = Identity::by_number(0, 5, (7, 9));
         assert!(by_number.handle().is_none());
         assert!(by_number == Identity::by_number(0, 5, (7, 9)));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn long_handles_are_kept_whole() {
+    fn long_handles_are_not_truncated() {
         let bytes: Vec<u8> = (0..100).collect();
         let handle = FileHandleBuf::from_parts(3, &bytes).expect("fits");
         let identity = Identity::by_handle(2, &handle);

@@ -90,7 +90,7 @@ mod tests {
     const IDLE_MS: u64 = 100;
 
     #[test]
-    fn the_last_close_ends_it_at_once() {
+    fn mount_expires_at_the_last_close() {
         let idle_expiry = IdleExpiry::new(Some(Arc::default()));
         idle_expiry.mark_used();
         idle_expiry.file_opened();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn without_open_files_it_ends_when_idle() {
+    fn mount_without_open_files_expires_when_idle() {
         let idle_expiry = IdleExpiry::new(Some(Arc::default()));
         idle_expiry.mark_used();
         assert!(!idle_expiry.expires(1000, IDLE_MS));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sources_own_mount_never_ends() {
+    fn source_mount_never_expires() {
         let idle_expiry = IdleExpiry::new(None);
         idle_expiry.mark_used();
         idle_expiry.file_opened();

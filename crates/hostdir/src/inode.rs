@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_fits_the_budget_of_300_bytes() {
+    fn inode_fits_in_300_bytes() {
         // With the two counts of Arc, a slot in the table and an entry in the map.
         let bytes = size_of::<Inode>() + 16 + 24 + 8;
         assert!(bytes <= 232, "{bytes} bytes an inode");

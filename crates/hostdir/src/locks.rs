@@ -94,7 +94,7 @@ impl LockOwners {
         let files = self.files.lock();
         files
             .iter()
-            .map(|(whose, file)| (*whose, Arc::clone(file)))
+            .map(|(owner, file)| (*owner, Arc::clone(file)))
             .collect()
     }
 

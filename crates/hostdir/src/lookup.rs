@@ -84,7 +84,7 @@ impl Host {
             if !self.logged_folded_case.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "a directory of the source ignores case: its names are refused under a policy \
-                     (told once)"
+                     (logged once)"
                 );
             }
             return Err(Errno::EACCES);
@@ -218,7 +218,7 @@ impl Host {
 /// Other names that a directory which ignores case takes for this one: with one character in the other
 /// case. Not every such file system folds characters beyond ASCII, and some have no other case: so the
 /// whole in upper case too ("ß" is "SS"), and with a soft hyphen at the end, which Linux ignores in
-/// comparisons.
+/// size_comparisons.
 fn in_other_case(name: &CStr) -> Vec<CString> {
     fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
         let first = items.next();
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_others_where_case_is_folded() {
+    fn other_case_names_cover_case_folding() {
         let cases: &[(&CStr, &[&CStr])] = &[
             (c"img.jpg", &[c"Img.jpg"]),
             (c"1.JPG", &[c"1.jPG"]),

@@ -295,7 +295,7 @@ mod tests {
     };
 
     #[test]
-    fn a_name_that_may_be_lost_displaces_no_other() {
+    fn uncertain_name_displaces_no_other() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
         assert!(!names.found_if(NOWHERE, name(1, "b"), 1, || false));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_names_are_kept_as_there_are_links() {
+    fn names_are_bounded_by_links() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
         found(&names, name(1, "b"), 2);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_name_stays_when_it_is_removed() {
+    fn last_name_stays_when_removed() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
         found(&names, name(1, "b"), 2);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_being_given_counts_beside_the_others() {
+    fn name_of_a_pending_rename_counts() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
         names.may_get(NOWHERE, name(1, "b"));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn of_names_that_may_have_been_given_those_stay_that_lead_there() {
+    fn settle_keeps_names_that_lead_to_the_inode() {
         for (real, expected) in [("b", "b"), ("a", "a")] {
             let names = Names::default();
             found(&names, name(1, "a"), 1);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_replaces_one_name() {
+    fn rename_replaces_one_name() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
         found(&names, name(1, "b"), 2);

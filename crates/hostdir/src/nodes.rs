@@ -323,7 +323,7 @@ mod tests {
     use crate::{Config, HostDir, Ledger};
 
     #[test]
-    fn nodes_of_another_process_are_noted_with_all_that_they_are() {
+    fn restored_nodes_are_recorded_completely() {
         let place = tempfile::tempdir().unwrap();
         let ledger = Ledger::new().unwrap();
         let config = Config {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_export_is_bounded_and_no_reason_to_keep_the_rest() {
+    fn dormant_nodes_are_bounded_and_tables_shrink() {
         // With the root, a multiple of `FEW`.
         const NODES: usize = MANY + 999;
         let place = tempfile::tempdir().unwrap();
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(nodes.len(), MANY / 2 + 1, "and the root");
         let entries = nodes.shards.iter().map(|shard| shard.lock().len());
         assert_eq!(entries.sum::<usize>(), nodes.len());
-        assert!(nodes.get(known[0]).is_err(), "the oldest is let go");
+        assert!(nodes.get(known[0]).is_err(), "the oldest is dropped");
         let oldest = known[NODES - MANY / 2];
         assert!(nodes.add_lookup(oldest).is_ok());
         assert!(nodes.shrink(), "the kernel has forgotten nearly all");

@@ -449,7 +449,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lower_file_never_appends_and_never_waits_for_alignment() {
+    fn lower_flags_drop_o_append_and_o_direct() {
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_DIRECT | libc::O_CREAT | libc::O_SYNC;
         let mut config = Config::default();
         let lower = lower_flags(flags as u32, &config) as i32;
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_may_keep_is_said_at_open() {
+    fn open_reply_flags_follow_the_cache_mode() {
         use crate::HostDir;
         use crate::policy::{Accounts, Policy};
         use CacheMode::{Always, Auto, Metadata, Never};

@@ -365,7 +365,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
-    fn a_file_that_was_taken_over_while_it_got_set_id_bits_loses_them() {
+    fn set_id_bits_are_dropped_if_the_owner_changed() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("file"), "").unwrap();
         fs::create_dir(place.path().join("directory")).unwrap();

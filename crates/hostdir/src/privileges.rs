@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn set_group_id_falls_with_execution_by_the_group_only() {
+    fn set_group_id_is_dropped_only_with_group_execution() {
         for (mode, left) in [
             (0o100_6777, 0o100_0777),
             (0o100_2710, 0o100_0710),

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_has_a_share_and_takes_nothing_of_others() {
+    fn quotas_of_users_are_separate() {
         let quotas = UserQuotas::new(2, 100, 1000);
         let charge = |uid| quotas.charge(Some(uid));
         let first = charge(7).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn all_users_together_leave_some_for_root() {
+    fn total_quota_leaves_some_for_root() {
         let quotas = UserQuotas::new(2, 3, 1000);
         let charge = |uid| quotas.charge(Some(uid));
         let mut held = Vec::from([1, 1, 2].map(|uid| charge(uid).unwrap()));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn root_has_a_share_of_its_own_where_it_has_one() {
+    fn root_quota_is_separate() {
         let quotas = UserQuotas::with_root_quota(1, 1, 2, 1000);
         let charge = |uid| quotas.charge(Some(uid));
         let held = [0, 0, 1000, 1000, 7].map(|uid| charge(uid).unwrap());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_before_counts_and_is_not_refused() {
+    fn resumed_charges_count_and_are_not_refused() {
         let quotas = UserQuotas::new(1, 0, 0);
         let again: Vec<_> = (0..3).map(|_| quotas.charge_resumed(7)).collect();
         assert!(again.iter().all(Option::is_some));

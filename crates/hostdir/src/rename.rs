@@ -314,7 +314,7 @@ impl Host {
             Ok(()) => Err(Errno::EXDEV),
             Err(error) => {
                 tracing::error!(
-                    "a rename that was overtaken beneath is not decided, and stays: taking it back \
+                    "a rename that was overtaken on the host was not checked, and stays: undoing it \
                      failed: {error}"
                 );
                 Ok(())
@@ -428,7 +428,7 @@ mod tests {
 
     /// A change on the host between the decision and the rename.
     #[test]
-    fn a_rename_that_was_overtaken_beneath_is_taken_back() {
+    fn rename_overtaken_on_the_host_is_undone() {
         let rules = b"[[rule]]\npath = 'photos/**'\naction = 'redact'\nredact = 'gps'\n";
         let overtaken: [(&str, &str, bool); 4] = [
             // The file of the decision was replaced.

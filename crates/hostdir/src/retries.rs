@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_failed_is_expected_until_it_has_opened_something() {
+    fn thread_with_estale_is_recorded_until_it_opens() {
         let retries = Retries::default();
         let are_there = || retries.are_there.load(Ordering::Relaxed);
         assert!(!are_there());
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_remembered_for_so_long() {
+    fn recorded_threads_and_lookups_are_bounded() {
         let retries = Retries::default();
         for thread in 0..THREADS_MAX as u32 + 5 {
             retries.expect(thread);

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_cover_the_chunks_without_gaps() {
+    fn chunks_cover_all_indices() {
         let mut expected = (0, 0);
         for index in 0..10_000u32 {
             assert_eq!(Slots::<()>::place(index), expected, "index {index}");
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_never_used_twice() {
+    fn ids_are_never_reused() {
         let slots = Slots::starting_at(1);
         let first = *slots.insert_with(|id| id).expect("room");
         assert_eq!(first, 1);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn going_through_it_finds_what_is_there() {
+    fn iter_finds_all_values() {
         let slots = Slots::starting_at(1);
         let ids: Vec<u64> = (0..200)
             .map(|_| *slots.insert_with(|id| id).expect("room"))
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn values_go_on_under_their_ids_in_another_table() {
+    fn insert_at_keeps_ids() {
         const MANY: u32 = 1 << 20;
         let slots = Slots::starting_at(2);
         assert!(slots.insert_at(5 << 32 | 700, MANY, "a").is_some());
@@ -371,7 +371,7 @@ mod tests {
                 "new"
             });
             assert!(made.is_ok() && ids.insert(new), "{new:#x}");
-            assert_eq!(new >> 32, 6, "an id that nobody has seen");
+            assert_eq!(new >> 32, 6, "a new id");
         }
         assert!(ids.iter().any(|id| *id as u32 == 699), "gaps are used");
         assert!(ids.iter().all(|id| *id as u32 > 0));
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_from_elsewhere_take_no_more_memory_than_what_they_stand_for() {
+    fn restored_ids_take_bounded_memory() {
         const MANY: u32 = 1 << 24;
         let slots = Slots::starting_at(1);
         let ids: Vec<u64> = (0..40)
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reached_by_counting_is_not_given_twice() {
+    fn outlier_index_is_not_given_twice() {
         let slots = Slots::starting_at(1);
         let far = 7 << 32 | 20_000;
         assert!(slots.insert_at(far, 1 << 20, far).is_some());
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_full_enough_has_slots_for_all() {
+    fn outliers_move_into_slots() {
         let slots = Slots::starting_at(1);
         // Backwards, so that each index comes too early.
         for index in (1..100_000u64).rev() {
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_from_nowhere_find_nothing() {
+    fn invalid_ids_find_nothing() {
         let slots = Slots::starting_at(1);
         slots.insert_with(|_| ()).expect("room");
         for id in [0, 2, 1 << 32 | 1, u64::MAX, u64::from(u32::MAX)] {

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_apart() {
+    fn keys_are_distinct() {
         let highest = u64::from(crate::slots::GENERATION_MAX - 1) << 32 | 7;
         for key in [
             Key::Node(NodeId(1)),

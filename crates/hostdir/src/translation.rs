@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_by_itself() {
+    fn directions_are_independent() {
         let ids = translation(&["guest:0:1000:10", "host:500:0:1", "forbid-guest:77:1"]);
         assert_eq!(ids.to_host(3), Some(1003));
         assert_eq!(ids.to_host(10), Some(10), "outside");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_and_many_to_one() {
+    fn map_and_squash_rules() {
         let ids = translation(&["map:0:1000:10"]);
         assert_eq!((ids.to_host(9), ids.to_client(1009)), (Some(1009), 9));
         let ids = translation(&["squash-guest:0:1001:4294967295", "squash-host:5:8:3"]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_and_changes_nothing() {
+    fn invalid_translation_rules_change_nothing() {
         let mut ids = translation(&["map:0:1000:10", "host:0:50:1"]);
         let before = ids.clone();
         for (rule, error) in [

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_younger_time_counts_and_the_future_never_does() {
+    fn later_time_counts_and_future_times_do_not() {
         let now = Duration::new(100, 500);
         let old = (10, 0);
         let since = age(&stat_of((98, 400), old), now);

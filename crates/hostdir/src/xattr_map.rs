@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_for_everything() {
+    fn map_rule_for_all_names() {
         for text in [
             ":map::user.virtiofs.:",
             ":prefix:all::user.virtiofs.::bad:all:::",
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_for_some() {
+    fn map_rule_for_some_names() {
         let long = "/prefix/all/trusted./user.virtiofs./
                     /bad/server//trusted./
                     /bad/client/user.virtiofs.//
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_counts_and_what_none_matches_is_no_name() {
+    fn first_matching_rule_counts_and_others_are_refused() {
         let map = map(
             " :unsupported:client:user.secret.:: ,ok,client,user.,, |bad|server||user.a|
                        :ok:server::user.:",
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn invalid_maps_have_messages() {
         let error = |text: &str| XattrMap::from_str(text).unwrap_err();
         assert_eq!(error("  "), XattrMapError::Empty);
         assert_eq!(error(":ok:all::"), XattrMapError::CutOff(1));

@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_more_than_may_wait_fails_at_once() {
+    fn too_many_waiting_readers_get_ebusy() {
         let most = WAITING_MAX_OF_USER;
         for (all, of_user, uid, expected) in [
             (WAITING_MAX - 1, most - 1, Some(7), ATTEMPTS_MAX_WRITTEN),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_seconds_are_those_of_a_file_system_that_keeps_no_others() {
+    fn whole_second_times_need_a_longer_wait() {
         let file = tempfile::tempfile().unwrap();
         let is_young_with = |age: u64, nanoseconds: Option<u32>| {
             let mut stat = stat_open(&file).unwrap();

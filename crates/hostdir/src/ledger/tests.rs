@@ -22,7 +22,7 @@ fn noted(ledger: &Ledger) -> Vec<(KnownName, bool)> {
 }
 
 #[test]
-fn names_are_read_as_they_are_known_after_each_change() {
+fn ledger_has_the_names_after_each_change() {
     let ledger = Ledger::new().unwrap();
     let notes = Notes::new(ledger.clone()).unwrap();
     let noting = Noting {
@@ -76,7 +76,7 @@ fn names_are_read_as_they_are_known_after_each_change() {
 }
 
 #[test]
-fn a_successor_counts_on_and_overwrites_nothing() {
+fn resuming_process_keeps_recorded_names() {
     let ledger = Ledger::new().unwrap();
     let first = Notes::new(ledger.clone()).unwrap();
     for text in ["a", "b", "c"] {
@@ -92,7 +92,7 @@ fn a_successor_counts_on_and_overwrites_nothing() {
 }
 
 #[test]
-fn of_lines_it_is_known_whether_they_were_written() {
+fn ledger_knows_which_audit_records_were_written() {
     let telling = |request| Telling { request, digest: 5 };
     let ledger = Ledger::new().unwrap();
     let first = Notes::new(ledger.clone()).unwrap();

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_are_none_name_nobody() {
+    fn invalid_account_lines_are_ignored() {
         let passwd = b"root:x:0:0::/:/bin/sh\n\nbroken\n+nis\n:x:3:\nann:x:1000:5\nann:x:1:1\n\
                        neg:x:-1:1\nnone:x:4294967295:1\n\xff:x:7:7\nlast:x:42";
         let accounts = Accounts::parse(passwd, b"staff:x:50:ann\n");

@@ -268,7 +268,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn first_bytes_tell() {
+    fn content_type_by_first_bytes() {
         for (head, name) in [
             (&b""[..], "inode/x-empty"),
             (b"\xff\xd8\xff\xe1\0\x10Exif", "image/jpeg"),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_has_one_name_and_every_alias_means_one() {
+    fn types_and_aliases_are_unique() {
         let names: BTreeSet<&str> = TYPES.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), TYPES.len());
         for (alias, name) in ALIASES {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn families_names_and_exceptions() {
+    fn content_sets_with_families_and_exceptions() {
         let set = |items: &[&str]| {
             let mut set = ContentSet::default();
             items

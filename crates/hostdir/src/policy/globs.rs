@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn where_patterns_match() {
+    fn glob_matches() {
         for (list, path, expected) in [
             (&["*.jpg"][..], &b"a.jpg"[..], true),
             (&["*.jpg"], b"d/a.jpg", false),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn case_can_be_ignored() {
+    fn glob_can_ignore_case() {
         let mut patterns = Patterns::default();
         patterns.add("**/*.jpg", true).unwrap();
         let mut builder = GlobTableBuilder::default();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn one_table_can_be_asked_while_another_answers() {
+    fn glob_tables_can_be_nested() {
         let (table, lists) = table(&[&["a"], &["b"]]);
         table.with_matches(b"a", |outer| {
             assert!(table.with_matches(b"b", |inner| inner.contains(&lists[1])));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_match_nothing_are_refused() {
+    fn globs_that_match_nothing_are_refused() {
         let long = "a".repeat(GLOB_BYTES_MAX + 1);
         let deep = "{".repeat(GLOB_BRACES_MAX + 1) + &"}".repeat(GLOB_BRACES_MAX + 1);
         for pattern in [

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_ranges_names_and_exceptions() {
+    fn id_sets_with_ranges_names_and_exceptions() {
         let some = set(&["5", "ann", "2000-2999", "!2500"]).unwrap();
         for (id, is_in) in [
             (5, true),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_in_any_order_are_joined() {
+    fn id_ranges_are_joined_in_any_order() {
         let some = set(&["20-30", "5", "6-8", "0-2", "25-40", "41", "22"]).unwrap();
         assert_eq!(some.wanted, [0..=2, 5..=8, 20..=41]);
         let ids: Vec<u32> = (0..50).filter(|id| some.contains(*id)).collect();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nobody() {
+    fn invalid_ids_are_refused() {
         for item in [
             "",
             "!",

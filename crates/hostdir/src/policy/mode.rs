@@ -49,10 +49,10 @@ impl ModeBits {
     /// Adds `WHO+BITS` or `WHO-BITS`; `None` for anything else.
     fn add(&mut self, clause: &str) -> Option<()> {
         let sign = clause.find(['+', '-'])?;
-        let (who, rest) = clause.split_at(sign);
+        let (users, rest) = clause.split_at(sign);
         let (sign, letters) = rest.split_at(1);
         let mut classes = 0;
-        for letter in who.chars() {
+        for letter in users.chars() {
             classes |= match letter {
                 'u' => 0o4700,
                 'g' => 0o2070,
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_and_digits() {
+    fn mode_in_letters_and_digits() {
         for (text, set, clear) in [
             ("4000", 0o4000, 0),
             ("0022", 0o022, 0),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode() {
+    fn invalid_modes_are_refused() {
         for text in [
             "", "0", "10000", "888", "u", "+r", "u+", "u+q", "z+r", "o+s", "u+r,u-r", "u=r",
         ] {

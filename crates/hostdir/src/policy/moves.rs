@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_does_not_carry_files_out() {
+    fn moved_directory_keeps_its_files_redacted() {
         for (path, old, new, expected) in [
             ("'photos/**'", "photos", "other", false),
             ("'photos/**'", "photos/a", "other/a", false),
@@ -197,13 +197,13 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_does_not_take_a_directory_in() {
+    fn moved_directory_does_not_enter_an_exception() {
         let rules = [("'free/**'", "passthrough"), ("'**/*.jpg'", "redact")];
         assert!(!alike(&rules, "a", "free/a"));
         assert!(alike(&rules, "free/a", "a"));
         assert!(alike(&rules, "a", "b"));
-        let apart = [("'free/**'", "passthrough"), ("'photos/**'", "redact")];
-        assert!(alike(&apart, "a", "free/a"));
+        let exception = [("'free/**'", "passthrough"), ("'photos/**'", "redact")];
+        assert!(alike(&exception, "a", "free/a"));
         let behind = [("'**/*.jpg'", "redact"), ("'free/**'", "passthrough")];
         assert!(alike(&behind, "a", "free/a"));
         assert!(alike(&[("'photos/**'", "deny")], "photos", "other"));

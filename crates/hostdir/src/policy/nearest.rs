@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_understood_and_other_words_are_not() {
+    fn nearest_word_is_suggested_for_typos_only() {
         let known = ["path", "caller-uid"];
         assert_eq!(nearest("pth", known), Some("path"));
         assert_eq!(nearest("caller_uid", known), Some("caller-uid"));

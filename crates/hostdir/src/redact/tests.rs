@@ -43,7 +43,7 @@ fn redacted(bytes: &[u8]) -> Vec<u8> {
     for (range, _) in plan.ranges() {
         assert!(
             range.start >= at && range.end > range.start,
-            "sorted, apart"
+            "sorted, not overlapping"
         );
         let kept = at as usize..range.start as usize;
         assert_eq!(seen[kept.clone()], bytes[kept]);

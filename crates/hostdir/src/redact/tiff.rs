@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
                 Kind::Main | Kind::Sub => self.ordinary(at, kind)?,
             }
         }
-        self.check_apart()?;
+        self.check_overlap()?;
         Ok(self.findings)
     }
 
@@ -368,7 +368,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What is removed must not overlap what stays.
-    fn check_apart(&mut self) -> Result<()> {
+    fn check_overlap(&mut self) -> Result<()> {
         self.kept.sort_by_key(|range| range.start);
         let mut furthest = 0;
         let ends: Vec<usize> = self

@@ -69,11 +69,11 @@ impl Host {
             return Ok(());
         }
         wait_for_others(&old);
-        let told = self
+        let sent = self
             .drop_hidden(notifier, &new)
             .and_then(|()| ask_for_uncovered(notifier, self.rules.hidden.take()))
             .and_then(|()| notifier.flush());
-        if let Err(error) = told {
+        if let Err(error) = sent {
             tracing::warn!("cached names stay valid until they time out: {error}");
         }
         Ok(())
@@ -138,14 +138,14 @@ fn drop_name(notifier: &Notifier, directory: NodeId, name: &[u8]) -> Result<()> 
     })
 }
 
-/// Repeats `tell` while the queue of notifications is full.
-fn with_room(notifier: &Notifier, tell: impl Fn(&Notifier) -> Result<()>) -> Result<()> {
-    match tell(notifier) {
+/// Repeats `notify` while the queue of notifications is full.
+fn with_room(notifier: &Notifier, notify: impl Fn(&Notifier) -> Result<()>) -> Result<()> {
+    match notify(notifier) {
         Err(Errno::EAGAIN) => {
             notifier.flush()?;
-            tell(notifier)
+            notify(notifier)
         }
-        told => told,
+        result => result,
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_written_down_up_to_a_number() {
+    fn hidden_names_are_bounded() {
         let hidden = HiddenNames::default();
         for number in 0..HIDDEN_NAMES_MAX {
             hidden.note(NodeId(1), number.to_string().as_bytes());
@@ -174,7 +174,7 @@ mod tests {
 
     /// The kernel caches ENOENT for them, so that a reload must invalidate it.
     #[test]
-    fn what_is_hidden_and_kept_is_written_down() {
+    fn cached_hidden_names_are_recorded() {
         use crate::policy::Accounts;
         use crate::{CacheMode, Config, HostDir};
         let place = tempfile::tempdir().unwrap();

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_nothing_behind_it() {
+    fn state_round_trips_and_ends() {
         let mut state = Vec::new();
         let mut writer = Writer::new(&mut state);
         let paths: [&[u8]; 5] = [b"a/b/c", b"a/b/d", b"", b"x", b"a/b/d"];
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_out_of_bounds_are_refused_before_memory_is_taken() {
+    fn lengths_are_checked_before_allocation() {
         let too_long = [0xff; 8];
         let mut source = &too_long[..];
         let refused = Reader::new(&mut source).byte().unwrap_err();

@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_paths_are_followed_in_pieces() {
+    fn long_paths_are_walked_in_pieces() {
         let name = "n".repeat(255);
         let path = vec![name.as_str(); 40].join("/");
         let mut rest = path.as_bytes();

@@ -67,7 +67,7 @@ impl Host {
         let mounts = self.locate_mounts(&mut finder);
         let held = self.held_locks().map_err(|error| {
             io::Error::other(format!(
-                "the locks that clients hold cannot be told: {error}"
+                "the locks that clients hold cannot be read: {error}"
             ))
         })?;
         let mut writer = Writer::new(sink);

@@ -39,7 +39,7 @@ fn several_exif_segments() {
 }
 
 #[test]
-fn a_block_of_gps_alone_keeps_a_valid_directory() {
+fn gps_only_block_keeps_a_valid_directory() {
     let photograph = jpeg_with(&[exif_segment(&exif_with(gps_fields(), true, None))]);
     let seen = cleaned(&photograph);
     let exif = exif_of(&seen).unwrap();
@@ -48,7 +48,7 @@ fn a_block_of_gps_alone_keeps_a_valid_directory() {
 }
 
 #[test]
-fn drones_say_it_in_xmp() {
+fn drone_xmp_is_redacted() {
     let elements = "<exif:GPSLatitude>48,8.22925N</exif:GPSLatitude>";
     for packet in [drone_packet(), packet("xmlns:exif=\"e\"", elements)] {
         let photograph = jpeg_with(&[exif_segment(&exif_without_gps(true)), xmp_segment(&packet)]);
@@ -151,7 +151,7 @@ fn shows_picture_alone(still: &[u8], behind: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn motion_photos_show_their_picture() {
+fn motion_photo_shows_its_picture() {
     let still = jpeg_with(&[exif_segment(&exif_block(true))]);
     let frame = jpeg_with(&[exif_segment(&exif_without_gps(true))]);
     let of_frames = [
@@ -189,7 +189,7 @@ fn motion_photos_show_their_picture() {
 
 /// Without an end marker, what follows a JPEG looks like coded data.
 #[test]
-fn a_film_behind_a_photograph_that_is_cut_off() {
+fn film_behind_a_truncated_photograph() {
     let still = jpeg_with(&[exif_segment(&exif_block(true))]);
     let cut_off = still.strip_suffix(&[0xff, 0xd9]).unwrap();
     assert_no_secret(&redacted(cut_off));
@@ -203,7 +203,7 @@ fn a_film_behind_a_photograph_that_is_cut_off() {
 }
 
 #[test]
-fn a_film_behind_second_images() {
+fn film_behind_second_images() {
     let photograph = jpeg_with(&[exif_segment(&exif_without_gps(true))]);
     let images = [photograph.clone(), photograph].concat();
     let seen = shows_picture_alone(&images, &film(b"isom"));
@@ -217,7 +217,7 @@ fn a_film_behind_second_images() {
 
 /// If the walkers missed films, the second parser would refuse the file.
 #[test]
-fn the_second_parser_sees_a_film_behind_a_photograph() {
+fn second_parser_finds_a_film_behind_a_photograph() {
     use crate::redact::{detect::Container, verify};
     let judged = |photograph: &[u8], plan: &RedactionPlan| {
         let length = photograph.len() as u64;
@@ -258,7 +258,7 @@ fn segments_of_unknown_kind_are_emptied_when_they_name_a_place() {
 }
 
 #[test]
-fn a_note_that_holds_a_place() {
+fn maker_note_with_a_place() {
     let note = Value::Undefined(format!("Maker\0gpsLat={POSITION}").into_bytes(), 0);
     let block = exif_with(vec![(Tag::MakerNote, note)], true, None);
     let photograph = jpeg_with(&[exif_segment(&block)]);
@@ -266,7 +266,7 @@ fn a_note_that_holds_a_place() {
 }
 
 #[test]
-fn notes_of_nikon_stay() {
+fn nikon_notes_stay() {
     let note = b"Nikon\0\x02\x10\0\0MM\0*\0\0\0\x08\0\0lens and focus".to_vec();
     let block = exif_with(
         vec![(Tag::MakerNote, Value::Undefined(note, 0))],
@@ -287,7 +287,7 @@ fn metadata_behind_a_scan() {
 }
 
 #[test]
-fn a_broken_structure_is_refused() {
+fn broken_structure_is_refused() {
     let photograph = jpeg_with(&[exif_segment(&exif_block(true))]);
     for cut in [2, 3, 5, 20, 200, 900] {
         assert!(is_refused(&photograph[..cut]), "{cut} bytes");
