@@ -152,7 +152,7 @@ impl LowerMount {
         if !self.logged.load(Ordering::Relaxed) && !self.logged.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 mount = self.id,
-                "files on a mount beneath do not go straight through: {obstacle}"
+                "passthrough is off for files on a lower mount: {obstacle}"
             );
         }
     }
