@@ -57,7 +57,6 @@ fn without_acl(mode: u32, acl: &[u8]) -> u32 {
     of_owner(mode) | mode & most
 }
 
-/// Without the bits of group and others.
 fn of_owner(mode: u32) -> u32 {
     mode & !(OF_GROUP | OF_OTHERS)
 }

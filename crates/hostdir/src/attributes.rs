@@ -27,7 +27,6 @@ pub(crate) fn encode_device(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
-/// The major and minor number of a device number on the wire.
 pub(crate) fn decode_device(device: u32) -> (u32, u32) {
     (
         (device & 0xf_ff00) >> 8,

@@ -17,8 +17,8 @@ pub enum CacheMode {
     /// Nothing is cached, neither names nor attributes nor data: every change on the host is seen at once.
     /// Slowest.
     Never,
-    /// Names, attributes and listings are cached until the kernel needs the memory; no data. For trees
-    /// whose files are written on the host, but not created, moved or removed.
+    /// Names, attributes and listings are cached until the kernel needs the memory; no data. For trees in
+    /// which files are written on the host, but not created, moved or removed.
     Metadata,
     /// Names and attributes are cached for one second; data as long as the lower file is unchanged, which
     /// is checked at every open (close-to-open).
@@ -172,8 +172,8 @@ pub struct Config {
     pub policy: Option<Arc<Policy>>,
     /// Where audit records are written.
     pub audit_log: AuditLog,
-    /// Whether callers are processes of this machine, whose programs rules and the audit log can name. A
-    /// guest's are not.
+    /// Whether callers are processes of this machine, so that rules and the audit log can name their
+    /// programs. A guest's are not.
     pub callers_are_local: bool,
     /// Finds the programs of local callers; `None` where this process sees them in `/proc`.
     pub programs: Option<Arc<dyn Programs>>,

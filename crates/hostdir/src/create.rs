@@ -51,7 +51,6 @@ impl Host {
         Ok(parent)
     }
 
-    /// Creates an inode of this type under a name, where the rules permit it.
     fn make(
         &self,
         context: &Context<'_>,

@@ -32,7 +32,6 @@ struct Acting {
     gid: u32,
     umask: u32,
     keeps_set_ids: bool,
-    /// Capabilities of the thread while it keeps set-id bits.
     capabilities: Capabilities,
     /// Those of the thread, but for what is effective.
     sets: CapabilitySets,
@@ -43,9 +42,7 @@ thread_local! {
     static ACTING: Cell<Option<Acting>> = const { Cell::new(None) };
 }
 
-/// How threads of one server change their credentials.
 pub(crate) struct Credentials {
-    /// Whether this process may act as other users.
     switches: bool,
     server_uid: u32,
     server_gid: u32,
@@ -198,7 +195,6 @@ impl Credentials {
         self.keep_set_ids(true)
     }
 
-    /// Makes a change as this user and group, without the capabilities in `lacks`.
     pub(crate) fn as_user<T>(
         &self,
         (uid, gid): (u32, u32),
@@ -225,7 +221,6 @@ impl Credentials {
         changed
     }
 
-    /// Sets whether changes to files keep their set-id bits.
     pub(crate) fn keep_set_ids(&self, keep: bool) -> Result<()> {
         let mut acting = self.acting()?;
         let mut wanted = acting.capabilities;

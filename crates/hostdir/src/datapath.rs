@@ -191,17 +191,14 @@ impl Use {
         self.path
     }
 
-    /// Why it is not under passthrough.
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {
         self.obstacle
     }
 
-    /// Whether there is more than one open.
     pub(crate) fn is_shared(&self) -> bool {
         self.opens > 1
     }
 
-    /// Whether one of the opens is for writing.
     pub(crate) fn has_writers(&self) -> bool {
         self.writable_opens > 0
     }

@@ -22,7 +22,6 @@ const WAITS_MAX: usize = 256;
 /// Most locks of one owner that are looked at within the range.
 const RANGES_MAX: usize = 256;
 
-/// A waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) node: NodeId,
@@ -30,7 +29,6 @@ pub(crate) struct Wait {
     pub(crate) range: RangeLock,
 }
 
-/// All waiting requests.
 #[derive(Default)]
 pub(crate) struct Waits {
     list: Mutex<Vec<Wait>>,
@@ -179,7 +177,7 @@ mod tests {
     #[test]
     fn existing_cycle_of_other_owners_ends_the_search() {
         let waits = Waits::default();
-        // As after a wait was admitted whose lock could not be seen then.
+        // As after a wait was admitted because a lock could not be seen.
         *waits.list.lock() = vec![wait(1, 2), wait(2, 1)];
         assert!(waits.enter(wait(3, 1), own).is_ok());
         // It does not hide another cycle.

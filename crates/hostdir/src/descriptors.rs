@@ -26,7 +26,6 @@ struct ClockRing {
 }
 
 impl Descriptors {
-    /// A cache of at most `budget` descriptors.
     pub(crate) fn new(budget: usize) -> Descriptors {
         Descriptors {
             ring: Mutex::new(ClockRing {
@@ -94,7 +93,6 @@ impl Descriptors {
             .fetch_add(taken.len() as u64, Ordering::Relaxed);
     }
 
-    /// Closes the descriptors on one lower mount.
     pub(crate) fn release_mount(&self, mount: u32) {
         let mut entries = Vec::new();
         self.ring.lock().entries.retain(|entry| {

@@ -19,7 +19,6 @@ use thrufs_sys::dir::{DirEntries, DirEntry, getdents64};
 /// Most bytes of one getdents64(2).
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// A directory that a client has open.
 pub(crate) struct OpenDirectory {
     inode: Arc<Inode>,
     /// This process could not find it again.
@@ -27,11 +26,10 @@ pub(crate) struct OpenDirectory {
     stream: Mutex<Stream>,
     /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
     opener: AtomicU64,
-    /// For the user who opened it.
     _charge: Option<QuotaCharge>,
 }
 
-/// The directory in whose order the positions of a listing are valid.
+/// The directory that the positions of a listing refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub(crate) file_system: u64,
@@ -184,7 +182,6 @@ impl Host {
         self.held(directory, &mut directory.stream.lock())
     }
 
-    /// As [`file_of`](Self::file_of), of directories.
     pub(crate) fn directory_of(
         &self,
         node: NodeId,

@@ -90,7 +90,6 @@ struct Found {
     stat: Statx,
 }
 
-/// The state of a walk.
 struct Step {
     fd: OwnedFd,
     mount: Arc<LowerMount>,
@@ -126,7 +125,6 @@ impl Host {
         })
     }
 
-    /// The data path of a file, and why.
     fn way_of(
         &self,
         inode: Option<&Arc<Inode>>,

@@ -123,17 +123,14 @@ impl OpenFile {
         self.written.store(true, Ordering::Relaxed);
     }
 
-    /// The flags with which the lower file is opened.
     pub(crate) fn flags(&self) -> i32 {
         self.flags
     }
 
-    /// Whether there is a lower file at the moment.
     pub(crate) fn has_lower(&self) -> bool {
         self.lower.lock().file.is_some()
     }
 
-    /// The kind of `flock(2)` that it carries.
     pub(crate) fn flock(&self) -> Option<LockKind> {
         match self.locked.load(Ordering::Relaxed) {
             READ_LOCKED => Some(LockKind::Read),
@@ -183,7 +180,7 @@ impl OpenFile {
 
     fn keep(&self, file: Arc<LowerFile>) -> Arc<LowerFile> {
         let mut lower = self.lower.lock();
-        // Another thread may have been faster: there is one lower file, whose locks count.
+        // Another thread may have been faster: there is one lower file, and its locks count.
         Arc::clone(lower.file.get_or_insert(file))
     }
 }
@@ -246,7 +243,6 @@ impl Host {
         Ok(Arc::new(LowerFile::new(fd, no_wait)))
     }
 
-    /// Opens the lower file of an open file once more.
     pub(crate) fn open_again_raw(&self, file: &OpenFile, flags: i32) -> Result<OwnedFd> {
         if file.lost.load(Ordering::Relaxed) {
             return Err(Errno::EIO);
@@ -563,8 +559,8 @@ const USERS_PATIENCE: Duration = Duration::from_secs(5);
 const USERS_INTERVAL: Duration = Duration::from_micros(20);
 
 /// Waits until no other request uses a lower file. The thread that answered a READ has it for a moment
-/// longer, and a read-ahead for as long as it takes. Otherwise returns the file: with `DEFER` where the thread may
-/// not sleep, with no error if another request uses it for too long (and will close it).
+/// longer, and a read-ahead for as long as it takes. Otherwise returns the file: with `DEFER` where the
+/// thread may not sleep, with no error if another request uses it for too long (and will close it).
 #[allow(clippy::type_complexity)]
 fn alone(
     context: &Context<'_>,

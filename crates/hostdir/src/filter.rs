@@ -83,8 +83,8 @@ impl Filter {
         self.redaction.kinds.contains(redaction.kinds)
     }
 
-    /// Makes `handle` the only writer, if the file is empty. `notify` is first called with the previous writer,
-    /// if any. Fails with the rule's error, if the file is not empty.
+    /// Makes `handle` the only writer, if the file is empty. `notify` is first called with the previous
+    /// writer, if any. Fails with the rule's error, if the file is not empty.
     pub(crate) fn begin_writing(
         &self,
         handle: FileHandle,
@@ -102,7 +102,6 @@ impl Filter {
         Ok(())
     }
 
-    /// Whether this handle may write.
     pub(crate) fn is_written_by(&self, handle: FileHandle) -> bool {
         self.writer.lock().is_some_and(|w| w.handle == handle)
     }
@@ -147,8 +146,9 @@ impl Filter {
     }
 
     /// Changes the file through `handle`, under a write lease where the file system has leases. `close`
-    /// closes other lower files of this server. Fails with the rule's error when this handle may not write, `EBUSY`
-    /// when another process has the file open for too long or too many requests wait, those of `change`.
+    /// closes other lower files of this server. Fails with the rule's error when this handle may not write,
+    /// `EBUSY` when another process has the file open for too long or too many requests wait, those of
+    /// `change`.
     pub(crate) fn write<T>(
         &self,
         (waiting, uid): (&Waiting, Option<u32>),
@@ -179,7 +179,6 @@ impl Filter {
         Err(Errno::EBUSY)
     }
 
-    /// The handle that may write, if any.
     pub(crate) fn writer(&self) -> Option<FileHandle> {
         self.writer.lock().map(|writer| writer.handle)
     }
@@ -223,14 +222,13 @@ impl Host {
         filter.change_attributes(file, change)
     }
 
-    /// Whether this open file may write.
     fn is_writer(&self, file: &OpenFile, filter: &Filter) -> bool {
         let writer = filter.writer().and_then(|handle| self.files.get(handle.0));
         writer.is_some_and(|writer| std::ptr::eq(&*writer, file))
     }
 
-    /// Whether the lower file of an open file may be opened for writing. Fails with the rule's error, for an open
-    /// file without the right to write.
+    /// Whether the lower file of an open file may be opened for writing. Fails with the rule's error, for an
+    /// open file without the right to write.
     pub(crate) fn may_write(&self, file: &OpenFile) -> Result<()> {
         match file.guard().filter() {
             Some(filter) if !self.is_writer(file, filter) => Err(filter.redaction.errno),

@@ -297,7 +297,6 @@ impl HostDir {
 }
 
 impl Host {
-    /// A descriptor of the inode for `*at` calls.
     pub(crate) fn descriptor(&self, inode: &Arc<Inode>) -> Result<Descriptor> {
         self.descriptor_within(inode, CLIMB_MAX)
     }
@@ -377,7 +376,6 @@ impl Host {
         Err(Errno::EAGAIN)
     }
 
-    /// Opens the inode for I/O, with these flags of `open(2)`.
     pub(crate) fn open_inode(&self, inode: &Arc<Inode>, flags: i32) -> Result<OwnedFd> {
         if inode.mount().is_remote() {
             self.credentials.as_server()?;
@@ -393,7 +391,6 @@ impl Host {
         self.reopen(descriptor.as_fd(), flags)
     }
 
-    /// Opens the inode of a descriptor again.
     pub(crate) fn reopen(&self, fd: impl AsFd, flags: i32) -> Result<OwnedFd> {
         let flags = OFlags::from_bits_retain((flags & !libc::O_NOFOLLOW) as u32);
         self.with_room(|| Ok(proc_fd::reopen(fd.as_fd(), flags)?))
@@ -410,7 +407,6 @@ impl Host {
         }
     }
 
-    /// Looks up `name` in `parent`, and counts a lookup.
     pub(crate) fn lookup_name(
         &self,
         parent: &Arc<Inode>,
@@ -588,7 +584,6 @@ fn notes_in(config: &Config) -> std::result::Result<Option<Arc<Notes>>, SetupErr
     Ok(Some(Arc::new(notes)))
 }
 
-/// The identity of the inode that `fd` has open on `mount`.
 pub(crate) fn opened_identity(mount: &LowerMount, fd: impl AsFd, stat: &Statx) -> Result<Identity> {
     if !mount.has_handles() {
         return Ok(numbered(mount.index(), stat));

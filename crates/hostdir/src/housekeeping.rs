@@ -31,7 +31,6 @@ const IDLE_MS: u64 = 500;
 const REST_MIN: Duration = Duration::from_millis(1);
 const WORK_SHARE: u32 = 10;
 
-/// Wakes the housekeeping thread.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeup {
     pending: Mutex<bool>,

@@ -2,7 +2,7 @@
 
 use thrufs_sys::handle::{FileHandleBuf, MAX_HANDLE_SIZE};
 
-/// Handle type of mounts without file handles, whose inodes are identified by number and birth time.
+/// Handle type of mounts without file handles: number and birth time identify an inode.
 const KIND_NUMBER_AND_BIRTH: i32 = i32::MIN;
 
 /// Room for the handles of ext4 (8 bytes), tmpfs (12), XFS (12) and btrfs (20) without a heap
@@ -38,12 +38,10 @@ impl Identity {
         Identity { mount, kind, bytes }
     }
 
-    /// By file handle.
     pub(crate) fn by_handle(mount: u32, handle: &FileHandleBuf) -> Identity {
         Identity::new(mount, handle.kind(), handle.bytes())
     }
 
-    /// By inode number and time of birth.
     pub(crate) fn by_number(mount: u32, ino: u64, birth: (i64, u32)) -> Identity {
         let mut bytes = [0; INLINE_BYTES];
         bytes[..8].copy_from_slice(&ino.to_ne_bytes());
@@ -57,7 +55,6 @@ impl Identity {
         Identity::by_number(mount, node, (i64::MIN, u32::MAX))
     }
 
-    /// Handle type and bytes.
     pub(crate) fn parts(&self) -> (i32, &[u8]) {
         let bytes = match &self.bytes {
             Bytes::Inline(length, bytes) => &bytes[..usize::from(*length)],
@@ -75,12 +72,10 @@ impl Identity {
         fits.then(|| Identity::new(mount, kind, bytes))
     }
 
-    /// The index of its lower mount.
     pub(crate) fn mount(&self) -> u32 {
         self.mount
     }
 
-    /// The file handle, if it has one.
     pub(crate) fn handle(&self) -> Option<(i32, &[u8])> {
         let (kind, bytes) = self.parts();
         (kind != KIND_NUMBER_AND_BIRTH).then_some((kind, bytes))

@@ -28,7 +28,6 @@ pub(crate) struct Inode {
     node: NodeId,
     identity: Identity,
     mount: Arc<LowerMount>,
-    /// `S_IFMT` bits.
     file_type: u32,
     lookups: AtomicU64,
     reach: Mutex<Reach>,
@@ -37,13 +36,12 @@ pub(crate) struct Inode {
     /// Forgotten, and kept for `export`.
     pub(crate) dormant: AtomicBool,
     reported: ReportedAttributes,
-    /// Its last known mode has an execute bit.
     is_executable: AtomicBool,
     /// See [`set_group_id_stays`](Inode::set_group_id_stays).
     set_group_id_stays: AtomicBool,
     /// The data version that the kernel has cached; 0 for none.
     cached_version: AtomicU64,
-    /// A lower file that a client has open: leads to an inode whose last name is gone.
+    /// A lower file that a client has open: leads to an inode without names.
     opened: Mutex<Weak<LowerFile>>,
     /// The opens of the inode; `None` if it is not open.
     uses: Mutex<Option<Box<Use>>>,
@@ -63,7 +61,6 @@ struct Reach {
     held: Held,
 }
 
-/// Saves system calls; can be obtained again if there is a handle or a place.
 #[derive(Default)]
 struct Held {
     /// An `O_PATH` descriptor, within the budget.
@@ -152,7 +149,7 @@ impl Inode {
         FileType::from_raw_mode(self.file_type)
     }
 
-    /// What the kernel above was last told of its owner, group and mode.
+    /// Owner, group and mode as last reported to the kernel above.
     pub(crate) fn reported(&self) -> &ReportedAttributes {
         &self.reported
     }
@@ -203,7 +200,6 @@ impl Inode {
         (fd, true)
     }
 
-    /// Whether the inode can be found again without its descriptor.
     pub(crate) fn can_be_found_again(&self) -> bool {
         self.identity.handle().is_some() || self.reach.lock().place.is_some()
     }
@@ -255,7 +251,6 @@ impl Inode {
         Some(backing)
     }
 
-    /// Caches a registration as long as the descriptor.
     pub(crate) fn keep_backing(&self, backing: &Arc<Backing>) {
         let held = &mut self.reach.lock().held;
         if held.descriptor.is_some() {
@@ -298,12 +293,10 @@ impl Inode {
         self.uses.lock().is_some()
     }
 
-    /// Whether the strongbox has a descriptor of it.
     pub(crate) fn in_strongbox(&self) -> &AtomicBool {
         &self.in_strongbox
     }
 
-    /// `S_IFMT` bits.
     pub(crate) fn type_bits(&self) -> u32 {
         self.file_type
     }
@@ -323,7 +316,6 @@ impl Inode {
         self.is_executable.store(executable, Ordering::Relaxed);
     }
 
-    /// Whether its last known mode has an execute bit.
     pub(crate) fn is_executable(&self) -> bool {
         self.is_executable.load(Ordering::Relaxed)
     }
@@ -367,7 +359,6 @@ impl Inode {
         self.cached_version.swap(version, Ordering::Relaxed) == version
     }
 
-    /// Whether the version of the kernel's cached data is known.
     pub(crate) fn has_cached_version(&self) -> bool {
         self.cached_version() != 0
     }

@@ -128,7 +128,6 @@ impl Host {
         }
     }
 
-    /// As [`note_opener`](Self::note_opener).
     pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: OpenerIds) {
         if let Some(directory) = self.directories.get(handle.0) {
             directory.set_opener(opener);
@@ -138,7 +137,6 @@ impl Host {
         }
     }
 
-    /// As [`note_file`](Self::note_file), with its `flock(2)`.
     pub(crate) fn note_restored_file(&self, note: FileNote, flock: Option<LockKind>) {
         self.note_file(note);
         let file = self.files.get(note.handle.0);
@@ -172,7 +170,6 @@ impl Host {
         self.keep(Key::File(handle), lower.as_fd());
     }
 
-    /// Removes an open file from the table.
     pub(crate) fn close_file(&self, handle: FileHandle) -> Option<Arc<OpenFile>> {
         let file = self.files.get(handle.0)?;
         if let Some(notes) = &self.notes {
@@ -188,7 +185,6 @@ impl Host {
         self.files.remove(handle.0)
     }
 
-    /// Removes an open directory from the table.
     pub(crate) fn close_directory(&self, handle: FileHandle) -> Option<Arc<OpenDirectory>> {
         self.directories.get(handle.0)?;
         if let Some(notes) = &self.notes {

@@ -10,7 +10,6 @@ use thrufs_abi::{Name, NodeId};
 use thrufs_sys::xattr;
 
 impl Host {
-    /// Labels a new file.
     pub(crate) fn labelled(
         &self,
         context: &Context<'_>,

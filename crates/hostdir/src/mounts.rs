@@ -32,7 +32,7 @@ const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 const ECRYPTFS_MAGIC: u64 = 0xf15f;
 const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683e;
-/// File systems whose close(2) reports errors, and which check callers by their ids: NFS, SMB, CIFS, Ceph,
+/// File systems that report errors at close(2) and check callers by their ids: NFS, SMB, CIFS, Ceph,
 /// AFS, 9P, FUSE.
 const REMOTE_MAGICS: &[u64] = &[
     0x6969,
@@ -59,11 +59,9 @@ enum NumberInHandle {
     Unknown,
 }
 
-/// A lower mount.
 pub(crate) struct LowerMount {
     index: u32,
     id: u64,
-    /// The magic number of its file system (`statfs(2)`).
     magic: u64,
     /// An open directory of the mount, for open_by_handle_at(2). `None` while the mount is released.
     anchor: RwLock<Option<Arc<OwnedFd>>>,
@@ -87,12 +85,10 @@ pub(crate) struct LowerMount {
 }
 
 impl LowerMount {
-    /// Its index in the table.
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
 
-    /// The kernel's mount id.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
@@ -111,12 +107,10 @@ impl LowerMount {
         self.has_handles && matches!(self.magic, EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC)
     }
 
-    /// How reads without blocking are tried.
     pub(crate) fn no_wait(&self) -> NoWait {
         self.no_wait
     }
 
-    /// Whether it is in memory, so that nothing on it waits for a device.
     pub(crate) fn is_memory(&self) -> bool {
         self.no_wait == NoWait::Memory
     }
@@ -126,7 +120,6 @@ impl LowerMount {
         self.is_remote
     }
 
-    /// Whether its files were found to be stacked too deep for passthrough.
     pub(crate) fn is_stacked(&self) -> bool {
         self.is_stacked.load(Ordering::Relaxed)
     }
@@ -135,7 +128,6 @@ impl LowerMount {
         self.is_stacked.store(true, Ordering::Relaxed);
     }
 
-    /// Whether its files may have POSIX ACLs.
     pub(crate) fn may_have_acls(&self) -> bool {
         !self.is_without_acls.load(Ordering::Relaxed)
     }
@@ -182,7 +174,6 @@ impl LowerMount {
         self.idle_expiry.mark_used();
     }
 
-    /// Its mount point; `None` for the mount of the source.
     pub(crate) fn mounted_on(&self) -> Option<&(Arc<Inode>, CString)> {
         self.mounted_on.as_ref()
     }
@@ -231,7 +222,6 @@ pub(crate) struct Mounts {
     started: Instant,
     wakeup: Arc<Wakeup>,
     notes: Option<Arc<Notes>>,
-    /// Whether file handles are used.
     file_handles: FileHandles,
 }
 
@@ -264,7 +254,6 @@ impl Mounts {
         Ok((mounts, mount))
     }
 
-    /// Wakes the housekeeping thread.
     pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {
         &self.wakeup
     }
@@ -334,7 +323,6 @@ impl Mounts {
         Ok(mount)
     }
 
-    /// All submounts.
     pub(crate) fn beneath(&self) -> Vec<Arc<LowerMount>> {
         let list = self.list.read();
         let beneath = list.iter().filter(|mount| !mount.is_source());
@@ -347,7 +335,6 @@ impl Mounts {
         list.iter().find(|mount| mount.id == id).map(Arc::clone)
     }
 
-    /// The directory against which the mount's file handles are opened.
     pub(crate) fn anchor(
         &self,
         mount: &LowerMount,
@@ -369,8 +356,8 @@ impl Mounts {
         Ok(fd)
     }
 
-    /// Releases submounts without nodes, and those without open files whose last one was released or that
-    /// were not used for `idle_ms`.
+    /// Releases submounts without nodes, and those without open files after the last release or `idle_ms`
+    /// without use.
     pub(crate) fn sweep(&self, idle_ms: u64) -> Swept {
         let now_ms = self.now_ms();
         let mut swept = Swept {

@@ -107,7 +107,6 @@ impl List {
         self.names.insert(0, known);
     }
 
-    /// Adds an uncertain name at the end.
     fn put_last(&mut self, noting: Noting<'_>, name: KnownName, rank: Rank) {
         if self.names.iter().all(|known| known.name != name) {
             let known = self.new_name(noting, name, rank);
@@ -178,14 +177,12 @@ impl Names {
             .put_last(noting, name, Rank::Unsure);
     }
 
-    /// The rename failed.
     pub(crate) fn did_not_get(&self, noting: Noting<'_>, name: &KnownName) {
         if let Some(list) = self.0.lock().as_deref_mut() {
             list.retain(noting, |known| !(known.is_unsure && known.name == *name));
         }
     }
 
-    /// The rename succeeded.
     pub(crate) fn renamed(&self, noting: Noting<'_>, from: &KnownName, to: KnownName) {
         let mut slot = self.0.lock();
         let list = slot.get_or_insert_default();
@@ -193,7 +190,6 @@ impl Names {
         list.retain(noting, |known| known.name != *from || known.name == to);
     }
 
-    /// The name was removed.
     pub(crate) fn removed(&self, noting: Noting<'_>, name: &KnownName) {
         if let Some(list) = self.0.lock().as_deref_mut()
             && list.names.len() > 1
@@ -202,7 +198,6 @@ impl Names {
         }
     }
 
-    /// The client has forgotten the node.
     pub(crate) fn forget(&self, noting: Noting<'_>) {
         let mut slot = self.0.lock();
         if slot.is_none() && noting.notes.is_none_or(|notes| !notes.has_names()) {
@@ -264,12 +259,10 @@ impl Names {
         Some(slot.as_ref()?.names.first()?.name.clone())
     }
 
-    /// How many names are known.
     pub(crate) fn count(&self) -> usize {
         self.0.lock().as_ref().map_or(0, |list| list.names.len())
     }
 
-    /// All known names, the latest first.
     pub(crate) fn all(&self) -> Vec<KnownName> {
         let slot = self.0.lock();
         let names = slot.iter().flat_map(|list| &list.names);

@@ -82,17 +82,14 @@ impl Nodes {
         is_large
     }
 
-    /// The inode with this node id.
     pub(crate) fn get(&self, node: NodeId) -> Result<Arc<Inode>> {
         self.slots.get(node.0).ok_or(Errno::ESTALE)
     }
 
-    /// How many forgotten inodes are kept.
     pub(crate) fn dormant_len(&self) -> usize {
         self.dormant.lock().len()
     }
 
-    /// How many inodes there are, with the dormant ones.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -203,12 +200,10 @@ impl Nodes {
         Some(inode)
     }
 
-    /// See [`Slots::settle`].
     pub(crate) fn settle(&self, highest: u32) -> bool {
         self.slots.settle(highest)
     }
 
-    /// See [`Slots::generation_max`].
     pub(crate) fn generation_max(&self) -> u32 {
         self.slots.generation_max()
     }

@@ -42,12 +42,10 @@ pub(crate) fn lower_flags(flags: u32, config: &Config) -> u32 {
     flags as u32
 }
 
-/// A lower file opened for a client.
 pub(crate) struct Opening {
     pub(crate) fd: OwnedFd,
     /// The flags to open it again.
     pub(crate) flags: i32,
-    /// See [`OpenFile`].
     pub(crate) appends: bool,
     /// Whether the kernel may keep its cached pages of an unchanged file.
     pub(crate) may_keep_cache: bool,

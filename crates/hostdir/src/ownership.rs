@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use thrufs::{Context, Errno, Result};
 use thrufs_sys::cred::Capabilities;
 
-/// What the kernel above was last told of an inode, in ids of the client.
+/// What was last reported of an inode to the kernel above, in ids of the client.
 pub(crate) struct ReportedAttributes {
     /// User (upper half) and group. All ones before the first report.
     owner: AtomicU64,
@@ -131,7 +131,6 @@ pub(crate) enum OfOwner {
     Flags,
 }
 
-/// How the kernel above has checked a caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
     Owner,
@@ -198,7 +197,7 @@ impl Host {
         changed
     }
 
-    /// Drops the set-id bits of a file whose owner changed while they were set.
+    /// Drops the set-id bits of a file if its owner changed while they were set.
     fn drop_if_taken_over(&self, inode: &Inode, fd: BorrowedFd<'_>, owner: Owner) -> Result<()> {
         if inode.is_directory() {
             // Its set-group-ID bit is no privilege.

@@ -1,19 +1,18 @@
-//! What an operator's rules say of a file.
+//! An operator's rules for files.
 //!
-//! A policy is an ordered list of rules in TOML; `docs/policy.md` is their reference. It is read
-//! once ([`Policy::load`]), compiled, and then asked about one file by one name at a time. It does
-//! no input or output of its own when it is asked, keeps nothing of the answer, and can be asked by
-//! many threads at once; a reload puts another in its place.
+//! A policy is an ordered list of rules in TOML; `docs/policy.md` is their reference. It is read once
+//! ([`Policy::load`]), compiled, and then asked about one file by one name at a time, by any number of
+//! threads. A decision does no input or output of its own. A reload replaces the policy.
 //!
-//! | room | what it does |
+//! | module | what it does |
 //! |---|---|
-//! | `parse`, `draft`, `document` | from text to rules, each fault with its place |
+//! | `parse`, `draft`, `document` | parsing, each fault with its place |
 //! | `globs`, `ids`, `mode`, `size`, `content` | what rules match on |
 //! | `accounts` | the names of users and groups |
 //! | `rule` | one rule, compiled |
-//! | `subject` | what is asked about |
-//! | `evaluate` | the walk along the rules |
-//! | `decision` | what comes out |
+//! | `subject` | the file and the caller of a decision |
+//! | `evaluate` | evaluating the rules |
+//! | `decision` | the result |
 //! | `moves` | moving directories |
 //!
 //! # How rules are evaluated
@@ -100,9 +99,7 @@ pub struct Policy {
     default: PolicyDataPath,
     audit_log: Option<PathBuf>,
     uses: Uses,
-    /// The patterns of the paths of all rules.
     globs: GlobTable,
-    /// The patterns of callers' programs.
     executables: GlobTable,
     /// The rules that decide whether a name is visible, with their patterns among `name_globs`.
     names: Vec<(RuleId, Option<GlobList>)>,

@@ -1,7 +1,7 @@
 //! The privileges of a file (set-user-id, set-group-id, file capabilities), which a change drops unless the
 //! caller has CAP_FSETID.
 //!
-//! Only the kernel above knows that, and tells us in three ways (KILLPRIV_V2):
+//! Only the kernel above knows that, and reports it in three ways (KILLPRIV_V2):
 //!
 //! * **with the change itself**: WRITE, SETATTR of a size and OPEN with `O_TRUNC` carry a flag when the
 //!   caller lacks it. Then the thread drops it too, and the lower file system clears the bits in the same

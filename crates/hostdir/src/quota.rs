@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use thrufs::{Errno, Result};
 
-/// Users whose ids are equal modulo this share a lock.
+/// Users with equal ids modulo this share a lock.
 const SHARDS: usize = 16;
 
 pub(crate) struct UserQuotas {
@@ -91,7 +91,6 @@ impl UserQuotas {
         is_counted.then(|| self.charged(uid))
     }
 
-    /// How often a charge was refused.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

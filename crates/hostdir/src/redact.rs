@@ -5,15 +5,15 @@
 //! lower file is never written, and a file that is not understood is refused ([`RedactError::Unparsable`]),
 //! never shown unredacted.
 //!
-//! | room | what it does |
+//! | module | what it does |
 //! |---|---|
-//! | `plan` | patches, sorted, and how they are laid over what was read |
+//! | `plan` | sorted patches, and applying them |
 //! | `source`, `extents`, `limits` | reading with a budget |
-//! | `detect` | which container a file is, by its first bytes |
-//! | `search` | the state of one search, shared by the walkers |
+//! | `detect` | the container, by the first bytes |
+//! | `search` | the state of one scan, shared by the walkers |
 //! | `jpeg`, `trailer`, `png`, `webp` | walkers of still images |
 //! | `boxes`, `heif`, `items` | walkers of HEIF |
-//! | `tiff`, `exif`, `xmp`, `words` | what the containers carry |
+//! | `tiff`, `exif`, `xmp`, `words` | metadata in the containers |
 //! | `verify` | the second opinion |
 //!
 //! # Which parser, and why

@@ -145,7 +145,7 @@ impl Host {
     }
 
     /// The name of an inode without a file handle was removed. It keeps its descriptor, since it may have
-    /// other names; but not a file without links, whose space must be freed, nor beyond the user's quota of
+    /// other names; but not a file without links, which must be freed, nor beyond the user's quota of
     /// removed inodes.
     fn lose_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         self.nodes.set_place(inode, None);

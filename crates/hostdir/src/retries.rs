@@ -27,16 +27,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
 
-/// Most threads that are recorded.
 const THREADS_MAX: usize = 64;
 
 /// Most LOOKUPs of a thread's second attempt.
 const LOOKUPS_MAX: u32 = 64;
 
-/// How often a name is looked up whose file is removed each time. Each time, another process made progress.
+/// How often a name is looked up if its file is removed each time. Each time, another process made progress.
 pub(crate) const ATTEMPTS_MAX: usize = 64;
 
-/// The threads that will retry.
 #[derive(Default)]
 pub(crate) struct Retries {
     are_there: AtomicBool,
@@ -106,7 +104,6 @@ impl Retries {
         true
     }
 
-    /// Keeps what a thread has found, if it is still recorded.
     fn keep(&self, thread: u32, node: NodeId, fd: Arc<OwnedFd>) {
         let mut threads = self.threads.lock();
         if let Some(expected) = threads.iter_mut().find(|other| other.thread == thread) {

@@ -5,7 +5,7 @@
 //! lower file, and takes the caller from the request. A mount without a policy pays one check of a flag.
 //!
 //! A policy is replaced as a whole, and a request uses one policy from its beginning to its end. A
-//! [`reload`] makes the kernel drop the cached names whose answer changes. An open that was granted stays
+//! [`reload`] makes the kernel drop cached names if their answer changes. An open that was granted stays
 //! granted.
 
 mod attribute_source;
@@ -38,7 +38,6 @@ use thrufs::{Context, Errno, Notifier, Result};
 /// The name under which rules match a file that has none (`O_TMPFILE`).
 pub(crate) const UNNAMED: &CStr = c"(unnamed)";
 
-/// A policy and its generation.
 #[derive(Debug)]
 pub(crate) struct ActivePolicy {
     pub(crate) policy: Arc<Policy>,
@@ -165,7 +164,6 @@ impl Rules {
         self.notifier.get()
     }
 
-    /// Whether there is, or may be, a policy.
     pub(crate) fn are_there(&self) -> bool {
         self.active_policy.is_some()
     }
@@ -202,7 +200,6 @@ impl Rules {
             .filter(|rules| rules.policy.uses().hide)
     }
 
-    /// Replaces the active policy and returns it.
     fn replace(&self, policy: Arc<Policy>) -> std::result::Result<Arc<ActivePolicy>, ConfigError> {
         let slot = self
             .active_policy
@@ -242,7 +239,7 @@ impl OpenerIds {
         u64::from(self.uid) << 32 | u64::from(self.gid)
     }
 
-    /// The user whose quota is charged: enough where no rule asks for the opener.
+    /// Only the user with the charged quota: enough where no rule asks for the opener.
     pub(crate) fn counted_for(charge: Option<&QuotaCharge>) -> OpenerIds {
         OpenerIds {
             uid: charge.map_or(0, QuotaCharge::uid),

@@ -4,9 +4,9 @@
 //! in chunks of doubling size that are never moved or freed, so that readers need no lock on the table;
 //! each slot has its own. Freeing a slot raises its generation, so an earlier id finds nothing.
 //!
-//! **Ids from another process** may have any index, and a chunk is made for all indices near it. So a value
-//! whose chunk would be mostly empty goes into a map of outliers. The memory of a table thus depends on
-//! what is in it, and not on untrusted numbers.
+//! **Ids from another process** may have any index, and a chunk is made for all indices near it. So if the
+//! chunk would be mostly empty, the value is stored in a map of outliers. The memory of a table thus depends
+//! on what is in it, and not on untrusted numbers.
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 const FIRST: u64 = 64;
 /// Enough chunks for 2^32 slots.
 const CHUNKS: usize = 27;
-/// A slot whose generation has come this far is retired: its ids would repeat. Two bits of ids stay free.
+/// A slot of this generation is retired: its ids would repeat. Two bits of ids stay free.
 pub(crate) const GENERATION_MAX: u32 = u32::MAX >> 2;
 
 /// A chunk is made for values of another process if it has at most so many slots per value.
@@ -48,7 +48,7 @@ struct Free {
 pub(crate) struct Full;
 
 impl<T> Slots<T> {
-    /// A table whose first id will be `first` (1 for nodes: the root's).
+    /// A table that begins with the id `first` (1 for nodes: the root's).
     pub(crate) fn starting_at(first: u32) -> Slots<T> {
         Slots {
             chunks: std::array::from_fn(|_| OnceLock::new()),
@@ -188,8 +188,8 @@ impl<T> Slots<T> {
             .store(!outliers.is_empty(), Ordering::Release);
     }
 
-    /// Makes empty slots ready for use, with ids that the other process has not used, whose generations
-    /// were at most `highest`. False when there are no such ids left.
+    /// Makes empty slots ready for use, with ids that the other process, with generations up to `highest`,
+    /// has not used. False when there are no such ids left.
     pub(crate) fn settle(&self, highest: u32) -> bool {
         let floor = match highest.checked_add(1) {
             Some(floor) if floor < GENERATION_MAX => floor,
@@ -216,7 +216,6 @@ impl<T> Slots<T> {
         true
     }
 
-    /// The highest generation of a slot.
     pub(crate) fn generation_max(&self) -> u32 {
         let slots = self.chunks.iter().filter_map(OnceLock::get).flatten();
         let highest = slots.map(|slot| slot.0.read().0).max().unwrap_or(0);

@@ -35,10 +35,9 @@ use thrufs_sys::lease;
 /// How old a version must be. FAT has steps of two seconds, and a tick is up to 10 ms.
 const SETTLED: Duration = Duration::from_millis(2_100);
 
-/// The same for times of another machine, whose clock may be behind ours.
+/// The same for times of another machine: its clock may be behind ours.
 const SETTLED_REMOTE: Duration = Duration::from_secs(60);
 
-/// What an open finds about the kernel's cached data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// The cached data is of the file's version.

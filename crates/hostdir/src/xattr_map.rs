@@ -160,7 +160,6 @@ impl FromStr for XattrMap {
     }
 }
 
-/// The fields of one rule.
 struct Fields<'a> {
     rest: &'a str,
     separator: char,

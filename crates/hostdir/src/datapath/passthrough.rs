@@ -7,12 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::{Backings, Errno, Features};
 use thrufs_abi::InitFlags;
 
-/// Why a file is not under passthrough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// Passthrough is off.
     TurnedOff,
-    /// A rule of the policy says otherwise.
     Rule,
     /// The kernel does not combine passthrough with the writeback cache.
     Writeback,
@@ -115,7 +112,9 @@ impl Passthrough {
             }
             error => {
                 if !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!("a file cannot be registered for passthrough: {error} (logged once)");
+                    tracing::warn!(
+                        "a file cannot be registered for passthrough: {error} (logged once)"
+                    );
                 }
                 Obstacle::Refused(error)
             }
@@ -129,7 +128,6 @@ impl Passthrough {
         }
     }
 
-    /// The number of registrations.
     pub(crate) fn registered(&self) -> usize {
         self.backings().map_or(0, Backings::registered)
     }

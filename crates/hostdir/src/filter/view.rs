@@ -38,7 +38,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Most waiting readers and writers, each with a thread; one more fails at once.
 const WAITING_MAX: usize = 16;
 
-/// Most of one user.
 const WAITING_MAX_OF_USER: usize = WAITING_MAX / 2;
 
 /// Longer than a tick of the clock of file times (10 ms at 100 Hz).
@@ -125,7 +124,6 @@ impl View {
     }
 }
 
-/// Why a file cannot be read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotYet {
     /// Two versions may have the same times.
@@ -136,7 +134,6 @@ enum NotYet {
 
 type Attempt<T> = std::result::Result<T, NotYet>;
 
-/// Reads for the scan.
 struct Reader<'a>(&'a LowerFile);
 
 impl ReadAt for Reader<'_> {
@@ -214,7 +211,6 @@ impl Filter {
         answer.map(Ok)
     }
 
-    /// For a reader; `file` is not open for writing.
     fn look_as_reader<T>(
         &self,
         file: &LowerFile,
@@ -311,8 +307,8 @@ impl Host {
         })
     }
 
-    /// Makes sure that a reader can be shown the file at all. Fails with the rule's error for files that are not
-    /// understood, `EBUSY` when it keeps changing.
+    /// Makes sure that a reader can be shown the file at all. Fails with the rule's error for files that are
+    /// not understood, `EBUSY` when it keeps changing.
     pub(crate) fn check_filtered(
         &self,
         uid: Option<u32>,
@@ -327,8 +323,8 @@ impl Host {
         })
     }
 
-    /// Reads with redaction. Fails with the rule's error for files that are not understood, `EBUSY` when the file
-    /// keeps changing.
+    /// Reads with redaction. Fails with the rule's error for files that are not understood, `EBUSY` when the
+    /// file keeps changing.
     pub(crate) fn read_filtered(
         &self,
         context: &Context<'_>,

@@ -23,7 +23,6 @@ const UNSURE: u64 = 2;
 /// The rank below all names that were the latest once.
 const LAST_RANK: u64 = 0;
 
-/// The rank of a name among those of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
     Latest,
@@ -46,7 +45,6 @@ struct Free {
     next: u32,
 }
 
-/// A recorded name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NameNote {
     pub(crate) index: u32,
@@ -55,7 +53,6 @@ pub(crate) struct NameNote {
     pub(crate) is_unsure: bool,
 }
 
-/// The names of each node, the latest first.
 pub(crate) type NamesRead = HashMap<NodeId, Vec<NameNote>>;
 
 impl Notes {

@@ -64,7 +64,6 @@ pub(super) const PROCESS: usize = 32;
 const _: () =
     assert!(LONG_IDENTITY + HANDLE_BYTES_MAX <= 704 && PLACE_NAME + NAME_MAX < PLACE_BYTES);
 
-/// The record of an open file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileNote {
     pub(crate) handle: FileHandle,
@@ -76,7 +75,6 @@ pub(crate) struct FileNote {
     pub(crate) opener: OpenerIds,
 }
 
-/// The record of an owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerNote {
     pub(crate) node: NodeId,
@@ -268,7 +266,6 @@ impl Notes {
             .then_some(bit)
     }
 
-    /// Adds to the lookups of a node.
     #[inline]
     pub(crate) fn add_lookups(&self, node: NodeId, more: u64) {
         if let Some(record) = self.nodes.at(node.0 as u32) {
@@ -330,7 +327,6 @@ impl Notes {
         }
     }
 
-    /// As [`note_opener`](Self::note_opener).
     pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: OpenerIds) {
         if let Some(record) = self.directories.at(handle.0 as u32) {
             record.store(OPENER, opener.word());
@@ -349,7 +345,6 @@ impl Notes {
         self.free(&self.files, handle.0);
     }
 
-    /// As [`forget_file`](Self::forget_file).
     pub(crate) fn forget_directory(&self, handle: FileHandle) {
         self.free(&self.directories, handle.0);
     }

@@ -53,7 +53,6 @@ pub(super) const MOUNTS: Shape = shape(5, 320, 3, OWNERS.end());
 pub(super) const NAMES: Shape = shape(6, 296, 14, MOUNTS.end());
 pub(super) const TELLINGS: Shape = shape(7, 32, 1, NAMES.end());
 
-/// The size of the file.
 pub(super) const LEDGER_BYTES: u64 = TELLINGS.end();
 
 pub(super) struct Table {
@@ -181,7 +180,6 @@ impl Table {
     }
 }
 
-/// Maps the header.
 pub(super) fn map_header(memory: BorrowedFd<'_>) -> Result<SharedMapping> {
     SharedMapping::new(memory, 0, 4096)
 }

@@ -1,4 +1,4 @@
-//! Which audit records were written, so that a replayed open, whose first answer never came, is not audited
+//! Which audit records were written, so that an open that is replayed for want of an answer is not audited
 //! twice.
 //!
 //! A record is noted before it is written and after. If the process died in between, it may have been
@@ -60,7 +60,6 @@ impl Notes {
         Some(index)
     }
 
-    /// It was written.
     pub(crate) fn told(&self, index: Option<u32>) {
         if let Some(record) = index.and_then(|index| self.told.at(index)) {
             record.store(STATE, USED | TOLD);

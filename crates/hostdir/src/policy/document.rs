@@ -5,11 +5,9 @@ use super::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// One `key = value`.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'d> {
     pub(super) key: &'d str,
-    /// Where the key begins.
     pub(super) offset: usize,
     pub(super) value: &'d Spanned<DeValue<'d>>,
 }

@@ -44,10 +44,9 @@ pub(super) const ERRNOS: &[(&str, Errno)] = errnos! {
     EOVERFLOW ENOSPC EDQUOT ENOMEM EMFILE ENFILE EOPNOTSUPP ETIMEDOUT
 };
 
-/// A rule whose patterns are not yet in the table.
+/// A rule before its patterns are in the table.
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// Where it begins.
     pub(super) offset: usize,
     pub(super) name: Option<Box<str>>,
     pub(super) action: Action,
@@ -56,7 +55,6 @@ pub(super) struct Draft {
     pub(super) executables: Option<Patterns>,
 }
 
-/// The state while one rule is read.
 #[derive(Default)]
 struct RuleReader<'d> {
     offset: usize,

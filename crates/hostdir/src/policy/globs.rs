@@ -87,7 +87,6 @@ impl Patterns {
         self.wanted.len() + self.unwanted.len()
     }
 
-    /// Patterns, and exceptions.
     pub(super) fn texts(&self) -> (Vec<&str>, Vec<&str>) {
         fn texts(globs: &[Glob]) -> Vec<&str> {
             globs.iter().map(Glob::glob).collect()

@@ -15,7 +15,6 @@ enum Reach {
     Everything,
 }
 
-/// What one pattern says about where files are.
 #[derive(Clone, Debug)]
 struct Shape {
     /// The components before the first one with wildcards.

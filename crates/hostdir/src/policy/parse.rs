@@ -11,7 +11,6 @@ use toml::de::{DeTable, DeValue};
 
 pub(super) const TOP_KEYS: &[&str] = &["default", "audit-log", "rule"];
 
-/// A checked policy, before its patterns are compiled.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) default: PolicyDataPath,

@@ -38,7 +38,6 @@ impl Action {
         }
     }
 
-    /// Whether it ends the evaluation.
     pub(super) fn ends(self) -> bool {
         !matches!(self, Action::ReadOnly | Action::Audit)
     }
@@ -52,7 +51,6 @@ impl Action {
         self.redacts() || !matches!(self, Action::Data(_))
     }
 
-    /// All names.
     pub(super) const NAMES: [&str; 8] = [
         "passthrough",
         "cached",
@@ -88,7 +86,6 @@ impl PolicyDataPath {
     }
 }
 
-/// A set of file types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TypeSet {
     pub(super) wanted: u8,
@@ -123,7 +120,6 @@ pub(super) struct Matchers {
 }
 
 impl Matchers {
-    /// Whether it depends on the caller.
     pub(super) fn ask_callers(&self) -> bool {
         self.caller_uid.is_some() || self.caller_gid.is_some() || self.caller_exe.is_some()
     }

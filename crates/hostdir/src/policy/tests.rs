@@ -98,7 +98,6 @@ const STRANGER: Caller<'static> = Caller {
     executable: &|| None,
 };
 
-/// The decision about an ordinary file with this name and content.
 fn said(policy: &Policy, path: &str, head: &[u8]) -> Decision {
     let sample = Sample::new(1000, 0o644, head.len() as u64, head);
     policy.decide(&file(path, &sample), &ANN)

@@ -19,7 +19,6 @@ pub(super) enum Next {
     Box(BoxAt),
     /// A box that is longer than its parent.
     CutOff(BoxAt),
-    /// None.
     Nothing,
 }
 
@@ -99,7 +98,6 @@ impl Search<'_> {
     }
 }
 
-/// Reads the fields of a box in memory.
 pub(super) struct Fields<'a> {
     bytes: &'a [u8],
 }
@@ -130,7 +128,6 @@ impl<'a> Fields<'a> {
             .fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// Version and flags.
     pub(super) fn version(&mut self) -> Result<(u8, u32)> {
         let word = self.number(4)? as u32;
         Ok(((word >> 24) as u8, word & 0xff_ffff))

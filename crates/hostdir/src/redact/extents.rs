@@ -48,7 +48,6 @@ impl Extents {
         self.pieces(range, |at, _| edits.zero(at))
     }
 
-    /// Replaces the block's bytes from `start` on.
     pub(super) fn replace(&self, edits: &mut Edits, start: usize, bytes: &[u8]) -> Result<()> {
         self.pieces(start..start + bytes.len(), |at, within| {
             edits.bytes(at.start, &bytes[within])

@@ -16,7 +16,6 @@ const PICTURES: [&[u8; 4]; 14] = [
     b"j2k1", b"unci", b"mski", b"hvt1",
 ];
 
-/// The content of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     Picture,
@@ -39,7 +38,6 @@ enum Counted {
 struct Place {
     item: u64,
     counted: Counted,
-    /// Offset and length.
     pieces: Vec<(u64, u64)>,
 }
 

@@ -67,7 +67,6 @@ impl Packets {
 }
 
 impl Search<'_> {
-    /// A JPEG and what follows it.
     pub(super) fn jpeg_file(&mut self, range: Range<u64>) -> Result<()> {
         let end = self.jpeg(range.clone())?;
         self.trailer(end..range.end)
@@ -124,7 +123,7 @@ impl Search<'_> {
         }
     }
 
-    /// A segment whose length is at the beginning of `range`; returns its end.
+    /// A segment, with its length at the beginning of `range`; returns its end.
     fn segment(&mut self, marker: u8, range: Range<u64>, packets: &mut Packets) -> Result<u64> {
         if range.end - range.start < 2 {
             return Err(RedactError::Unparsable("a JPEG that is cut off"));

@@ -23,7 +23,7 @@ struct Patch {
 }
 
 impl Patch {
-    /// Patches `buffer`, whose first byte is at `offset` of the file.
+    /// Patches `buffer`, which begins at `offset` of the file.
     fn lay(&self, offset: u64, buffer: &mut [u8]) {
         let end = offset.saturating_add(buffer.len() as u64).min(self.end);
         let start = offset.max(self.start);
@@ -90,7 +90,6 @@ impl RedactionPlan {
     }
 }
 
-/// The patches of a scan, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(super) struct Edits {
     patches: Vec<Patch>,
@@ -171,7 +170,6 @@ fn same_fill(a: &Patch, b: &Patch) -> bool {
     a.content == b.content && !matches!(a.content, Content::Bytes(_))
 }
 
-/// Joins a patch into one that it overlaps.
 fn join(last: &mut Patch, patch: &Patch) -> Result<()> {
     if same_fill(last, patch) {
         last.end = last.end.max(patch.end);

@@ -32,7 +32,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Scans a nested file.
     pub(super) fn inside<T>(&mut self, look: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= DEPTH_MAX {
             return Err(RedactError::Unparsable("files lie too deep in each other"));
@@ -77,7 +76,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Counts towards a bound.
 pub(super) fn count(counter: &mut u32, max: u32, what: &'static str) -> Result<()> {
     *counter += 1;
     if *counter > max {

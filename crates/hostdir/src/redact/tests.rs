@@ -103,7 +103,6 @@ fn assert_exif_without_gps(before: &[u8], after: &[u8]) {
     assert_eq!(make.display_value().to_string(), "\"Maker\"");
 }
 
-/// A decoder shows the same picture.
 fn assert_same_picture(before: &[u8], after: &[u8]) {
     let decode = |bytes: &[u8]| {
         image::load_from_memory(bytes)

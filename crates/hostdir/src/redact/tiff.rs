@@ -37,7 +37,6 @@ pub(super) struct Findings {
     pub(super) zeros: Vec<Range<usize>>,
     /// Rewritten directories.
     pub(super) tables: Vec<(usize, Vec<u8>)>,
-    /// XMP packets.
     pub(super) packets: Vec<Range<usize>>,
     /// Notes of unknown kind: maker notes, comments.
     pub(super) notes: Vec<Range<usize>>,
@@ -84,7 +83,6 @@ enum Kind {
     Gps,
 }
 
-/// One entry of a directory.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: usize,
@@ -108,7 +106,6 @@ impl Entry {
         (self.count as usize).checked_mul(each)
     }
 
-    /// The range of the value, if it is not in the entry itself.
     fn outside(&self) -> Option<Range<usize>> {
         let size = self.size()?;
         let start = self.word as usize;
@@ -186,7 +183,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The entries of the directory at `at`.
     fn entries(&self, at: usize) -> Result<Vec<Entry>> {
         let count = usize::from(self.u16(at)?);
         if count > ENTRIES_MAX {

@@ -17,7 +17,6 @@ fn attributes(stat: &Statx) -> Attributes {
     }
 }
 
-/// An inode.
 pub(crate) struct InodeSource<'a> {
     host: &'a Host,
     inode: &'a Arc<Inode>,
@@ -97,7 +96,6 @@ impl AttributeSource for StatSource<'_> {
     }
 }
 
-/// A file that is about to be created.
 pub(crate) struct NewFile {
     pub(crate) file_type: FileType,
     /// Permission bits.

@@ -1,7 +1,7 @@
 //! The audit log: one JSON object on one line for each audited open.
 //!
 //! Each line is written by one write(2) to a file opened with O_APPEND, so that lines of several servers do
-//! not mix. An open whose record cannot be written fails.
+//! not mix. An open fails if its record cannot be written.
 //!
 //! A process that may not hold the file sends each line as one packet through a socket and waits for the
 //! answer: an error number, or 0 once the line is written.
@@ -33,7 +33,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// `file` is opened for appending, or is a packet socket whose peer answers each line with an error
+    /// `file` is opened for appending, or is a packet socket; its peer answers each line with an error
     /// number (four bytes, native order; 0 for none). `None`: lines go to the server's log.
     pub fn new(file: Option<OwnedFd>) -> AuditLog {
         AuditLog {
@@ -121,7 +121,6 @@ fn write_all(file: &OwnedFd, text: &[u8]) -> (usize, io::Result<()>) {
 
 #[derive(Clone, Copy)]
 pub(crate) struct AuditedOpen {
-    /// The access that was asked for.
     pub(crate) access: &'static str,
     pub(crate) created: bool,
     pub(crate) truncated: bool,
@@ -174,7 +173,7 @@ impl Host {
         let Some(rule) = decided.decision.audit.and_then(|id| policy.rule(id)) else {
             return Ok(());
         };
-        // A replayed open, whose first answer never came, may have its record already.
+        // A replayed open may have its record already.
         let telling = self.notes.as_ref().map(|notes| {
             let telling = telling(context, decided, open);
             (notes, telling, notes.told_before(telling))

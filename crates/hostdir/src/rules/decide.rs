@@ -14,7 +14,6 @@ use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
 
-/// Most directories above a file.
 const DEPTH_MAX: usize = 4096;
 
 /// Most bytes of paths that one decision joins and matches, because other changes of names wait for it: a
@@ -93,7 +92,6 @@ impl Host {
             .found_if(self.noting(inode), name, links, holds)
     }
 
-    /// Records the name under which a file was created or linked.
     pub(crate) fn name_made(&self, inode: &Inode, parent: NodeId, name: &[u8]) {
         if self.rules.are_there() {
             let name = KnownName::new(parent, name);

@@ -179,7 +179,6 @@ impl Host {
         permitted_new(&decided.decision)
     }
 
-    /// What the policy decides about a file that is about to be created.
     pub(crate) fn decide_new(
         &self,
         rules: Arc<ActivePolicy>,

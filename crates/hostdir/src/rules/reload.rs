@@ -1,7 +1,7 @@
 //! Replaces the policy, and updates the names that the kernel has cached.
 //!
-//! A name that is dropped takes along whatever is mounted on it or below, in every mount namespace. So
-//! names whose answer stays are left alone, and [`Notifier::increment_epoch`], which drops all, is a last
+//! A name that is dropped takes along whatever is mounted on it or below, in every mount namespace. So names
+//! with an unchanged answer are left alone, and [`Notifier::increment_epoch`], which drops all, is a last
 //! resort. The names that change are those of known nodes, which are decided anew, and those that were
 //! answered with ENOENT because they were hidden, which are recorded.
 //!
@@ -94,8 +94,8 @@ impl Host {
         Ok(())
     }
 
-    /// Whether a name of an inode is hidden. No lookup comes for a name whose directory is not known any
-    /// more.
+    /// Whether a name of an inode is hidden. There is no lookup of a name in a directory that is no longer
+    /// known.
     fn name_is_hidden(&self, rules: &ActivePolicy, inode: &Arc<Inode>, name: &KnownName) -> bool {
         let directory = match self.see_directory(Some(rules), name.directory) {
             Ok(directory) => directory,

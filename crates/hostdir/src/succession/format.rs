@@ -8,7 +8,7 @@
 //! |---|---|
 //! | header | `THRUHOST`; version (4 bytes, 1, or 2 for a session under a policy); highest generations of nodes, files and directories (4 each); number of mounts, nodes, files, directories, owners of locks (4 each) |
 //! | mount beneath | number (4), path |
-//! | node | id (8), lookups (8), type (4), how it is found (1): 0 not at all, 1 by path, 2 by handle, 3 it is gone and nobody has it open; path or mount (4) and handle; then a handle to compare with, of kind 0 and without bytes if there is none |
+//! | node | id (8), lookups (8), type (4), how it is found (1): 0 not at all, 1 by path, 2 by handle, 3 it has no name and is not open; path or mount (4) and handle; then a handle to compare with, of kind 0 and without bytes if there is none |
 //! | under a policy | number of names (4) |
 //! | name by which a node is known | node (8), directory (8), length (2) and as many bytes |
 //! | file | handle (8), node (8), flags (4), kind of `flock(2)` (1), whether it is open at the moment (1) |
@@ -32,7 +32,6 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// A chunk is written at this size.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Longest path.
 pub(super) const PATH_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Most records of each kind in a state that is read.
@@ -40,13 +39,9 @@ pub(super) const MOUNTS_MAX: u32 = 4096;
 pub(super) const NODES_MAX: u32 = 1 << 24;
 pub(super) const OPENS_MAX: u32 = 1 << 20;
 pub(super) const OWNERS_MAX: u32 = 8192;
-/// Most names.
 pub(super) const NAMES_MAX: u32 = 1 << 24;
-/// Most names of one node.
 pub(super) const NAMES_OF_NODE_MAX: usize = 4096;
-/// Longest name.
 pub(super) const NAME_BYTES_MAX: usize = 255;
-/// Most locks of one owner.
 pub(super) const RANGES_MAX: u32 = 1 << 16;
 
 pub(super) fn invalid(what: impl Into<String>) -> io::Error {
@@ -206,7 +201,6 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A number of records.
     pub(super) fn count(&mut self, most: u32) -> io::Result<u32> {
         let count = self.u32()?;
         if count > most {

@@ -30,7 +30,6 @@ pub(crate) struct HeldRanges {
     pub(super) ranges: Vec<RangeLock>,
 }
 
-/// The locks of a session that was saved.
 #[derive(Default)]
 pub(crate) struct Suspended {
     /// Checked by every request for an open file.

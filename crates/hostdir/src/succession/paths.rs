@@ -14,7 +14,6 @@ use thrufs_abi::NodeId;
 use thrufs_sys::dir::{DirEntries, getdents64};
 use thrufs_sys::proc_fd;
 
-/// Most names of a path.
 const DEPTH_MAX: usize = 4096;
 
 /// A directory of a path, or its last component.

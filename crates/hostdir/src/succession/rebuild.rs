@@ -36,7 +36,6 @@ const FLAGS: i32 = libc::O_ACCMODE
 /// Most lookups of a node: enough for ever, without a later overflow.
 const LOOKUPS_MAX: u64 = 1 << 62;
 
-/// An inode that was found again.
 pub(super) struct Found {
     pub(super) identity: Identity,
     pub(super) mount: Arc<LowerMount>,
@@ -302,7 +301,7 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// An owner, whose locks are taken again.
+    /// An owner of locks, which are taken again.
     pub(super) fn owner(&mut self, note: OwnerNote, ranges: &[RangeLock]) -> io::Result<()> {
         let host = self.host;
         let Some(file) = host.files.get(note.handle.0) else {
@@ -338,7 +337,7 @@ impl<'a> Rebuild<'a> {
         shares.map(|shares| shares.charge_resumed(file.opener().uid))
     }
 
-    /// An owner whose open file was stored, with its locks.
+    /// An owner with a stored open file, which has its locks.
     pub(super) fn kept_owner(&mut self, note: OwnerNote, fd: OwnedFd, place: u32) {
         let owner = OwnerFile {
             fd,

@@ -192,7 +192,6 @@ impl Host {
 }
 
 impl Found {
-    /// Compares the inode with the saved one.
     fn check(self, file_type: u32, expected: &Handle) -> thrufs::Result<Found> {
         let is_same_type = self.mode & libc::S_IFMT == file_type & libc::S_IFMT;
         let is_same_handle = *expected == Handle::default()

@@ -20,7 +20,6 @@ use thrufs::Errno;
 use thrufs_abi::{FileHandle, NodeId};
 use thrufs_sys::lock::LockKind;
 
-/// An inode, and how it is found again.
 struct Located {
     inode: Arc<Inode>,
     way: Way,

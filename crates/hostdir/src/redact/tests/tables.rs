@@ -16,7 +16,6 @@ fn directory(entries: &[(u16, u16, u32, u32)], next: u32) -> Vec<u8> {
     bytes
 }
 
-/// A photograph whose block is the header and these parts.
 fn photograph(parts: &[&[u8]]) -> Vec<u8> {
     let block = [b"II*\0\x08\0\0\0", parts.concat().as_slice()].concat();
     jpeg_with(&[exif_segment(&block)])
