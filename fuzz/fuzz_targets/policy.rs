@@ -1,6 +1,5 @@
-//! Policies as an operator may write them: what is refused has a place in the text, and what is
-//! taken says the same of a file for every caller where it must, and never passes through what it
-//! could redact.
+//! Policies of any text: a fault has a place in the text. A valid policy gives a file the same data path
+//! and visibility for every caller, and no passthrough to a file that it could redact.
 //!
 //! The bytes after the first NUL are the beginning of a file, those before it the policy.
 #![no_main]
