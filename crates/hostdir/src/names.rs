@@ -224,8 +224,7 @@ impl Names {
             .collect();
     }
 
-    /// Resolves uncertain names by `leads_here`. If one of them leads here, all names that do not are
-    /// dropped.
+    /// Drops uncertain names that do not lead here; if one does, all other names that do not as well.
     pub(crate) fn settle(&self, noting: Noting<'_>, leads_here: impl Fn(&KnownName) -> bool) {
         let mut slot = self.0.lock();
         let Some(list) = slot.as_deref_mut() else {
