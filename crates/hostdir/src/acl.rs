@@ -69,8 +69,8 @@ fn can_differ(inode: &Inode, mode: u32) -> bool {
 impl Host {
     /// The mode reported for a lower file. If its ACL cannot be read, only the owner is granted anything.
     pub(crate) fn reported_mode(&self, inode: &Arc<Inode>, mode: u32) -> u32 {
-        let goes_by_modes = self.goes_by_modes.load(Ordering::Relaxed);
-        if !(goes_by_modes && can_differ(inode, mode) && inode.mount().may_have_acls()) {
+        let kernel_ignores_acls = self.kernel_ignores_acls.load(Ordering::Relaxed);
+        if !(kernel_ignores_acls && can_differ(inode, mode) && inode.mount().may_have_acls()) {
             return mode;
         }
         let mut usual = [0; USUAL_BYTES];
@@ -105,7 +105,7 @@ impl Host {
         fd: BorrowedFd<'_>,
         asked: u32,
     ) -> Result<u32> {
-        if !self.goes_by_modes.load(Ordering::Relaxed) {
+        if !self.kernel_ignores_acls.load(Ordering::Relaxed) {
             return Ok(asked);
         }
         let beneath = u32::from(stat_open(fd)?.stx_mode);

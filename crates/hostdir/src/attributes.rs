@@ -4,7 +4,7 @@ use crate::config::IdMap;
 use crate::files::{OpenFile, stat_open};
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
-use crate::ownership::{Checked, OfOwner};
+use crate::ownership::{Checked, OwnerChange};
 use rustix::fs::{
     AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
 };
@@ -108,7 +108,7 @@ impl Host {
 
     pub(crate) fn getattr(&self, node: NodeId, _handle: Option<FileHandle>) -> Result<Attributes> {
         let inode = self.nodes.get(node)?;
-        self.may_look(&inode)?;
+        self.may_reveal(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let stat = stat_fd(descriptor.as_fd(), BASIC)?;
         Ok(self.attributes(&inode, &stat))
@@ -116,7 +116,7 @@ impl Host {
 
     pub(crate) fn statx(&self, node: NodeId, flags: u32, mask: u32) -> Result<ExtendedAttributes> {
         let inode = self.nodes.get(node)?;
-        self.may_look(&inode)?;
+        self.may_reveal(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let sync = AtFlags::from_bits_retain(flags & libc::AT_STATX_SYNC_TYPE as u32);
         let mask = StatxFlags::from_bits_retain(mask & WIRE_STATX_MASK) | BASIC;
@@ -271,7 +271,7 @@ impl Host {
         }
         // The kernel has removed the bits that the caller may not set.
         self.credentials.keep_set_ids(true)?;
-        self.as_owner(context, inode, fd, OfOwner::Permissions, || {
+        self.as_owner(context, inode, fd, OwnerChange::Permissions, || {
             Ok(attr::chmod(fd, mode & 0o7777)?)
         })
     }
@@ -293,7 +293,7 @@ impl Host {
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
             Ok(rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
         };
-        let asked = OfOwner::Owner {
+        let asked = OwnerChange::Owner {
             uid: set.uid,
             gid: set.gid,
         };
@@ -334,7 +334,7 @@ impl Host {
 
     pub(crate) fn readlink(&self, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         let inode = self.nodes.get(node)?;
-        self.may_look(&inode)?;
+        self.may_reveal(&inode)?;
         if !inode.is_symbolic_link() {
             return Err(Errno::EINVAL);
         }

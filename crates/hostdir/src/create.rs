@@ -64,7 +64,7 @@ impl Host {
         let end = End::new(&parent, descriptor.as_fd(), name);
         let new = || self.new_file(context, end, file_type, mode & !umask);
         self.may_begin_set_id(context, mode, file_type, new)?;
-        if self.rules.are_there() {
+        if self.rules.has_policy() {
             self.may_make(context, end, &new())?;
         }
         make(end.fd, name).map_err(|error| self.taken(end, error.into()))?;
@@ -318,9 +318,9 @@ impl Host {
         let (inode, stat) = self.lookup_opened(parent, name, fd.as_fd())?;
         match name {
             // No rename can come before the kernel has the entry.
-            Some(name) => self.name_made(&inode, parent.node(), name.to_bytes()),
+            Some(name) => self.record_new_name(&inode, parent.node(), name.to_bytes()),
             None => {
-                self.name_made(&inode, parent.node(), UNNAMED.to_bytes());
+                self.record_new_name(&inode, parent.node(), UNNAMED.to_bytes());
                 self.keep_inode(&inode, fd.as_fd());
             }
         }

@@ -312,7 +312,7 @@ impl Host {
     /// registered files cannot move to another process. `wanted` is what the policy demands here, if it is
     /// asked. Fails with `EBUSY` when it would see what the policy redacts, or what is redacted for other
     /// opens of the inode.
-    pub(crate) fn use_again(
+    pub(crate) fn resume_use(
         &self,
         inode: &Arc<Inode>,
         writable: bool,
@@ -341,7 +341,7 @@ impl Host {
 
     /// The route of an open file, where a policy may have chosen it.
     pub(crate) fn route_of(&self, guard: &UseGuard, handle: FileHandle) -> Option<Route> {
-        self.rules.are_there().then(|| Route {
+        self.rules.has_policy().then(|| Route {
             path: guard.path(),
             redaction: guard.filter().map(|filter| filter.redaction()),
             writes: guard.filter().is_some_and(|it| it.is_written_by(handle)),
@@ -363,7 +363,7 @@ impl Host {
     }
 
     /// The path that a file on this mount would take, as far as known without registering it.
-    pub(crate) fn outlook(
+    pub(crate) fn expected_path(
         &self,
         mount: &LowerMount,
         wanted: &FilePath,
@@ -388,7 +388,7 @@ impl Host {
         wanted: &FilePath,
     ) -> Result<Box<Use>> {
         let chosen = |path, obstacle| Ok(begun(self, path, obstacle, None, wanted));
-        let (path, obstacle) = self.outlook(inode.mount(), wanted);
+        let (path, obstacle) = self.expected_path(inode.mount(), wanted);
         if path != DataPath::Passthrough {
             return chosen(path, obstacle);
         }

@@ -58,7 +58,7 @@ impl Waits {
         holds: impl Fn(NodeId, LockOwner, &RangeLock) -> bool,
     ) -> Result<Waiting<'_>> {
         let mut list = self.list.lock();
-        if leads_back(&list, &wait, holds) {
+        if closes_cycle(&list, &wait, holds) {
             return Err(Errno::EDEADLK);
         }
         list.push(wait);
@@ -67,7 +67,7 @@ impl Waits {
 }
 
 /// Whether an owner that `new` would wait for, directly or not, waits for the owner of `new`.
-fn leads_back(
+fn closes_cycle(
     list: &[Wait],
     new: &Wait,
     holds: impl Fn(NodeId, LockOwner, &RangeLock) -> bool,
@@ -93,7 +93,7 @@ fn leads_back(
 }
 
 /// Whether an open file holds an OFD lock that conflicts with `wanted`.
-pub(crate) fn keeps_from(fd: impl AsFd, wanted: &RangeLock) -> bool {
+pub(crate) fn conflicts_with(fd: impl AsFd, wanted: &RangeLock) -> bool {
     let mut own = RangeLock {
         kind: LockKind::Unlock,
         ..*wanted
@@ -217,8 +217,8 @@ mod tests {
             (range(Read, 29, 100), true),
             (range(Write, 30, u64::MAX), false),
         ] {
-            assert_eq!(keeps_from(&one, &wanted), expected, "{wanted:?}");
-            assert!(!keeps_from(&other, &wanted));
+            assert_eq!(conflicts_with(&one, &wanted), expected, "{wanted:?}");
+            assert!(!conflicts_with(&other, &wanted));
         }
     }
 }

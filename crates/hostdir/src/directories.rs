@@ -195,11 +195,11 @@ impl Host {
 
     pub(crate) fn open_directory(&self, context: &Context<'_>, node: NodeId) -> Result<Opened> {
         let inode = self.nodes.get(node)?;
-        let opened = match self.rules.of_opens() {
+        let opened = match self.rules.for_opens() {
             None => self.enter_directory(inode, context.uid()),
             Some(rules) => self.open_directory_under_policy(context, rules, inode),
         }?;
-        if self.rules.are_there() {
+        if self.rules.has_policy() {
             self.note_opener_of_directory(opened.handle, self.opener(context));
         }
         Ok(opened)

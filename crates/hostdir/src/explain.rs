@@ -49,21 +49,21 @@ fn is_name(name: &CStr) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/')
 }
 
-struct Way {
+struct DataPathReport {
     data_path: ExplainedDataPath,
     reason: String,
     rule: Option<String>,
     backing: Option<u32>,
 }
 
-impl Way {
-    fn without_data(kind: FileKind) -> Way {
+impl DataPathReport {
+    fn without_data(kind: FileKind) -> DataPathReport {
         let reason = match kind {
             FileKind::Directory => "a directory is listed, not read",
             FileKind::SymbolicLink => "a symbolic link has a target and no data",
             _ => "the kernel opens fifos, sockets and devices itself",
         };
-        Way {
+        DataPathReport {
             data_path: ExplainedDataPath::None,
             reason: reason.to_owned(),
             rule: None,
@@ -105,14 +105,14 @@ impl Host {
             .map(|name| name.to_bytes())
             .collect::<Vec<_>>()
             .join(&b'/');
-        let way = self.way_of(inode, &mount, &stat, &path);
+        let report = self.data_path_report(inode, &mount, &stat, &path);
         Ok(Explanation {
             kind,
             ino: mount.client_ino(stat.stx_ino),
-            data_path: way.data_path,
-            reason: way.reason,
-            rule: way.rule,
-            backing: way.backing,
+            data_path: report.data_path,
+            reason: report.reason,
+            rule: report.rule,
+            backing: report.backing,
             opens: inode.map_or(Opens::NONE, |inode| self.opens_of(inode)),
             cache: self.cache_state(inode),
             node: inode.map(|inode| NodeState {
@@ -125,16 +125,16 @@ impl Host {
         })
     }
 
-    fn way_of(
+    fn data_path_report(
         &self,
         inode: Option<&Arc<Inode>>,
         mount: &LowerMount,
         stat: &Statx,
         path: &[u8],
-    ) -> Way {
+    ) -> DataPathReport {
         let kind = FileKind::of_mode(stat.stx_mode.into());
         if kind != FileKind::Regular {
-            return Way::without_data(kind);
+            return DataPathReport::without_data(kind);
         }
         let (wanted, rule) = self.wanted(path, stat);
         let current = inode.and_then(|inode| {
@@ -142,21 +142,21 @@ impl Host {
             let current = uses.as_ref()?;
             Some((current.path(), current.obstacle(), current.backing()))
         });
-        let outlook = self.outlook(mount, &wanted);
+        let expected_path = self.expected_path(mount, &wanted);
         let Some((path, obstacle, backing)) = current else {
-            let (path, obstacle) = outlook;
-            return Way {
+            let (path, obstacle) = expected_path;
+            return DataPathReport {
                 data_path: path.into(),
-                reason: format!("not open; it would be: {}", self.because(path, obstacle)),
+                reason: format!("not open; it would be: {}", self.reason(path, obstacle)),
                 rule,
                 backing: None,
             };
         };
-        let mut reason = self.because(path, obstacle);
-        if path != outlook.0 {
+        let mut reason = self.reason(path, obstacle);
+        if path != expected_path.0 {
             reason.push_str("; opened before the policy or the file changed");
         }
-        Way {
+        DataPathReport {
             data_path: path.into(),
             reason,
             rule,
@@ -179,7 +179,7 @@ impl Host {
         (wanted, rule.map(|rule| rule.to_string()))
     }
 
-    fn because(&self, path: DataPath, obstacle: Option<Obstacle>) -> String {
+    fn reason(&self, path: DataPath, obstacle: Option<Obstacle>) -> String {
         let how = match (path, self.config.cache) {
             (DataPath::Passthrough, _) => "the kernel uses the file beneath by itself",
             (DataPath::Filtered, _) => "what readers are not to see is taken out",

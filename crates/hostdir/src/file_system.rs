@@ -94,7 +94,7 @@ impl FileSystem for HostDir {
         match config.cache {
             // Writes to redacted files bypass the cache, so they must not be mapped.
             CacheMode::Never | CacheMode::Metadata
-                if self.host.rules.are_there() || !config.allow_mmap => {}
+                if self.host.rules.has_policy() || !config.allow_mmap => {}
             CacheMode::Never | CacheMode::Metadata => {
                 negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP);
             }
@@ -138,11 +138,11 @@ impl FileSystem for HostDir {
         self.host
             .may_skip_flush
             .store(nothing_to_settle, Ordering::Relaxed);
-        let goes_by_modes =
+        let kernel_ignores_acls =
             self.host.config.default_permissions && !flags.contains(InitFlags::POSIX_ACL);
         self.host
-            .goes_by_modes
-            .store(goes_by_modes, Ordering::Relaxed);
+            .kernel_ignores_acls
+            .store(kernel_ignores_acls, Ordering::Relaxed);
         let announces = flags.contains(InitFlags::SUBMOUNTS);
         self.host
             .announces_submounts

@@ -5,7 +5,7 @@ use crate::config::CacheMode;
 use crate::datapath::{DataPath, UseGuard};
 use crate::host::{BASIC, Host};
 use crate::inode::{Descriptor, Inode};
-use crate::ownership::OfOwner;
+use crate::ownership::OwnerChange;
 use crate::privileges::loses_set_ids;
 use crate::rules::OpenerIds;
 use parking_lot::Mutex;
@@ -521,7 +521,7 @@ impl Host {
             if !changes {
                 return Ok(ioctl::file_ioctl(fd, command, data)?);
             }
-            self.as_owner(context, &inode, fd, OfOwner::Flags, || {
+            self.as_owner(context, &inode, fd, OwnerChange::Flags, || {
                 Ok(ioctl::file_ioctl(fd, command, data)?)
             })
         };

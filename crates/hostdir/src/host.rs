@@ -110,7 +110,7 @@ pub(crate) struct Host {
     /// Whether close(2) needs no FLUSH; set by INIT.
     pub(crate) may_skip_flush: AtomicBool,
     /// Whether the kernel above checks modes and sees no ACLs; set by INIT.
-    pub(crate) goes_by_modes: AtomicBool,
+    pub(crate) kernel_ignores_acls: AtomicBool,
     /// Whether submounts are announced; set by INIT.
     pub(crate) announces_submounts: AtomicBool,
     /// Directories that ignore case were logged once.
@@ -238,7 +238,7 @@ impl HostDir {
             notes,
             root,
             may_skip_flush: AtomicBool::new(false),
-            goes_by_modes: AtomicBool::new(false),
+            kernel_ignores_acls: AtomicBool::new(false),
             announces_submounts: AtomicBool::new(false),
             logged_folded_case: AtomicBool::new(false),
             waiting: crate::filter::Waiting::new(server_uid),
@@ -423,20 +423,20 @@ impl Host {
         name: &std::ffi::CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
         let parent_fd = parent_fd.as_fd();
-        if !self.rules.are_there() {
+        if !self.rules.has_policy() {
             return self.lookup_unnamed(parent, parent_fd, name);
         }
         for _ in 0..ATTEMPTS_MAX {
-            let since = self.rules.state_of_names();
+            let since = self.rules.names_state();
             let (inode, stat) = self.lookup_unnamed(parent, parent_fd, name)?;
-            if self.remember_name(&inode, parent.node(), name.to_bytes(), &stat, since) {
+            if self.record_name(&inode, parent.node(), name.to_bytes(), &stat, since) {
                 return Ok((inode, stat));
             }
             self.forget(inode.node(), 1);
         }
         let (inode, stat) = self.lookup_unnamed(parent, parent_fd, name)?;
         let name = KnownName::new(parent.node(), name.to_bytes());
-        inode.names().perhaps_found(self.noting(&inode), name);
+        inode.names().record_uncertain(self.noting(&inode), name);
         Ok((inode, stat))
     }
 

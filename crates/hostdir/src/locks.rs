@@ -8,7 +8,7 @@
 //! OFD owner locked. The lower kernel sees no processes, so deadlocks of POSIX locks are detected
 //! [here](crate::deadlock).
 
-use crate::deadlock::{Wait, Waiting, keeps_from};
+use crate::deadlock::{Wait, Waiting, conflicts_with};
 use crate::host::Host;
 use crate::ledger::OwnerNote;
 use crate::quota::{QuotaCharge, UserQuotas};
@@ -308,7 +308,7 @@ impl Host {
     fn wait_for(&self, node: NodeId, owner: LockOwner, range: RangeLock) -> Result<Waiting<'_>> {
         let holds = |node, owner, range: &RangeLock| {
             let file = self.locks.get(node, owner);
-            file.is_some_and(|file| keeps_from(&file.fd, range))
+            file.is_some_and(|file| conflicts_with(&file.fd, range))
         };
         self.lock_waits.enter(Wait { node, owner, range }, holds)
     }

@@ -55,7 +55,7 @@ impl Host {
     /// Whether a name that was found is hidden. Errors: see
     /// [`require_case_sensitive`](Self::require_case_sensitive).
     fn is_absent(&self, parent: &Arc<Inode>, name: &CStr, stat: &Statx) -> Result<bool> {
-        if self.rules.are_there() {
+        if self.rules.has_policy() {
             self.require_case_sensitive(self.descriptor(parent)?.as_fd(), name)?;
         }
         self.is_hidden_from_lookup(parent, name, stat)

@@ -145,7 +145,7 @@ impl List {
 impl Names {
     /// Records the name by which an inode with `links` links was found, if `holds` is still true under the
     /// lock; returns that. A change of names makes `holds` false before it takes the lock.
-    pub(crate) fn found_if(
+    pub(crate) fn record_if(
         &self,
         noting: Noting<'_>,
         name: KnownName,
@@ -163,21 +163,21 @@ impl Names {
     }
 
     /// Adds a name that it may have lost since. No other one is dropped for it.
-    pub(crate) fn perhaps_found(&self, noting: Noting<'_>, name: KnownName) {
+    pub(crate) fn record_uncertain(&self, noting: Noting<'_>, name: KnownName) {
         let mut slot = self.0.lock();
         slot.get_or_insert_default()
             .put_last(noting, name, Rank::Last);
     }
 
-    /// A rename to this name begins. [`renamed`](Self::renamed) or [`did_not_get`](Self::did_not_get)
+    /// A rename to this name begins. [`renamed`](Self::renamed) or [`rename_failed`](Self::rename_failed)
     /// follows unless the process dies.
-    pub(crate) fn may_get(&self, noting: Noting<'_>, name: KnownName) {
+    pub(crate) fn rename_begins(&self, noting: Noting<'_>, name: KnownName) {
         let mut slot = self.0.lock();
         slot.get_or_insert_default()
             .put_last(noting, name, Rank::Unsure);
     }
 
-    pub(crate) fn did_not_get(&self, noting: Noting<'_>, name: &KnownName) {
+    pub(crate) fn rename_failed(&self, noting: Noting<'_>, name: &KnownName) {
         if let Some(list) = self.0.lock().as_deref_mut() {
             list.retain(noting, |known| !(known.is_unsure && known.name == *name));
         }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     fn found(names: &Names, name: KnownName, links: u32) {
-        assert!(names.found_if(NOWHERE, name, links, || true));
+        assert!(names.record_if(NOWHERE, name, links, || true));
     }
 
     const NOWHERE: Noting<'_> = Noting {
@@ -290,9 +290,9 @@ mod tests {
     fn uncertain_name_displaces_no_other() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
-        assert!(!names.found_if(NOWHERE, name(1, "b"), 1, || false));
+        assert!(!names.record_if(NOWHERE, name(1, "b"), 1, || false));
         assert_eq!(names.all(), [name(1, "a")]);
-        names.perhaps_found(NOWHERE, name(1, "b"));
+        names.record_uncertain(NOWHERE, name(1, "b"));
         assert_eq!(names.all(), [name(1, "a"), name(1, "b")]);
         found(&names, name(1, "a"), 1);
         assert_eq!(names.all(), [name(1, "a")]);
@@ -325,17 +325,17 @@ mod tests {
     fn name_of_a_pending_rename_counts() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
-        names.may_get(NOWHERE, name(1, "b"));
+        names.rename_begins(NOWHERE, name(1, "b"));
         assert_eq!(names.all(), [name(1, "a"), name(1, "b")]);
-        names.did_not_get(NOWHERE, &name(1, "b"));
+        names.rename_failed(NOWHERE, &name(1, "b"));
         assert_eq!(names.all(), [name(1, "a")]);
-        names.may_get(NOWHERE, name(1, "b"));
+        names.rename_begins(NOWHERE, name(1, "b"));
         names.renamed(NOWHERE, &name(1, "a"), name(1, "b"));
         assert_eq!(names.all(), [name(1, "b")]);
         // Two names of one file: rename(2) does nothing, and both stay.
         found(&names, name(1, "c"), 2);
-        names.may_get(NOWHERE, name(1, "b"));
-        names.did_not_get(NOWHERE, &name(1, "b"));
+        names.rename_begins(NOWHERE, name(1, "b"));
+        names.rename_failed(NOWHERE, &name(1, "b"));
         assert_eq!(names.all(), [name(1, "c"), name(1, "b")]);
     }
 
@@ -344,7 +344,7 @@ mod tests {
         for (real, expected) in [("b", "b"), ("a", "a")] {
             let names = Names::default();
             found(&names, name(1, "a"), 1);
-            names.may_get(NOWHERE, name(1, "b"));
+            names.rename_begins(NOWHERE, name(1, "b"));
             names.settle(NOWHERE, |known| *known == name(1, real));
             assert_eq!(names.all(), [name(1, expected)]);
         }

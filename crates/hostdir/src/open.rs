@@ -156,7 +156,7 @@ impl Host {
     ) -> Result<Opened> {
         let guard = self.use_file(inode, args.flags as i32, None, wanted)?;
         if let Some(filter) = guard.filter().filter(|_| access(flags) == Access::Read) {
-            self.must_not_be_written(context.uid(), inode, filter)?;
+            self.require_no_writer(context.uid(), inode, filter)?;
         }
         let opened = if guard.path() == DataPath::Passthrough {
             self.try_as_the_kernel(context, inode, args.flags as i32)?;
@@ -301,7 +301,7 @@ impl Host {
         let knows_size = stat.is_some() || flags & libc::O_TRUNC != 0;
         let stat = match stat {
             Some(stat) => Some(*stat),
-            None if writable || self.config.cache == CacheMode::Auto || self.rules.are_there() => {
+            None if writable || self.config.cache == CacheMode::Auto || self.rules.has_policy() => {
                 Some(stat_open(&fd)?)
             }
             None => None,
@@ -424,7 +424,7 @@ impl Host {
                 OpenReplyFlags::DIRECT_IO | OpenReplyFlags::PARALLEL_DIRECT_WRITES
             }
             // Under a policy, pages may have been cached under another policy.
-            (_, CacheMode::Always) if !self.rules.are_there() => OpenReplyFlags::KEEP_CACHE,
+            (_, CacheMode::Always) if !self.rules.has_policy() => OpenReplyFlags::KEEP_CACHE,
             (_, CacheMode::Always | CacheMode::Auto) => {
                 if keeps_cache {
                     OpenReplyFlags::KEEP_CACHE

@@ -119,7 +119,7 @@ impl ReportedAttributes {
 
 /// A change that only an owner may make.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OfOwner {
+pub(crate) enum OwnerChange {
     /// Of the mode or an ACL.
     Permissions,
     /// Of an ACL, by a caller outside the file's group: also drops the set-group-ID bit.
@@ -148,7 +148,7 @@ impl Host {
         context: &Context<'_>,
         inode: &Inode,
         fd: BorrowedFd<'_>,
-        asked: OfOwner,
+        asked: OwnerChange,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let Some(caller) = self.restricted_caller(context) else {
@@ -160,17 +160,18 @@ impl Host {
             // A resumed session: what the process before has reported is not known.
             None => self.owner_of(&stat_open(fd)?),
         };
-        let is_strict = asked == OfOwner::Flags || reported.is_uncertain();
+        let is_strict = asked == OwnerChange::Flags || reported.is_uncertain();
         if is_strict && caller != owner.uid {
             return Err(Errno::EPERM);
         }
-        let gives_away = matches!(asked, OfOwner::Owner { uid: Some(uid), .. } if uid != owner.uid);
+        let gives_away =
+            matches!(asked, OwnerChange::Owner { uid: Some(uid), .. } if uid != owner.uid);
         if gives_away || !self.acts_as_callers(inode) {
             self.check_owner(inode, owner, &stat_open(fd)?)?;
             let changed = change()?;
             let is_of_mode = matches!(
                 asked,
-                OfOwner::Permissions | OfOwner::PermissionsOutsideGroup
+                OwnerChange::Permissions | OwnerChange::PermissionsOutsideGroup
             );
             if is_of_mode {
                 self.drop_if_taken_over(inode, fd, owner)?;
@@ -178,15 +179,15 @@ impl Host {
             return Ok(changed);
         }
         let gid = match asked {
-            OfOwner::Owner { gid: Some(gid), .. } => gid,
+            OwnerChange::Owner { gid: Some(gid), .. } => gid,
             // The kernel above may have permitted a set-group-id bit by another group.
-            _ if is_strict || asked == OfOwner::PermissionsOutsideGroup => {
+            _ if is_strict || asked == OwnerChange::PermissionsOutsideGroup => {
                 context.gid().unwrap_or(owner.gid)
             }
             _ => owner.gid,
         };
         let lacks = match asked {
-            OfOwner::Owner { .. } => OF_OWNERS,
+            OwnerChange::Owner { .. } => OF_OWNERS,
             // The lower file system keeps the set-group-id bit only for members of the group.
             _ => OF_OWNERS | Capabilities::FSETID,
         };

@@ -56,8 +56,8 @@ impl Host {
         let to = End::new(&parent, parent_descriptor.as_fd(), name);
         self.defer_if_many_names(context, &inode)?;
         let _name_lock = self.lock_names(context)?;
-        self.may_become(context, &inode, to)?;
-        if self.rules.are_there() && inode.names().count() >= NAMES_MAX {
+        self.may_link(context, &inode, to)?;
+        if self.rules.has_policy() && inode.names().count() >= NAMES_MAX {
             return Err(Errno::EMLINK);
         }
         let descriptor = self.descriptor(&inode)?;
@@ -90,7 +90,7 @@ impl Host {
         if !self.is_where_it_was(to) {
             return Err(Errno::EXDEV);
         }
-        self.may_become(context, inode, to)
+        self.may_link(context, inode, to)
     }
 
     fn link_beneath(&self, fd: BorrowedFd<'_>, to: End<'_>) -> Result<()> {
@@ -136,7 +136,7 @@ impl Host {
             Ok(())
         })?;
         if let Some(victim) = victim {
-            self.lose_place(context.uid(), &victim);
+            self.forget_place(context.uid(), &victim);
         }
         if let Some(known) = known {
             known.name_removed();
@@ -147,7 +147,7 @@ impl Host {
     /// The name of an inode without a file handle was removed. It keeps its descriptor, since it may have
     /// other names; but not a file without links, which must be freed, nor beyond the user's quota of
     /// removed inodes.
-    fn lose_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
+    fn forget_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         self.nodes.set_place(inode, None);
         let links = self
             .descriptor(inode)
@@ -251,7 +251,7 @@ impl Host {
                 self.rename_beneath(context.uid(), from, to, flags)
             })
         };
-        if !self.rules.are_there() {
+        if !self.rules.has_policy() {
             return rename();
         }
         let _name_lock = self.lock_names(context)?;
@@ -269,7 +269,7 @@ impl Host {
             for (inode, _, to) in &moves {
                 inode
                     .names()
-                    .may_get(self.noting(inode), KnownName::clone(to));
+                    .rename_begins(self.noting(inode), KnownName::clone(to));
             }
             let renamed = self.rename_as_decided((from, to), flags, decided, rename);
             if let (Ok(()), Some(replaced)) = (&renamed, &replaced)
@@ -281,7 +281,7 @@ impl Host {
                 let (names, noting) = (inode.names(), self.noting(inode));
                 match &renamed {
                     Ok(()) => names.renamed(noting, from, KnownName::clone(to)),
-                    Err(_) => names.did_not_get(noting, to),
+                    Err(_) => names.rename_failed(noting, to),
                 }
             }
             renamed

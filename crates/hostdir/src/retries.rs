@@ -37,7 +37,7 @@ pub(crate) const ATTEMPTS_MAX: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Retries {
-    are_there: AtomicBool,
+    has_threads: AtomicBool,
     threads: Mutex<VecDeque<Expected>>,
 }
 
@@ -79,13 +79,13 @@ impl Retries {
             lookups_left: LOOKUPS_MAX,
             found: None,
         });
-        self.are_there.store(true, Ordering::Release);
+        self.has_threads.store(true, Ordering::Release);
     }
 
     /// Whether this LOOKUP belongs to a second attempt.
     #[inline]
     pub(crate) fn begins(&self, context: &Context<'_>) -> bool {
-        self.are_there.load(Ordering::Acquire) && self.count_lookup(context.pid())
+        self.has_threads.load(Ordering::Acquire) && self.count_lookup(context.pid())
     }
 
     #[cold]
@@ -100,7 +100,8 @@ impl Retries {
                 threads.remove(at);
             }
         }
-        self.are_there.store(!threads.is_empty(), Ordering::Release);
+        self.has_threads
+            .store(!threads.is_empty(), Ordering::Release);
         true
     }
 
@@ -113,7 +114,7 @@ impl Retries {
 
     /// The descriptor of this node, if a thread has found it.
     pub(crate) fn kept(&self, node: NodeId) -> Option<Arc<OwnedFd>> {
-        if !self.are_there.load(Ordering::Acquire) {
+        if !self.has_threads.load(Ordering::Acquire) {
             return None;
         }
         let threads = self.threads.lock();
@@ -125,7 +126,7 @@ impl Retries {
     /// The caller has used what it found: its attempt is over.
     #[inline]
     fn end(&self, context: &Context<'_>) {
-        if self.are_there.load(Ordering::Acquire) {
+        if self.has_threads.load(Ordering::Acquire) {
             self.forget(context.pid());
         }
     }
@@ -134,7 +135,8 @@ impl Retries {
     fn forget(&self, thread: u32) {
         let mut threads = self.threads.lock();
         threads.retain(|expected| expected.thread != thread);
-        self.are_there.store(!threads.is_empty(), Ordering::Release);
+        self.has_threads
+            .store(!threads.is_empty(), Ordering::Release);
     }
 }
 
@@ -173,19 +175,19 @@ mod tests {
     #[test]
     fn thread_with_estale_is_recorded_until_it_opens() {
         let retries = Retries::default();
-        let are_there = || retries.are_there.load(Ordering::Relaxed);
-        assert!(!are_there());
+        let has_threads = || retries.has_threads.load(Ordering::Relaxed);
+        assert!(!has_threads());
         retries.expect(7);
-        assert!(are_there());
+        assert!(has_threads());
         retries.expect(7);
         retries.expect(8);
         assert_eq!(retries.threads.lock().len(), 2);
         assert!(!retries.count_lookup(9));
         assert!(retries.count_lookup(7) && retries.count_lookup(7));
         retries.forget(7);
-        assert!(!retries.count_lookup(7) && are_there());
+        assert!(!retries.count_lookup(7) && has_threads());
         retries.forget(8);
-        assert!(!are_there());
+        assert!(!has_threads());
     }
 
     #[test]

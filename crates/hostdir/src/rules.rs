@@ -48,7 +48,11 @@ pub(crate) struct ActivePolicy {
 impl ActivePolicy {
     /// Requires a thread that may block if rules may read the content of a file of this type. Fails with
     /// `DEFER`, before anything was done.
-    pub(crate) fn looks_into(&self, file_type: FileType, context: &Context<'_>) -> Result<()> {
+    pub(crate) fn require_blocking_for_content(
+        &self,
+        file_type: FileType,
+        context: &Context<'_>,
+    ) -> Result<()> {
         if self.policy.uses().content && file_type == FileType::RegularFile {
             context.require_blocking()?;
         }
@@ -122,7 +126,7 @@ impl Rules {
     /// Opens the lock that all servers of one source share, if there may be rules. Errors: those of opening
     /// the root.
     pub(crate) fn open_name_lock(&self, root: impl AsFd) -> Result<()> {
-        if self.are_there() {
+        if self.has_policy() {
             self.name_lock.open(root)?;
         }
         Ok(())
@@ -145,14 +149,14 @@ impl Rules {
     }
 
     /// The state of all names, to be read before a name is looked up; `None` while a name changes.
-    pub(crate) fn state_of_names(&self) -> Option<u64> {
+    pub(crate) fn names_state(&self) -> Option<u64> {
         // In this order, so that a change that begins in between is seen.
         let changed = self.names_changed.load(Ordering::SeqCst);
         (changed == self.names_changing.load(Ordering::SeqCst)).then_some(changed)
     }
 
     /// Whether no name has changed since `state`, and none is changing.
-    pub(crate) fn names_are_since(&self, state: u64) -> bool {
+    pub(crate) fn names_unchanged_since(&self, state: u64) -> bool {
         self.names_changing.load(Ordering::SeqCst) == state
     }
 
@@ -164,7 +168,7 @@ impl Rules {
         self.notifier.get()
     }
 
-    pub(crate) fn are_there(&self) -> bool {
+    pub(crate) fn has_policy(&self) -> bool {
         self.active_policy.is_some()
     }
 
@@ -173,7 +177,7 @@ impl Rules {
     }
 
     /// The active policy, if it can affect opens of directories.
-    pub(crate) fn of_opens(&self) -> Option<Arc<ActivePolicy>> {
+    pub(crate) fn for_opens(&self) -> Option<Arc<ActivePolicy>> {
         self.active_policy().filter(|rules| {
             let uses = rules.policy.uses();
             uses.deny || uses.hide || uses.audit
@@ -181,7 +185,7 @@ impl Rules {
     }
 
     /// The active policy, if it can forbid changes.
-    fn of_changes(&self) -> Option<Arc<ActivePolicy>> {
+    fn for_changes(&self) -> Option<Arc<ActivePolicy>> {
         self.active_policy().filter(|rules| {
             let uses = rules.policy.uses();
             uses.deny || uses.read_only || uses.hide
@@ -195,7 +199,7 @@ impl Rules {
     }
 
     /// The active policy, if it hides names.
-    pub(crate) fn of_names(&self) -> Option<Arc<ActivePolicy>> {
+    pub(crate) fn that_hide(&self) -> Option<Arc<ActivePolicy>> {
         self.active_policy()
             .filter(|rules| rules.policy.uses().hide)
     }

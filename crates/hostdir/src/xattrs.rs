@@ -4,7 +4,7 @@ use crate::acl;
 use crate::config::IdMap;
 use crate::host::Host;
 use crate::inode::Inode;
-use crate::ownership::{Checked, OfOwner};
+use crate::ownership::{Checked, OwnerChange};
 use crate::xattr_map::OnHost;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::borrow::Cow;
@@ -83,7 +83,7 @@ impl Host {
     pub(crate) fn getxattr(&self, node: NodeId, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
         let on_host = self.on_host(name)?;
         let inode = self.nodes.get(node)?;
-        self.may_look(&inode)?;
+        self.may_reveal(&inode)?;
         let is_of_users = |name: &CStr| name.to_bytes().starts_with(OF_USERS);
         if (is_of_users(name) || is_of_users(&on_host)) && self.is_redacted(&inode)? {
             return Err(Errno::ENODATA);
@@ -139,8 +139,8 @@ impl Host {
                 return Ok(xattr::set(fd, name, &value, flags)?);
             }
             let asked = match clear_set_group_id {
-                true => OfOwner::PermissionsOutsideGroup,
-                false => OfOwner::Permissions,
+                true => OwnerChange::PermissionsOutsideGroup,
+                false => OwnerChange::Permissions,
             };
             self.as_owner(context, inode, fd, asked, || {
                 // With the ACL the group may execute it.
@@ -162,7 +162,7 @@ impl Host {
             return Err(Errno::ENOSYS);
         }
         let inode = self.nodes.get(node)?;
-        self.may_look(&inode)?;
+        self.may_reveal(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let fd = descriptor.as_fd();
         let hides_trusted = context.uid().is_some_and(|uid| uid != 0);
@@ -218,7 +218,7 @@ impl Host {
         self.change_attributes(inode, fd, || {
             let remove = || Ok(xattr::remove(fd, name)?);
             if is_acl(name) {
-                self.as_owner(context, inode, fd, OfOwner::Permissions, remove)
+                self.as_owner(context, inode, fd, OwnerChange::Permissions, remove)
             } else {
                 remove()
             }

@@ -293,7 +293,7 @@ impl Waiting {
 impl Host {
     /// Makes sure that no writer has a file open that is about to be opened for reading. Fails with `EBUSY`
     /// when one has it open for too long.
-    pub(crate) fn must_not_be_written(
+    pub(crate) fn require_no_writer(
         &self,
         uid: Option<u32>,
         inode: &Arc<Inode>,

@@ -30,7 +30,7 @@ fn ledger_has_the_names_after_each_change() {
         node: NODE,
     };
     let names = Names::default();
-    let found = |text, links| assert!(names.found_if(noting, name(text), links, || true));
+    let found = |text, links| assert!(names.record_if(noting, name(text), links, || true));
     let as_known = || {
         let known = names.all();
         let read: Vec<KnownName> = noted(&ledger).into_iter().map(|(name, _)| name).collect();
@@ -49,15 +49,15 @@ fn ledger_has_the_names_after_each_change() {
     assert_eq!(as_known(), 2);
     found("e", 2);
     assert_eq!(as_known(), 2);
-    names.perhaps_found(noting, name("p"));
+    names.record_uncertain(noting, name("p"));
     assert_eq!(as_known(), 3);
     names.removed(noting, &name("p"));
-    names.may_get(noting, name("f"));
+    names.rename_begins(noting, name("f"));
     assert_eq!(as_known(), 3);
     assert_eq!(noted(&ledger).last(), Some(&(name("f"), true)));
-    names.did_not_get(noting, &name("f"));
+    names.rename_failed(noting, &name("f"));
     assert_eq!(as_known(), 2);
-    names.may_get(noting, name("f"));
+    names.rename_begins(noting, name("f"));
     names.renamed(noting, &name("e"), name("f"));
     assert_eq!(as_known(), 2);
     assert!(noted(&ledger).iter().all(|(_, is_unsure)| !is_unsure));

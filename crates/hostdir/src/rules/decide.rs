@@ -45,15 +45,15 @@ impl NamePath {
 }
 
 /// Bytes of paths that this decision may still match.
-struct Effort(usize);
+struct PathBudget(usize);
 
-impl Default for Effort {
-    fn default() -> Effort {
-        Effort(BYTES_MAX)
+impl Default for PathBudget {
+    fn default() -> PathBudget {
+        PathBudget(BYTES_MAX)
     }
 }
 
-impl Effort {
+impl PathBudget {
     fn spend(&mut self, bytes: usize) -> Result<()> {
         self.0 = self.0.checked_sub(bytes).ok_or(Errno::ELOOP)?;
         Ok(())
@@ -72,7 +72,7 @@ fn known<T>(found: Result<T>) -> Result<Option<T>> {
 impl Host {
     /// Records the name under which an inode was found, unless a name changed `since`. Returns whether it
     /// was recorded.
-    pub(crate) fn remember_name(
+    pub(crate) fn record_name(
         &self,
         inode: &Inode,
         parent: NodeId,
@@ -85,17 +85,19 @@ impl Host {
         } else {
             stat.stx_nlink
         };
-        let holds = || since.is_some_and(|since| self.rules.names_are_since(since));
+        let holds = || since.is_some_and(|since| self.rules.names_unchanged_since(since));
         let name = KnownName::new(parent, name);
         inode
             .names()
-            .found_if(self.noting(inode), name, links, holds)
+            .record_if(self.noting(inode), name, links, holds)
     }
 
-    pub(crate) fn name_made(&self, inode: &Inode, parent: NodeId, name: &[u8]) {
-        if self.rules.are_there() {
+    pub(crate) fn record_new_name(&self, inode: &Inode, parent: NodeId, name: &[u8]) {
+        if self.rules.has_policy() {
             let name = KnownName::new(parent, name);
-            inode.names().found_if(self.noting(inode), name, 1, || true);
+            inode
+                .names()
+                .record_if(self.noting(inode), name, 1, || true);
         }
     }
 
@@ -106,19 +108,19 @@ impl Host {
         if inode.node() == NodeId::ROOT {
             return Ok(vec![NamePath::default()]);
         }
-        let (mut directories, mut effort) = (BTreeMap::new(), Effort::default());
+        let (mut directories, mut budget) = (BTreeMap::new(), PathBudget::default());
         let mut paths = Vec::new();
         for name in inode.names().all() {
             let directory = match directories.entry(name.directory) {
                 Entry::Occupied(seen) => seen.into_mut(),
                 Entry::Vacant(new) => {
-                    let seen = self.directory_seen(hiding, name.directory, &mut effort);
+                    let seen = self.directory_path_within(hiding, name.directory, &mut budget);
                     new.insert(known(seen)?)
                 }
             };
             let Some(directory) = directory else { continue };
             let path = directory.child(&name.name);
-            effort.spend(path.len())?;
+            budget.spend(path.len())?;
             paths.push(NamePath {
                 path,
                 hidden: directory.hidden,
@@ -133,11 +135,11 @@ impl Host {
 
     /// The path of a directory, by the latest names. Fails with `ESTALE` when a name is not known, `ELOOP`
     /// when it lies too deep.
-    fn directory_seen(
+    fn directory_path_within(
         &self,
         hiding: Option<&ActivePolicy>,
         directory: NodeId,
-        effort: &mut Effort,
+        budget: &mut PathBudget,
     ) -> Result<NamePath> {
         let mut above = Vec::new();
         let mut directory = directory;
@@ -159,7 +161,7 @@ impl Host {
             let Some(rules) = hiding.filter(|_| seen.hidden.is_none()) else {
                 continue;
             };
-            effort.spend(seen.path.len())?;
+            budget.spend(seen.path.len())?;
             let subject = Subject {
                 path: &seen.path,
                 file_type: FileType::Directory,
@@ -172,19 +174,19 @@ impl Host {
         Ok(seen)
     }
 
-    /// As [`directory_seen`](Self::directory_seen), for a single directory. With rules that hide, the path
-    /// says whether it or a directory above is hidden.
-    pub(super) fn see_directory(
+    /// As [`directory_path_within`](Self::directory_path_within), for a single directory. With rules that
+    /// hide, the path says whether it or a directory above is hidden.
+    pub(super) fn directory_path(
         &self,
         rules: Option<&ActivePolicy>,
         directory: NodeId,
     ) -> Result<NamePath> {
         let hiding = rules.filter(|rules| rules.policy.uses().hide);
-        self.directory_seen(hiding, directory, &mut Effort::default())
+        self.directory_path_within(hiding, directory, &mut PathBudget::default())
     }
 
     pub(super) fn child_path(&self, parent: &Inode, name: &CStr) -> Result<Vec<u8>> {
-        let directory = self.see_directory(None, parent.node())?;
+        let directory = self.directory_path(None, parent.node())?;
         Ok(directory.child(name.to_bytes()))
     }
 
@@ -225,7 +227,7 @@ impl Host {
         inode: &Arc<Inode>,
         context: &Context<'_>,
     ) -> Result<PathDecision> {
-        rules.looks_into(inode.file_type(), context)?;
+        rules.require_blocking_for_content(inode.file_type(), context)?;
         let executable = || self.rules.executable(context.pid());
         let caller = self.caller(context, &executable);
         self.decide_for(rules, inode, &caller)
@@ -302,14 +304,14 @@ impl Host {
             if stat.stx_nlink == 1 && names.iter().any(|name| leads_to(&name.path)) {
                 return true;
             }
-            let Some(since) = self.rules.state_of_names() else {
+            let Some(since) = self.rules.names_state() else {
                 std::thread::yield_now();
                 continue;
             };
             // A directory that was moved and the one that took its place give names the same path.
             let paths: BTreeSet<&[u8]> = names.iter().map(|name| &name.path[..]).collect();
             let found = paths.into_iter().filter(|path| leads_to(path)).count();
-            if self.rules.names_are_since(since) {
+            if self.rules.names_unchanged_since(since) {
                 return found >= stat.stx_nlink as usize;
             }
         }

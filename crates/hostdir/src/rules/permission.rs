@@ -18,7 +18,7 @@ use thrufs::{Context, Errno, Result};
 impl Host {
     /// Refuses a change of an inode that the policy forbids.
     pub(crate) fn may_change(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
-        let Some(rules) = self.rules.of_changes() else {
+        let Some(rules) = self.rules.for_changes() else {
             return Ok(());
         };
         self.defer_if_many_names(context, inode)?;
@@ -45,7 +45,7 @@ impl Host {
     }
 
     /// Refuses to remove a redacted name of a file that has, or may have, a name that is not redacted.
-    fn may_lose(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
+    fn may_remove_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
         let Some(rules) = self.rules.that_redact() else {
             return Ok(());
         };
@@ -72,8 +72,8 @@ impl Host {
 
     /// Refuses to remove or rename a name that the policy protects.
     pub(crate) fn may_change_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
-        self.may_lose(context, end)?;
-        let Some(rules) = self.rules.of_changes() else {
+        self.may_remove_name(context, end)?;
+        let Some(rules) = self.rules.for_changes() else {
             return Ok(());
         };
         let stat = stat_name(end.fd, end.name)?;
@@ -99,7 +99,7 @@ impl Host {
         }
         let stat = stat_name(from.fd, from.name)?;
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
-        rules.looks_into(file_type, context)?;
+        rules.require_blocking_for_content(file_type, context)?;
         let source = self.name_source(from, &stat);
         let old = self.decide(&rules, context, from, (file_type, &source))?;
         let new = self.decide(&rules, context, to, (file_type, &source))?;
@@ -118,7 +118,7 @@ impl Host {
 
     /// Whether the path that the server knows for a directory leads to it.
     pub(crate) fn is_where_it_was(&self, end: End<'_>) -> bool {
-        let seen = self.see_directory(None, end.parent.node());
+        let seen = self.directory_path(None, end.parent.node());
         let leads = |seen: NamePath| {
             Ok(seen.path.is_empty() || self.path_leads_to(&seen.path, end.parent)?)
         };
@@ -133,7 +133,7 @@ impl Host {
     }
 
     /// Refuses to link an inode to `to` where the policy forbids it. Errors: as [`Self::may_move`].
-    pub(crate) fn may_become(
+    pub(crate) fn may_link(
         &self,
         context: &Context<'_>,
         inode: &Arc<Inode>,
@@ -154,8 +154,8 @@ impl Host {
 
     /// Refuses to replace what stands under a name, if anything, where the policy forbids it.
     pub(crate) fn may_replace(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
-        self.may_lose(context, end)?;
-        let Some(rules) = self.rules.of_changes() else {
+        self.may_remove_name(context, end)?;
+        let Some(rules) = self.rules.for_changes() else {
             return Ok(());
         };
         let stat = match stat_name(end.fd, end.name) {
@@ -172,7 +172,7 @@ impl Host {
         end: End<'_>,
         new: &NewFile,
     ) -> Result<()> {
-        let Some(rules) = self.rules.of_changes() else {
+        let Some(rules) = self.rules.for_changes() else {
             return Ok(());
         };
         let decided = self.decide_new(rules, context, end, new)?;
@@ -225,7 +225,7 @@ impl Host {
         stat: &Statx,
     ) -> Result<Decision> {
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
-        rules.looks_into(file_type, context)?;
+        rules.require_blocking_for_content(file_type, context)?;
         let source = self.name_source(end, stat);
         self.decide(rules, context, end, (file_type, &source))
     }
@@ -239,7 +239,7 @@ impl Host {
         end: End<'_>,
         (file_type, source): (FileType, &dyn AttributeSource),
     ) -> Result<Decision> {
-        let directory = self.see_directory(Some(rules), end.parent.node())?;
+        let directory = self.directory_path(Some(rules), end.parent.node())?;
         if directory.hidden.is_some() {
             return Err(Errno::ENOENT);
         }
@@ -256,9 +256,9 @@ impl Host {
 
     /// Refuses a node that became hidden after the client looked it up, unless it is open. Fails with
     /// `ENOENT`.
-    pub(crate) fn may_look(&self, inode: &Arc<Inode>) -> Result<()> {
+    pub(crate) fn may_reveal(&self, inode: &Arc<Inode>) -> Result<()> {
         // Under the first policy, no client has looked up what is hidden.
-        let Some(rules) = self.rules.of_names().filter(|rules| rules.generation > 1) else {
+        let Some(rules) = self.rules.that_hide().filter(|rules| rules.generation > 1) else {
             return Ok(());
         };
         if inode.uses().is_none() && self.is_hidden_by_every_name(&rules, inode)? {
@@ -270,10 +270,10 @@ impl Host {
     /// The rules for the entries of a directory, to be asked once for many entries; `None` if no rule hides.
     /// Fails when the path of the directory is not known.
     pub(crate) fn rules_of_entries(&self, directory: &Inode) -> Result<Option<RulesOfEntries>> {
-        let Some(rules) = self.rules.of_names() else {
+        let Some(rules) = self.rules.that_hide() else {
             return Ok(None);
         };
-        let directory = self.see_directory(Some(&rules), directory.node())?;
+        let directory = self.directory_path(Some(&rules), directory.node())?;
         Ok(Some(RulesOfEntries { rules, directory }))
     }
 

@@ -97,7 +97,7 @@ impl Host {
     /// Whether a name of an inode is hidden. There is no lookup of a name in a directory that is no longer
     /// known.
     fn name_is_hidden(&self, rules: &ActivePolicy, inode: &Arc<Inode>, name: &KnownName) -> bool {
-        let directory = match self.see_directory(Some(rules), name.directory) {
+        let directory = match self.directory_path(Some(rules), name.directory) {
             Ok(directory) => directory,
             Err(error) => return error != Errno::ESTALE,
         };

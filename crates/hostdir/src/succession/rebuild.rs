@@ -120,7 +120,7 @@ impl<'a> Rebuild<'a> {
         inode.record_mode(found.mode);
         if let Some(name) = found.name {
             let noting = self.host.noting(&inode);
-            inode.names().found_if(noting, name, u32::MAX, || true);
+            inode.names().record_if(noting, name, u32::MAX, || true);
         }
         if let Some(fd) = found.fd {
             self.host.descriptors.keep(&inode, fd);
@@ -147,7 +147,7 @@ impl<'a> Rebuild<'a> {
             && node != NodeId::ROOT
         {
             let noting = self.host.noting(&inode);
-            inode.names().perhaps_found(noting, name);
+            inode.names().record_uncertain(noting, name);
             if inode.names().count() > NAMES_OF_NODE_MAX {
                 return Err(invalid(format!("node {:#x} has too many names", node.0)));
             }
@@ -196,7 +196,7 @@ impl<'a> Rebuild<'a> {
             Ok(wanted) => wanted,
             Err(why) => return self.lose("open file", note.handle.0, why),
         };
-        let guard = match host.use_again(&inode, writable, note.route, wanted.as_ref()) {
+        let guard = match host.resume_use(&inode, writable, note.route, wanted.as_ref()) {
             Ok(guard) => guard,
             Err(why) => return self.lose("open file", note.handle.0, why),
         };

@@ -225,7 +225,7 @@ impl Host {
         let mut unsure = Vec::new();
         for (node, names) in names {
             match self.nodes.get(node) {
-                Ok(inode) if self.rules.are_there() => {
+                Ok(inode) if self.rules.has_policy() => {
                     if names.iter().any(|name| name.is_unsure) {
                         unsure.push(Arc::clone(&inode));
                     }

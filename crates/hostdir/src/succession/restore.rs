@@ -48,7 +48,7 @@ impl Host {
     pub(crate) fn restore(&self, source: &mut dyn Read) -> io::Result<()> {
         let mut reader = Reader::new(source);
         let header = read_header(&mut reader)?;
-        if header.is_under_policy != self.rules.are_there() {
+        if header.is_under_policy != self.rules.has_policy() {
             let what = match header.is_under_policy {
                 true => "the session was served under a policy, and there is none here",
                 false => "the session was served without a policy, and there is one here",
@@ -110,7 +110,7 @@ impl Host {
             place,
             fd,
         };
-        if has_handles && !self.rules.are_there() {
+        if has_handles && !self.rules.has_policy() {
             return Ok(found(None, None, None));
         }
         let fd = match has_handles {
@@ -145,7 +145,7 @@ impl Host {
         number: u32,
     ) -> thrufs::Result<Arc<LowerMount>> {
         // Rules decide by paths.
-        if !self.config.migration.accept_handles || self.rules.are_there() {
+        if !self.config.migration.accept_handles || self.rules.has_policy() {
             return Err(Errno::EPERM);
         }
         if let Some(known) = entered.get(&number) {

@@ -78,7 +78,7 @@ impl Host {
         for located in &nodes {
             self.write_node(&mut writer, located)?;
         }
-        if self.rules.are_there() {
+        if self.rules.has_policy() {
             write_names(&mut writer, &nodes)?;
         }
         self.write_opens(&mut writer)?;
@@ -95,7 +95,7 @@ impl Host {
             return Err(invalid("the session knows too many files to be moved"));
         }
         writer.bytes(&MAGIC)?;
-        writer.u32(match self.rules.are_there() {
+        writer.u32(match self.rules.has_policy() {
             false => VERSION,
             true => VERSION_UNDER_POLICY,
         })?;
@@ -112,7 +112,7 @@ impl Host {
     fn locate_all(&self, finder: &mut Finder<'_>) -> Vec<Located> {
         let migration = &self.config.migration;
         // Rules decide by paths, so inodes must be found by paths.
-        let by_handle = migration.mode == MigrationMode::FileHandles && !self.rules.are_there();
+        let by_handle = migration.mode == MigrationMode::FileHandles && !self.rules.has_policy();
         let known = self.nodes.iter().map(|(_, inode)| inode);
         let known = known.filter(|inode| inode.node() != NodeId::ROOT && inode.lookups() > 0);
         let mut all: Vec<Located> = known
@@ -246,7 +246,7 @@ impl Host {
             writer.u32(file.flags().cast_unsigned())?;
             writer.byte(lock_number(file.flock()))?;
             writer.byte(u8::from(file.has_lower()))?;
-            if self.rules.are_there() {
+            if self.rules.has_policy() {
                 writer.u64(file.opener().word())?;
                 let route = self.route_of(file.guard(), FileHandle(handle));
                 writer.u32(route.map_or(0, Route::number))?;
@@ -258,7 +258,7 @@ impl Host {
             let whole = self.listing(&directory);
             writer.u64(whole.file_system)?;
             writer.u64(whole.ino)?;
-            if self.rules.are_there() {
+            if self.rules.has_policy() {
                 writer.u64(directory.opener().word())?;
             }
         }
