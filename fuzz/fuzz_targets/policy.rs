@@ -1,14 +1,13 @@
-//! Policies as an operator may write them: what is refused has a place in the text, and what is
-//! taken says the same of a file for every caller where it must, and never passes through what it
-//! could redact.
+//! Policies of any text: a fault has a place in the text. A valid policy gives a file the same data path
+//! and visibility for every caller, and no passthrough to a file that it could redact.
 //!
 //! The bytes after the first NUL are the beginning of a file, those before it the policy.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use thrufs_hostdir::policy::{
-    Accounts, Attributes, Caller, ContentType, DataPath, Evidence, FileType, HEAD_BYTES, Policy,
-    Subject, Visibility,
+    Accounts, AttributeSource, Attributes, Caller, ContentType, FileType, HEAD_BYTES, Policy,
+    PolicyDataPath, Subject, Visibility,
 };
 
 struct File<'a> {
@@ -16,7 +15,7 @@ struct File<'a> {
     head: &'a [u8],
 }
 
-impl Evidence for File<'_> {
+impl AttributeSource for File<'_> {
     fn attributes(&self) -> Option<Attributes> {
         let (uid, gid, mode, size) = (0, 50, 0o644, self.size);
         Some(Attributes {
@@ -65,10 +64,10 @@ fn ask(policy: &Policy, path: &[u8], head: &[u8]) {
         },
         File { size: 0, head: b"" },
     );
-    let subject = |evidence| Subject {
+    let subject = |source| Subject {
         path,
         file_type: FileType::RegularFile,
-        evidence,
+        source,
     };
     let (now, before) = (subject(&full), subject(&empty));
     let path = policy.file_path(&now);
@@ -89,7 +88,7 @@ fn ask(policy: &Policy, path: &[u8], head: &[u8]) {
         let earlier = policy.decide(&before, &caller);
         assert_eq!(decision.stricter(earlier), earlier.stricter(decision));
     }
-    if matches!(path.data, DataPath::Redact(_)) {
-        assert!(policy.file_path(&before).data != DataPath::Passthrough);
+    if matches!(path.data, PolicyDataPath::Redact(_)) {
+        assert!(policy.file_path(&before).data != PolicyDataPath::Passthrough);
     }
 }

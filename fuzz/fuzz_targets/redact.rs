@@ -1,5 +1,5 @@
-//! Redaction of a stranger's file: there is a plan or a refusal, never a panic; what readers see
-//! does not depend on how they read; and another parser finds no place in it.
+//! Redaction of untrusted files: there is a plan or a refusal, never a panic; readers see the same however
+//! they read; and another parser finds no place.
 #![no_main]
 
 use exif::{Context, Reader};

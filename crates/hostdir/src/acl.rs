@@ -1,14 +1,14 @@
-//! Modes where the kernel above knows no ACLs, and goes by modes alone.
+//! Modes for a kernel above that does not see ACLs.
 //!
-//! The group's bits of a mode are the *mask* of the file's ACL, where it has one (acl(5)), and not what the
-//! owning group may do; and a mode does not tell of users and groups that are named. So each class is told
-//! with what everybody who can be in it may do, and no more:
+//! In a file with an ACL, the group bits of the mode are the *mask* (acl(5)), not the permissions of the
+//! owning group, and the mode does not show named users and groups. So the reported mode grants each class
+//! what all of its members are granted, and no more:
 //!
-//! * the group: what its own entry and the mask both give, and every user that is named, who may be in it;
-//! * others: what their own entry gives, and the mask and every user and group that is named.
+//! * group: what its own entry, the mask and every named user (which may be in the group) grant;
+//! * others: what their own entry, the mask and every named user and group grant.
 //!
-//! A mode that the kernel above sets was made from what it was told. Classes that it leaves as they were
-//! told stay what they are beneath, so that `chmod u+x` takes nothing from anybody.
+//! The kernel derives a mode to be set from the reported one. Classes that it leaves as reported keep their
+//! lower permissions, so that `chmod u+x` takes nothing away from the others.
 
 use crate::files::stat_open;
 use crate::host::Host;
@@ -31,13 +31,12 @@ const MASK: u16 = 0x10;
 const OF_GROUP: u32 = 0o070;
 const OF_OTHERS: u32 = 0o007;
 
-/// Of an ACL with some hundred entries.
 const USUAL_BYTES: usize = 1024;
 /// Largest value of an attribute (`XATTR_SIZE_MAX`).
 const MOST_BYTES: usize = 65_536;
 
-/// What of a file's mode everybody may be given by it alone, if this is its ACL
-/// (`linux/posix_acl_xattr.h`; little-endian).
+/// The mode that grants no member of a class more than this ACL does (`linux/posix_acl_xattr.h`;
+/// little-endian).
 fn without_acl(mode: u32, acl: &[u8]) -> u32 {
     let (mut group, mut mask, mut users, mut named) = (7, 7, 7, None);
     let entries = acl.get(HEADER_BYTES..).unwrap_or_default();
@@ -58,22 +57,20 @@ fn without_acl(mode: u32, acl: &[u8]) -> u32 {
     of_owner(mode) | mode & most
 }
 
-/// The part of a mode that is not for the group or for others.
 fn of_owner(mode: u32) -> u32 {
     mode & !(OF_GROUP | OF_OTHERS)
 }
 
-/// Whether an ACL could change what the kernel above is told.
+/// Whether an ACL could change the reported mode.
 fn can_differ(inode: &Inode, mode: u32) -> bool {
     mode != of_owner(mode) && !inode.is_symbolic_link()
 }
 
 impl Host {
-    /// The mode that the kernel above is told for one beneath. What is not known of the ACL counts as
-    /// nothing for all but the owner.
-    pub(crate) fn told_mode(&self, inode: &Arc<Inode>, mode: u32) -> u32 {
-        let goes_by_modes = self.goes_by_modes.load(Ordering::Relaxed);
-        if !(goes_by_modes && can_differ(inode, mode) && inode.mount().may_have_acls()) {
+    /// The mode reported for a lower file. If its ACL cannot be read, only the owner is granted anything.
+    pub(crate) fn reported_mode(&self, inode: &Arc<Inode>, mode: u32) -> u32 {
+        let kernel_ignores_acls = self.kernel_ignores_acls.load(Ordering::Relaxed);
+        if !(kernel_ignores_acls && can_differ(inode, mode) && inode.mount().may_have_acls()) {
             return mode;
         }
         let mut usual = [0; USUAL_BYTES];
@@ -101,21 +98,21 @@ impl Host {
         }
     }
 
-    /// The mode to set beneath where the kernel above asks for this one.
+    /// The mode to set on the lower file for the mode that the kernel asks for.
     pub(crate) fn mode_beneath(
         &self,
         inode: &Arc<Inode>,
         fd: BorrowedFd<'_>,
         asked: u32,
     ) -> Result<u32> {
-        if !self.goes_by_modes.load(Ordering::Relaxed) {
+        if !self.kernel_ignores_acls.load(Ordering::Relaxed) {
             return Ok(asked);
         }
         let beneath = u32::from(stat_open(fd)?.stx_mode);
-        let told = self.told_mode(inode, beneath);
+        let reported = self.reported_mode(inode, beneath);
         let class = |bits| {
-            let is_as_told = (asked ^ told) & bits == 0;
-            bits & if is_as_told { beneath } else { asked }
+            let is_as_reported = (asked ^ reported) & bits == 0;
+            bits & if is_as_reported { beneath } else { asked }
         };
         Ok(of_owner(asked) | class(OF_GROUP) | class(OF_OTHERS))
     }
@@ -135,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_given_more_than_the_acl_gives() {
+    fn reported_mode_grants_no_more_than_the_acl() {
         type Entries = &'static [(u16, u16)];
         let cases: &[(Entries, u32, u32)] = &[
             (&[(GROUP_OBJ, 4)], 0o4745, 0o4745),
@@ -148,14 +145,14 @@ mod tests {
                 0o777,
                 0o744,
             ),
-            // A group's entry takes nothing from who is in the owning one.
+            // The entry of a named group takes nothing from the owning group.
             (&[(GROUP_OBJ, 6), (GROUP, 0), (MASK, 6)], 0o664, 0o660),
             (&[(USER, 7), (GROUP_OBJ, 7), (MASK, 1)], 0o717, 0o711),
             (&[], 0o755, 0o755),
         ];
-        for (entries, mode, told) in cases {
+        for (entries, mode, reported) in cases {
             let found = without_acl(libc::S_IFREG | mode, &acl(entries));
-            assert_eq!(found, libc::S_IFREG | told, "{entries:?}: {found:o}");
+            assert_eq!(found, libc::S_IFREG | reported, "{entries:?}: {found:o}");
         }
     }
 }

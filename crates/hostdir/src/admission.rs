@@ -1,15 +1,14 @@
-//! What is looked at before a file goes straight through, because nobody does so later.
+//! Checks made before a file is opened for passthrough, because nothing checks later.
 //!
-//! The kernel opens the lower file for itself, after our answer. It does not look at the lower file's
-//! flags then. And what it does run into (a program that is being executed, a mount that has become
-//! read-only, a lease) it cannot tell the caller: whatever it is, the caller sees EIO. So an open that
-//! could run into something is looked at here first, and tried where looking does not tell; the error
-//! is the caller's.
+//! The kernel opens the lower file after our answer to OPEN. It does not look at the lower file's inode
+//! flags, and whatever stops it (a running program, a mount that became read-only, a lease), the caller
+//! gets EIO. So an open that could fail there is checked here first, and tried where a check cannot tell;
+//! the caller then gets the real error.
 //!
-//! What is forbidden stays forbidden in any case; what can be wrong is the error's number. Between our
-//! look and the kernel's the file beneath can change: a program that is started beneath within these
-//! microseconds, a mount that became read-only within the last [`MOUNT_FLAGS_MS`], a program that
-//! lost its execute bits while it runs make the caller's open fail with EIO. That is a named limit.
+//! What is forbidden stays forbidden in any case; only the error number can be wrong. The caller gets EIO
+//! if the lower file changes between our check and the kernel's open: a program started on the host within
+//! these microseconds, a mount that became read-only within [`MOUNT_FLAGS_MS`], a running program that lost
+//! its execute bits.
 
 use crate::host::Host;
 use crate::inode::Inode;
@@ -18,11 +17,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 
-/// For how long the flags of a mount beneath are believed, in milliseconds: long enough that programs
-/// that open one file after another do not pay for it.
+/// How long the flags of a lower mount are cached, in milliseconds, so that programs that open one file
+/// after another do not pay for reading them.
 const MOUNT_FLAGS_MS: u64 = 10;
 
-/// What an open would do to the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intent {
     reads: bool,
@@ -46,8 +44,8 @@ impl Intent {
         self.writes || self.truncates
     }
 
-    /// What the lower file's flags forbid. The kernel above does not know them, and does not look
-    /// when it opens the lower file for itself.
+    /// What the inode flags of the lower file forbid. The kernel above does not know them, and does not
+    /// check them when it opens the lower file.
     pub(crate) fn check(self, stat: &Statx) -> Result<()> {
         let only_appends = self.appends && !self.truncates;
         let attributes = stat.stx_attributes;
@@ -60,17 +58,15 @@ impl Intent {
         }
     }
 
-    /// Whether somebody could write elsewhere than at the end of an append-only file, if it went
-    /// straight through: by a shared map. A write cannot, since the kernel opens the lower file with
-    /// `O_APPEND`, which stays with it.
+    /// Whether a shared mapping could write to an append-only file elsewhere than at its end under
+    /// passthrough. write(2) cannot: the kernel opens the lower file with `O_APPEND`, and keeps it.
     pub(crate) fn needs_watching(self, stat: &Statx) -> bool {
         self.reads && self.writes && stat.stx_attributes.contains(StatxAttributes::APPEND)
     }
 }
 
-/// The flags with which the lower file has to be opened to know whether it can be: `None` when it
-/// would only repeat what is known. A file that nobody may execute is not executed, and what a mount
-/// forbids is asked of the mount.
+/// The flags of a trial open of the lower file; `None` if it could tell nothing new: a file without execute
+/// bits is not executed, and mount flags are read from the mount.
 fn trial(flags: i32, is_executable: bool) -> Option<i32> {
     const TELLING: i32 = libc::O_ACCMODE | libc::O_APPEND | libc::O_DIRECT;
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
@@ -79,14 +75,10 @@ fn trial(flags: i32, is_executable: bool) -> Option<i32> {
 }
 
 impl Host {
-    /// Makes sure that the kernel will be able to open the lower file with the client's `flags`. What
-    /// the file is like was looked at just now.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel would make EIO of: `EROFS` for a mount beneath that is read-only, `ETXTBSY` for
-    /// a program that runs, `EINVAL` where there is no direct I/O, `EAGAIN` for a lease that a caller
-    /// does not want to wait for; whatever the lower file system says.
+    /// Makes sure that the kernel will be able to open the lower file with the client's `flags`. The inode
+    /// flags were checked already. Errors: what the kernel would turn into EIO: `EROFS` for a read-only lower
+    /// mount, `ETXTBSY` for a running program, `EINVAL` without direct I/O, `EAGAIN` for a lease with
+    /// `O_NONBLOCK`; errors of the lower file system.
     pub(crate) fn try_as_the_kernel(
         &self,
         context: &Context<'_>,
@@ -101,7 +93,7 @@ impl Host {
         };
         match self.open_inode(inode, trial | libc::O_NONBLOCK) {
             Err(Errno::EAGAIN) if flags & libc::O_NONBLOCK == 0 => {
-                // Until the holder of the lease lets go.
+                // open(2) waits until the lease is released.
                 context.require_blocking()?;
                 context.interruptible(|_| self.open_inode(inode, trial).map(drop))
             }
@@ -109,7 +101,7 @@ impl Host {
         }
     }
 
-    /// Whether the mount beneath is read-only, as it was at most [`MOUNT_FLAGS_MS`] ago.
+    /// Whether the lower mount is read-only, cached for at most [`MOUNT_FLAGS_MS`].
     fn mount_is_read_only(&self, inode: &Arc<Inode>) -> Result<bool> {
         let now_ms = self.mounts.now_ms();
         if let Some(known) = inode.mount().known_read_only(now_ms, MOUNT_FLAGS_MS) {
@@ -118,7 +110,7 @@ impl Host {
         let descriptor = self.descriptor(inode)?;
         let flags = rustix::fs::fstatvfs(descriptor.as_fd())?.f_flag;
         let is_read_only = flags.contains(StatVfsMountFlags::RDONLY);
-        inode.mount().saw_read_only(now_ms, is_read_only);
+        inode.mount().record_read_only(now_ms, is_read_only);
         Ok(is_read_only)
     }
 }
@@ -128,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_could_be_refused_is_tried() {
+    fn trial_open_is_skipped_where_it_cannot_fail() {
         let reader = libc::O_RDONLY | libc::O_CLOEXEC;
         for is_executable in [false, true] {
             assert_eq!(trial(reader, is_executable), None);

@@ -1,10 +1,10 @@
-//! Attributes as clients see them, and changing them.
+//! GETATTR, SETATTR and STATX.
 
 use crate::config::IdMap;
 use crate::files::{OpenFile, stat_open};
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
-use crate::ownership::{Checked, OfOwner};
+use crate::ownership::{Checked, OwnerChange};
 use rustix::fs::{
     AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
 };
@@ -22,12 +22,11 @@ use thrufs_sys::attr;
 /// Bits of statx(2) that exist on the wire (up to `STATX_BTIME`).
 const WIRE_STATX_MASK: u32 = 0xfff;
 
-/// A device number as the wire has it (`new_encode_dev` of the kernel).
+/// A device number as on the wire (`new_encode_dev` of the kernel).
 pub(crate) fn encode_device(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
-/// The major and minor number in a device number of the wire.
 pub(crate) fn decode_device(device: u32) -> (u32, u32) {
     (
         (device & 0xf_ff00) >> 8,
@@ -47,13 +46,13 @@ pub(crate) fn content_version(stat: &Statx) -> u64 {
             version = (version.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
     }
-    // 0 stands for "never cached".
+    // 0 means "never cached".
     version.max(1)
 }
 
 impl Host {
     pub(crate) fn attr(&self, inode: &Arc<Inode>, stat: &Statx) -> Attr {
-        inode.saw_mode(u32::from(stat.stx_mode));
+        inode.record_mode(u32::from(stat.stx_mode));
         let attr = Attr {
             ino: inode.mount().client_ino(stat.stx_ino),
             size: stat.stx_size,
@@ -64,7 +63,7 @@ impl Host {
             atimensec: stat.stx_atime.tv_nsec,
             mtimensec: stat.stx_mtime.tv_nsec,
             ctimensec: stat.stx_ctime.tv_nsec,
-            mode: self.told_mode(inode, u32::from(stat.stx_mode)),
+            mode: self.reported_mode(inode, u32::from(stat.stx_mode)),
             nlink: stat.stx_nlink,
             uid: self.config.uid_map.to_client(stat.stx_uid),
             gid: self.config.gid_map.to_client(stat.stx_gid),
@@ -72,12 +71,12 @@ impl Host {
             blksize: stat.stx_blksize,
             flags: self.attribute_flags(inode, stat),
         };
-        inode.told().tell(attr.uid, attr.gid, attr.mode);
+        inode.reported().report(attr.uid, attr.gid, attr.mode);
         attr
     }
 
-    /// A guest shows a device of its own for what is mounted on a directory. Not for the root, whose
-    /// device it shows already.
+    /// Marks submounts, for which a guest shows a device of their own. Not for the root, which has one
+    /// already.
     fn attribute_flags(&self, inode: &Inode, stat: &Statx) -> u32 {
         let is_mounted_on = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
             && inode.is_directory()
@@ -92,7 +91,7 @@ impl Host {
     pub(crate) fn entry(&self, inode: &Arc<Inode>, stat: &Statx) -> Entry {
         Entry {
             node: inode.node(),
-            // Node ids are never used twice, so that the generation has nothing to add.
+            // Node ids are never reused: the generation adds nothing.
             generation: Generation(0),
             attr: self.attr(inode, stat),
             entry_timeout: self.config.entry_timeout(),
@@ -109,7 +108,7 @@ impl Host {
 
     pub(crate) fn getattr(&self, node: NodeId, _handle: Option<FileHandle>) -> Result<Attributes> {
         let inode = self.nodes.get(node)?;
-        self.may_look(&inode)?;
+        self.may_reveal(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let stat = stat_fd(descriptor.as_fd(), BASIC)?;
         Ok(self.attributes(&inode, &stat))
@@ -117,7 +116,7 @@ impl Host {
 
     pub(crate) fn statx(&self, node: NodeId, flags: u32, mask: u32) -> Result<ExtendedAttributes> {
         let inode = self.nodes.get(node)?;
-        self.may_look(&inode)?;
+        self.may_reveal(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let sync = AtFlags::from_bits_retain(flags & libc::AT_STATX_SYNC_TYPE as u32);
         let mask = StatxFlags::from_bits_retain(mask & WIRE_STATX_MASK) | BASIC;
@@ -130,8 +129,8 @@ impl Host {
     }
 
     fn wire_statx(&self, inode: &Arc<Inode>, stat: &Statx) -> WireStatx {
-        inode.saw_mode(u32::from(stat.stx_mode));
-        let mode = self.told_mode(inode, u32::from(stat.stx_mode));
+        inode.record_mode(u32::from(stat.stx_mode));
+        let mode = self.reported_mode(inode, u32::from(stat.stx_mode));
         let time = |time: &StatxTimestamp| SxTime {
             tv_sec: time.tv_sec,
             tv_nsec: time.tv_nsec,
@@ -159,7 +158,7 @@ impl Host {
             dev_minor: stat.stx_dev_minor,
             ..WireStatx::default()
         };
-        inode.told().tell(statx.uid, statx.gid, mode);
+        inode.reported().report(statx.uid, statx.gid, mode);
         statx
     }
 
@@ -178,7 +177,7 @@ impl Host {
             }
         }
         let descriptor = match self.descriptor(&inode) {
-            // The kernel writes back the times of a file that is gone: there is nobody to tell.
+            // The kernel writes back the times of a file that is gone.
             Err(Errno::ESTALE) if self.config.writeback && set.ctime.is_some() => {
                 let timeout = self.config.attr_timeout();
                 return Ok(Attributes {
@@ -200,16 +199,15 @@ impl Host {
         Ok(self.attributes(&inode, &stat))
     }
 
-    /// Whether it is a change of content through a file that was opened for that.
+    /// Whether this changes content through a file handle that was opened for writing.
     fn settled_at_open(&self, node: NodeId, set: &SetAttr) -> bool {
         let file = set.handle.and_then(|handle| self.files.get(handle.0));
         let for_writing = file.is_some_and(|file| file.is_writable() && file.node() == node);
         for_writing && set.mode.is_none() && set.uid.is_none() && set.gid.is_none()
     }
 
-    /// Sets what there is to be set, and tells whether there was anything. A time of change does
-    /// not count: the kernel keeps and sends it under writeback, but the lower file system has its
-    /// own, which nobody can set.
+    /// Sets the attributes, and returns whether there were any. A change time does not count: the kernel
+    /// sends it under writeback, but the lower file system keeps its own, which cannot be set.
     fn change(
         &self,
         context: &Context<'_>,
@@ -220,7 +218,7 @@ impl Host {
         let mut changed = false;
         if set.uid.is_some() || set.gid.is_some() {
             self.change_attributes(inode, fd, || self.change_owner(context, inode, fd, set))?;
-            inode.told().was_given(set.uid, set.gid);
+            inode.reported().set_by_kernel(set.uid, set.gid);
             changed = true;
         }
         if let Some(mode) = set.mode {
@@ -229,17 +227,17 @@ impl Host {
         }
         if let Some(size) = set.size {
             if set.kill_suidgid {
-                inode.saw_mode(u32::from(stat_open(fd)?.stx_mode));
+                inode.record_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || self.change_size(context, inode, fd, (set.handle, size));
             self.change_content(inode, fd, set.kill_suidgid, truncate)?;
             changed = true;
         }
         if set.atime.is_some() || set.mtime.is_some() {
-            // Those of a change of size go with it.
+            // A change of size sets these times itself.
             if set.size.is_none() && !self.are_times_of_kernel(inode, set) {
                 let is_now = |time| matches!(time, None | Some(SetTime::Now));
-                // A kernel that keeps times itself says which, when it is asked for the time that it is.
+                // Under writeback, a kernel that is asked for the current time sends it as a number.
                 let by_mode = set.ctime.is_some() || is_now(set.atime) && is_now(set.mtime);
                 let by = if by_mode {
                     Checked::Mode
@@ -254,8 +252,8 @@ impl Host {
         Ok(changed)
     }
 
-    /// Whether the kernel writes times back that it has kept for a file that is open for writing. Those
-    /// that a caller sets come without a handle.
+    /// Whether the kernel writes back times that it kept for a file open for writing. Times that a caller
+    /// sets come without a handle.
     fn are_times_of_kernel(&self, inode: &Inode, set: &SetAttr) -> bool {
         set.ctime.is_some() && self.settled_at_open(inode.node(), set)
     }
@@ -271,9 +269,9 @@ impl Host {
         if !inode.is_directory() {
             self.check_mode(context, inode, fd, mode)?;
         }
-        // The kernel took out the bits that the caller may not set.
+        // The kernel has removed the bits that the caller may not set.
         self.credentials.keep_set_ids(true)?;
-        self.as_owner(context, inode, fd, OfOwner::Permissions, || {
+        self.as_owner(context, inode, fd, OwnerChange::Permissions, || {
             Ok(attr::chmod(fd, mode & 0o7777)?)
         })
     }
@@ -288,14 +286,14 @@ impl Host {
         let uid = set.uid.map(|id| host_id(&self.config.uid_map, id));
         let gid = set.gid.map(|id| host_id(&self.config.gid_map, id));
         let (uid, gid) = (uid.transpose()?, gid.transpose()?);
-        // The lower file system drops set-id bits and capabilities by itself on a change of owner:
-        // those that it has to, if it does not take this thread for somebody without privilege.
+        // On a change of owner, the lower file system drops set-id bits and capabilities as it must,
+        // provided that this thread counts as privileged.
         self.credentials.keep_set_ids(true)?;
         let change = || {
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
             Ok(rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
         };
-        let asked = OfOwner::Owner {
+        let asked = OwnerChange::Owner {
             uid: set.uid,
             gid: set.gid,
         };
@@ -319,9 +317,9 @@ impl Host {
         let open = handle.and_then(|handle| self.files.get(handle.0));
         let is_its = |file: &Arc<OpenFile>| file.is_writable() && file.node() == inode.node();
         match open.filter(is_its) {
-            // Not by path, by which some file systems leave the times alone when the size stays.
+            // Not by path: some file systems then leave the times alone if the size stays.
             Some(file) => {
-                if !file.goes_through() {
+                if !file.is_passthrough() {
                     file.mark_written();
                 }
                 self.may_write(&file)?;
@@ -336,7 +334,7 @@ impl Host {
 
     pub(crate) fn readlink(&self, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         let inode = self.nodes.get(node)?;
-        self.may_look(&inode)?;
+        self.may_reveal(&inode)?;
         if !inode.is_symbolic_link() {
             return Err(Errno::EINVAL);
         }
@@ -369,8 +367,8 @@ impl Host {
         })
     }
 
-    /// Refuses a mode with set-id bits that were not there, or that are there for others to write
-    /// now, where [`may_set_ids`](Self::may_set_ids) does.
+    /// Refuses set-id bits that are new, or stay while others gain write permission, where
+    /// [`may_set_ids`](Self::may_set_ids) does.
     fn check_mode(
         &self,
         context: &Context<'_>,
@@ -391,8 +389,8 @@ impl Host {
         Ok(())
     }
 
-    /// Refuses set-id bits of a user or group that the client takes for another: its kernel has let
-    /// somebody set them to whom the file does not belong.
+    /// Refuses set-id bits of a user or group that the client sees as another one: its kernel checked the
+    /// wrong owner.
     pub(crate) fn may_set_ids(&self, bits: u32, uid: u32, gid: u32) -> Result<()> {
         let user = bits & libc::S_ISUID != 0 && self.config.uid_map.hides(uid);
         let group = bits & libc::S_ISGID != 0 && self.config.gid_map.hides(gid);
@@ -402,7 +400,6 @@ impl Host {
         Ok(())
     }
 
-    /// Refuses changes to a tree that is served read-only.
     pub(crate) fn writable(&self) -> Result<()> {
         if self.config.read_only {
             Err(Errno::EROFS)
@@ -412,11 +409,9 @@ impl Host {
     }
 }
 
-/// Bits that have a program run as its owner, or in its group.
 pub(crate) const SET_IDS: u32 = libc::S_ISUID | libc::S_ISGID;
 
-/// The id on the host of an owner to be. Nobody can be −1: that is how calls leave an owner alone, and
-/// no kernel sends it.
+/// The host id of a new owner. −1 is no id: calls use it for "unchanged", and no kernel sends it.
 fn host_id(map: &IdMap, id: u32) -> Result<u32> {
     match map.to_host(id) {
         Some(u32::MAX) => Err(Errno::EINVAL),
@@ -458,7 +453,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn device_numbers_survive_the_wire() {
+    fn device_numbers_round_trip() {
         for (major, minor) in [(0, 0), (8, 1), (4095, 1_048_575), (1, 256), (259, 70_000)] {
             assert_eq!(decode_device(encode_device(major, minor)), (major, minor));
         }

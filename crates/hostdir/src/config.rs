@@ -11,25 +11,25 @@ use crate::xattr_map::XattrMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long the kernel may answer from what it was told before.
+/// How long the kernel may answer from its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CacheMode {
-    /// Nothing is cached, neither names nor attributes nor data: every change beneath is seen at
-    /// once. Slowest.
+    /// Nothing is cached, neither names nor attributes nor data: every change on the host is seen at once.
+    /// Slowest.
     Never,
-    /// Names, attributes and listings, until the kernel needs the memory; no data. For trees whose
-    /// files are written by others but not made, moved or removed.
+    /// Names, attributes and listings are cached until the kernel needs the memory; no data. For trees in
+    /// which files are written on the host, but not created, moved or removed.
     Metadata,
-    /// Names and attributes for one second; data as long as the file beneath is unchanged, which
+    /// Names and attributes are cached for one second; data as long as the lower file is unchanged, which
     /// is checked at every open (close-to-open).
     #[default]
     Auto,
-    /// Everything, until the kernel needs the memory. For trees that nobody else changes.
+    /// Everything is cached until the kernel needs the memory. For trees that do not change on the host.
     Always,
 }
 
 impl CacheMode {
-    /// How data go where the kernel does not use the lower file itself.
+    /// The data path of files without passthrough.
     pub(crate) fn data_path(self) -> DataPath {
         match self {
             CacheMode::Never | CacheMode::Metadata => DataPath::Direct,
@@ -37,7 +37,7 @@ impl CacheMode {
         }
     }
 
-    /// How long names and attributes are believed when nothing else is said.
+    /// How long names and attributes are valid by default.
     pub fn default_timeout(self) -> Duration {
         match self {
             CacheMode::Never => Duration::ZERO,
@@ -50,42 +50,42 @@ impl CacheMode {
 /// Where file locks are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Locks {
-    /// In the client's kernel: the users of this mount lock against each other. No round trips.
+    /// In the client's kernel: among the users of this mount. No round trips.
     #[default]
     Local,
-    /// On the files beneath: against everybody who uses the tree.
+    /// On the lower files: among all users of the tree.
     Shared,
 }
 
 /// One range of an [`IdMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
-    /// First id as clients see it.
+    /// First id that clients see.
     pub client: u32,
-    /// First id as it is on the host.
+    /// First id on the host.
     pub host: u32,
     /// How many ids.
     pub count: u32,
 }
 
-/// Which ids clients see for those on the host, and the other way round.
+/// Maps ids on the host to the ids that clients see, and back.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum IdMap {
-    /// The same.
+    /// The same ids.
     #[default]
     Identity,
-    /// Clients see this one id everywhere, and whatever they create belongs to the server. They
-    /// cannot change owners.
+    /// Clients see this one id everywhere, and whatever they create belongs to the server. They cannot
+    /// change owners.
     Squash(u32),
-    /// Ids in ranges; those outside them are nobody's: clients see −1, and their kernel lets nobody
-    /// pass for the owner (as of files of an idmapped mount that its map does not hold).
+    /// Ids in ranges. Clients see ids outside of them as −1, which their kernel accepts as no user's (as in
+    /// an idmapped mount).
     Ranges(Vec<IdRange>),
-    /// Ids in ranges, each way by itself; those outside them stay as they are.
+    /// Ids in ranges, each direction by itself; ids outside of them stay as they are.
     Translated(Translation),
 }
 
-/// No id: Linux shows it as its overflow id (65534), but takes nobody for its user, and lets nobody change
-/// or write what has it.
+/// No id. Linux shows it as its overflow id (65534), takes no user for its owner, and refuses changes and
+/// writes.
 pub(crate) const NO_ID: u32 = u32::MAX;
 
 impl IdMap {
@@ -102,7 +102,7 @@ impl IdMap {
         }
     }
 
-    /// The id on the host for a client's; `None` when there is none.
+    /// The id on the host for `client`; `None` when there is none.
     pub fn to_host(&self, client: u32) -> Option<u32> {
         match self {
             IdMap::Identity => Some(client),
@@ -114,7 +114,7 @@ impl IdMap {
         }
     }
 
-    /// Whether clients take `host` for another id, or for none.
+    /// Whether clients see `host` as another id, or as none.
     pub(crate) fn hides(&self, host: u32) -> bool {
         self.to_host(self.to_client(host)) != Some(host)
     }
@@ -136,77 +136,76 @@ fn shift(id: u32, from: u32, to: u32, count: u32) -> Option<u32> {
 
 /// Whether inodes are found again by file handle.
 ///
-/// Who may open files by handle (CAP_DAC_READ_SEARCH and `open_by_handle_at(2)`) may open every file of a
-/// file system, not only those beneath the served directory.
+/// A process that may open files by handle (CAP_DAC_READ_SEARCH and `open_by_handle_at(2)`) can open every
+/// file of the file system, not only those beneath the served directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FileHandles {
-    /// They are not asked for. A descriptor is held for each inode, as long as the budget allows, and
-    /// others are found again by parent and name: what another moves meanwhile gives ESTALE.
+    /// File handles are not used. A descriptor is held for each inode, within the budget; other inodes are
+    /// found again by parent and name, and one that was moved on the host gives ESTALE.
     Never,
-    /// Where they may be opened; elsewhere as [`Never`](Self::Never).
+    /// Where file handles may be opened; elsewhere as [`Never`](Self::Never).
     #[default]
     Prefer,
-    /// A directory where they may not be opened is not served.
+    /// A directory where file handles may not be opened is not served.
     Mandatory,
 }
 
-/// Everything that can be chosen about a served directory.
+/// All options of a served directory.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Cache mode; the timeouts follow from it unless they are given.
     pub cache: CacheMode,
-    /// How long a name is believed.
+    /// How long names are valid.
     pub entry_timeout: Option<Duration>,
-    /// How long attributes are believed.
+    /// How long attributes are valid.
     pub attr_timeout: Option<Duration>,
-    /// How long the absence of a name is believed.
+    /// How long the kernel caches that a name does not exist.
     pub negative_timeout: Option<Duration>,
-    /// Let the kernel keep written data and write it later. Changes beneath to files that are
-    /// open here can be lost then.
+    /// Let the kernel cache written data and write it later. Changes on the host to files that are open
+    /// here can be lost then.
     pub writeback: bool,
-    /// Let the kernel use lower files by itself where it can: reads, writes and maps of open files
-    /// then do not reach the server. Where it cannot, files go by the cache mode.
+    /// Let the kernel use lower files itself where it can: reads, writes and maps of open files then do not
+    /// reach the server. Other files go by the cache mode.
     pub passthrough: bool,
-    /// Rules about names, callers and content. A mount made with them may get others later
-    /// ([`HostDir::replace_policy`](crate::HostDir::replace_policy)), one made without may not.
+    /// Rules about names, callers and content. A mount made with a policy can get another one later
+    /// ([`HostDir::replace_policy`](crate::HostDir::replace_policy)), a mount made without cannot.
     pub policy: Option<Arc<Policy>>,
-    /// Where audited opens are told.
+    /// Where audit records are written.
     pub audit_log: AuditLog,
-    /// Whether callers are processes of this machine, whose programs can be found out for the rules and
-    /// the audit log. A guest's are not.
+    /// Whether callers are processes of this machine, so that rules and the audit log can name their
+    /// programs. A guest's are not.
     pub callers_are_local: bool,
-    /// Who tells which programs local callers run; nobody where this process sees them in `/proc`.
+    /// Finds the programs of local callers; `None` where this process sees them in `/proc`.
     pub programs: Option<Arc<dyn Programs>>,
-    /// Drop set-id bits and capabilities of files that are written to or truncated (KILLPRIV_V2).
-    /// Otherwise the kernel does it, and asks for a file's capabilities before every write: there is
-    /// no reason for that but to measure what it costs.
+    /// Drop set-id bits and capabilities of files that are written to or truncated (KILLPRIV_V2). Otherwise
+    /// the kernel does it, and asks for a file's capabilities before every write: only of use to measure
+    /// that cost.
     pub killpriv: bool,
-    /// Without a cache for data (`never`, `metadata`), let files be mapped so that stores are shared.
-    /// What is mapped is cached all the same, and changes beneath are not seen there.
+    /// Without a cache for data (`never`, `metadata`), allow shared mappings. Mapped data is cached all the
+    /// same, and changes on the host are not seen there.
     pub allow_mmap: bool,
-    /// Open lower files with `O_DIRECT` when clients do. Transfers that the lower file system finds
-    /// not aligned then fail.
+    /// Open lower files with `O_DIRECT` when clients do. Transfers that are not aligned as the lower file
+    /// system demands then fail.
     pub allow_direct_io: bool,
-    /// Give attributes along with the names of a directory, where that is of use.
+    /// Return attributes along with the names of a directory, where that is of use.
     pub readdirplus: bool,
-    /// Tell clients that are guests which directories have something else mounted on them, so that
-    /// they see a device for each mount.
+    /// Tell guests which directories are mount points, so that they show a device for each mount.
     pub announce_submounts: bool,
     /// Serve extended attributes.
     pub xattr: bool,
-    /// Which names they have on the host.
+    /// Maps names of extended attributes to those on the host.
     pub xattr_map: Option<Arc<XattrMap>>,
-    /// Give what clients make the security label that they say. Needs `xattr`.
+    /// Give new files the security label that the client sends. Needs `xattr`.
     pub security_label: bool,
-    /// Serve POSIX ACLs, and have the kernel honour them. Needs `xattr`.
+    /// Serve POSIX ACLs, and make the kernel enforce them. Needs `xattr`.
     pub acl: bool,
-    /// Where locks are kept.
+    /// Where file locks are kept.
     pub locks: Locks,
-    /// Let file handles (`name_to_handle_at(2)`, NFS) stay valid after the kernel has forgotten
-    /// the inode, as long as it is among the last [`exported_nodes_max`](Self::exported_nodes_max).
+    /// Keep file handles (`name_to_handle_at(2)`, NFS) valid after the kernel has forgotten the inode, as
+    /// long as it is among the last [`exported_nodes_max`](Self::exported_nodes_max).
     pub export: bool,
-    /// How many forgotten nodes stay known for `export`: some 200 bytes each. When there are more, the
-    /// oldest are let go, and file handles of them fail with ESTALE.
+    /// How many forgotten nodes are kept for `export`: some 200 bytes each. Beyond that the oldest are
+    /// dropped, and their file handles fail with ESTALE.
     pub exported_nodes_max: usize,
     /// Refuse every change.
     pub read_only: bool,
@@ -216,32 +215,31 @@ pub struct Config {
     pub gid_map: IdMap,
     /// Most bytes in one READ or WRITE.
     pub max_write: Option<u32>,
-    /// Most requests in flight that nobody waits for.
+    /// Most background requests in flight (`max_background` of INIT).
     pub max_background: Option<u16>,
     /// Most bytes to read ahead.
     pub max_readahead: Option<u32>,
     /// Whether inodes are found again by file handle.
     pub file_handles: FileHandles,
-    /// Most descriptors kept for inodes that are not open; half of `RLIMIT_NOFILE` unless given.
+    /// Most descriptors cached for inodes that are not open; half of `RLIMIT_NOFILE` by default.
     pub descriptor_budget: Option<usize>,
-    /// Most descriptors that open directories and files of one user of clients cost at a time, and owners
-    /// of shared locks, beyond which an open fails with ENFILE and a lock with ENOLCK. Files that go
-    /// straight through cost none. Half of what `RLIMIT_NOFILE` leaves beside
-    /// [`descriptor_budget`](Self::descriptor_budget) unless given; all users together have three
-    /// quarters of that, or as much as one if that is more. Root has no limit, nor has the user who serves.
+    /// Most descriptors for open directories, open files and owners of shared locks of one user of the
+    /// clients. Beyond it an open fails with ENFILE and a lock with ENOLCK. Files under passthrough cost
+    /// none. By default half of what `RLIMIT_NOFILE` leaves beside
+    /// [`descriptor_budget`](Self::descriptor_budget). All users together have three quarters of that, at
+    /// least the quota of one. Root and the server's user are not limited.
     ///
-    /// The same parts of the budget are for removed inodes to which nothing but their descriptor leads,
-    /// because they have no file handles: of the user who has removed them. Beyond them the
-    /// descriptor is closed, and whoever holds the inode gets ESTALE.
+    /// The same parts of the budget hold for removed inodes without a file handle, which only their
+    /// descriptor leads to; they are charged to the user who removed them. Beyond the quota the descriptor
+    /// is closed, and holders of the inode get ESTALE.
     pub user_descriptors_max: Option<usize>,
-    /// How the session of a client leaves for another process, and how one is received.
+    /// How a client's session is saved for another process, and how one is restored.
     pub migration: Migration,
-    /// Where it is noted what the client may know, for whoever goes on with its session should this
-    /// process die.
+    /// Records what a client knows, so that another process can resume its session if this one dies.
     pub ledger: Option<Ledger>,
-    /// Who keeps the descriptors that could not be opened again.
+    /// Keeps descriptors that another process could not open again.
     pub strongbox: Option<Arc<dyn Strongbox>>,
-    /// Whether others than the mount's owner may use it (for [`Config::check`]).
+    /// Whether other users than the mount's owner may use it (for [`Config::check`]).
     pub allow_other: bool,
     /// Whether the kernel checks permissions (for [`Config::check`]).
     pub default_permissions: bool,
@@ -290,16 +288,16 @@ impl Default for Config {
     }
 }
 
-/// Choices that do not go together.
+/// Options that exclude each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Nobody would check what others may: they would act as the server's user.
+    /// Other users would act as the server's user, without any check.
     #[error(
-        "with allow_other and without default_permissions nobody checks modes, and whoever uses the \
-         mount acts as the user who serves it; drop one of them"
+        "with allow_other and without default_permissions no modes are checked, and all users of the mount \
+         act as the server's user; drop one of them"
     )]
     UncheckedSharing,
-    /// Written data cannot be kept where nothing may be kept.
+    /// Writeback caches data, which these cache modes forbid.
     #[error(
         "writeback keeps written data in the cache, cache=never and cache=metadata forbid that: \
          drop one of them"
@@ -308,26 +306,25 @@ pub enum ConfigError {
     /// ACLs are extended attributes.
     #[error("acl needs xattr: drop noxattr, or add noacl")]
     AclWithoutXattr,
-    /// Rules about callers speak of ids on the host.
+    /// Rules about callers name ids on the host.
     #[error("rules that match on callers need ids that are not mapped: drop uid_map and gid_map")]
     CallersOfMappedIds,
-    /// Whoever comes with a file handle comes without a path.
+    /// A request by file handle has no path.
     #[error("rules that match on paths do not go together with export: drop one of them")]
     PathsOfExported,
-    /// Only a mount made with a policy keeps what policies need.
+    /// Only a mount made with a policy tracks names.
     #[error("the mount was made without a policy: mount again with one")]
     NoPolicyToReplace,
 }
 
 impl Config {
-    /// Tells whether the choices go together.
+    /// Checks the options against each other.
     ///
     /// # Errors
     ///
-    /// The first pair that does not.
+    /// The first pair that excludes each other.
     pub fn check(&self) -> Result<(), ConfigError> {
-        // The server acts with its own privilege, whatever is cached and whoever it is: it relies on the
-        // kernel's checks.
+        // The server acts with its own privileges in any cache mode, and relies on the kernel's checks.
         if self.allow_other && !self.default_permissions {
             return Err(ConfigError::UncheckedSharing);
         }
@@ -343,11 +340,11 @@ impl Config {
         }
     }
 
-    /// Tells whether a policy goes together with the other choices.
+    /// Checks a policy against the other options.
     ///
     /// # Errors
     ///
-    /// The first that it does not go with.
+    /// The first option that excludes it.
     pub fn check_policy(&self, policy: &Policy) -> Result<(), ConfigError> {
         let uses = policy.uses();
         if uses.callers && !(self.uid_map.is_identity() && self.gid_map.is_identity()) {
@@ -378,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_map_both_ways_and_nothing_else() {
+    fn id_ranges_map_both_ways() {
         let map = IdMap::Ranges(vec![IdRange {
             client: 0,
             host: 100_000,
@@ -397,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn unchecked_sharing_is_refused_whatever_is_cached() {
+    fn allow_other_without_default_permissions_is_refused() {
         let mut config = Config {
             allow_other: true,
             default_permissions: false,
@@ -419,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn writeback_needs_a_cache_for_data() {
+    fn writeback_is_refused_without_a_data_cache() {
         let mut config = Config {
             writeback: true,
             cache: CacheMode::Metadata,

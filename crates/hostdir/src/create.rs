@@ -1,4 +1,4 @@
-//! Making files, directories and links.
+//! Creating files, directories and links.
 
 use crate::attributes::SET_IDS;
 use crate::attributes::decode_device;
@@ -7,10 +7,10 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::open::{Opening, lower_flags};
 use crate::policy::FilePath;
+use crate::quota::QuotaCharge;
 use crate::rename::End;
 use crate::retries::ATTEMPTS_MAX;
-use crate::rules::{Judged, NewFile, STRAIGHT, UNNAMED, permitted_new};
-use crate::shares::Share;
+use crate::rules::{NewFile, PASSTHROUGH, PathDecision, UNNAMED, permitted_new};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use thrufs::{Context, Entry, Errno, NewNode, OpenArgs, Opened, Result};
 use thrufs_abi::{Name, NodeId};
 
-/// `.` and `..` are no names to make or remove; the kernel never sends them here.
+/// Refuses `.` and `..`, which the kernel never sends here.
 pub(crate) fn component<'a>(name: Name<'a>) -> Result<&'a CStr> {
     if name.is_dot() || name.is_dot_dot() {
         Err(Errno::EINVAL)
@@ -27,7 +27,7 @@ pub(crate) fn component<'a>(name: Name<'a>) -> Result<&'a CStr> {
     }
 }
 
-/// Whether a program with this mode runs in its own group, whoever executes it.
+/// Whether a program with this mode runs in its own group, whatever process executes it.
 fn runs_in_its_group(mode: u32) -> bool {
     const BITS: u32 = libc::S_ISGID | libc::S_IXGRP;
     mode & BITS == BITS && mode & libc::S_IFMT != libc::S_IFDIR
@@ -44,14 +44,13 @@ impl Host {
         self.writable()?;
         let parent = self.nodes.get(parent)?;
         self.create_as_caller(context, umask)?;
-        if runs_in_its_group(mode) && !self.gives_group_as_told(context, &parent)? {
+        if runs_in_its_group(mode) && !self.gives_group_as_reported(context, &parent)? {
             // The lower file system decides, by the one group of the caller that is known.
             self.credentials.keep_set_ids(false)?;
         }
         Ok(parent)
     }
 
-    /// Makes something of this type under a name, where the rules allow it.
     fn make(
         &self,
         context: &Context<'_>,
@@ -65,15 +64,15 @@ impl Host {
         let end = End::new(&parent, descriptor.as_fd(), name);
         let new = || self.new_file(context, end, file_type, mode & !umask);
         self.may_begin_set_id(context, mode, file_type, new)?;
-        if self.rules.are_there() {
+        if self.rules.has_policy() {
             self.may_make(context, end, &new())?;
         }
         make(end.fd, name).map_err(|error| self.taken(end, error.into()))?;
-        let (inode, stat) = self.look_up_at(&parent, end.fd, name)?;
+        let (inode, stat) = self.lookup_at(&parent, end.fd, name)?;
         Ok(self.entry(&inode, &stat))
     }
 
-    /// Refuses a file that would be made with set-id bits of somebody else.
+    /// Refuses to create a file with set-id bits that would belong to another user than the caller.
     fn may_begin_set_id(
         &self,
         context: &Context<'_>,
@@ -84,7 +83,7 @@ impl Host {
         if mode & SET_IDS == 0 || file_type == FileType::Directory {
             return Ok(());
         }
-        // What a server makes that cannot act as others is its user's.
+        // A server that cannot act as its callers creates everything as its own user.
         let is_own = |uid| uid == 0 || uid == self.credentials.server_uid();
         if !self.credentials.switches() && !context.uid().is_none_or(is_own) {
             return Err(Errno::EPERM);
@@ -93,7 +92,7 @@ impl Host {
         self.may_set_ids(mode, new.uid, new.gid)
     }
 
-    /// What rules are told of a file that is about to be made.
+    /// The attributes that rules see of a file that is about to be created.
     fn new_file(
         &self,
         context: &Context<'_>,
@@ -102,7 +101,7 @@ impl Host {
         mode: u32,
     ) -> NewFile {
         let (uid, gid) = self.owner_of_new(context);
-        // As the lower file system gives groups on.
+        // A set-group-ID directory passes its group on.
         let given_on = rustix::fs::fstat(end.fd)
             .ok()
             .filter(|parent| parent.st_mode & libc::S_ISGID != 0);
@@ -114,7 +113,7 @@ impl Host {
         }
     }
 
-    /// On the host.
+    /// Owner and group on the host.
     fn owner_of_new(&self, context: &Context<'_>) -> (u32, u32) {
         let (server_uid, server_gid) =
             (self.credentials.server_uid(), self.credentials.server_gid());
@@ -127,8 +126,8 @@ impl Host {
         let config = &self.config;
         self.credentials
             .create_as(context, umask, &config.uid_map, &config.gid_map)?;
-        // The kernel took out the bits that the caller may not give; without the capability the
-        // lower file system would take out more, since it sees one of the caller's groups.
+        // The kernel has removed the bits that the caller may not give. Without the capability the lower
+        // file system would remove more, since it sees one of the caller's groups.
         self.credentials.keep_set_ids(true)
     }
 
@@ -194,15 +193,14 @@ impl Host {
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), name);
-        self.create_judged(context, end, new, args, |wanted| {
-            // Before anything is made.
-            let share = self.shares.take(context.uid())?;
-            self.create_by(end, new, args, wanted, share)
+        self.create_under_policy(context, end, new, args, |wanted| {
+            // Before anything is created.
+            let charge = self.quotas.charge(context.uid())?;
+            self.create_by(end, new, args, wanted, charge)
         })
     }
 
-    /// Creates as the rules say.
-    fn create_judged(
+    fn create_under_policy(
         &self,
         context: &Context<'_>,
         end: End<'_>,
@@ -213,34 +211,34 @@ impl Host {
         let file_type = FileType::RegularFile;
         let file = |mode| self.new_file(context, end, file_type, mode);
         self.may_begin_set_id(context, new.mode, file_type, || file(new.mode))?;
-        let Some(rules) = self.rules.in_force() else {
-            return create(&STRAIGHT);
+        let Some(rules) = self.rules.active_policy() else {
+            return create(&PASSTHROUGH);
         };
         if rules.policy.uses().audit {
             context.require_blocking()?;
         }
         let file = file(new.mode & !new.umask);
-        let judged = self.judge_new(rules, context, end, &file)?;
-        let made = permitted_new(&judged.decision).and_then(|()| create(&judged.decision.file));
-        self.audit_created(context, &judged, args, made)
+        let decided = self.decide_new(rules, context, end, &file)?;
+        let made = permitted_new(&decided.decision).and_then(|()| create(&decided.decision.file));
+        self.audit_created(context, &decided, args, made)
     }
 
-    /// Tells of a creation, if a rule wants that.
+    /// Writes the audit record of a creation if a rule audits it.
     fn audit_created(
         &self,
         context: &Context<'_>,
-        judged: &Judged,
+        decided: &PathDecision,
         args: &OpenArgs,
         made: Result<(Entry, Opened)>,
     ) -> Result<(Entry, Opened)> {
         let (entry, opened) = match made {
             Ok((entry, opened)) => (Some(entry), Ok(opened)),
-            // The kernel looks the name up and opens what it finds: that will be told.
+            // The kernel looks the name up again and opens what it finds: that open is audited.
             Err(Errno::ESTALE) => return Err(Errno::ESTALE),
             Err(error) => (None, Err(error)),
         };
         let flags = args.flags as i32;
-        match (self.audit(context, judged, flags, true, opened), entry) {
+        match (self.audit(context, decided, flags, true, opened), entry) {
             (Ok(opened), Some(entry)) => Ok((entry, opened)),
             (Err(error), entry) => {
                 if let Some(entry) = entry {
@@ -258,14 +256,14 @@ impl Host {
         new: &NewNode,
         args: &OpenArgs,
         wanted: &FilePath,
-        share: Option<Share>,
+        charge: Option<QuotaCharge>,
     ) -> Result<(Entry, Opened)> {
         let End { parent, fd, name } = end;
-        // Always exclusive: the kernel has checked that the caller may create here, not that it
-        // may open what somebody else has made under this name in the meantime.
-        let through = self.may_go_through(parent.mount(), wanted);
-        let access = if through {
-            // The kernel will open it for itself; whether without its cache is seen now.
+        // Always exclusive: the kernel has checked that the caller may create here, not that it may open a
+        // file that was created under this name in the meantime.
+        let passthrough = self.may_use_passthrough(parent.mount(), wanted);
+        let access = if passthrough {
+            // The kernel will open it itself. O_DIRECT is tried here, since it could fail there.
             OFlags::from_bits_retain(args.flags) & OFlags::DIRECT
         } else {
             OFlags::from_bits_retain(lower_flags(args.flags, &self.config))
@@ -276,16 +274,16 @@ impl Host {
         let opened = self.open_new(fd, name, flags, mode);
         let fd = match opened.map_err(|error| self.taken(end, error)) {
             Ok(fd) => fd,
-            // ESTALE makes the kernel look the name up anew and open what it finds, with checks.
+            // ESTALE makes the kernel look the name up again and open what it finds, with checks.
             Err(Errno::EEXIST) if args.flags & libc::O_EXCL as u32 == 0 => {
                 return Err(Errno::ESTALE);
             }
             Err(error) => return Err(error),
         };
-        self.enter_created((parent, Some(name)), fd, args, wanted, share)
+        self.enter_created((parent, Some(name)), fd, args, wanted, charge)
     }
 
-    /// Opens a file that nobody else has made. What was in the way and is gone again was not.
+    /// Creates a file exclusively. EEXIST counts only if something is there.
     fn open_new(
         &self,
         parent: BorrowedFd<'_>,
@@ -308,26 +306,26 @@ impl Host {
         Err(Errno::EEXIST)
     }
 
-    /// The entry of a file just made, and a handle for it.
+    /// The entry and the handle of a new file.
     fn enter_created(
         &self,
         (parent, name): (&Arc<Inode>, Option<&CStr>),
         fd: OwnedFd,
         args: &OpenArgs,
         wanted: &FilePath,
-        share: Option<Share>,
+        charge: Option<QuotaCharge>,
     ) -> Result<(Entry, Opened)> {
-        let (inode, stat) = self.look_up_opened(parent, name, fd.as_fd())?;
+        let (inode, stat) = self.lookup_opened(parent, name, fd.as_fd())?;
         match name {
-            // Nobody renames it before the kernel has heard of it.
-            Some(name) => self.name_made(&inode, parent.node(), name.to_bytes()),
+            // No rename can come before the kernel has the entry.
+            Some(name) => self.record_new_name(&inode, parent.node(), name.to_bytes()),
             None => {
-                self.name_made(&inode, parent.node(), UNNAMED.to_bytes());
+                self.record_new_name(&inode, parent.node(), UNNAMED.to_bytes());
                 self.keep_inode(&inode, fd.as_fd());
             }
         }
         let entry = self.entry(&inode, &stat);
-        match self.open_created(&inode, (fd, share), &stat, args, wanted) {
+        match self.open_created(&inode, (fd, charge), &stat, args, wanted) {
             Ok(opened) => Ok((entry, opened)),
             Err(error) => {
                 self.forget(inode.node(), 1);
@@ -339,28 +337,28 @@ impl Host {
     fn open_created(
         &self,
         inode: &Arc<Inode>,
-        (fd, share): (OwnedFd, Option<Share>),
+        (fd, charge): (OwnedFd, Option<QuotaCharge>),
         stat: &Statx,
         args: &OpenArgs,
         wanted: &FilePath,
     ) -> Result<Opened> {
         let flags = lower_flags(args.flags, &self.config) as i32 & !libc::O_TRUNC;
-        let through = self.may_go_through(inode.mount(), wanted);
-        if through && inode.cached_descriptor().is_none() {
-            // To be registered by a descriptor that does not count as an open file.
+        let passthrough = self.may_use_passthrough(inode.mount(), wanted);
+        if passthrough && inode.cached_descriptor().is_none() {
+            // Registered by an O_PATH descriptor, which does not count as an open file.
             let path_fd = self.reopen(fd.as_fd(), libc::O_PATH)?;
             self.descriptors.keep(inode, path_fd);
         }
         let guard = self.use_file(inode, args.flags as i32, Some(stat), wanted)?;
         if guard.path() == DataPath::Passthrough {
             drop(fd);
-            return self.enter_through(guard, flags);
+            return self.enter_passthrough(guard, flags);
         }
-        // Who has no share does not count among those who wait either.
-        let uid = share.as_ref().map(Share::uid);
-        guard.hold(share);
-        // It was opened for the kernel to open it again, which did not come about.
-        let fd = if through {
+        // A user without a quota is not counted among the waiting ones either.
+        let uid = charge.as_ref().map(QuotaCharge::uid);
+        guard.hold(charge);
+        // It was opened O_PATH for passthrough, which was refused.
+        let fd = if passthrough {
             self.reopen(fd.as_fd(), flags)?
         } else {
             fd
@@ -385,11 +383,11 @@ impl Host {
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), UNNAMED);
-        self.create_judged(context, end, new, args, |wanted| {
-            let share = self.shares.take(context.uid())?;
-            let (entry, opened) = self.tmpfile_by(end, new, args, wanted, share)?;
+        self.create_under_policy(context, end, new, args, |wanted| {
+            let charge = self.quotas.charge(context.uid())?;
+            let (entry, opened) = self.tmpfile_by(end, new, args, wanted, charge)?;
             let inode = self.nodes.get(entry.node)?;
-            // It is born without a name.
+            // Created without a name.
             if let Err(error) = self.charge_removed(context.uid(), &inode) {
                 drop(self.close_file(opened.handle));
                 self.forget(entry.node, 1);
@@ -405,11 +403,11 @@ impl Host {
         new: &NewNode,
         args: &OpenArgs,
         wanted: &FilePath,
-        share: Option<Share>,
+        charge: Option<QuotaCharge>,
     ) -> Result<(Entry, Opened)> {
-        // O_EXCL has a meaning here: the file can never be given a name.
+        // O_EXCL with O_TMPFILE: the file can never be given a name.
         let mut meant = libc::O_EXCL as u32;
-        if self.may_go_through(end.parent.mount(), wanted) {
+        if self.may_use_passthrough(end.parent.mount(), wanted) {
             // As in `create`.
             meant |= libc::O_DIRECT as u32;
         }
@@ -418,6 +416,6 @@ impl Host {
         let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
         let fd = self.with_room(|| Ok(rustix::fs::openat(end.fd, c".", flags, mode)?))?;
-        self.enter_created((end.parent, None), fd, args, wanted, share)
+        self.enter_created((end.parent, None), fd, args, wanted, charge)
     }
 }

@@ -1,27 +1,27 @@
-//! As whom a thread acts on the lower file system.
+//! The ids and capabilities by which a thread acts on the lower file system.
 //!
-//! The kernel has checked permissions before it asks (`default_permissions`), so a serving thread
-//! keeps its capabilities, whoever the caller is; it takes on the caller's file-system ids only so
-//! that what is created belongs to the caller and counts against the caller's quota. For that, the
-//! thread runs with `SECBIT_NO_SETUID_FIXUP` (changing ids leaves capabilities alone), a umask of
-//! its own, and without `CAP_SYS_RESOURCE` (which would ignore quotas).
+//! The kernel has checked permissions before it asks (`default_permissions`), so a serving thread keeps its
+//! capabilities whatever the caller is. It takes on the caller's file-system ids only so that new files
+//! belong to the caller and count against its quota. For that, the thread runs with
+//! `SECBIT_NO_SETUID_FIXUP` (changing ids leaves capabilities alone), a umask of its own, and without
+//! `CAP_SYS_RESOURCE` (which would ignore quotas).
 //!
-//! `CAP_FSETID` is what makes the lower file system keep set-user-id and set-group-id bits when a
-//! file is written or truncated. A request whose caller lacks it says so (KILLPRIV_V2); the thread
-//! then puts it down, and the lower file system clears the bits itself, atomically with the change.
+//! With `CAP_FSETID`, the lower file system keeps set-user-id and set-group-id bits of a file that is
+//! written or truncated. A request of a caller without it says so (KILLPRIV_V2); the thread then drops it,
+//! and the lower file system clears the bits itself, atomically with the change.
 //!
-//! All of it belongs to one thread (raw system calls; the C library would change every thread) and
-//! is changed only when it differs from what the thread did last.
+//! All of it belongs to one thread (raw system calls; the C library would change every thread) and is
+//! changed only when it differs from the thread's state.
 
 use crate::config::IdMap;
 use std::cell::Cell;
 use thrufs::{Context, Errno, Result};
 use thrufs_sys::cred::{self, Capabilities, CapabilitySets};
 
-/// The user and group by whose credentials lower files are registered: those that own nothing.
+/// The user and group by which lower files are registered for passthrough: they own nothing.
 const REGISTRAR_ID: u32 = 65_534;
 
-/// What has a thread do to files of others what their owners may do.
+/// Capabilities that let a thread change files as their owners may.
 pub(crate) const OF_OWNERS: Capabilities = Capabilities::FOWNER
     .union(Capabilities::CHOWN)
     .union(Capabilities::LINUX_IMMUTABLE);
@@ -32,20 +32,17 @@ struct Acting {
     gid: u32,
     umask: u32,
     keeps_set_ids: bool,
-    /// What the thread may do while it keeps set-id bits.
     capabilities: Capabilities,
     /// Those of the thread, but for what is effective.
     sets: CapabilitySets,
 }
 
 thread_local! {
-    /// What the calling thread acts as; nothing before it first served a request.
+    /// What the calling thread acts as; `None` before its first request.
     static ACTING: Cell<Option<Acting>> = const { Cell::new(None) };
 }
 
-/// The rules by which threads of one server change who they are.
 pub(crate) struct Credentials {
-    /// Whether this process may act as others at all.
     switches: bool,
     server_uid: u32,
     server_gid: u32,
@@ -53,8 +50,8 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Looks at what this process may do. To be called before serving threads are started: they
-    /// inherit the thread's `SECBIT_NO_SETUID_FIXUP`.
+    /// Reads what this process may do. To be called before serving threads start: they inherit the thread's
+    /// `SECBIT_NO_SETUID_FIXUP`.
     pub(crate) fn of_this_process() -> Result<Credentials> {
         let mut effective = cred::thread_effective()?;
         let may_act = effective.contains(Capabilities::SETUID | Capabilities::SETGID);
@@ -86,23 +83,22 @@ impl Credentials {
         self.server_gid
     }
 
-    /// Whether modes and ACLs beneath do not hold this process back.
+    /// Whether this process may ignore modes and ACLs of lower files.
     pub(crate) fn overrides_modes(&self) -> bool {
         self.effective.contains(Capabilities::DAC_OVERRIDE)
     }
 
-    /// Whether the kernel may take lower files from this process for passthrough: it has
-    /// CAP_SYS_ADMIN, if perhaps in the wrong user namespace.
+    /// Whether this process has CAP_SYS_ADMIN, possibly in the wrong user namespace, and so may be able to
+    /// register lower files for passthrough.
     pub(crate) fn may_register(&self) -> bool {
         self.effective.contains(Capabilities::SYS_ADMIN)
     }
 
-    /// Whether the lower file system lets this process change what belongs to others.
+    /// Whether this process may change files of other users.
     pub(crate) fn overrides_owners(&self) -> bool {
         self.effective.contains(Capabilities::FOWNER)
     }
 
-    /// Whether threads can act as others.
     pub(crate) fn switches(&self) -> bool {
         self.switches
     }
@@ -113,7 +109,7 @@ impl Credentials {
         if self.switches {
             cred::keep_capabilities_on_setuid()?;
         }
-        // The process may have given up more since this value was made.
+        // The process may have dropped capabilities since this value was made.
         let sets = cred::thread_sets()?;
         let capabilities = self.effective & sets.permitted;
         cred::set_effective(sets, capabilities)?;
@@ -154,7 +150,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// Creates as the caller, under this umask.
+    /// Creates as the caller, with this umask.
     pub(crate) fn create_as(
         &self,
         context: &Context<'_>,
@@ -175,32 +171,30 @@ impl Credentials {
         Ok(())
     }
 
-    /// Acts as the server itself, where the lower file system looks at who asks.
+    /// Acts as the server itself, where the lower file system checks the user.
     pub(crate) fn as_server(&self) -> Result<()> {
         self.become_owner(self.server_uid, self.server_gid)
     }
 
-    /// Acts as whom nothing belongs to, if it acts as the server.
-    pub(crate) fn leave_server(&self) -> Result<()> {
+    /// Takes on ids that own nothing, if the thread acts as the server.
+    pub(crate) fn drop_server_ids(&self) -> Result<()> {
         if self.acting()?.uid == self.server_uid {
             self.become_owner(REGISTRAR_ID, REGISTRAR_ID)?;
         }
         Ok(())
     }
 
-    /// Acts as whom lower files are registered for passthrough: the kernel keeps these credentials
-    /// and opens and writes the files with them, whoever the caller is.
+    /// Takes on the credentials by which lower files are registered for passthrough: the kernel keeps them,
+    /// and opens and writes the files with them for all callers.
     ///
-    /// An id that owns nothing, since root may use the blocks that a file system reserves; and no
-    /// `CAP_SYS_RESOURCE` (no serving thread has it), which would do the same and ignore quotas.
-    /// With `CAP_FSETID`, so that root's writes keep set-id bits: for those of others the kernel
-    /// asks us to clear them first.
+    /// An id that owns nothing, since root may use the blocks that a file system reserves; and without
+    /// `CAP_SYS_RESOURCE` (no serving thread has it), which would also ignore quotas. With `CAP_FSETID`, so
+    /// that root's writes keep set-id bits: for other callers the kernel asks us to clear them first.
     pub(crate) fn as_registrar(&self) -> Result<()> {
         self.become_owner(REGISTRAR_ID, REGISTRAR_ID)?;
         self.keep_set_ids(true)
     }
 
-    /// Makes a change as this user and group, without the capabilities in `lacks`.
     pub(crate) fn as_user<T>(
         &self,
         (uid, gid): (u32, u32),
@@ -221,13 +215,12 @@ impl Credentials {
         ACTING.set(Some(Acting {
             keeps_set_ids: before.capabilities.contains(Capabilities::FSETID),
             capabilities: before.capabilities,
-            // The change may have made it another's.
+            // The change may have switched to another user.
             ..self.acting()?
         }));
         changed
     }
 
-    /// Sets whether changes to files leave their set-id bits alone.
     pub(crate) fn keep_set_ids(&self, keep: bool) -> Result<()> {
         let mut acting = self.acting()?;
         let mut wanted = acting.capabilities;
@@ -245,7 +238,7 @@ impl Credentials {
 fn owner(caller: Option<u32>, map: &IdMap, server: u32) -> Result<u32> {
     match (caller, map) {
         (None, _) | (_, IdMap::Squash(_)) => Ok(server),
-        // As the kernel answers for an id that the file system cannot hold.
+        // The kernel's answer for an id that the file system cannot hold.
         (Some(id), map) => map.to_host(id).ok_or(Errno::EOVERFLOW),
     }
 }
@@ -255,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_has_what_it_is_said_to_have_during_and_after_an_owner_s_change() {
+    fn thread_keeps_its_capabilities_across_an_owners_change() {
         if !rustix::process::geteuid().is_root() {
             thrufs_test_report::skipped("needs root");
             return;
@@ -269,7 +262,7 @@ mod tests {
                 assert!(!has(lacks));
                 credentials.keep_set_ids(false).unwrap();
                 assert!(!has(of_group));
-                // Nothing gives it back in the midst.
+                // Not changed in between.
                 credentials.keep_set_ids(true).unwrap();
                 assert!(!has(lacks));
                 credentials.as_registrar()
@@ -280,7 +273,7 @@ mod tests {
             assert!(!has(Capabilities::FSETID) && has(Capabilities::FOWNER));
             credentials.keep_set_ids(true).unwrap();
             assert!(has(Capabilities::FSETID));
-            // It knows as whom it acts, and does not take that for the user.
+            // The thread's own state is not mistaken for the user's.
             credentials.become_owner(1001, 1002).unwrap();
             assert_eq!((cred::current_fsuid(), cred::current_fsgid()), (1001, 1002));
         }

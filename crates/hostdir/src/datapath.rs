@@ -1,21 +1,19 @@
-//! By which way the data of an open file go.
+//! The data path of an open file.
 //!
-//! A file is either used by the kernel directly (*passthrough*), read and written by us with the
-//! kernel's page cache above (*cached*), or without it (*direct*). The kernel demands that all opens
-//! of an inode that exist at the same time go the same way, and that those that go through name the
-//! same registration; a caller whose open breaks that gets EIO. So the way is chosen when a file is
-//! opened that nobody has open, kept with the inode, and joined by every open until the last one
-//! is released.
+//! The kernel uses the lower file itself (*passthrough*), or we read and write it, with the kernel's page
+//! cache above (*cached*) or without (*direct*, *filtered*). The kernel requires that all simultaneous
+//! opens of an inode use the same path, and under passthrough the same registration; an open that breaks
+//! this fails with EIO. So the path is chosen by the first open of an inode, stored with the inode, and
+//! joined by every open until the last release.
 //!
-//! **Who may touch what.** [`Use`] lies in its inode under a lock, which is held while the way is
-//! chosen and the file registered: opens of one inode wait for each other, nothing else does. The
-//! kernel lets go of its side of an open *before* it sends RELEASE, and takes hold of it *after* OPEN
-//! was answered. So as long as an open counts from before its answer to its RELEASE, we never count
-//! fewer than the kernel, and never change the way under an open file.
+//! **Who may touch what.** [`Use`] is in its inode under a lock, held while the path is chosen and the file
+//! registered: opens of one inode wait for each other only. The kernel drops its side of an open *before*
+//! it sends RELEASE, and takes it *after* OPEN was answered. So as long as we count an open from before its
+//! answer to its RELEASE, we never count fewer than the kernel, and never change the path of an open file.
 //!
-//! **Registrations** (backing ids) live with the inode's descriptor, from which they are made: under
-//! the same budget, and dropped with it. That spares a file that is opened again and again all calls
-//! but one. An open holds its registration whatever becomes of the descriptor.
+//! **Registrations** (backing ids) are cached with the descriptor of the inode from which they were made,
+//! and dropped with it. So a file that is opened again and again costs one call per open. An open holds its
+//! registration whatever happens to the descriptor.
 
 mod passthrough;
 
@@ -26,9 +24,9 @@ use crate::filter::Filter;
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::mounts::LowerMount;
-use crate::policy::{self, FilePath, Redaction, RedactionKinds};
-use crate::rules::STRAIGHT;
-use crate::shares::Share;
+use crate::policy::{FilePath, PolicyDataPath, Redaction, RedactionKinds};
+use crate::quota::QuotaCharge;
+use crate::rules::PASSTHROUGH;
 use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
 use std::fmt;
@@ -37,17 +35,17 @@ use std::sync::{Arc, OnceLock};
 use thrufs::{Backing, BackingId, Errno, Result};
 use thrufs_abi::FileHandle;
 
-/// By which way the data of a file go.
+/// The data path of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DataPath {
     /// The kernel uses the lower file itself.
     Passthrough,
-    /// Through the kernel's page cache; what it lacks is read by us, what is written comes to us.
+    /// Through the kernel's page cache, which we fill and write back.
     Cached,
-    /// Every read and write comes to us.
+    /// We serve every read and write.
     Direct,
-    /// Through us, who take something out of what is read.
+    /// We serve reads, with metadata redacted.
     Filtered,
 }
 
@@ -62,17 +60,17 @@ impl fmt::Display for DataPath {
     }
 }
 
-/// How the data of a file go that was open in another process.
+/// The data path of a file that was open in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     path: DataPath,
     redaction: Option<Redaction>,
-    /// It may write to a file that others see redacted.
+    /// It may write to a file that other opens see redacted.
     writes: bool,
 }
 
-/// In the number of a route: the path; behind it the kinds that are taken out; behind them the error for
-/// what is not understood.
+/// The number of a route: the path, above it the redacted kinds, above them the error for files that are
+/// not understood.
 const CACHED: u32 = 1;
 const DIRECT: u32 = 2;
 const FILTERED: u32 = 3;
@@ -84,7 +82,7 @@ impl Route {
     /// As a number, never 0.
     pub(crate) fn number(self) -> u32 {
         let path = match self.path {
-            // What goes straight through goes so with one kernel, and by us with the next.
+            // Passthrough with one kernel can be cached with the next.
             DataPath::Passthrough | DataPath::Cached => CACHED,
             DataPath::Direct => DIRECT,
             DataPath::Filtered if self.writes => FILTERED_WRITER,
@@ -97,7 +95,7 @@ impl Route {
         path | redaction
     }
 
-    /// The route that [`number`](Self::number) has told.
+    /// The inverse of [`number`](Self::number).
     pub(crate) fn from_number(number: u32) -> Option<Route> {
         let (kinds, errno) = ((number >> KINDS_SHIFT) as u8, number >> ERRNO_SHIFT);
         let path = match number & ((1 << KINDS_SHIFT) - 1) {
@@ -123,14 +121,14 @@ impl Route {
             redaction: Some(Redaction {
                 kinds: RedactionKinds::from_bits(kinds)?,
                 errno,
-                // Those who have it open may see what it is now, redacted.
+                // Opens may see what the file contains now, redacted.
                 content: Default::default(),
             }),
             writes,
         })
     }
 
-    /// Of an open file that others see redacted.
+    /// Of an open file that other opens see redacted.
     pub(crate) fn redacted(redaction: Redaction, writes: bool) -> Route {
         Route {
             path: DataPath::Filtered,
@@ -139,22 +137,24 @@ impl Route {
         }
     }
 
-    /// Whether it may write to a file that others see redacted.
     pub(crate) fn writes(self) -> bool {
         self.writes
     }
 
     fn wanted(self) -> FilePath {
         let data = match (self.path, self.redaction) {
-            (_, Some(redaction)) => policy::DataPath::Redact(redaction),
-            (DataPath::Direct, None) => policy::DataPath::Direct,
-            (_, None) => policy::DataPath::Cached,
+            (_, Some(redaction)) => PolicyDataPath::Redact(redaction),
+            (DataPath::Direct, None) => PolicyDataPath::Direct,
+            (_, None) => PolicyDataPath::Cached,
         };
-        FilePath { data, ..STRAIGHT }
+        FilePath {
+            data,
+            ..PASSTHROUGH
+        }
     }
 }
 
-/// How an inode is used by those who have it open now.
+/// The opens of an inode.
 #[derive(Debug)]
 pub(crate) struct Use {
     path: DataPath,
@@ -170,15 +170,11 @@ impl Use {
         self.filter.as_ref()
     }
 
-    /// Whether an open that is to go this way may take part.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when somebody would see what the policy now takes out: those who have it open see it,
-    /// and all go the same way.
+    /// Whether an open with this path may join. Fails with `EBUSY` if it would see what the policy now
+    /// redacts, because the earlier opens do.
     fn admits(&self, wanted: &FilePath) -> Result<()> {
         let shows_too_much = match wanted.data {
-            policy::DataPath::Redact(redaction) => {
+            PolicyDataPath::Redact(redaction) => {
                 let filter = self.filter.as_ref();
                 !filter.is_some_and(|filter| filter.is_as_strict_as(redaction))
             }
@@ -195,17 +191,14 @@ impl Use {
         self.path
     }
 
-    /// What kept it from going straight through.
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {
         self.obstacle
     }
 
-    /// Whether there is more than one open.
     pub(crate) fn is_shared(&self) -> bool {
         self.opens > 1
     }
 
-    /// Whether one of the opens is for writing.
     pub(crate) fn has_writers(&self) -> bool {
         self.writable_opens > 0
     }
@@ -215,30 +208,29 @@ impl Use {
     }
 }
 
-/// One open that counts; dropped when it is released.
+/// One open, counted until it is dropped.
 pub(crate) struct UseGuard {
     inode: Arc<Inode>,
     path: DataPath,
     backing: Option<BackingId>,
     filter: Option<Arc<Filter>>,
     writable: bool,
-    /// Of whoever opened it, where that costs a descriptor.
-    share: OnceLock<Share>,
+    /// For the user who opened it, where that costs a descriptor.
+    charge: OnceLock<QuotaCharge>,
 }
 
 impl UseGuard {
-    /// It costs a descriptor.
-    pub(crate) fn hold(&self, share: Option<Share>) {
-        if let Some(share) = share {
-            let _ = self.share.set(share);
+    pub(crate) fn hold(&self, charge: Option<QuotaCharge>) {
+        if let Some(charge) = charge {
+            let _ = self.charge.set(charge);
         }
     }
 
-    pub(crate) fn share(&self) -> Option<&Share> {
-        self.share.get()
+    pub(crate) fn charge(&self) -> Option<&QuotaCharge> {
+        self.charge.get()
     }
 
-    /// What readers do not see.
+    /// The filter that redacts what readers see.
     pub(crate) fn filter(&self) -> Option<&Arc<Filter>> {
         self.filter.as_ref()
     }
@@ -275,7 +267,7 @@ impl UseGuard {
         let ended = slot.take();
         drop(slot);
         if self.inode.lost_a_name() {
-            // Perhaps its last: what it takes up is free when nobody holds it.
+            // Perhaps the last reference: a file without names is freed then.
             self.inode.drop_descriptor();
         }
         // Giving up a registration is a system call: outside the lock.
@@ -284,20 +276,16 @@ impl UseGuard {
 }
 
 impl Host {
-    /// Whether a file that is to go this way is one for the kernel to open by itself.
-    pub(crate) fn may_go_through(&self, mount: &LowerMount, wanted: &FilePath) -> bool {
-        wanted.data == policy::DataPath::Passthrough && self.passthrough.permits(mount).is_ok()
+    /// Whether a new file with this path may be opened by the kernel itself.
+    pub(crate) fn may_use_passthrough(&self, mount: &LowerMount, wanted: &FilePath) -> bool {
+        wanted.data == PolicyDataPath::Passthrough && self.passthrough.permits(mount).is_ok()
     }
 
-    /// Takes part in the use of `inode`, or begins it, for an open with the client's `flags`.
-    /// What the file is like, if that is `known`, need not be asked.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when the policy would have it go a way that those who have it open do not, and that
-    /// is not for choice, and for an open for reading and appending of a file that was made append-only
-    /// while it went straight through for others; `EPERM` for what an immutable or append-only file forbids; errors
-    /// of the lower file system.
+    /// Joins or begins the use of `inode`, for an open with the client's `flags`. `known` saves a statx(2).
+    /// Fails with `EBUSY` when the policy demands another path than that of the earlier opens, and when an
+    /// append-only file is opened for reading and appending while it is open under passthrough; `EPERM` for
+    /// what an immutable or append-only file forbids; errors of the lower file system. of the lower file
+    /// system.
     pub(crate) fn use_file(
         &self,
         inode: &Arc<Inode>,
@@ -320,15 +308,11 @@ impl Host {
         Ok(join(slot, inode, writable))
     }
 
-    /// Takes part in the use of an inode for an open that another process has admitted. It was not
-    /// straight through: files that are registered with a kernel do not change hands. `wanted` is what
-    /// the policy says of it here, if it is asked.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when it would see what the policy takes out, or what is taken out for others who have the
-    /// inode open.
-    pub(crate) fn use_again(
+    /// Joins the use of an inode for an open that another process has granted. It was not under passthrough:
+    /// registered files cannot move to another process. `wanted` is what the policy demands here, if it is
+    /// asked. Fails with `EBUSY` when it would see what the policy redacts, or what is redacted for other
+    /// opens of the inode.
+    pub(crate) fn resume_use(
         &self,
         inode: &Arc<Inode>,
         writable: bool,
@@ -357,14 +341,14 @@ impl Host {
 
     /// The route of an open file, where a policy may have chosen it.
     pub(crate) fn route_of(&self, guard: &UseGuard, handle: FileHandle) -> Option<Route> {
-        self.rules.are_there().then(|| Route {
+        self.rules.has_policy().then(|| Route {
             path: guard.path(),
             redaction: guard.filter().map(|filter| filter.redaction()),
             writes: guard.filter().is_some_and(|it| it.is_written_by(handle)),
         })
     }
 
-    /// What the kernel does not check once a file goes straight through.
+    /// Checks what the kernel does not check under passthrough.
     fn check_joining(&self, inode: &Arc<Inode>, flags: i32) -> Result<()> {
         let intent = Intent::of(flags);
         if !intent.changes() {
@@ -378,21 +362,21 @@ impl Host {
         Ok(())
     }
 
-    /// Which way a file on this mount would go, as far as can be told without registering it.
-    pub(crate) fn outlook(
+    /// The path that a file on this mount would take, as far as known without registering it.
+    pub(crate) fn expected_path(
         &self,
         mount: &LowerMount,
         wanted: &FilePath,
     ) -> (DataPath, Option<Obstacle>) {
         match wanted.data {
-            policy::DataPath::Passthrough => match self.passthrough.permits(mount) {
+            PolicyDataPath::Passthrough => match self.passthrough.permits(mount) {
                 Ok(()) => (DataPath::Passthrough, None),
                 Err(obstacle) => (self.config.cache.data_path(), Some(obstacle)),
             },
             // Cached, if anything is.
-            policy::DataPath::Cached => (self.config.cache.data_path(), Some(Obstacle::Rule)),
-            policy::DataPath::Direct => (DataPath::Direct, Some(Obstacle::Rule)),
-            policy::DataPath::Redact(_) => (DataPath::Filtered, Some(Obstacle::Rule)),
+            PolicyDataPath::Cached => (self.config.cache.data_path(), Some(Obstacle::Rule)),
+            PolicyDataPath::Direct => (DataPath::Direct, Some(Obstacle::Rule)),
+            PolicyDataPath::Redact(_) => (DataPath::Filtered, Some(Obstacle::Rule)),
         }
     }
 
@@ -404,7 +388,7 @@ impl Host {
         wanted: &FilePath,
     ) -> Result<Box<Use>> {
         let chosen = |path, obstacle| Ok(begun(self, path, obstacle, None, wanted));
-        let (path, obstacle) = self.outlook(inode.mount(), wanted);
+        let (path, obstacle) = self.expected_path(inode.mount(), wanted);
         if path != DataPath::Passthrough {
             return chosen(path, obstacle);
         }
@@ -414,7 +398,7 @@ impl Host {
         };
         let intent = Intent::of(flags);
         intent.check(&stat)?;
-        // Whoever opens it next may be one to be watched, and all go the same way.
+        // A later open may need watching, and all opens use the same path.
         let obstacle = if stat.stx_attributes.contains(StatxAttributes::APPEND) {
             Obstacle::AppendOnly
         } else {
@@ -430,7 +414,7 @@ impl Host {
         let descriptor = self.descriptor(inode)?;
         let flags = AtFlags::EMPTY_PATH;
         let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::MODE)?;
-        inode.saw_mode(u32::from(stat.stx_mode));
+        inode.record_mode(u32::from(stat.stx_mode));
         Ok(stat)
     }
 
@@ -465,7 +449,7 @@ fn begun(
     wanted: &FilePath,
 ) -> Box<Use> {
     let filter = match wanted.data {
-        policy::DataPath::Redact(redaction) => {
+        PolicyDataPath::Redact(redaction) => {
             Some(Arc::new(Filter::new(redaction, host.notes.clone())))
         }
         _ => None,
@@ -492,7 +476,7 @@ fn join(
         backing: None,
         filter: None,
         writable,
-        share: OnceLock::new(),
+        charge: OnceLock::new(),
     };
     if let Some(current) = slot.as_mut() {
         current.opens += 1;

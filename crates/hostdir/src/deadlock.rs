@@ -1,16 +1,14 @@
-//! Deadlocks among those who wait for POSIX locks through one server (`locks=shared`).
+//! Detects deadlocks of POSIX locks through one server (`locks=shared`).
 //!
-//! A kernel that keeps the locks itself refuses with EDEADLK whoever would wait in a circle. Here it
-//! keeps them as OFD locks, among which it looks for none. So the server remembers who waits for what,
-//! and before it lets one more wait, goes from it to those that hold what it waits for and wait
-//! themselves, and on. What they hold is asked of the lower kernel (Linux 6.5): nothing is kept twice,
-//! and nothing is out of date. Under one lock: of two that would wait for each other, the second sees
-//! the first.
+//! A kernel that keeps the locks itself refuses a wait that closes a cycle with EDEADLK. Here locks are OFD
+//! locks, for which it detects none. So the server records each wait, and before it adds one, follows from
+//! its request the owners that hold the range and wait themselves. What they hold is asked of the lower
+//! kernel (Linux 6.5), so nothing is out of date. All under one lock: of two requests that would wait for
+//! each other, the second sees the first.
 //!
-//! **Limits.** Who waits or holds beneath or through another server is not seen. The wire does not say
-//! whether an owner is a process or an open file (OFD), which natively waits in circles for ever: it is
-//! refused here as a process is. So are threads of one process that could free each other, here as
-//! natively.
+//! **Limits.** Waits and locks on the host or through another server are not seen. The wire does not say
+//! whether an owner is a process or an open file (OFD), which natively may deadlock: it is refused like a
+//! process. As natively, threads of one process that could release each other's locks are refused too.
 
 use parking_lot::Mutex;
 use std::os::fd::AsFd;
@@ -18,13 +16,12 @@ use thrufs::{Errno, Result};
 use thrufs_abi::{LockOwner, NodeId};
 use thrufs_sys::lock::{self, LockKind, RangeLock};
 
-/// At most so many waits are gone through for one more. A circle that is longer is not found.
+/// Most waits that are followed for a new one. A longer cycle is not found.
 const WAITS_MAX: usize = 256;
 
-/// At most so many locks of one owner are looked at, of those that lie in the range.
+/// Most locks of one owner that are looked at within the range.
 const RANGES_MAX: usize = 256;
 
-/// A request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) node: NodeId,
@@ -32,13 +29,12 @@ pub(crate) struct Wait {
     pub(crate) range: RangeLock,
 }
 
-/// All that wait at the moment.
 #[derive(Default)]
 pub(crate) struct Waits {
     list: Mutex<Vec<Wait>>,
 }
 
-/// One that waits, until it is dropped.
+/// A registered wait, until it is dropped.
 pub(crate) struct Waiting<'a> {
     waits: &'a Waits,
     wait: Wait,
@@ -54,18 +50,15 @@ impl Drop for Waiting<'_> {
 }
 
 impl Waits {
-    /// Has one more wait. `holds` tells whether an owner holds what keeps others from a range of a node.
-    ///
-    /// # Errors
-    ///
-    /// `EDEADLK` when it would wait for itself.
+    /// Registers a wait. `holds` says whether an owner holds a lock that conflicts with a range of a node.
+    /// Fails with `EDEADLK` when it would close a cycle.
     pub(crate) fn enter(
         &self,
         wait: Wait,
         holds: impl Fn(NodeId, LockOwner, &RangeLock) -> bool,
     ) -> Result<Waiting<'_>> {
         let mut list = self.list.lock();
-        if leads_back(&list, &wait, holds) {
+        if closes_cycle(&list, &wait, holds) {
             return Err(Errno::EDEADLK);
         }
         list.push(wait);
@@ -73,8 +66,8 @@ impl Waits {
     }
 }
 
-/// Whether somebody that `new` would wait for, however indirectly, waits for its owner.
-fn leads_back(
+/// Whether an owner that `new` would wait for, directly or not, waits for the owner of `new`.
+fn closes_cycle(
     list: &[Wait],
     new: &Wait,
     holds: impl Fn(NodeId, LockOwner, &RangeLock) -> bool,
@@ -99,8 +92,8 @@ fn leads_back(
     false
 }
 
-/// Whether an open file holds an OFD lock that keeps others from `wanted`.
-pub(crate) fn keeps_from(fd: impl AsFd, wanted: &RangeLock) -> bool {
+/// Whether an open file holds an OFD lock that conflicts with `wanted`.
+pub(crate) fn conflicts_with(fd: impl AsFd, wanted: &RangeLock) -> bool {
     let mut own = RangeLock {
         kind: LockKind::Unlock,
         ..*wanted
@@ -148,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_refused_however_long() {
+    fn cycle_of_any_length_is_refused() {
         for length in [2, 3, 10, 200] {
             let waits = Waits::default();
             let chain: Vec<_> = (1..length)
@@ -156,7 +149,7 @@ mod tests {
                 .collect();
             let closing = waits.enter(wait(length, 1), own).map(drop);
             assert_eq!(closing, Err(Errno::EDEADLK), "{length}");
-            // Who was refused does not wait, and who waits elsewhere closes nothing.
+            // The refused request does not wait, and waits elsewhere close no cycle.
             assert_eq!(waits.list.lock().len(), chain.len());
             drop(waits.enter(wait(length, 999), own).ok().unwrap());
             assert_eq!(waits.list.lock().len(), chain.len());
@@ -167,9 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn what_branches_is_followed_on_each_way() {
+    fn all_holders_of_a_range_are_followed() {
         let waits = Waits::default();
-        // 1 is waited for by 2 only; 3 and 4 hold, with 2, what 5 wants, and wait for others.
+        // Only 2 waits for 1; 2, 3 and 4 hold what 5 wants; 3 and 4 wait for others.
         let holds = |node: NodeId, owner: LockOwner, _: &RangeLock| match node.0 {
             10 => [2, 3, 4].contains(&owner.0),
             node => node == owner.0,
@@ -182,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_others_is_nobody_elses_and_ends() {
+    fn existing_cycle_of_other_owners_ends_the_search() {
         let waits = Waits::default();
-        // As after one was let wait whose locks nobody could see then.
+        // As after a wait was admitted because a lock could not be seen.
         *waits.list.lock() = vec![wait(1, 2), wait(2, 1)];
         assert!(waits.enter(wait(3, 1), own).is_ok());
-        // And it does not keep another from being found.
+        // It does not hide another cycle.
         waits.list.lock().insert(0, wait(4, 5));
         let holds = |node: NodeId, owner: LockOwner, range: &RangeLock| match node.0 {
             10 => [1, 4].contains(&owner.0),
@@ -198,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_it_holds_itself() {
+    fn owner_does_not_wait_for_its_own_locks() {
         let waits = Waits::default();
         assert!(waits.enter(wait(1, 1), own).is_ok());
     }
 
     #[test]
-    fn an_open_file_keeps_others_from_what_it_holds() {
+    fn ofd_locks_conflict_with_other_owners_only() {
         use LockKind::{Read, Write};
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || {
@@ -224,8 +217,8 @@ mod tests {
             (range(Read, 29, 100), true),
             (range(Write, 30, u64::MAX), false),
         ] {
-            assert_eq!(keeps_from(&one, &wanted), expected, "{wanted:?}");
-            assert!(!keeps_from(&other, &wanted));
+            assert_eq!(conflicts_with(&one, &wanted), expected, "{wanted:?}");
+            assert!(!conflicts_with(&other, &wanted));
         }
     }
 }

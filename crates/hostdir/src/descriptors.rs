@@ -1,9 +1,9 @@
-//! The descriptors of inodes: a cache under a budget.
+//! A cache of the inodes' descriptors, under a budget.
 //!
-//! An inode is found again by its file handle (or its place), so a descriptor only saves the two
-//! calls that this takes. A clock hand goes round a ring of at most `budget` inodes and takes the
-//! descriptor of the first one that was not used since its last visit. The ring holds weak
-//! references: a forgotten inode closes its descriptor by itself and leaves an empty place.
+//! An inode is found again by its file handle or its place, so a descriptor only saves those two calls. The
+//! CLOCK algorithm evicts: the hand goes round a ring of at most `budget` inodes, and closes the first
+//! descriptor that was not used since its last visit. The ring holds weak references: a forgotten inode
+//! closes its descriptor and leaves an empty slot.
 
 use crate::inode::Inode;
 use parking_lot::Mutex;
@@ -11,26 +11,25 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// With fewer, one request could not keep what the next needs.
+/// With fewer, a request could evict what its next step needs.
 pub(crate) const BUDGET_MIN: usize = 16;
 
 pub(crate) struct Descriptors {
-    ring: Mutex<Ring>,
+    ring: Mutex<ClockRing>,
     budget: usize,
     evictions: AtomicU64,
 }
 
-struct Ring {
-    members: Vec<Weak<Inode>>,
+struct ClockRing {
+    entries: Vec<Weak<Inode>>,
     hand: usize,
 }
 
 impl Descriptors {
-    /// A cache of at most `budget` descriptors.
     pub(crate) fn new(budget: usize) -> Descriptors {
         Descriptors {
-            ring: Mutex::new(Ring {
-                members: Vec::new(),
+            ring: Mutex::new(ClockRing {
+                entries: Vec::new(),
                 hand: 0,
             }),
             budget,
@@ -38,13 +37,13 @@ impl Descriptors {
         }
     }
 
-    /// Lets the inode keep `fd`, at the cost of another's when the budget is used up.
+    /// Caches `fd` for the inode, evicting another descriptor when the budget is used up.
     pub(crate) fn keep(&self, inode: &Arc<Inode>, fd: OwnedFd) -> Arc<OwnedFd> {
         let (fd, ours) = inode.keep_descriptor(fd);
         if ours {
             let evicted = self.enter(inode);
             inode.mount().mark_used();
-            // Closed here, outside the lock: close(2) can take its time.
+            // Closed outside the lock: close(2) may take long.
             drop(evicted);
         }
         fd
@@ -52,30 +51,29 @@ impl Descriptors {
 
     fn enter(&self, inode: &Arc<Inode>) -> Option<Arc<OwnedFd>> {
         let mut ring = self.ring.lock();
-        if ring.members.len() < self.budget {
-            ring.members.push(Arc::downgrade(inode));
+        if ring.entries.len() < self.budget {
+            ring.entries.push(Arc::downgrade(inode));
             return None;
         }
         let evicted = ring.make_room();
         let hand = ring.hand;
         match evicted {
             Some(evicted) => {
-                ring.members[hand] = Arc::downgrade(inode);
+                ring.entries[hand] = Arc::downgrade(inode);
                 ring.step();
                 evicted.inspect(|_| {
                     self.evictions.fetch_add(1, Ordering::Relaxed);
                 })
             }
-            // Nothing can be found again without its descriptor: the ring grows, and the limit of
-            // the process is the bound.
+            // No inode can be found again without its descriptor: the ring grows up to RLIMIT_NOFILE.
             None => {
-                ring.members.push(Arc::downgrade(inode));
+                ring.entries.push(Arc::downgrade(inode));
                 None
             }
         }
     }
 
-    /// Takes back up to `count` descriptors: the process has run into its limit.
+    /// Evicts up to `count` descriptors, when the process has run into RLIMIT_NOFILE.
     pub(crate) fn shrink(&self, count: usize) {
         let mut taken = Vec::new();
         let mut ring = self.ring.lock();
@@ -84,9 +82,9 @@ impl Descriptors {
                 break;
             };
             let hand = ring.hand;
-            ring.members.swap_remove(hand);
+            ring.entries.swap_remove(hand);
             taken.extend(evicted);
-            if ring.members.is_empty() {
+            if ring.entries.is_empty() {
                 break;
             }
         }
@@ -95,60 +93,57 @@ impl Descriptors {
             .fetch_add(taken.len() as u64, Ordering::Relaxed);
     }
 
-    /// Lets go of every descriptor on the lower mount with this number.
     pub(crate) fn release_mount(&self, mount: u32) {
-        let mut members = Vec::new();
-        self.ring.lock().members.retain(|member| {
-            let Some(inode) = member.upgrade() else {
+        let mut entries = Vec::new();
+        self.ring.lock().entries.retain(|entry| {
+            let Some(inode) = entry.upgrade() else {
                 return false;
             };
             let is_of_mount = inode.identity().mount() == mount;
             if is_of_mount {
-                members.push(inode);
+                entries.push(inode);
             }
             !is_of_mount
         });
         // System calls: outside the lock.
-        for inode in members {
+        for inode in entries {
             inode.drop_descriptor();
-            // One that cannot be found again keeps it, and so does one that was opened meanwhile.
+            // An inode that cannot be found again keeps its descriptor, as does one opened meanwhile.
             if !inode.cached_descriptor_is_gone() {
-                self.ring.lock().members.push(Arc::downgrade(&inode));
+                self.ring.lock().entries.push(Arc::downgrade(&inode));
             }
         }
     }
 
-    /// How many descriptors are kept.
     pub(crate) fn len(&self) -> usize {
         let ring = self.ring.lock();
         let known = |inode: &&Weak<Inode>| inode.strong_count() > 0;
-        // Forgotten inodes have closed theirs; their places are taken by others in turn.
-        ring.members.iter().filter(known).count()
+        // Forgotten inodes have closed theirs; their slots are reused.
+        ring.entries.iter().filter(known).count()
     }
 
-    /// How many descriptors were taken back so far.
     pub(crate) fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
     }
 }
 
-impl Ring {
+impl ClockRing {
     fn step(&mut self) {
-        self.hand = if self.hand + 1 >= self.members.len() {
+        self.hand = if self.hand + 1 >= self.entries.len() {
             0
         } else {
             self.hand + 1
         };
     }
 
-    /// Moves the hand to a place that is free, or becomes so by taking the descriptor there.
-    /// `None` when two rounds found none.
+    /// Moves the hand to an empty slot, evicting a descriptor if need be. `None` when two rounds found
+    /// none.
     fn make_room(&mut self) -> Option<Option<Arc<OwnedFd>>> {
-        for _ in 0..self.members.len() * 2 {
-            if self.hand >= self.members.len() {
+        for _ in 0..self.entries.len() * 2 {
+            if self.hand >= self.entries.len() {
                 self.hand = 0;
             }
-            match self.members[self.hand].upgrade() {
+            match self.entries[self.hand].upgrade() {
                 None => return Some(None),
                 Some(inode) => {
                     if let Some(fd) = inode.give_up_descriptor() {

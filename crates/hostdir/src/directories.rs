@@ -5,8 +5,8 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::Access;
-use crate::rules::{InForce, Opener, RulesOfEntries, Told, permitted};
-use crate::shares::Share;
+use crate::quota::QuotaCharge;
+use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, RulesOfEntries, permitted};
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,32 +16,30 @@ use thrufs::{Context, DirectorySink, Errno, Opened, ReleaseArgs, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_sys::dir::{DirEntries, DirEntry, getdents64};
 
-/// What is read from a directory at once.
+/// Most bytes of one getdents64(2).
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// A directory that a client has open.
 pub(crate) struct OpenDirectory {
     inode: Arc<Inode>,
-    /// It could not be found again by this process.
+    /// This process could not find it again.
     is_lost: bool,
     stream: Mutex<Stream>,
-    /// Who opened it, as [`Opener`] says it; under a policy.
+    /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
     opener: AtomicU64,
-    /// Of whoever opened it.
-    _share: Option<Share>,
+    _charge: Option<QuotaCharge>,
 }
 
-/// Which directory it is in whose order the positions of a listing make sense.
+/// The directory that the positions of a listing refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub(crate) file_system: u64,
     pub(crate) ino: u64,
 }
 
-/// What was read from the directory and not yet handed on.
+/// Entries that were read from the directory and not yet returned.
 #[derive(Default)]
 struct Stream {
-    /// None while it is given back.
+    /// `None` while it is given back.
     fd: Option<Arc<OwnedFd>>,
     /// It is among the [`Listings`](crate::listings::Listings).
     is_entered: bool,
@@ -49,9 +47,9 @@ struct Stream {
     /// The unread part of the buffer.
     start: usize,
     end: usize,
-    /// Where the unread part starts, as the lower file system counts.
+    /// The lower file system's position of the unread part.
     position: u64,
-    /// The next position that the client says is of another directory, of which this is a copy.
+    /// The client's next position is one of another directory, of which this is a copy.
     is_elsewhere: bool,
 }
 
@@ -60,16 +58,16 @@ impl OpenDirectory {
         self.inode.node()
     }
 
-    pub(crate) fn opener(&self) -> Opener {
-        Opener::from_word(self.opener.load(Ordering::Relaxed))
+    pub(crate) fn opener(&self) -> OpenerIds {
+        OpenerIds::from_word(self.opener.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_opener(&self, opener: Opener) {
+    pub(crate) fn set_opener(&self, opener: OpenerIds) {
         self.opener.store(opener.word(), Ordering::Relaxed);
     }
 
-    /// Gives back what it holds and can have again: nothing of one that is in use. A position means the same
-    /// to another descriptor on some file systems only.
+    /// Gives back the buffer, and the descriptor if positions stay valid for another one; nothing while it
+    /// is in use.
     pub(crate) fn give_back(&self) -> Option<(Vec<u8>, Option<Arc<OwnedFd>>)> {
         let mut stream = self.stream.try_lock()?;
         stream.is_entered = false;
@@ -80,13 +78,13 @@ impl OpenDirectory {
         Some((buffer, fd.flatten()))
     }
 
-    /// One that was open in another process, and which directory it was there. Positions in a copy of the
-    /// directory are others; a listing that had begun begins anew then, so that nothing is left out.
+    /// A directory that was open in another process, there with the listing `was`. Positions are not valid
+    /// in a copy of it: a listing that had begun starts over, so that no entry is left out.
     pub(crate) fn again(
         inode: Arc<Inode>,
         fd: Option<OwnedFd>,
         was: Option<Listing>,
-        share: Option<Share>,
+        charge: Option<QuotaCharge>,
     ) -> OpenDirectory {
         let is_elsewhere =
             was.is_some_and(|listing| fd.as_ref().is_none_or(|fd| Listing::of(fd) != listing));
@@ -100,7 +98,7 @@ impl OpenDirectory {
                 ..Stream::default()
             }),
             opener: AtomicU64::new(0),
-            _share: share,
+            _charge: charge,
         }
     }
 }
@@ -138,7 +136,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Makes sure that there is something unread; false at the end of the directory.
+    /// Reads more entries if the buffer is empty; false at the end of the directory.
     fn fill(&mut self, fd: BorrowedFd<'_>) -> Result<bool> {
         if self.start < self.end {
             return Ok(true);
@@ -147,7 +145,7 @@ impl Stream {
         self.start = 0;
         self.end = getdents64(fd, &mut self.buffer)?;
         if self.end == 0 {
-            // It may stay open for long.
+            // The directory may stay open for long.
             self.buffer = Vec::new();
         }
         Ok(self.end > 0)
@@ -155,7 +153,7 @@ impl Stream {
 }
 
 impl Host {
-    /// Where the positions of a listing mean something.
+    /// Where the positions of a listing are valid.
     pub(crate) fn listing(&self, directory: &OpenDirectory) -> Listing {
         let descriptor = self.descriptor(&directory.inode);
         descriptor
@@ -184,7 +182,6 @@ impl Host {
         self.held(directory, &mut directory.stream.lock())
     }
 
-    /// As [`file_of`](Self::file_of), of directories.
     pub(crate) fn directory_of(
         &self,
         node: NodeId,
@@ -198,46 +195,46 @@ impl Host {
 
     pub(crate) fn open_directory(&self, context: &Context<'_>, node: NodeId) -> Result<Opened> {
         let inode = self.nodes.get(node)?;
-        let opened = match self.rules.of_opens() {
+        let opened = match self.rules.for_opens() {
             None => self.enter_directory(inode, context.uid()),
-            Some(rules) => self.open_directory_judged(context, rules, inode),
+            Some(rules) => self.open_directory_under_policy(context, rules, inode),
         }?;
-        if self.rules.are_there() {
+        if self.rules.has_policy() {
             self.note_opener_of_directory(opened.handle, self.opener(context));
         }
         Ok(opened)
     }
 
-    fn open_directory_judged(
+    fn open_directory_under_policy(
         &self,
         context: &Context<'_>,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         inode: Arc<Inode>,
     ) -> Result<Opened> {
         if rules.policy.uses().audit {
             context.require_blocking()?;
         }
-        let judged = self.judge(rules, &inode, context)?;
-        let opened = permitted(&judged.decision, Access::Read)
+        let decided = self.decide_inode(rules, &inode, context)?;
+        let opened = permitted(&decided.decision, Access::Read)
             .and_then(|()| self.enter_directory(inode, context.uid()));
-        let told = Told {
+        let audited = AuditedOpen {
             access: "list",
             created: false,
             truncated: false,
             outcome: opened.as_ref().map(|_| None).map_err(|error| *error),
         };
-        self.tell(context, &judged, told).inspect_err(|_| {
-            if let Ok(opened) = &opened {
-                drop(self.close_directory(opened.handle));
-            }
-        })?;
+        self.record_open(context, &decided, audited)
+            .inspect_err(|_| {
+                if let Ok(opened) = &opened {
+                    drop(self.close_directory(opened.handle));
+                }
+            })?;
         opened
     }
 
-    /// Opens a directory for a user and gives it a handle.
     pub(crate) fn enter_directory(&self, inode: Arc<Inode>, uid: Option<u32>) -> Result<Opened> {
-        let share = self.shares.take(uid)?;
-        let opener = Opener::counted_for(share.as_ref());
+        let charge = self.quotas.charge(uid)?;
+        let opener = OpenerIds::counted_for(charge.as_ref());
         let fd = self.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
         let flags = self.listing_flags(&inode);
         inode.mount().file_opened();
@@ -256,7 +253,7 @@ impl Host {
                         ..Stream::default()
                     }),
                     opener: AtomicU64::new(0),
-                    _share: share,
+                    _charge: charge,
                 }
             })
             .map_err(|_| Errno::ENFILE)?;
@@ -277,10 +274,10 @@ impl Host {
         })
     }
 
-    /// Whether the kernel may keep what is listed: nothing of a time before this policy, and nothing
-    /// where what is listed may change with the owner or mode of an entry.
+    /// Whether the kernel may cache a listing: not one from before this policy, nor where visibility may
+    /// change with the owner or mode of an entry.
     fn listing_flags(&self, inode: &Inode) -> OpenReplyFlags {
-        let rules = self.rules.in_force();
+        let rules = self.rules.active_policy();
         let hides = rules.as_ref().is_some_and(|rules| rules.policy.uses().hide);
         let keeps = matches!(self.config.cache, CacheMode::Always | CacheMode::Metadata);
         if !keeps || hides {
@@ -314,7 +311,7 @@ impl Host {
         let stream = &mut *stream;
         let was_given_back = stream.fd.is_none();
         let fd = self.held(&directory, stream).map_err(|error| match error {
-            // It was removed, as a descriptor of it would tell.
+            // Removed: its descriptor would have reported that.
             Errno::ESTALE if was_given_back && !directory.is_lost => Errno::ENOENT,
             error => error,
         })?;
@@ -324,7 +321,7 @@ impl Host {
             match stream.fill(fd) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
-                // What was listed so far has raised lookup counts: it must be sent.
+                // The entries so far have raised lookup counts: they must be sent.
                 Err(error) if sink.is_empty() => return Err(error),
                 Err(_) => return Ok(()),
             }
@@ -341,7 +338,7 @@ impl Host {
         }
     }
 
-    /// Hands on one entry; false when the sink is full.
+    /// Returns one entry; false when the sink is full.
     fn list(
         &self,
         (directory, fd): (&OpenDirectory, BorrowedFd<'_>),
@@ -363,7 +360,7 @@ impl Host {
         if !sink.is_plus() || name == b"." || name == b".." {
             return sink.entry(ino, next, entry.kind, name);
         }
-        match self.look_up_at(&directory.inode, fd, entry.name) {
+        match self.lookup_at(&directory.inode, fd, entry.name) {
             Ok((inode, stat)) => {
                 let found = self.entry(&inode, &stat);
                 let written = sink.entry_plus(&found, next, entry.kind, name);
@@ -372,7 +369,7 @@ impl Host {
                 }
                 written
             }
-            // Removed since it was read, or not to be had: the name alone, and a lookup tells.
+            // Removed meanwhile, or not accessible: only the name; a lookup reports the error.
             Err(_) => sink.entry(ino, next, entry.kind, name),
         }
     }
@@ -411,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_given_back_at_the_end() {
+    fn listing_buffer_is_freed_at_the_end() {
         let place = tempfile::tempdir().unwrap();
         let fd: OwnedFd = std::fs::File::open(place.path()).unwrap().into();
         let mut stream = Stream::default();

@@ -1,18 +1,18 @@
-//! Telling how a file is served, without being asked by the kernel.
+//! Explains how a file is served, without a request of the kernel.
 //!
-//! The path is walked beneath the source, never through the mount: who explains is the server that
-//! the mount would wait for. Nothing is counted, kept or changed by it.
+//! The path is walked beneath the source, never through the mount, where the server would wait for itself.
+//! Nothing is counted, cached or changed.
 
 use crate::config::CacheMode;
 use crate::datapath::{DataPath, Obstacle};
 use crate::explanation::{
-    self, CacheState, CacheWord, Explanation, FileKind, LowerState, NodeState, Opens,
+    CacheState, CacheWord, ExplainedDataPath, Explanation, FileKind, LowerState, NodeState, Opens,
 };
 use crate::host::{BASIC, Host, HostDir, opened_identity};
 use crate::inode::Inode;
 use crate::mounts::{LowerMount, mount_id_mask, open_beneath};
 use crate::policy::{FilePath, FileType, Subject};
-use crate::rules::{OfStat, STRAIGHT};
+use crate::rules::{PASSTHROUGH, StatSource};
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,18 +21,18 @@ use std::sync::atomic::Ordering;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
 
-/// Most components in a path to be explained: as deep as inodes without handles are found again.
+/// Most components of a path: as deep as inodes without handles are found again.
 pub const EXPLAINED_DEPTH_MAX: usize = 4096;
 
 impl HostDir {
-    /// Tells how the file at the end of `components`, names beneath the root, is served. Symbolic
-    /// links are not followed, neither on the way nor at the end.
+    /// Explains how the file at the end of `components`, names beneath the root, is served. Symbolic links
+    /// are not followed.
     ///
     /// # Errors
     ///
-    /// `ENAMETOOLONG` beyond [`EXPLAINED_DEPTH_MAX`], `EINVAL` for what is no name, `ENOTDIR` when
-    /// something on the way is no directory, `EXDEV` on a mount beneath that no client has looked
-    /// into, and those of `openat2(2)` and `statx(2)`.
+    /// `ENAMETOOLONG` beyond [`EXPLAINED_DEPTH_MAX`], `EINVAL` for an invalid name, `ENOTDIR` for a
+    /// component that is no directory, `EXDEV` on a submount that no client has looked into, and those of
+    /// `openat2(2)` and `statx(2)`.
     pub fn explain(&self, components: &[&CStr]) -> Result<Explanation> {
         if components.len() > EXPLAINED_DEPTH_MAX {
             return Err(Errno::ENAMETOOLONG);
@@ -49,23 +49,22 @@ fn is_name(name: &CStr) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/')
 }
 
-/// How data of a file go.
-struct Way {
-    data_path: explanation::DataPath,
+struct DataPathReport {
+    data_path: ExplainedDataPath,
     reason: String,
     rule: Option<String>,
     backing: Option<u32>,
 }
 
-impl Way {
-    fn without_data(kind: FileKind) -> Way {
+impl DataPathReport {
+    fn without_data(kind: FileKind) -> DataPathReport {
         let reason = match kind {
             FileKind::Directory => "a directory is listed, not read",
             FileKind::SymbolicLink => "a symbolic link has a target and no data",
             _ => "the kernel opens fifos, sockets and devices itself",
         };
-        Way {
-            data_path: explanation::DataPath::None,
+        DataPathReport {
+            data_path: ExplainedDataPath::None,
             reason: reason.to_owned(),
             rule: None,
             backing: None,
@@ -73,25 +72,24 @@ impl Way {
     }
 }
 
-impl From<DataPath> for explanation::DataPath {
-    fn from(path: DataPath) -> explanation::DataPath {
+impl From<DataPath> for ExplainedDataPath {
+    fn from(path: DataPath) -> ExplainedDataPath {
         match path {
-            DataPath::Passthrough => explanation::DataPath::Passthrough,
-            DataPath::Cached => explanation::DataPath::Cached,
-            DataPath::Direct => explanation::DataPath::Direct,
-            DataPath::Filtered => explanation::DataPath::Filtered,
+            DataPath::Passthrough => ExplainedDataPath::Passthrough,
+            DataPath::Cached => ExplainedDataPath::Cached,
+            DataPath::Direct => ExplainedDataPath::Direct,
+            DataPath::Filtered => ExplainedDataPath::Filtered,
         }
     }
 }
 
-/// What stands at the end of a path.
+/// What is at the end of a path.
 struct Found {
     inode: Option<Arc<Inode>>,
     mount: Arc<LowerMount>,
     stat: Statx,
 }
 
-/// Where a walk has come to.
 struct Step {
     fd: OwnedFd,
     mount: Arc<LowerMount>,
@@ -107,14 +105,14 @@ impl Host {
             .map(|name| name.to_bytes())
             .collect::<Vec<_>>()
             .join(&b'/');
-        let way = self.way_of(inode, &mount, &stat, &path);
+        let report = self.data_path_report(inode, &mount, &stat, &path);
         Ok(Explanation {
             kind,
             ino: mount.client_ino(stat.stx_ino),
-            data_path: way.data_path,
-            reason: way.reason,
-            rule: way.rule,
-            backing: way.backing,
+            data_path: report.data_path,
+            reason: report.reason,
+            rule: report.rule,
+            backing: report.backing,
             opens: inode.map_or(Opens::NONE, |inode| self.opens_of(inode)),
             cache: self.cache_state(inode),
             node: inode.map(|inode| NodeState {
@@ -127,17 +125,16 @@ impl Host {
         })
     }
 
-    /// How data of a file go, and why.
-    fn way_of(
+    fn data_path_report(
         &self,
         inode: Option<&Arc<Inode>>,
         mount: &LowerMount,
         stat: &Statx,
         path: &[u8],
-    ) -> Way {
+    ) -> DataPathReport {
         let kind = FileKind::of_mode(stat.stx_mode.into());
         if kind != FileKind::Regular {
-            return Way::without_data(kind);
+            return DataPathReport::without_data(kind);
         }
         let (wanted, rule) = self.wanted(path, stat);
         let current = inode.and_then(|inode| {
@@ -145,21 +142,21 @@ impl Host {
             let current = uses.as_ref()?;
             Some((current.path(), current.obstacle(), current.backing()))
         });
-        let outlook = self.outlook(mount, &wanted);
+        let expected_path = self.expected_path(mount, &wanted);
         let Some((path, obstacle, backing)) = current else {
-            let (path, obstacle) = outlook;
-            return Way {
+            let (path, obstacle) = expected_path;
+            return DataPathReport {
                 data_path: path.into(),
-                reason: format!("not open; it would be: {}", self.because(path, obstacle)),
+                reason: format!("not open; it would be: {}", self.reason(path, obstacle)),
                 rule,
                 backing: None,
             };
         };
-        let mut reason = self.because(path, obstacle);
-        if path != outlook.0 {
+        let mut reason = self.reason(path, obstacle);
+        if path != expected_path.0 {
             reason.push_str("; opened before the policy or the file changed");
         }
-        Way {
+        DataPathReport {
             data_path: path.into(),
             reason,
             rule,
@@ -167,22 +164,22 @@ impl Host {
         }
     }
 
-    /// How the policy would have the data of a file go, and the rule that says so.
+    /// The data path that the policy demands, and the rule that says so.
     fn wanted(&self, path: &[u8], stat: &Statx) -> (FilePath, Option<String>) {
-        let Some(rules) = self.rules.in_force() else {
-            return (STRAIGHT, None);
+        let Some(rules) = self.rules.active_policy() else {
+            return (PASSTHROUGH, None);
         };
         let subject = Subject {
             path,
             file_type: FileType::RegularFile,
-            evidence: &OfStat(stat),
+            source: &StatSource(stat),
         };
         let wanted = rules.policy.file_path(&subject);
         let rule = wanted.rule.and_then(|rule| rules.policy.rule(rule));
         (wanted, rule.map(|rule| rule.to_string()))
     }
 
-    fn because(&self, path: DataPath, obstacle: Option<Obstacle>) -> String {
+    fn reason(&self, path: DataPath, obstacle: Option<Obstacle>) -> String {
         let how = match (path, self.config.cache) {
             (DataPath::Passthrough, _) => "the kernel uses the file beneath by itself",
             (DataPath::Filtered, _) => "what readers are not to see is taken out",
@@ -200,7 +197,7 @@ impl Host {
         }
     }
 
-    /// Counted by a look at all that is open: this is asked rarely, and opening stays free of it.
+    /// Counted by a scan of all open files: this is rare, and opening stays cheap.
     fn opens_of(&self, inode: &Inode) -> Opens {
         let node = inode.node();
         let mut opens = Opens::NONE;
@@ -234,7 +231,7 @@ impl Host {
         }
     }
 
-    /// Walks beneath the source, holding nothing but where it has come to.
+    /// Walks beneath the source, holding one descriptor at a time.
     fn find_beneath(&self, components: &[&CStr]) -> Result<Found> {
         let root = self.descriptor(&self.root)?;
         let mut at: Option<Step> = None;
@@ -262,12 +259,12 @@ impl Host {
         })
     }
 
-    /// One component further. A mount that no client has looked into is not entered: it might be the
-    /// one that is served, and who asks the server there waits for itself.
+    /// Walks one component. A submount that no client has looked into is not entered: it might be the mount
+    /// that is served, and the server would wait for itself.
     fn step(&self, parent: BorrowedFd<'_>, mount: &Arc<LowerMount>, name: &CStr) -> Result<Step> {
         let resolve = ResolveFlags::NO_MAGICLINKS;
         let fd = self.with_room(|| open_beneath(parent, name, OFlags::PATH, resolve))?;
-        // The id of its mount, for which no file system is asked.
+        // The mount id, for which no file system is asked.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let id = rustix::fs::statx(&fd, c"", flags, mount_id_mask())?.stx_mnt_id;
         let mount = if id == mount.id() {
@@ -296,7 +293,7 @@ fn lower_state(mount: &LowerMount) -> LowerState {
     }
 }
 
-/// What people call the file system with this number (`statfs(2)`, `linux/magic.h`).
+/// The name of a file system by its magic number (`statfs(2)`, `linux/magic.h`).
 fn name_of(magic: u64) -> Option<&'static str> {
     Some(match magic {
         0xef53 => "ext4",

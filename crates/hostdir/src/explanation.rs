@@ -1,39 +1,37 @@
-//! What a served directory tells about one of its files, for people and for the programs they use.
+//! How one file of a served directory is served, for people and programs.
 
 use serde::{Deserialize, Serialize};
 
-/// Everything there is to be told about one file at one moment.
+/// How one file is served at one moment.
 ///
-/// Its JSON (`serde`) is what the control socket of a mount answers with.
+/// Its JSON (`serde`) is the answer of a mount's control socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// What it is.
+    /// The type of the file.
     pub kind: FileKind,
     /// The inode number that clients see.
     pub ino: u64,
-    /// How its data go between a client and the file beneath: now if it is open, else at the next
-    /// open.
-    pub data_path: DataPath,
-    /// Why they go like that.
+    /// The data path: now if the file is open, else at its next open.
+    pub data_path: ExplainedDataPath,
+    /// Why it has this data path.
     pub reason: String,
-    /// The rule that decided it, where one did.
+    /// The rule that decided it, if any.
     #[serde(default)]
     pub rule: Option<String>,
-    /// The kernel's number for the file beneath, where data go straight to it.
+    /// The kernel's number of the backing file, under passthrough.
     #[serde(default)]
     pub backing: Option<u32>,
     /// How often it is open.
     pub opens: Opens,
-    /// For how long the kernel may answer by itself.
+    /// How long the kernel may answer from its cache.
     pub cache: CacheState,
-    /// The inode that the kernel was told of; none when nobody has looked it up, or when the kernel
-    /// has forgotten it.
+    /// The inode that the kernel has looked up; `None` if it never did, or has forgotten it.
     pub node: Option<NodeState>,
-    /// The mount beneath that it lies on.
+    /// The lower mount that it is on.
     pub lower: LowerState,
 }
 
-/// What a file is.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "named by what they are (inode(7))")]
@@ -63,46 +61,46 @@ impl FileKind {
     }
 }
 
-/// How the data of a file go between a client and the file beneath.
+/// The data path of a file, as [`Explanation`] reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum DataPath {
-    /// The kernel reads and writes the file beneath itself.
+pub enum ExplainedDataPath {
+    /// The kernel reads and writes the lower file itself.
     Passthrough,
-    /// Through the server, and the kernel keeps what was read.
+    /// Through the server and the page cache.
     Cached,
-    /// Through the server, each time.
+    /// Through the server, without the page cache.
     Direct,
-    /// Through the server, which alters them.
+    /// Through the server, which redacts it.
     Filtered,
-    /// It has no data that are read or written through the server.
+    /// It has no data that is read or written through the server.
     None,
 }
 
 /// How often a file is open through the mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opens {
-    /// Altogether.
+    /// All opens.
     pub total: usize,
-    /// For writing, among these.
+    /// Those for writing.
     pub writable: usize,
 }
 
-/// For how long the kernel may answer by itself.
+/// How long the kernel may answer from its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheState {
     /// `never`, `auto` or `always`.
     pub mode: CacheWord,
-    /// Written data are kept too, and written later.
+    /// Written data is cached too, and written back later.
     pub writeback: bool,
-    /// How long its name is believed, in seconds.
+    /// How long its name is valid, in seconds.
     pub entry_timeout_s: f64,
-    /// How long its attributes are believed, in seconds.
+    /// How long its attributes are valid, in seconds.
     pub attr_timeout_s: f64,
-    /// How long the absence of a name is believed, in seconds.
+    /// How long the kernel caches that a name does not exist, in seconds.
     pub negative_timeout_s: f64,
-    /// Whether it is remembered what the file was like when the kernel last kept data of it, so
-    /// that these stay good at the next open if it has not changed.
+    /// Whether the data version that the kernel has cached is known, so that its pages stay valid at the
+    /// next open of the unchanged file.
     pub data_version_remembered: bool,
 }
 
@@ -117,12 +115,12 @@ pub enum CacheWord {
     Always,
 }
 
-/// An inode that the server has in its tables.
+/// An inode in the server's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeState {
-    /// The number by which the kernel asks about it.
+    /// Its node id.
     pub id: u64,
-    /// How many lookups of it the kernel has not taken back yet; 0 for one that is dormant.
+    /// Lookups that the kernel has not taken back (FORGET); 0 for a dormant one.
     pub lookups: u64,
     /// Whether the server holds a descriptor of it between requests.
     pub descriptor_held: bool,
@@ -130,17 +128,17 @@ pub struct NodeState {
     pub dormant: bool,
 }
 
-/// A mount beneath the served tree.
+/// A lower mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LowerState {
-    /// What its file system is called, where that is known.
+    /// The name of its file system, if known.
     pub file_system: Option<String>,
-    /// The number of its file system (`statfs(2)`).
+    /// The magic number of its file system (`statfs(2)`).
     pub magic: u64,
-    /// Inodes there are found again by file handle; if not, by name.
+    /// Whether inodes are found again by file handle; if not, by name.
     pub handles: bool,
-    /// Another machine or process serves it.
+    /// Whether another machine or process serves it.
     pub remote: bool,
-    /// It lives in memory.
+    /// Whether it is in memory.
     pub memory: bool,
 }

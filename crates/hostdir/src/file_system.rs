@@ -1,4 +1,4 @@
-//! The doors: what the kernel asks, and which room answers.
+//! The trait `FileSystem`: which module answers which request.
 
 use crate::config::{CacheMode, Locks};
 use crate::files::sync;
@@ -15,7 +15,7 @@ use thrufs::{
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
 
-/// Methods that the host's method of this name answers, by itself.
+/// Methods that forward to the host's method of this name.
 macro_rules! answered_by_host {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
         fn $name(&self, context: &Context<'_>, $($argument: $type),*) -> $answer {
@@ -63,7 +63,7 @@ impl FileSystem for HostDir {
         if config.readdirplus {
             negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO);
         }
-        // Guests offer it, and no kernel that mounts by itself does.
+        // Guests offer it; a kernel that mounts by itself does not.
         if config.announce_submounts && negotiation.offers(InitFlags::SUBMOUNTS) {
             negotiation.want(InitFlags::SUBMOUNTS);
         }
@@ -72,8 +72,8 @@ impl FileSystem for HostDir {
         } else {
             InitFlags::NO_EXPORT_SUPPORT
         });
-        // What the lower file system drops is the attribute of that name. Where clients' has another,
-        // their kernel drops it.
+        // The lower file system drops the attribute of this name. Where clients' attribute has another name
+        // on the host, their kernel drops it.
         let map = config.xattr_map.as_ref();
         let is_another = map.is_some_and(|map| map.alters(c"security.capability"));
         if config.killpriv && !is_another {
@@ -92,13 +92,13 @@ impl FileSystem for HostDir {
             negotiation.want(InitFlags::WRITEBACK_CACHE);
         }
         match config.cache {
-            // Redacted files are written past the cache, and must not be mapped for that.
+            // Writes to redacted files bypass the cache, so they must not be mapped.
             CacheMode::Never | CacheMode::Metadata
-                if self.host.rules.are_there() || !config.allow_mmap => {}
+                if self.host.rules.has_policy() || !config.allow_mmap => {}
             CacheMode::Never | CacheMode::Metadata => {
                 negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP);
             }
-            // The target of a link never changes: another target is another inode.
+            // The target of a symbolic link never changes: another target is another inode.
             CacheMode::Auto => {
                 negotiation.want(InitFlags::AUTO_INVAL_DATA | InitFlags::CACHE_SYMLINKS);
             }
@@ -110,7 +110,7 @@ impl FileSystem for HostDir {
             negotiation.want(InitFlags::PASSTHROUGH);
             negotiation.set_stack_depth_max(self.host.root.mount().stack_depth());
         }
-        // What lies beneath the root may be another file system. It seldom is.
+        // Submounts may be on other file systems. Few are.
         negotiation.set_prompt(self.host.root.mount().is_memory());
         if let Some(bytes) = config.max_write {
             negotiation.set_write_bytes_max(bytes);
@@ -131,19 +131,18 @@ impl FileSystem for HostDir {
         self.host
             .passthrough
             .settle(wanted, privileged, features, services.backings);
-        // Where the kernel keeps neither locks nor written data for us to settle, a close needs no
-        // request of its own.
+        // If the kernel keeps no locks and no written data, close(2) needs no FLUSH.
         let flags = features.flags;
         let nothing_to_settle =
             !flags.intersects(InitFlags::POSIX_LOCKS | InitFlags::WRITEBACK_CACHE);
         self.host
             .may_skip_flush
             .store(nothing_to_settle, Ordering::Relaxed);
-        let goes_by_modes =
+        let kernel_ignores_acls =
             self.host.config.default_permissions && !flags.contains(InitFlags::POSIX_ACL);
         self.host
-            .goes_by_modes
-            .store(goes_by_modes, Ordering::Relaxed);
+            .kernel_ignores_acls
+            .store(kernel_ignores_acls, Ordering::Relaxed);
         let announces = flags.contains(InitFlags::SUBMOUNTS);
         self.host
             .announces_submounts

@@ -5,9 +5,9 @@ use crate::config::CacheMode;
 use crate::datapath::{DataPath, UseGuard};
 use crate::host::{BASIC, Host};
 use crate::inode::{Descriptor, Inode};
-use crate::ownership::OfOwner;
+use crate::ownership::OwnerChange;
 use crate::privileges::loses_set_ids;
-use crate::rules::Opener;
+use crate::rules::OpenerIds;
 use parking_lot::Mutex;
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom, Statx};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,31 +24,29 @@ use thrufs_sys::lock::LockKind;
 
 /// A file that a client has open.
 ///
-/// A file that goes straight through has no lower file of ours: the kernel has its own, and the few
-/// requests that still come (fsync, fallocate, ...) open one for themselves. Any other has one, which
-/// the last close(2) of a writer gives up before it returns; whoever writes on, through a descriptor
-/// that was duplicated, has it opened again.
+/// Under passthrough it has no lower file of ours: the few requests that still come (fsync, fallocate, ...)
+/// open one for themselves. Any other has one. The last close(2) of a writer closes it before it returns; a
+/// write through a duplicated descriptor opens it again.
 pub(crate) struct OpenFile {
     lower: Mutex<Lower>,
-    /// With which the lower file is opened.
     flags: i32,
     writable: bool,
     written: AtomicBool,
-    /// The lower file carries, or carried, a `flock(2)`, and is kept for that.
+    /// Its lower file carries, or carried, a `flock(2)`, and is kept for that.
     locked: AtomicU8,
-    /// It cannot be had any more as the client has it: it answers with EIO.
+    /// It could not be restored as the client has it: requests fail with EIO.
     lost: AtomicBool,
-    /// The lower file appends, whatever offset it is given (`chattr +a`).
+    /// The lower file appends, whatever the offset (`chattr +a`).
     appends: bool,
     /// See [`Found::version`](crate::versions::Found::version).
     version: u64,
-    /// Who opened it, as [`Opener`] says it; under a policy.
+    /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
     opener: AtomicU64,
-    // Last: when the use of the inode ends, nothing of ours has it open any more.
+    // Last: when the use of the inode ends, its lower file is closed already.
     guard: UseGuard,
 }
 
-/// What [`OpenFile::locked`] can be: nobody has tried; one of the two kinds; given up again.
+/// Values of [`OpenFile::locked`]: never tried; a lock of one of two kinds; unlocked.
 const NEVER_LOCKED: u8 = 0;
 const READ_LOCKED: u8 = 1;
 const WRITE_LOCKED: u8 = 2;
@@ -61,13 +59,12 @@ struct Lower {
     pin: Option<Descriptor>,
 }
 
-/// What an [`OpenFile`] is made of.
 pub(crate) struct NewOpenFile {
     pub(crate) guard: UseGuard,
     pub(crate) lower: Option<Arc<LowerFile>>,
     pub(crate) flags: i32,
     pub(crate) appends: bool,
-    /// The version of the data that is cached once it is released, or 0.
+    /// The version of the data that is cached after the release, or 0.
     pub(crate) version: u64,
 }
 
@@ -90,11 +87,11 @@ impl OpenFile {
         }
     }
 
-    pub(crate) fn opener(&self) -> Opener {
-        Opener::from_word(self.opener.load(Ordering::Relaxed))
+    pub(crate) fn opener(&self) -> OpenerIds {
+        OpenerIds::from_word(self.opener.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_opener(&self, opener: Opener) {
+    pub(crate) fn set_opener(&self, opener: OpenerIds) {
         self.opener.store(opener.word(), Ordering::Relaxed);
     }
 
@@ -114,7 +111,7 @@ impl OpenFile {
         self.guard.path()
     }
 
-    pub(crate) fn goes_through(&self) -> bool {
+    pub(crate) fn is_passthrough(&self) -> bool {
         self.guard.path() == DataPath::Passthrough
     }
 
@@ -126,17 +123,14 @@ impl OpenFile {
         self.written.store(true, Ordering::Relaxed);
     }
 
-    /// With which the lower file is opened.
     pub(crate) fn flags(&self) -> i32 {
         self.flags
     }
 
-    /// Whether there is a lower file at the moment.
     pub(crate) fn has_lower(&self) -> bool {
         self.lower.lock().file.is_some()
     }
 
-    /// The kind of `flock(2)` that it carries.
     pub(crate) fn flock(&self) -> Option<LockKind> {
         match self.locked.load(Ordering::Relaxed) {
             READ_LOCKED => Some(LockKind::Read),
@@ -150,7 +144,7 @@ impl OpenFile {
         self.locked.load(Ordering::Relaxed) != NEVER_LOCKED
     }
 
-    /// It carries such a lock; [`LockKind::Unlock`] for one that was given up.
+    /// It carries this lock; [`LockKind::Unlock`] for one that was given up.
     pub(crate) fn set_flock(&self, kind: Option<LockKind>) {
         let locked = match kind {
             None => NEVER_LOCKED,
@@ -161,7 +155,7 @@ impl OpenFile {
         self.locked.store(locked, Ordering::Relaxed);
     }
 
-    /// Has everything that the client asks of it fail from now on.
+    /// Makes all requests for it fail from now on.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
         let mut lower = self.lower.lock();
@@ -186,7 +180,7 @@ impl OpenFile {
 
     fn keep(&self, file: Arc<LowerFile>) -> Arc<LowerFile> {
         let mut lower = self.lower.lock();
-        // Another thread may have been faster: there is one lower file, whose locks count.
+        // Another thread may have been faster: there is one lower file, and its locks count.
         Arc::clone(lower.file.get_or_insert(file))
     }
 }
@@ -197,8 +191,8 @@ impl Host {
         self.files.get(handle.0).ok_or(Errno::EBADF)
     }
 
-    /// An open file by which a request about `node` is carried out. What was decided about one file
-    /// must not be done to another: a handle of another is refused, which no kernel sends.
+    /// An open file of `node`. A handle of another file is refused, because the decision was made about
+    /// this one; no kernel sends it.
     pub(crate) fn file_of(&self, node: NodeId, handle: FileHandle) -> Result<Arc<OpenFile>> {
         let file = self.file(handle)?;
         if file.node() == node {
@@ -208,22 +202,21 @@ impl Host {
         }
     }
 
-    /// The lower file of an open file. For one that goes straight through, a lower file for this
-    /// request alone.
+    /// The lower file of an open file; under passthrough, one for this request alone.
     pub(crate) fn lower(&self, file: &OpenFile, for_writing: bool) -> Result<Arc<LowerFile>> {
-        let through = file.goes_through();
-        if let Some(kept) = file.kept().filter(|_| !(through && for_writing)) {
+        let passthrough = file.is_passthrough();
+        if let Some(kept) = file.kept().filter(|_| !(passthrough && for_writing)) {
             return Ok(kept);
         }
-        let flags = match (through, for_writing) {
-            // That nobody has it open for writing who may not write is what readers rely on.
+        let flags = match (passthrough, for_writing) {
+            // Readers rely on it that no lower file is writable without write permission.
             (false, false) if self.may_write(file).is_err() => libc::O_RDONLY,
             (false, _) => file.flags,
             (true, true) => libc::O_RDWR,
             (true, false) => libc::O_RDONLY,
         };
         let lower = self.open_again(file, flags)?;
-        if through {
+        if passthrough {
             return Ok(lower);
         }
         let kept = file.keep(lower);
@@ -231,13 +224,13 @@ impl Host {
         Ok(kept)
     }
 
-    /// The lower file that carries the open file's `flock(2)`, to be kept until it is released.
+    /// The lower file that carries the open file's `flock(2)`, kept until it is released.
     pub(crate) fn lower_to_lock(&self, file: &OpenFile) -> Result<Arc<LowerFile>> {
         if !file.was_locked() {
             file.set_flock(Some(LockKind::Unlock));
         }
-        if file.goes_through() {
-            // Not for writing: the file could not be executed beneath as long as it is kept.
+        if file.is_passthrough() {
+            // Not for writing: the file could not be executed on the host as long as it is kept.
             Ok(file.keep(self.lower(file, false)?))
         } else {
             self.lower(file, false)
@@ -250,7 +243,6 @@ impl Host {
         Ok(Arc::new(LowerFile::new(fd, no_wait)))
     }
 
-    /// Opens the file that a client has open once more.
     pub(crate) fn open_again_raw(&self, file: &OpenFile, flags: i32) -> Result<OwnedFd> {
         if file.lost.load(Ordering::Relaxed) {
             return Err(Errno::EIO);
@@ -284,12 +276,12 @@ impl Host {
         Ok(reply.file(self.lower(&file, false)?, args.offset))
     }
 
-    /// Leaves the blocks alone that a file system keeps for root, unless the caller is root.
-    pub(crate) fn spare_reserve(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
+    /// Keeps callers other than root from the blocks that a file system reserves for root.
+    pub(crate) fn leave_reserved_blocks(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
         if context.uid().is_none_or(|uid| uid == 0) || inode.mount().is_remote() {
             return Ok(());
         }
-        self.credentials.leave_server()
+        self.credentials.drop_server_ids()
     }
 
     pub(crate) fn write(
@@ -304,12 +296,11 @@ impl Host {
         self.may_write(&file)?;
         let lower = self.lower(&file, true)?;
         if file.appends && args.offset != stat_open(&*lower)?.stx_size {
-            // Elsewhere than at the end: what the file forbids, and what the lower file would not
-            // do, whatever it answered.
+            // Elsewhere than at the end: forbidden by the file, and the lower file would append instead.
             return Err(Errno::EPERM);
         }
         file.mark_written();
-        self.spare_reserve(context, file.inode())?;
+        self.leave_reserved_blocks(context, file.inode())?;
         let write = || data.write_to(&lower, args.offset);
         self.change_file(context, (args.handle, &file), &lower, || {
             self.change_content(file.inode(), lower.as_fd(), args.kill_suidgid, write)
@@ -325,7 +316,7 @@ impl Host {
     ) -> Result<()> {
         let file = self.file_of(node, handle)?;
         self.release_owner(file.inode().node(), owner);
-        if file.writable && !file.goes_through() {
+        if file.writable && !file.is_passthrough() {
             if file.inode().mount().is_remote() {
                 context.require_blocking()?;
             }
@@ -334,12 +325,11 @@ impl Host {
         Ok(())
     }
 
-    /// Closes the lower file of a writer, so that nothing of it is left when the client's close(2)
-    /// returns, and reports what closing it reports: the client's is the only close whose result
-    /// anybody sees.
+    /// Closes the lower file of a writer before the client's close(2) returns, and reports its errors: no
+    /// later close is reported to the client.
     fn give_up_lower(&self, context: &Context<'_>, file: &OpenFile) -> Result<()> {
         let Some(pin) = self.pin_for_later(file) else {
-            // It stays, since it could not be had again.
+            // It cannot be opened again, so it stays.
             return match file.kept() {
                 Some(kept) if file.inode().mount().is_remote() => {
                     close_and_report(rustix::io::fcntl_dupfd_cloexec(&*kept, 3)?)
@@ -361,15 +351,15 @@ impl Host {
         }
     }
 
-    /// Closes the lower file, where it can be had again.
+    /// Closes the lower file if it can be opened again.
     pub(crate) fn close_lower(&self, file: &OpenFile) {
         if let Some(pin) = self.pin_for_later(file) {
             drop(file.take(pin));
         }
     }
 
-    /// A descriptor from which the lower file can be opened again, if that is sure to succeed. A
-    /// `flock(2)` on the lower file would not come back with it.
+    /// A descriptor from which the lower file can surely be opened again. `None` with a `flock(2)`, which
+    /// would be lost.
     fn pin_for_later(&self, file: &OpenFile) -> Option<Descriptor> {
         if file.was_locked() {
             return None;
@@ -404,8 +394,8 @@ impl Host {
         let cached = file.guard.path() == DataPath::Cached;
         let is_written = self.config.writeback && file.written.load(Ordering::Relaxed);
         if cached && self.config.cache == CacheMode::Auto && is_written {
-            // What was written back is what the kernel has cached, which goes by its own size and times
-            // then. Without writeback it drops what was written when it hears of the new time.
+            // The kernel's cache of what was written back goes by the kernel's own size and times. Without
+            // writeback the kernel drops its pages when it gets the new time.
             let stat = match file.kept() {
                 Some(lower) => stat_open(&*lower),
                 None => self.descriptor(file.inode()).and_then(stat_open),
@@ -449,7 +439,7 @@ impl Host {
         let mode = FallocateFlags::from_bits_retain(mode);
         self.may_write(&file)?;
         let lower = self.lower(&file, true)?;
-        self.spare_reserve(context, file.inode())?;
+        self.leave_reserved_blocks(context, file.inode())?;
         let allocate = || Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?);
         let loses = loses_set_ids(context);
         self.change_file(context, (handle, &file), &lower, || {
@@ -470,7 +460,7 @@ impl Host {
             libc::SEEK_HOLE => SeekFrom::Hole(offset),
             _ => return Err(Errno::EINVAL),
         };
-        // The position that this moves is used by nobody: all I/O names its offset.
+        // No other request uses the position that this moves: all I/O names its offset.
         Ok(rustix::fs::seek(&*self.lower(&file, false)?, from)?)
     }
 
@@ -498,7 +488,7 @@ impl Host {
         let length = usize::try_from(args.length).unwrap_or(usize::MAX);
         self.may_write(&to)?;
         let (source, target) = (self.lower(&from, false)?, self.lower(&to, true)?);
-        self.spare_reserve(context, to.inode())?;
+        self.leave_reserved_blocks(context, to.inode())?;
         let copy = || {
             let (offset_in, offset_out) = (Some(&mut offset_in), Some(&mut offset_out));
             let copied =
@@ -531,7 +521,7 @@ impl Host {
             if !changes {
                 return Ok(ioctl::file_ioctl(fd, command, data)?);
             }
-            self.as_owner(context, &inode, fd, OfOwner::Flags, || {
+            self.as_owner(context, &inode, fd, OwnerChange::Flags, || {
                 Ok(ioctl::file_ioctl(fd, command, data)?)
             })
         };
@@ -543,7 +533,7 @@ impl Host {
             send(self.lower(&file, false)?.as_fd())?
         };
         if changes {
-            // The kernel takes this for none of what changes attributes.
+            // The kernel does not expect this ioctl to change attributes.
             self.attributes_changed(&inode);
         }
         Ok((result, if changes { 0 } else { data.len() }))
@@ -554,7 +544,6 @@ pub(crate) fn stat_open(fd: impl AsFd) -> Result<Statx> {
     Ok(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, BASIC)?)
 }
 
-/// fsync(2) or fdatasync(2).
 pub(crate) fn sync(fd: impl AsFd, data_only: bool) -> Result<()> {
     if data_only {
         rustix::fs::fdatasync(fd)?;
@@ -564,18 +553,14 @@ pub(crate) fn sync(fd: impl AsFd, data_only: bool) -> Result<()> {
     Ok(())
 }
 
-/// How often to try again before a thread that may not sleep gives up, and how long one waits that may.
+/// How often a thread that may not sleep tries again, and how long one waits that may.
 const TURNS_MAX: u32 = 100;
 const USERS_PATIENCE: Duration = Duration::from_secs(5);
 const USERS_INTERVAL: Duration = Duration::from_micros(20);
 
-/// Waits until nobody else uses a lower file. A thread that has answered a READ still has it for a
-/// moment, and one that reads ahead, which no caller waits for, for as long as that takes.
-///
-/// # Errors
-///
-/// The file, and `DEFER` where the thread may not sleep for it. Nothing instead of that when somebody
-/// used it for longer than can be waited for, and will close it.
+/// Waits until no other request uses a lower file. The thread that answered a READ has it for a moment
+/// longer, and a read-ahead for as long as it takes. Otherwise returns the file: with `DEFER` where the
+/// thread may not sleep, with no error if another request uses it for too long (and will close it).
 #[allow(clippy::type_complexity)]
 fn alone(
     context: &Context<'_>,

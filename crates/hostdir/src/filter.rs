@@ -1,18 +1,18 @@
-//! Files whose readers do not see everything that is in them.
+//! Redacted files: reading and writing them.
 //!
-//! What has to be taken out is found by looking through the file ([`redact`](crate::redact)); that is a view
-//! ([`view`]), which holds as long as the file stays as it is. No byte is shown that was not looked at in
-//! that version of the file, and nothing is shown while somebody may be changing it.
+//! A scan of the file ([`redact`](crate::redact)) finds what is to be redacted, and makes a [`view`], which
+//! is valid as long as the file does not change. Readers see no byte that was not scanned in that version,
+//! and nothing while the file may be changing.
 //!
 //! **Writing.** One byte in the right place makes a parser take a position for part of the picture. So
-//! nobody changes what is there: only who finds the file empty, or empties it, may write, until
-//! somebody else does so ([`Filter::begin_writing`]), by this server, by another, or beneath: before
-//! each write the file has to be as the one before it has left it. Each write holds a write lease, so that
-//! nobody else has the file open, and whoever opens it beneath waits for the end of the write. What such a
-//! writer can make visible is what it has written itself. As long as it has the file open, nobody else
-//! reads it.
+//! existing content cannot be changed: only an open file that finds the file empty, or empties it, may
+//! write ([`Filter::begin_writing`]), until another writer changes the file, through this server, another
+//! one, or on the host: before each write, the file has to be as the last write left it. Each write holds a
+//! write lease, so that no other process has the file open, and an open on the host waits for the end of
+//! the write. Such a writer can expose only what it has written itself. As long as it has the file open, no
+//! other open file reads it.
 //!
-//! Everybody who has the file open shares one [`Filter`].
+//! All opens of a file share one [`Filter`].
 
 mod view;
 
@@ -32,33 +32,33 @@ use thrufs_sys::lease;
 pub(crate) use view::Waiting;
 use view::{Version, View};
 
-/// Most attempts to write to a file that somebody else has open, and how long to wait before the second;
-/// before the later ones longer, two seconds in all.
+/// Most attempts to write to a file that another process has open, and the wait before the second one; the
+/// later ones wait longer, two seconds in all.
 const ATTEMPTS_MAX: u32 = 48;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How the readers of one file see it.
+/// How one file is redacted, and which open file may write to it.
 #[derive(Debug)]
 pub(crate) struct Filter {
     redaction: Redaction,
-    /// For which version of the file the view holds.
+    /// The version for which the view is valid.
     view: Mutex<Option<(Version, View)>>,
     writer: Mutex<Option<Writer>>,
-    /// Where it is noted how the file was left, for a successor.
+    /// Records for a resuming process how the file was left.
     notes: Option<Arc<Notes>>,
 }
 
-/// Who alone may write to the file.
+/// The only open file that may write.
 #[derive(Clone, Copy, Debug)]
 struct Writer {
     handle: FileHandle,
-    /// As the file was left through that handle. Otherwise, somebody else has changed it.
+    /// The version that its last write left. Any other version is another writer's.
     left: Version,
 }
 
 impl Writer {
-    /// Whether nobody else has changed what the file `found` so is. An empty one may have another name, or
-    /// one less; who has emptied it has changed what its content was last changed at.
+    /// Whether the file is as its last write left it. An empty file may also have gained or lost a name,
+    /// but a process that emptied it changed the modification time.
     fn has_left(&self, found: Version) -> bool {
         self.left == found || self.left.is_empty_as(found)
     }
@@ -74,52 +74,46 @@ impl Filter {
         }
     }
 
-    /// What it takes out.
     pub(crate) fn redaction(&self) -> Redaction {
         self.redaction
     }
 
-    /// Whether its readers see nothing that this takes out or withholds.
+    /// Whether its readers see nothing that `redaction` would redact or withhold.
     pub(crate) fn is_as_strict_as(&self, redaction: Redaction) -> bool {
         self.redaction.kinds.contains(redaction.kinds)
     }
 
-    /// Lets this handle write, and nobody else any more, if there is nothing in the file. Who it takes
-    /// that from, if anybody, is told before.
-    ///
-    /// # Errors
-    ///
-    /// The rule's when there is something in it.
+    /// Makes `handle` the only writer, if the file is empty. `notify` is first called with the previous
+    /// writer, if any. Fails with the rule's error, if the file is not empty.
     pub(crate) fn begin_writing(
         &self,
         handle: FileHandle,
         file: &LowerFile,
-        tell: impl FnOnce(Option<FileHandle>),
+        notify: impl FnOnce(Option<FileHandle>),
     ) -> Result<()> {
         let mut writer = self.writer.lock();
         let left = Version::of(&stat_open(file)?);
         if !left.is_empty() {
             return Err(self.redaction.errno);
         }
-        tell(writer.map(|writer| writer.handle));
+        notify(writer.map(|writer| writer.handle));
         *writer = Some(Writer { handle, left });
         self.note_left(handle, Some(left));
         Ok(())
     }
 
-    /// Whether this handle may write.
     pub(crate) fn is_written_by(&self, handle: FileHandle) -> bool {
         self.writer.lock().is_some_and(|w| w.handle == handle)
     }
 
-    /// Lets this handle go on writing to what has these attributes, as it might in another process.
+    /// Makes `handle` the writer of the file as `stat` describes it, as in another process before.
     pub(crate) fn go_on_writing(&self, handle: FileHandle, stat: &Statx) {
         let left = Version::of(stat);
         *self.writer.lock() = Some(Writer { handle, left });
     }
 
-    /// The process before has left the file so. Where it died in the midst of a change, nobody knows
-    /// whose the last one is, and nobody may go on.
+    /// Sets the version that the process before has left. If it died during a change, that version is
+    /// unknown, and no handle may write.
     pub(crate) fn was_left(&self, handle: FileHandle, changed: Option<Duration>) {
         let mut slot = self.writer.lock();
         if let Some(writer) = slot.as_mut().filter(|writer| writer.handle == handle) {
@@ -130,14 +124,14 @@ impl Filter {
         }
     }
 
-    /// While a change is under way, nothing is known.
+    /// `None` while a change is under way.
     fn note_left(&self, handle: FileHandle, left: Option<Version>) {
         if let Some(notes) = &self.notes {
             notes.note_left(handle, left.map(Version::changed));
         }
     }
 
-    /// Carries out a change by `writer`, or of its file as it has left it.
+    /// Makes a change by `writer`, and records the version that it leaves.
     fn carry_out<T>(
         &self,
         writer: &mut Writer,
@@ -151,13 +145,10 @@ impl Filter {
         changed
     }
 
-    /// Changes the file through a handle. Nobody begins to write meanwhile, and nobody else has the file
-    /// open, where the file system has leases. Others that have it open are asked by `close` not to.
-    ///
-    /// # Errors
-    ///
-    /// The rule's when this handle may not write, `EBUSY` when somebody else has the file open for longer
-    /// than can be waited for or too many wait, those of `change`.
+    /// Changes the file through `handle`, under a write lease where the file system has leases. `close`
+    /// closes other lower files of this server. Fails with the rule's error when this handle may not write,
+    /// `EBUSY` when another process has the file open for too long or too many requests wait, those of
+    /// `change`.
     pub(crate) fn write<T>(
         &self,
         (waiting, uid): (&Waiting, Option<u32>),
@@ -188,13 +179,11 @@ impl Filter {
         Err(Errno::EBUSY)
     }
 
-    /// Who may write, if anybody.
     pub(crate) fn writer(&self) -> Option<FileHandle> {
         self.writer.lock().map(|writer| writer.handle)
     }
 
-    /// Takes the right to write from whom has it, where somebody else has changed what the file `found` so
-    /// is. Tells whose it was.
+    /// Ends the right to write if another writer has changed the file; returns the handle that had it.
     fn end_writing(&self, found: &Statx) -> Option<FileHandle> {
         let mut slot = self.writer.lock();
         let ended = slot.filter(|writer| !writer.has_left(Version::of(found)))?;
@@ -203,7 +192,7 @@ impl Filter {
         Some(ended.handle)
     }
 
-    /// Changes attributes of the file, and with them its times. Who may write still may.
+    /// Changes attributes of the file, and with them its times. The writer keeps its right.
     fn change_attributes<T>(
         &self,
         file: BorrowedFd<'_>,
@@ -219,7 +208,7 @@ impl Filter {
 }
 
 impl Host {
-    /// Changes attributes of a file that somebody may be writing to.
+    /// Changes attributes of a file that may have a writer.
     pub(crate) fn change_attributes<T>(
         &self,
         inode: &Arc<Inode>,
@@ -233,17 +222,13 @@ impl Host {
         filter.change_attributes(file, change)
     }
 
-    /// Whether this open file is the one that may write, where others see it redacted.
     fn is_writer(&self, file: &OpenFile, filter: &Filter) -> bool {
         let writer = filter.writer().and_then(|handle| self.files.get(handle.0));
         writer.is_some_and(|writer| std::ptr::eq(&*writer, file))
     }
 
-    /// Whether the lower file of an open file may be open for writing.
-    ///
-    /// # Errors
-    ///
-    /// The rule's, for an open file that does not have, or no longer, the right to write.
+    /// Whether the lower file of an open file may be opened for writing. Fails with the rule's error, for an
+    /// open file without the right to write.
     pub(crate) fn may_write(&self, file: &OpenFile) -> Result<()> {
         match file.guard().filter() {
             Some(filter) if !self.is_writer(file, filter) => Err(filter.redaction.errno),
@@ -251,11 +236,8 @@ impl Host {
         }
     }
 
-    /// Changes what is in a file through an open file, where whoever has that may.
-    ///
-    /// # Errors
-    ///
-    /// See [`Filter::write`]; `DEFER`, before anything was done.
+    /// Changes the content of a file through an open file that has the right to write. Errors: see
+    /// [`Filter::write`]; `DEFER`, before anything was done.
     pub(crate) fn change_file<T>(
         &self,
         context: &Context<'_>,
@@ -266,7 +248,7 @@ impl Host {
         let Some(filter) = file.guard().filter() else {
             return change();
         };
-        // Who opens it beneath may have to wait, and so may this.
+        // Opens on the host wait for the lease, and this may wait for them.
         context.require_blocking()?;
         let close = || self.close_lower_files(file.inode(), handle);
         let waiting = (&self.waiting, context.uid());
@@ -277,10 +259,10 @@ impl Host {
         changed
     }
 
-    /// Closes what this server has open of a file that others see redacted, but for whoever writes. It is
-    /// opened again when it is asked for.
+    /// Closes the lower files that this server has open of a redacted file, except the writer's. They are
+    /// opened again on demand.
     pub(crate) fn close_lower_files(&self, inode: &Inode, writer: FileHandle) {
-        // All open files are looked through.
+        // The scan of all open files is only needed with several opens.
         if !inode.uses().as_ref().is_some_and(|uses| uses.is_shared()) {
             return;
         }
@@ -291,8 +273,8 @@ impl Host {
         }
     }
 
-    /// Whether the one who may write to a file that others see redacted has it open. Where somebody else has
-    /// changed it since, that right ends.
+    /// Whether the writer of a redacted file has it open. If another writer has changed the file, the right
+    /// to write ends.
     fn is_being_written(&self, inode: &Arc<Inode>, filter: &Filter) -> Result<bool> {
         let Some(file) = filter.writer().and_then(|handle| self.files.get(handle.0)) else {
             return Ok(false);
@@ -313,9 +295,9 @@ mod tests {
     use thrufs::NoWait;
 
     #[test]
-    fn who_died_in_the_midst_of_a_change_leaves_the_right_to_nobody() {
+    fn death_during_a_write_ends_the_right_to_write() {
         let file = tempfile::tempfile().unwrap();
-        // Of an empty one its names' times do not count.
+        // The change times of an empty file do not count.
         file.set_len(1).unwrap();
         let file = LowerFile::new(file.into(), NoWait::Unsupported);
         let redaction = Redaction {
@@ -334,7 +316,7 @@ mod tests {
         };
         assert_eq!(after(|stat| Some(view::time_of_change(stat))), Ok(()));
         assert_eq!(after(|_| None), Err(Errno::EACCES));
-        // Somebody has changed it since it was noted.
+        // The file was changed after the ledger's record.
         let earlier = |stat: &Statx| Some(view::time_of_change(stat) - Duration::from_nanos(1));
         assert_eq!(after(earlier), Err(Errno::EACCES));
     }

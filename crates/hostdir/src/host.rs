@@ -1,4 +1,4 @@
-//! A served directory: what it is made of, and how inodes are reached.
+//! A served directory: its parts, and how inodes are reached.
 
 use crate::config::{Config, ConfigError, FileHandles};
 use crate::credentials::Credentials;
@@ -15,8 +15,8 @@ use crate::mounts::{LowerMount, Mounts, open_beneath};
 use crate::names::{KnownName, Noting};
 use crate::nodes::{NewInode, Nodes};
 use crate::policy::Policy;
+use crate::quota::UserQuotas;
 use crate::rules::Rules;
-use crate::shares::Shares;
 use crate::slots::Slots;
 use crate::statistics::Statistics;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
@@ -45,10 +45,10 @@ pub enum SetupError {
     /// The source is not a directory.
     #[error("{0} is not a directory: only directories can be served")]
     NotADirectory(PathBuf),
-    /// A choice that contradicts another.
+    /// Two options exclude each other.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Inodes are to be found again by handle alone, and cannot be.
+    /// `FileHandles::Mandatory`, and there are none.
     #[error(
         "the source has no file handles that this process may open (inode_file_handles=mandatory); it \
          needs a file system that has some, and CAP_DAC_READ_SEARCH"
@@ -64,14 +64,14 @@ pub enum SetupError {
     },
 }
 
-/// What every stat for a client asks for.
+/// The mask of each statx(2) for a client.
 pub(crate) const BASIC: StatxFlags = StatxFlags::BASIC_STATS;
 
-/// Most attempts to see a name, its handle and its attributes in one piece while others keep
-/// replacing the file.
+/// Most attempts to read a name, its handle and its attributes consistently while the file is being
+/// replaced.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Most levels that are climbed to find an inode without a file handle again.
+/// Most levels to climb to find an inode without a file handle again.
 const CLIMB_MAX: usize = 4096;
 
 /// A file system that serves a directory of the host.
@@ -81,7 +81,7 @@ pub struct HostDir {
     pub(crate) host: Arc<Host>,
 }
 
-/// What a [`HostDir`] is made of; shared with its housekeeper alone.
+/// The parts of a [`HostDir`], shared with its housekeeping thread.
 pub(crate) struct Host {
     pub(crate) config: Config,
     pub(crate) nodes: Nodes,
@@ -93,35 +93,35 @@ pub(crate) struct Host {
     pub(crate) listings: Listings,
     pub(crate) passthrough: Passthrough,
     pub(crate) rules: Rules,
-    /// Of directories, and of files with a descriptor here.
-    pub(crate) shares: Arc<Shares>,
-    /// Of places of owners of locks.
-    pub(crate) lock_shares: Arc<Shares>,
-    /// Of removed inodes to which nothing but their descriptor leads.
-    pub(crate) removed_shares: Arc<Shares>,
+    /// Of open directories, and of open files with a descriptor here.
+    pub(crate) quotas: Arc<UserQuotas>,
+    /// Of owners of shared locks.
+    pub(crate) lock_quotas: Arc<UserQuotas>,
+    /// Of removed inodes that only their descriptor leads to.
+    pub(crate) removed_quotas: Arc<UserQuotas>,
     pub(crate) locks: crate::locks::LockOwners,
     pub(crate) lock_waits: crate::deadlock::Waits,
     pub(crate) retries: crate::retries::Retries,
     /// The locks of a session that was saved.
     pub(crate) suspended: crate::succession::Suspended,
-    /// Where a successor finds what clients know.
+    /// The ledger, for a process that resumes the session.
     pub(crate) notes: Option<Arc<Notes>>,
     pub(crate) root: Arc<Inode>,
-    /// Whether close(2) may go without a FLUSH; settled at INIT.
+    /// Whether close(2) needs no FLUSH; set by INIT.
     pub(crate) may_skip_flush: AtomicBool,
-    /// Whether the kernel above checks modes and knows no ACLs; settled at INIT.
-    pub(crate) goes_by_modes: AtomicBool,
-    /// Whether the client wants to know what is mounted beneath; settled at INIT.
+    /// Whether the kernel above checks modes and sees no ACLs; set by INIT.
+    pub(crate) kernel_ignores_acls: AtomicBool,
+    /// Whether submounts are announced; set by INIT.
     pub(crate) announces_submounts: AtomicBool,
-    /// The log has a line on directories that ignore case.
-    pub(crate) said_folds_case: AtomicBool,
+    /// Directories that ignore case were logged once.
+    pub(crate) logged_folded_case: AtomicBool,
     pub(crate) waiting: crate::filter::Waiting,
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The housekeeper is not to outlive it: whoever begins session after session would have many.
-        self.mounts.bell().ring();
+        // Ends the housekeeping thread: otherwise one per session would pile up.
+        self.mounts.wakeup().notify();
     }
 }
 
@@ -133,7 +133,7 @@ fn system(what: &'static str) -> impl Fn(Errno) -> SetupError {
 }
 
 impl HostDir {
-    /// Serves the directory at `source`. Symbolic links in the path are followed, once, now.
+    /// Serves the directory at `source`. Symbolic links in the path are followed now.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl HostDir {
         HostDir::from_fd(fd, config)
     }
 
-    /// Serves the directory that `source` is, opened for reading (not `O_PATH`).
+    /// Serves the directory `source`, opened for reading (not `O_PATH`).
     ///
     /// # Errors
     ///
@@ -197,15 +197,17 @@ impl HostDir {
             file_type: libc::S_IFDIR,
             place: None,
         };
-        let (root, _) = nodes.look_up(new).map_err(system("number the root"))?;
+        let (root, _) = nodes
+            .find_or_insert(new)
+            .map_err(system("number the root"))?;
         debug_assert_eq!(root.node(), NodeId::ROOT);
-        // Kept for good: the ring that takes descriptors back does not know it.
+        // Never evicted: it is not in the ring.
         root.keep_descriptor(root_fd);
         let budget = config.descriptor_budget;
         let budget = budget.unwrap_or_else(|| default_budget(root.mount().has_handles()));
         let budget = budget.max(BUDGET_MIN);
         let for_clients = descriptors_for_clients(budget);
-        let share = config.user_descriptors_max.unwrap_or(for_clients / 2);
+        let charge = config.user_descriptors_max.unwrap_or(for_clients / 2);
         let server_uid = credentials.server_uid();
         let host = Host {
             nodes,
@@ -221,9 +223,9 @@ impl HostDir {
                 config.callers_are_local,
                 config.programs.clone(),
             ),
-            shares: Shares::new(share, for_clients / 4 * 3, server_uid),
-            lock_shares: Shares::new(OWNERS_MAX / 2, OWNERS_MAX / 4 * 3, server_uid),
-            removed_shares: Shares::also_of_root(
+            quotas: UserQuotas::new(charge, for_clients / 4 * 3, server_uid),
+            lock_quotas: UserQuotas::new(OWNERS_MAX / 2, OWNERS_MAX / 4 * 3, server_uid),
+            removed_quotas: UserQuotas::with_root_quota(
                 budget / 2,
                 budget / 4 * 3,
                 budget.max(default_budget(false)) / 4,
@@ -236,30 +238,29 @@ impl HostDir {
             notes,
             root,
             may_skip_flush: AtomicBool::new(false),
-            goes_by_modes: AtomicBool::new(false),
+            kernel_ignores_acls: AtomicBool::new(false),
             announces_submounts: AtomicBool::new(false),
-            said_folds_case: AtomicBool::new(false),
+            logged_folded_case: AtomicBool::new(false),
             waiting: crate::filter::Waiting::new(server_uid),
             config,
         };
         let opened = host.descriptor(&host.root);
-        let opened = opened.and_then(|root| host.rules.open_order(root.as_fd()));
+        let opened = opened.and_then(|root| host.rules.open_name_lock(root.as_fd()));
         opened.map_err(system("open the source"))?;
         Ok(HostDir {
             host: Arc::new(host),
         })
     }
 
-    /// Puts another policy in the place of the one in force, for every request that begins from now
-    /// on, and has audited opens told in `audit_log` if there is one. Whoever has a file open keeps
-    /// what was granted. When it returns, the kernel shows no name that is hidden now, and asks anew for
-    /// those that were. Not to be called by a
-    /// thread that answers requests.
+    /// Replaces the active policy for all requests that begin from now on, and writes audit records to
+    /// `audit_log` if there is one. Open files keep what was granted. On return, the kernel has dropped all
+    /// names that are hidden now, and looks up those that were hidden. Not to be called by a thread that
+    /// answers requests.
     ///
     /// # Errors
     ///
-    /// When it does not go together with how the directory is served, or the directory is served
-    /// without a policy. The old one stays then.
+    /// When the policy does not go with the options, or the directory is served without a policy. The old
+    /// policy stays then.
     pub fn replace_policy(
         &self,
         policy: Arc<Policy>,
@@ -267,14 +268,14 @@ impl HostDir {
     ) -> std::result::Result<(), ConfigError> {
         let host = &self.host;
         host.config.check_policy(&policy)?;
-        // First, so that no open is told nowhere.
+        // First, so that each audited open has a log.
         if audit_log.is_some() {
             host.config.audit_log.replace(audit_log);
         }
         host.reload_rules(policy)
     }
 
-    /// What is in the tables at the moment.
+    /// The sizes of all tables.
     pub fn statistics(&self) -> Statistics {
         let host = &self.host;
         Statistics {
@@ -287,7 +288,7 @@ impl HostDir {
             mounts: host.mounts.len(),
             lock_owners: host.locks.len(),
             backing_files: host.passthrough.registered(),
-            refused_to_users: [&host.shares, &host.lock_shares, &host.removed_shares]
+            refused_to_users: [&host.quotas, &host.lock_quotas, &host.removed_quotas]
                 .iter()
                 .map(|shares| shares.refused())
                 .sum(),
@@ -296,7 +297,6 @@ impl HostDir {
 }
 
 impl Host {
-    /// A descriptor of the inode for `*at` calls.
     pub(crate) fn descriptor(&self, inode: &Arc<Inode>) -> Result<Descriptor> {
         self.descriptor_within(inode, CLIMB_MAX)
     }
@@ -312,9 +312,9 @@ impl Host {
         match opened {
             Ok(fd) => Ok(Descriptor::Cached(self.descriptors.keep(inode, fd))),
             Err(error) => match inode.opened() {
-                // Its last name is gone, but somebody has it open.
+                // Its last name is gone, but a client has it open.
                 Some(file) => Ok(Descriptor::Opened(file)),
-                // Or has found it just now, for the second time.
+                // Or a retrying thread has just looked it up.
                 None => match self.retries.kept(inode.node()) {
                     Some(fd) => Ok(Descriptor::Cached(fd)),
                     None => Err(error),
@@ -334,12 +334,12 @@ impl Host {
         self.with_room(|| Ok(open()?))
     }
 
-    /// What file handles of a mount are opened against.
+    /// The directory against which file handles of a mount are opened.
     pub(crate) fn anchor_of(&self, mount: &LowerMount) -> Result<Arc<OwnedFd>> {
         self.mounts.anchor(mount, |parent| self.descriptor(parent))
     }
 
-    /// Finds an inode without a file handle where it was last seen.
+    /// Finds an inode without a file handle at its last place.
     fn walk_again(&self, inode: &Arc<Inode>, climb: usize) -> Result<OwnedFd> {
         let (parent, name) = inode.place().ok_or(Errno::ESTALE)?;
         let climb = climb.checked_sub(1).ok_or(Errno::ELOOP)?;
@@ -353,7 +353,7 @@ impl Host {
         }
     }
 
-    /// What is at a path, which follows no links, held by an `O_PATH` descriptor, and what it is.
+    /// Opens a component `O_PATH`, without following symbolic links, and reads its attributes.
     pub(crate) fn open_component(
         &self,
         parent: impl AsFd,
@@ -368,7 +368,7 @@ impl Host {
                     let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, mask)?;
                     return Ok((fd, stat));
                 }
-                // A rename somewhere made the kernel unsure whether the walk stayed beneath.
+                // A concurrent rename: the kernel cannot tell whether the walk stayed beneath.
                 Err(Errno::EAGAIN) => {}
                 Err(error) => return Err(error),
             }
@@ -376,7 +376,6 @@ impl Host {
         Err(Errno::EAGAIN)
     }
 
-    /// Opens the inode for I/O, with the `open(2)` flags given.
     pub(crate) fn open_inode(&self, inode: &Arc<Inode>, flags: i32) -> Result<OwnedFd> {
         if inode.mount().is_remote() {
             self.credentials.as_server()?;
@@ -392,14 +391,12 @@ impl Host {
         self.reopen(descriptor.as_fd(), flags)
     }
 
-    /// Opens again what a descriptor stands for.
     pub(crate) fn reopen(&self, fd: impl AsFd, flags: i32) -> Result<OwnedFd> {
         let flags = OFlags::from_bits_retain((flags & !libc::O_NOFOLLOW) as u32);
         self.with_room(|| Ok(proc_fd::reopen(fd.as_fd(), flags)?))
     }
 
-    /// Tries `open` again after taking descriptors back from inodes, should the process have none
-    /// left.
+    /// Runs `open`, and once more after evicting descriptors of inodes if the process has none left.
     pub(crate) fn with_room<T>(&self, mut open: impl FnMut() -> Result<T>) -> Result<T> {
         match open() {
             Err(Errno::EMFILE) => {
@@ -410,41 +407,40 @@ impl Host {
         }
     }
 
-    /// Finds `name` in `parent` and counts a lookup of it.
-    pub(crate) fn look_up(
+    pub(crate) fn lookup_name(
         &self,
         parent: &Arc<Inode>,
         name: &std::ffi::CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
         let parent_fd = self.descriptor(parent)?;
-        self.look_up_at(parent, parent_fd.as_fd(), name)
+        self.lookup_at(parent, parent_fd.as_fd(), name)
     }
 
-    pub(crate) fn look_up_at(
+    pub(crate) fn lookup_at(
         &self,
         parent: &Arc<Inode>,
         parent_fd: impl AsFd,
         name: &std::ffi::CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
         let parent_fd = parent_fd.as_fd();
-        if !self.rules.are_there() {
-            return self.look_up_unnamed(parent, parent_fd, name);
+        if !self.rules.has_policy() {
+            return self.lookup_unnamed(parent, parent_fd, name);
         }
         for _ in 0..ATTEMPTS_MAX {
-            let since = self.rules.state_of_names();
-            let (inode, stat) = self.look_up_unnamed(parent, parent_fd, name)?;
-            if self.remember_name(&inode, parent.node(), name.to_bytes(), &stat, since) {
+            let since = self.rules.names_state();
+            let (inode, stat) = self.lookup_unnamed(parent, parent_fd, name)?;
+            if self.record_name(&inode, parent.node(), name.to_bytes(), &stat, since) {
                 return Ok((inode, stat));
             }
             self.forget(inode.node(), 1);
         }
-        let (inode, stat) = self.look_up_unnamed(parent, parent_fd, name)?;
+        let (inode, stat) = self.lookup_unnamed(parent, parent_fd, name)?;
         let name = KnownName::new(parent.node(), name.to_bytes());
-        inode.names().perhaps_found(self.noting(&inode), name);
+        inode.names().record_uncertain(self.noting(&inode), name);
         Ok((inode, stat))
     }
 
-    /// Where the names of an inode are noted.
+    /// Where the names of an inode are recorded.
     pub(crate) fn noting(&self, inode: &Inode) -> Noting<'_> {
         Noting {
             notes: self.notes.as_deref(),
@@ -452,14 +448,14 @@ impl Host {
         }
     }
 
-    fn look_up_unnamed(
+    fn lookup_unnamed(
         &self,
         parent: &Arc<Inode>,
         parent_fd: BorrowedFd<'_>,
         name: &std::ffi::CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
         if !parent.mount().has_handles() {
-            return self.look_up_numbered(parent, parent_fd, name);
+            return self.lookup_numbered(parent, parent_fd, name);
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let mut buffer = FileHandleBuf::default();
@@ -467,7 +463,7 @@ impl Host {
             let mount_id = match handle::name_to_handle(parent_fd, name, 0, &mut buffer) {
                 Ok(id) => id,
                 Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::OVERFLOW) => {
-                    return self.look_up_numbered(parent, parent_fd, name);
+                    return self.lookup_numbered(parent, parent_fd, name);
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -481,23 +477,23 @@ impl Host {
                 }
             };
             if !mount.has_handles() {
-                return self.look_up_numbered(parent, parent_fd, name);
+                return self.lookup_numbered(parent, parent_fd, name);
             }
-            // Handle and attributes were read one after the other: they must be of one file.
+            // Handle and attributes are read by two calls, and must be of one file.
             match mount.handle_is_of(&buffer, stat.stx_ino) {
                 Some(true) => {
                     let identity = Identity::by_handle(mount.index(), &buffer);
                     return self.enter_node(identity, &mount, stat, None);
                 }
                 Some(false) => {}
-                // Both of one descriptor.
-                None => return self.look_up_numbered(parent, parent_fd, name),
+                // Both by one descriptor.
+                None => return self.lookup_numbered(parent, parent_fd, name),
             }
         }
         Err(Errno::ESTALE)
     }
 
-    fn look_up_numbered(
+    fn lookup_numbered(
         &self,
         parent: &Arc<Inode>,
         parent_fd: impl AsFd,
@@ -521,19 +517,19 @@ impl Host {
         self.enter_node(identity, &mount, stat, Some((fd, place)))
     }
 
-    /// Counts a lookup of the file that an open descriptor stands for, found as `name` in `parent`
-    /// (or nowhere, for a file without a name).
-    pub(crate) fn look_up_opened(
+    /// Counts a lookup of the file behind an open descriptor, found as `name` in `parent` (`None` without a
+    /// name).
+    pub(crate) fn lookup_opened(
         &self,
         parent: &Arc<Inode>,
         name: Option<&std::ffi::CStr>,
         fd: impl AsFd,
     ) -> Result<(Arc<Inode>, Statx)> {
-        self.look_up_opened_on(parent.mount(), name.map(|name| (parent, name)), fd)
+        self.lookup_opened_on(parent.mount(), name.map(|name| (parent, name)), fd)
     }
 
-    /// The same for a file on `mount`.
-    pub(crate) fn look_up_opened_on(
+    /// As [`lookup_opened`](Self::lookup_opened), for a file on `mount`.
+    pub(crate) fn lookup_opened_on(
         &self,
         mount: &Arc<LowerMount>,
         found: Option<(&Arc<Inode>, &std::ffi::CStr)>,
@@ -564,7 +560,7 @@ impl Host {
     ) -> Result<(Arc<Inode>, Statx)> {
         let (fd, place) = held.map_or((None, None), |(fd, place)| (Some(fd), place));
         let file_type = u32::from(stat.stx_mode) & libc::S_IFMT;
-        let (inode, is_new) = self.nodes.look_up(NewInode {
+        let (inode, is_new) = self.nodes.find_or_insert(NewInode {
             identity,
             mount,
             file_type,
@@ -577,7 +573,6 @@ impl Host {
     }
 }
 
-/// The ledger, if there is one.
 fn notes_in(config: &Config) -> std::result::Result<Option<Arc<Notes>>, SetupError> {
     let Some(ledger) = config.ledger.clone() else {
         return Ok(None);
@@ -589,7 +584,6 @@ fn notes_in(config: &Config) -> std::result::Result<Option<Arc<Notes>>, SetupErr
     Ok(Some(Arc::new(notes)))
 }
 
-/// The identity of an inode on `mount` that is open, and whose attributes are `stat`.
 pub(crate) fn opened_identity(mount: &LowerMount, fd: impl AsFd, stat: &Statx) -> Result<Identity> {
     if !mount.has_handles() {
         return Ok(numbered(mount.index(), stat));
@@ -599,7 +593,6 @@ pub(crate) fn opened_identity(mount: &LowerMount, fd: impl AsFd, stat: &Statx) -
     Ok(Identity::by_handle(mount.index(), &buffer))
 }
 
-/// The identity of an inode without a file handle.
 pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
     Identity::by_number(
         mount,
@@ -608,8 +601,8 @@ pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
     )
 }
 
-/// Half of what the process may open; the other half is for clients' open files. Where descriptors only
-/// save time, more than so many save nothing worth the memory that the kernel has for each.
+/// Half of RLIMIT_NOFILE; the other half is for clients' open files. Where a descriptor only saves time,
+/// more than this cap is not worth the kernel's memory.
 fn default_budget(has_handles: bool) -> usize {
     const SAVING_TIME_MAX: usize = 16_384;
     const WITHOUT_HANDLES_MAX: usize = 65_536;
@@ -621,7 +614,7 @@ fn default_budget(has_handles: bool) -> usize {
     (descriptor_limit() / 2).saturating_sub(32).clamp(16, most)
 }
 
-/// How many are left to clients' open files.
+/// How many are left for clients' open files.
 fn descriptors_for_clients(budget: usize) -> usize {
     let limit = descriptor_limit();
     limit - budget.min(limit / 2)

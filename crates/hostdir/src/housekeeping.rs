@@ -1,80 +1,76 @@
-//! Letting go of mounts beneath that nobody uses, and of memory.
+//! The housekeeping thread: releases idle submounts, and gives memory back.
 //!
-//! A descriptor of ours on a mount beneath keeps it from being unmounted. So when the last file or
-//! directory that clients have open there is released, everything that is kept for that mount goes:
-//! at once, but not on the thread that answers requests. A mount on which names and attributes alone
-//! are looked at is let go when it was idle for a while.
+//! A descriptor of ours on a submount keeps it from being unmounted on the host. So once the last file or
+//! directory that clients have open on it is released, all cached descriptors of that mount are closed, at
+//! once, but not on a thread that answers requests. A submount on which only names and attributes are
+//! looked up is released after some time without use.
 //!
-//! When the kernel has forgotten most of many files, as after a backup of all, the memory that they took
-//! goes back to the system.
+//! When the kernel has forgotten most of many inodes, as after a backup, their memory goes back to the
+//! system.
 //!
-//! **Who may touch what.** Requests mark a mount as used, or as left by the last open file, and ring
-//! the [`Bell`]; only the housekeeper lets go. What a request holds at that moment it keeps, and marks
-//! the mount again with whatever it keeps for later.
+//! **Who may touch what.** Requests mark a mount as used, or its last file as closed, and notify the
+//! [`Wakeup`]; only this thread releases. A request keeps what it holds at that moment, and marks the mount
+//! again with whatever it caches later.
 
 use crate::host::Host;
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How often to look while something is kept for a mount beneath.
+/// How often to look while descriptors of a submount are cached.
 const WATCHFUL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often to see whether the host is still there.
+/// How often to see whether the host still exists.
 const RESTING_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A submount on which nobody opens files is let go after so long without use.
+/// How long a submount without open files is kept without use.
 const IDLE_MS: u64 = 500;
 
-/// After it has let go of something, the housekeeper rests at least so long, and at least
-/// `WORK_SHARE` times as long as that took: a client that opens one file after another shall not keep
-/// it busy, nor lose what is kept for it each time.
+/// After a release the thread rests this long, and at least `WORK_SHARE` times as long as the release took,
+/// so that a client that opens one file after another does not keep it busy, nor loses its cache each time.
 const REST_MIN: Duration = Duration::from_millis(1);
 const WORK_SHARE: u32 = 10;
 
-/// Wakes the housekeeper.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
-    rung: Mutex<bool>,
+pub(crate) struct Wakeup {
+    pending: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell {
-    pub(crate) fn ring(&self) {
-        let before = std::mem::replace(&mut *self.rung.lock(), true);
+impl Wakeup {
+    pub(crate) fn notify(&self) {
+        let before = std::mem::replace(&mut *self.pending.lock(), true);
         if !before {
             self.changed.notify_one();
         }
     }
 
-    /// Until it rings, or has rung since the last time, or `timeout` has passed.
+    /// Waits for a notification since the last wait, or for `timeout`.
     fn wait(&self, timeout: Duration) {
-        let mut rung = self.rung.lock();
-        if !*rung {
-            self.changed.wait_for(&mut rung, timeout);
+        let mut pending = self.pending.lock();
+        if !*pending {
+            self.changed.wait_for(&mut pending, timeout);
         }
-        *rung = false;
+        *pending = false;
     }
 }
 
-/// Starts the housekeeper of `host`; it ends by itself when `host` is gone.
+/// Starts the thread, which ends once `host` is gone.
 pub(crate) fn start(host: &Arc<Host>) {
-    let bell = Arc::clone(host.mounts.bell());
+    let wakeup = Arc::clone(host.mounts.wakeup());
     let host = Arc::downgrade(host);
     let started = std::thread::Builder::new()
         .name("housekeeper".into())
-        .spawn(move || keep_house(&host, &bell));
+        .spawn(move || run(&host, &wakeup));
     if let Err(error) = started {
-        tracing::warn!(
-            "no thread for housekeeping: mounts beneath stay busy until unmount: {error}"
-        );
+        tracing::warn!("no housekeeping thread: submounts stay busy until unmount: {error}");
     }
 }
 
-fn keep_house(host: &Weak<Host>, bell: &Bell) {
+fn run(host: &Weak<Host>, wakeup: &Wakeup) {
     let mut interval = RESTING_INTERVAL;
     loop {
-        bell.wait(interval);
+        wakeup.wait(interval);
         let Some(host) = host.upgrade() else { return };
         let started = Instant::now();
         let swept = host.mounts.sweep(IDLE_MS);
@@ -102,16 +98,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bell_that_has_rung_is_heard_once() {
-        let bell = Bell::default();
-        bell.ring();
-        bell.ring();
+    fn wakeup_notifies_once() {
+        let wakeup = Wakeup::default();
+        wakeup.notify();
+        wakeup.notify();
         let long = Duration::from_secs(60);
         let started = Instant::now();
-        bell.wait(long);
+        wakeup.wait(long);
         assert!(started.elapsed() < long);
         let short = Duration::from_millis(20);
-        bell.wait(short);
-        assert!(started.elapsed() >= short, "nobody has rung again");
+        wakeup.wait(short);
+        assert!(started.elapsed() >= short, "no second notification");
     }
 }

@@ -1,16 +1,14 @@
-//! What makes an inode that inode.
+//! The identity of an inode.
 
 use thrufs_sys::handle::{FileHandleBuf, MAX_HANDLE_SIZE};
 
-/// Where the number stands for mounts whose inodes have no file handle: these are told apart by
-/// inode number and time of birth.
+/// Handle type of mounts without file handles: number and birth time identify an inode.
 const KIND_NUMBER_AND_BIRTH: i32 = i32::MIN;
 
 /// Room for the handles of ext4 (8 bytes), tmpfs (12), XFS (12) and btrfs (20) without a heap
 /// allocation.
 const INLINE_BYTES: usize = 20;
 
-/// Longest handle.
 pub(crate) const HANDLE_BYTES_MAX: usize = MAX_HANDLE_SIZE;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -19,9 +17,8 @@ enum Bytes {
     Heap(Box<[u8]>),
 }
 
-/// The mount that an inode is seen through, by its number in the table of lower mounts, and its
-/// file handle there. A handle has a generation within, so that an inode number that was freed and
-/// given to another file makes another identity.
+/// The index of an inode's lower mount, and its file handle there. A handle includes a generation, so that
+/// an inode number that was freed and used again makes another identity.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     mount: u32,
@@ -41,12 +38,10 @@ impl Identity {
         Identity { mount, kind, bytes }
     }
 
-    /// By file handle.
     pub(crate) fn by_handle(mount: u32, handle: &FileHandleBuf) -> Identity {
         Identity::new(mount, handle.kind(), handle.bytes())
     }
 
-    /// By inode number and time of birth.
     pub(crate) fn by_number(mount: u32, ino: u64, birth: (i64, u32)) -> Identity {
         let mut bytes = [0; INLINE_BYTES];
         bytes[..8].copy_from_slice(&ino.to_ne_bytes());
@@ -55,12 +50,11 @@ impl Identity {
         Identity::new(mount, KIND_NUMBER_AND_BIRTH, &bytes)
     }
 
-    /// One that stands for nothing: an inode that was known in another process and cannot be found here.
+    /// An inode of another process that cannot be found here.
     pub(crate) fn lost(mount: u32, node: u64) -> Identity {
         Identity::by_number(mount, node, (i64::MIN, u32::MAX))
     }
 
-    /// What it was made of, but the mount.
     pub(crate) fn parts(&self) -> (i32, &[u8]) {
         let bytes = match &self.bytes {
             Bytes::Inline(length, bytes) => &bytes[..usize::from(*length)],
@@ -69,7 +63,7 @@ impl Identity {
         (self.kind, bytes)
     }
 
-    /// From its [parts](Self::parts); nothing when they make no sense.
+    /// From its [parts](Self::parts); `None` when they make no sense.
     pub(crate) fn from_parts(mount: u32, kind: i32, bytes: &[u8]) -> Option<Identity> {
         let fits = match kind {
             KIND_NUMBER_AND_BIRTH => bytes.len() == INLINE_BYTES,
@@ -78,12 +72,10 @@ impl Identity {
         fits.then(|| Identity::new(mount, kind, bytes))
     }
 
-    /// The mount's number in the table of lower mounts.
     pub(crate) fn mount(&self) -> u32 {
         self.mount
     }
 
-    /// The file handle, where there is one.
     pub(crate) fn handle(&self) -> Option<(i32, &[u8])> {
         let (kind, bytes) = self.parts();
         (kind != KIND_NUMBER_AND_BIRTH).then_some((kind, bytes))
@@ -95,12 +87,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_stays_small() {
+    fn identity_stays_small() {
         assert!(size_of::<Identity>() <= 32, "{}", size_of::<Identity>());
     }
 
     #[test]
-    fn numbers_and_handles_never_meet() {
+    fn identity_by_number_differs_from_any_handle() {
         let by_number = Identity::by_number(0, 5, (7, 9));
         assert!(by_number.handle().is_none());
         assert!(by_number == Identity::by_number(0, 5, (7, 9)));
@@ -109,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn long_handles_are_kept_whole() {
+    fn long_handles_are_not_truncated() {
         let bytes: Vec<u8> = (0..100).collect();
         let handle = FileHandleBuf::from_parts(3, &bytes).expect("fits");
         let identity = Identity::by_handle(2, &handle);

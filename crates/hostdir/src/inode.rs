@@ -1,13 +1,13 @@
-//! One inode that the kernel knows.
+//! One inode that the kernel has looked up.
 
 use crate::datapath::Use;
 use crate::filter::Filter;
 use crate::identity::Identity;
 use crate::mounts::LowerMount;
 use crate::names::Names;
-use crate::ownership::Told;
+use crate::ownership::ReportedAttributes;
 use crate::privileges::set_group_id_stays;
-use crate::shares::Share;
+use crate::quota::QuotaCharge;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::FileType;
 use std::ffi::CString;
@@ -23,38 +23,34 @@ pub(crate) struct Place {
     pub(crate) name: CString,
 }
 
-/// See the module. Shared by everybody who works on the inode at the moment; the table of nodes
-/// holds it until the kernel forgets it.
+/// Shared by the requests that use it; the table of nodes holds it until the kernel forgets it.
 pub(crate) struct Inode {
     node: NodeId,
     identity: Identity,
     mount: Arc<LowerMount>,
-    /// `S_IFMT` bits.
     file_type: u32,
     lookups: AtomicU64,
     reach: Mutex<Reach>,
-    /// Set whenever the descriptor is used; the clock that takes descriptors back clears it.
+    /// Set by each use of the descriptor, cleared by the clock hand.
     recently_used: AtomicBool,
-    /// In the queue of forgotten nodes that stay known for `export`.
+    /// Forgotten, and kept for `export`.
     pub(crate) dormant: AtomicBool,
-    told: Told,
-    /// Somebody may execute it, by the mode that was seen last.
+    reported: ReportedAttributes,
     is_executable: AtomicBool,
     /// See [`set_group_id_stays`](Inode::set_group_id_stays).
     set_group_id_stays: AtomicBool,
-    /// What the file was like when the kernel last cached its data; 0 for never.
+    /// The data version that the kernel has cached; 0 for none.
     cached_version: AtomicU64,
-    /// The file as some client has it open: the way to an inode whose last name is gone.
+    /// A lower file that a client has open: leads to an inode without names.
     opened: Mutex<Weak<LowerFile>>,
-    /// How it is used by those who have it open; nothing when nobody has.
+    /// The opens of the inode; `None` if it is not open.
     uses: Mutex<Option<Box<Use>>>,
-    /// Known with a policy in force.
+    /// Tracked under a policy.
     names: Names,
-    /// A name of it was removed while it was open.
+    /// A name was removed while it was open.
     lost_a_name: AtomicBool,
-    /// It has no name left, and nobody will find it again.
+    /// It has no name left, and cannot be found again.
     is_gone: AtomicBool,
-    /// The strongbox has a descriptor of it.
     in_strongbox: AtomicBool,
 }
 
@@ -65,22 +61,21 @@ struct Reach {
     held: Held,
 }
 
-/// What spares system calls; can be had again where there is a handle or a place.
 #[derive(Default)]
 struct Held {
-    /// An `O_PATH` descriptor, as long as the budget allows.
+    /// An `O_PATH` descriptor, within the budget.
     descriptor: Option<Arc<OwnedFd>>,
-    /// Made from the descriptor, and kept no longer than that.
+    /// Made from the descriptor, and dropped with it.
     backing: Option<Arc<Backing>>,
-    /// Of the user who has removed it, where nothing but the descriptor leads to it.
-    share: Option<Box<Share>>,
+    /// For the user who removed it, if only the descriptor leads to it.
+    charge: Option<Box<QuotaCharge>>,
 }
 
-/// A descriptor good for `*at` calls with `AT_EMPTY_PATH`, kept alive while it is used.
+/// A descriptor for `*at` calls with `AT_EMPTY_PATH`, alive while it is used.
 pub(crate) enum Descriptor {
     /// The inode's own `O_PATH` descriptor.
     Cached(Arc<OwnedFd>),
-    /// A client's open file.
+    /// The lower file of a client's open file.
     Opened(Arc<LowerFile>),
 }
 
@@ -113,7 +108,7 @@ impl Inode {
             }),
             recently_used: AtomicBool::new(false),
             dormant: AtomicBool::new(false),
-            told: Told::nothing(),
+            reported: ReportedAttributes::none(),
             is_executable: AtomicBool::new(false),
             set_group_id_stays: AtomicBool::new(false),
             cached_version: AtomicU64::new(0),
@@ -154,12 +149,12 @@ impl Inode {
         FileType::from_raw_mode(self.file_type)
     }
 
-    /// What the kernel above was told of its owner and mode.
-    pub(crate) fn told(&self) -> &Told {
-        &self.told
+    /// Owner, group and mode as last reported to the kernel above.
+    pub(crate) fn reported(&self) -> &ReportedAttributes {
+        &self.reported
     }
 
-    /// Under which names it is known.
+    /// The names by which it was looked up.
     pub(crate) fn names(&self) -> &Names {
         &self.names
     }
@@ -176,8 +171,7 @@ impl Inode {
         self.lookups.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Takes back lookups and returns how many are left; a client that forgets more than it was
-    /// told of ends at zero.
+    /// Takes back lookups and returns how many are left; never below zero, whatever a client forgets.
     pub(crate) fn take_lookups(&self, count: u64) -> u64 {
         let before = self
             .lookups
@@ -194,7 +188,7 @@ impl Inode {
         Some(fd)
     }
 
-    /// Keeps `fd` unless another thread was faster, and returns the one that is kept.
+    /// Caches `fd` unless another thread was faster, and returns the cached one.
     pub(crate) fn keep_descriptor(&self, fd: OwnedFd) -> (Arc<OwnedFd>, bool) {
         let held = &mut self.reach.lock().held;
         self.recently_used.store(true, Ordering::Relaxed);
@@ -206,12 +200,11 @@ impl Inode {
         (fd, true)
     }
 
-    /// Whether the inode can be found again without its descriptor.
     pub(crate) fn can_be_found_again(&self) -> bool {
         self.identity.handle().is_some() || self.reach.lock().place.is_some()
     }
 
-    /// Takes the descriptor back if it was not used since the clock came by last.
+    /// Takes the descriptor unless it was used since the clock hand's last visit.
     pub(crate) fn give_up_descriptor(&self) -> Option<Arc<OwnedFd>> {
         if self.recently_used.swap(false, Ordering::Relaxed) || !self.can_be_found_again() {
             return None;
@@ -224,41 +217,40 @@ impl Inode {
         self.reach.lock().held.descriptor.is_none()
     }
 
-    /// Takes the descriptor back, recently used or not.
+    /// Closes the descriptor, recently used or not.
     pub(crate) fn drop_descriptor(&self) {
         if self.can_be_found_again() || self.is_gone.load(Ordering::Relaxed) {
             drop(self.take_held());
         }
     }
 
-    /// Nothing but the descriptor leads to it any more, which is of a user's share.
-    pub(crate) fn charge_descriptor(&self, share: Option<Share>) {
-        let share = share.map(Box::new);
+    /// Charges the descriptor to a user's quota: nothing else leads to the inode.
+    pub(crate) fn charge_descriptor(&self, charge: Option<QuotaCharge>) {
+        let charge = charge.map(Box::new);
         let reach = &mut *self.reach.lock();
-        if reach.held.descriptor.is_some() && reach.held.share.is_none() && reach.place.is_none() {
-            reach.held.share = share;
+        if reach.held.descriptor.is_some() && reach.held.charge.is_none() && reach.place.is_none() {
+            reach.held.charge = charge;
         }
     }
 
-    /// Closes the only way to it, but for an open file: whoever holds it gets ESTALE.
+    /// Closes the only way to it, except for open files: its holders get ESTALE.
     pub(crate) fn drop_for_good(&self) {
         self.is_gone.store(true, Ordering::Relaxed);
         drop(self.take_held());
     }
 
-    /// Closing takes system calls: what was held is dropped outside the lock.
+    /// Closing takes system calls: the caller drops it outside the lock.
     fn take_held(&self) -> Held {
         std::mem::take(&mut self.reach.lock().held)
     }
 
-    /// The registration for passthrough, if one is kept.
+    /// The cached registration for passthrough, if any.
     pub(crate) fn cached_backing(&self) -> Option<Arc<Backing>> {
         let backing = self.reach.lock().held.backing.clone()?;
         self.recently_used.store(true, Ordering::Relaxed);
         Some(backing)
     }
 
-    /// Keeps a registration as long as the descriptor.
     pub(crate) fn keep_backing(&self, backing: &Arc<Backing>) {
         let held = &mut self.reach.lock().held;
         if held.descriptor.is_some() {
@@ -266,17 +258,17 @@ impl Inode {
         }
     }
 
-    /// How it is used at the moment. The lock orders the opens of the inode.
+    /// The opens of the inode. The lock orders them.
     pub(crate) fn uses(&self) -> MutexGuard<'_, Option<Box<Use>>> {
         self.uses.lock()
     }
 
-    /// How its readers see it, where they do not see everything.
+    /// The filter, if the open file is redacted.
     pub(crate) fn filter(&self) -> Option<Arc<Filter>> {
         self.uses.lock().as_ref()?.filter().cloned()
     }
 
-    /// A name of it was removed: nothing is to be kept of it once nobody has it open.
+    /// A name was removed: nothing is cached once it is no longer open.
     pub(crate) fn name_removed(&self) {
         let uses = self.uses.lock();
         if uses.is_some() {
@@ -287,7 +279,7 @@ impl Inode {
         }
     }
 
-    /// Its last name was removed: what it takes up is free when nobody has it open.
+    /// The last name was removed: its space is freed once it is no longer open.
     pub(crate) fn last_name_removed(&self) {
         self.is_gone.store(true, Ordering::Relaxed);
         self.name_removed();
@@ -297,22 +289,18 @@ impl Inode {
         self.lost_a_name.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody has it open.
     pub(crate) fn is_open(&self) -> bool {
         self.uses.lock().is_some()
     }
 
-    /// Whether the strongbox has a descriptor of it.
     pub(crate) fn in_strongbox(&self) -> &AtomicBool {
         &self.in_strongbox
     }
 
-    /// `S_IFMT` bits.
     pub(crate) fn type_bits(&self) -> u32 {
         self.file_type
     }
 
-    /// Whether somebody has it open for writing.
     pub(crate) fn has_writers(&self) -> bool {
         self.uses
             .lock()
@@ -320,20 +308,19 @@ impl Inode {
             .is_some_and(|uses| uses.has_writers())
     }
 
-    /// Takes note of a mode that the kernel is told, or that the file was found with.
-    pub(crate) fn saw_mode(&self, mode: u32) {
+    /// Records a mode that was reported, or that the lower file has.
+    pub(crate) fn record_mode(&self, mode: u32) {
         let stays = set_group_id_stays(mode);
         self.set_group_id_stays.store(stays, Ordering::Relaxed);
         let executable = mode & 0o111 != 0;
         self.is_executable.store(executable, Ordering::Relaxed);
     }
 
-    /// Whether somebody may execute it, by the mode that was seen last.
     pub(crate) fn is_executable(&self) -> bool {
         self.is_executable.load(Ordering::Relaxed)
     }
 
-    /// [`set_group_id_stays`], by the mode that was seen last.
+    /// [`set_group_id_stays`], by its last known mode.
     pub(crate) fn set_group_id_stays(&self) -> bool {
         self.set_group_id_stays.load(Ordering::Relaxed)
     }
@@ -359,25 +346,24 @@ impl Inode {
 
     pub(crate) fn set_place(&self, place: Option<Box<Place>>) {
         let mut reach = self.reach.lock();
-        // It is found again, and its descriptor is everybody's.
-        let share = place.as_ref().and_then(|_| reach.held.share.take());
+        // It can be found again, so its descriptor is no longer charged to a user.
+        let charge = place.as_ref().and_then(|_| reach.held.charge.take());
         let old = std::mem::replace(&mut reach.place, place);
-        // The old place may hold the last reference to a parent: let go of it outside the lock.
+        // The old place may hold the last reference to a parent: dropped outside the lock.
         drop(reach);
-        drop((old, share));
+        drop((old, charge));
     }
 
-    /// Whether the kernel's cached data are of this version; remembers it for the next time.
+    /// Whether the kernel has cached data of this version; records it.
     pub(crate) fn same_version_as_cached(&self, version: u64) -> bool {
         self.cached_version.swap(version, Ordering::Relaxed) == version
     }
 
-    /// Whether it is remembered what the kernel's cached data are of.
     pub(crate) fn has_cached_version(&self) -> bool {
         self.cached_version() != 0
     }
 
-    /// What the kernel's cached data are of; 0 if that is not known.
+    /// The version of the kernel's cached data; 0 if unknown.
     pub(crate) fn cached_version(&self) -> u64 {
         self.cached_version.load(Ordering::Relaxed)
     }
@@ -392,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_fits_the_budget_of_300_bytes() {
+    fn inode_fits_in_300_bytes() {
         // With the two counts of Arc, a slot in the table and an entry in the map.
         let bytes = size_of::<Inode>() + 16 + 24 + 8;
         assert!(bytes <= 232, "{bytes} bytes an inode");

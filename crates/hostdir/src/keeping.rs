@@ -1,7 +1,6 @@
-//! Noting what a successor would need, and keeping what it could not open again.
+//! Records the state that a resuming process needs, and stores descriptors that it could not open again.
 //!
-//! Everything here does nothing, and costs nothing, without a [ledger](crate::ledger) and a
-//! [strongbox](crate::strongbox).
+//! Without a [ledger](crate::ledger) and a [strongbox](crate::strongbox), all of this does nothing.
 
 use crate::datapath::Route;
 use crate::directories::OpenDirectory;
@@ -10,7 +9,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::Redaction;
-use crate::rules::Opener;
+use crate::rules::OpenerIds;
 use crate::strongbox::{Key, Strongbox};
 use rustix::fs::AtFlags;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,7 +24,7 @@ impl Host {
         self.config.strongbox.as_deref()
     }
 
-    /// Has a descriptor outlive this process. If nobody can, a successor goes on without.
+    /// Stores a descriptor outside this process. False if that fails: a resumed session lacks it then.
     pub(crate) fn keep(&self, key: Key, fd: BorrowedFd<'_>) -> bool {
         let Some(strongbox) = self.strongbox() else {
             return false;
@@ -45,8 +44,8 @@ impl Host {
         }
     }
 
-    /// A name of an inode is about to go. If it is the last, or the only one that is known, and somebody
-    /// has the file open, nothing would lead a successor to it.
+    /// A name of an inode is about to be removed. If it is the last name, or the only known one, of an open
+    /// file, nothing else would lead a resuming process to it.
     pub(crate) fn keep_if_last_name(&self, inode: &Arc<Inode>) {
         if self.strongbox().is_none() || !inode.is_open() {
             return;
@@ -62,12 +61,12 @@ impl Host {
         }
     }
 
-    /// As [`keep_if_last_name`](Self::keep_if_last_name), of a file that has no name.
+    /// As [`keep_if_last_name`](Self::keep_if_last_name), for a file without a name.
     pub(crate) fn keep_inode(&self, inode: &Arc<Inode>, fd: BorrowedFd<'_>) {
         if self.strongbox().is_none() || inode.in_strongbox().load(Ordering::Relaxed) {
             return;
         }
-        // Not the file as it is open: that would be busy as long as it is kept.
+        // O_PATH: an open file would stay busy as long as it is stored.
         let opened = self.reopen(fd, libc::O_PATH);
         let kept = opened.is_ok_and(|fd| self.keep(Key::Node(inode.node()), fd.as_fd()));
         inode.in_strongbox().store(kept, Ordering::Relaxed);
@@ -82,7 +81,7 @@ impl Host {
         }
     }
 
-    /// The session is over: nobody goes on with it.
+    /// The session is over and will not be resumed.
     pub(crate) fn end_notes(&self) {
         if let Some(notes) = &self.notes {
             notes.wipe();
@@ -112,15 +111,15 @@ impl Host {
         }
     }
 
-    /// Remembers whether an open file may write that others see redacted.
+    /// Records whether an open file may write to a redacted file.
     pub(crate) fn note_writing(&self, handle: FileHandle, redaction: Redaction, writes: bool) {
         if let (Some(notes), Some(file)) = (&self.notes, self.files.get(handle.0)) {
             notes.note_route(handle, Route::redacted(redaction, writes), file.flags());
         }
     }
 
-    /// Remembers who opened a file, for whoever judges it again.
-    pub(crate) fn note_opener(&self, handle: FileHandle, opener: Opener) {
+    /// Records who opened a file, to decide again under another policy.
+    pub(crate) fn note_opener(&self, handle: FileHandle, opener: OpenerIds) {
         if let Some(file) = self.files.get(handle.0) {
             file.set_opener(opener);
         }
@@ -129,8 +128,7 @@ impl Host {
         }
     }
 
-    /// As [`note_opener`](Self::note_opener).
-    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: Opener) {
+    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: OpenerIds) {
         if let Some(directory) = self.directories.get(handle.0) {
             directory.set_opener(opener);
         }
@@ -139,7 +137,6 @@ impl Host {
         }
     }
 
-    /// As [`note_file`](Self::note_file), with the lock that it carries.
     pub(crate) fn note_restored_file(&self, note: FileNote, flock: Option<LockKind>) {
         self.note_file(note);
         let file = self.files.get(note.handle.0);
@@ -162,7 +159,7 @@ impl Host {
         }
     }
 
-    /// An open file has, or has no more, the lock that its lower file carries.
+    /// Records the lock that an open file's lower file carries, or no longer carries.
     pub(crate) fn flock_taken(&self, handle: FileHandle, file: &OpenFile, kind: LockKind) {
         file.set_flock(Some(kind));
         self.note_flock(handle, Some(kind));
@@ -173,14 +170,13 @@ impl Host {
         self.keep(Key::File(handle), lower.as_fd());
     }
 
-    /// Takes an open file out of the table.
     pub(crate) fn close_file(&self, handle: FileHandle) -> Option<Arc<OpenFile>> {
         let file = self.files.get(handle.0)?;
         if let Some(notes) = &self.notes {
             notes.forget_file(handle);
         }
         if file.was_locked() && self.strongbox().is_some() {
-            // It goes on existing a while.
+            // The strongbox closes its duplicate later.
             if let Some(lower) = file.kept() {
                 let _ = lock::flock(&*lower, LockKind::Unlock);
             }
@@ -189,7 +185,6 @@ impl Host {
         self.files.remove(handle.0)
     }
 
-    /// Takes an open directory out of the table.
     pub(crate) fn close_directory(&self, handle: FileHandle) -> Option<Arc<OpenDirectory>> {
         self.directories.get(handle.0)?;
         if let Some(notes) = &self.notes {

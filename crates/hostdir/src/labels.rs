@@ -1,7 +1,7 @@
-//! Security labels that clients say for what they make.
+//! Security labels that clients send for new files.
 //!
-//! The label is an attribute that is set after the file was made: what cannot be given its label is
-//! taken back. On the host it can be seen for a moment without.
+//! The label is an attribute that is set after the file was created; a file that cannot be labelled is
+//! removed again. On the host it is visible for a moment without its label.
 
 use crate::host::Host;
 use std::os::fd::AsFd;
@@ -10,7 +10,6 @@ use thrufs_abi::{Name, NodeId};
 use thrufs_sys::xattr;
 
 impl Host {
-    /// Gives what was made under a name its label.
     pub(crate) fn labelled(
         &self,
         context: &Context<'_>,
@@ -26,8 +25,8 @@ impl Host {
         Ok(made)
     }
 
-    /// As [`labelled`](Self::labelled), of a file that was opened as well; it has no name if it was
-    /// made without.
+    /// As [`labelled`](Self::labelled), for a file that was opened as well; with `O_TMPFILE` it has no
+    /// name.
     pub(crate) fn opened_labelled(
         &self,
         context: &Context<'_>,
@@ -60,7 +59,7 @@ impl Host {
         Ok(xattr::set(descriptor.as_fd(), &name, value, 0)?)
     }
 
-    /// Removes what was just made, if it still has its name.
+    /// Removes a new file, if it still has its name.
     fn take_back(
         &self,
         context: &Context<'_>,

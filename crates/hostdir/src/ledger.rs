@@ -1,26 +1,23 @@
-//! What a session knows, noted in memory that outlives the process.
+//! A record of a client's session, in memory that outlives the process.
 //!
 //! A supervisor makes a [`Ledger`] for each connection and gives it to every worker that serves it, one
-//! after the other. The worker notes what its client may know, before the client hears of it. When it
-//! dies, however that is, the next one finds there which nodes, open files and owners of locks there
-//! are.
+//! after the other. The worker records what its client may know before the client gets the answer. When
+//! the worker dies, the next one finds all nodes, open files and owners of locks there.
 //!
-//! **What a note costs.** A few stores to shared memory, in the lock that a lookup or an open holds
-//! anyway; no system call, but for a table that grows. Without a ledger, a look at an `Option`.
+//! **Cost.** A few stores to shared memory, under the lock that a lookup or an open holds anyway; no
+//! system call, except when a table grows. Without a ledger, a check of an `Option`.
 //!
-//! **Dying between two stores.** What was stored is in the memory, in order; what was not is not. Each
-//! record has a word of state, which is stored last when the record is filled, and first when it is
-//! freed; a record in use is changed one word at a time, or (a place) beside the old one. So each record
-//! is there as a whole, or not at all.
+//! **Dying between two stores.** Stores are in the memory in order, up to the last one. Each record has a
+//! state word, which is stored last when the record is filled, and first when it is freed; a record in use
+//! is changed one word at a time, or (a place) beside the old one. So a record is complete, or absent.
 //!
-//! **Lookups** are counted up before the client hears of them, and down when it says that it has
-//! forgotten. A request that was carried out and not answered is carried out again by the successor, so
-//! a lookup may count twice: the node then stays known until the session ends, which costs its memory
-//! and nothing else. It never counts too little, if FORGETs are *not* carried out again: nobody waits for
-//! them, and one that is lost costs the same as a lookup that counts twice.
+//! **Lookups** are counted up before the client gets the answer, and down when it sends FORGET. A request
+//! that was carried out but not answered is replayed by the next worker, so a lookup may count twice: the
+//! node then stays until the session ends, which costs memory only. It never counts too little, because
+//! FORGETs are *not* replayed: a lost one costs the same as a lookup that counts twice.
 //!
-//! **Whom the reader trusts.** Nobody: the process that died may have been taken over. Everything is
-//! checked as if it came from afar.
+//! **Trust.** None: the worker that died may have been compromised. The reader checks everything like
+//! input from a client.
 //!
 //! | table | a record | most |
 //! |---|---|---|
@@ -30,9 +27,9 @@
 //! | owners of locks | state, node, owner, open file, process | 15,360 |
 //! | mounts, by number | state, directory and name that it is mounted on | 7,168 |
 //! | names, under a policy, in any order | state, rank, node, directory and name | 2^24 |
-//! | lines of the audit log, the last 1024 | state, request, what the line says | 1024 |
+//! | the last audit records | state, request, digest of the record | 1024 |
 //!
-//! The file is sparse: what nobody uses takes no memory.
+//! The file is sparse: unused records take no memory.
 
 mod names;
 mod notes;
@@ -50,16 +47,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Memory in which the session of a client is noted, so that another process can go on with it:
-/// [`Config::ledger`](crate::Config::ledger). It is of one client at a time. Cheap to clone: clones are
-/// the same memory.
+/// Memory that records the session of a client, so that another process can resume it:
+/// [`Config::ledger`](crate::Config::ledger). For one client at a time. Clones share the memory.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     memory: Arc<OwnedFd>,
 }
 
 impl Ledger {
-    /// A new one, with nothing in it.
+    /// An empty ledger.
     ///
     /// # Errors
     ///
@@ -68,13 +64,12 @@ impl Ledger {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memory = rustix::fs::memfd_create(c"thrufs-ledger", flags)?;
         rustix::fs::ftruncate(&memory, table::LEDGER_BYTES)?;
-        // A worker that was taken over must not be able to cut it short: that would end its successor.
+        // A compromised worker must not truncate it: the next worker would get SIGBUS.
         rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW)?;
         Ok(Ledger::from(memory))
     }
 
-    /// Forgets the session that is noted there, for another that begins and of which nothing is to be
-    /// noted yet. Only while nobody notes anything.
+    /// Clears the ledger for another session. Only while no process writes to it.
     ///
     /// # Errors
     ///
@@ -89,7 +84,7 @@ impl Ledger {
 }
 
 impl From<OwnedFd> for Ledger {
-    /// One that another process has made, and handed over.
+    /// A ledger that another process has made and handed over.
     fn from(memory: OwnedFd) -> Ledger {
         Ledger {
             memory: Arc::new(memory),

@@ -1,36 +1,36 @@
 //! A directory of the host, served to FUSE clients.
 //!
-//! [`HostDir`] implements [`thrufs::FileSystem`] on a directory: what Linux asks by FUSE is answered by
-//! the file system beneath, with its own error numbers. Not answered are POLL, BMAP and DAX mappings, and
-//! ioctls but those on inode flags. It relies on the kernel above to check permissions; what that does not
-//! check, or checks by what it was told last, stands in `docs/security/requests.md`.
+//! [`HostDir`] implements [`thrufs::FileSystem`] on a directory: requests are answered by the lower file
+//! system, with its own error numbers. POLL, BMAP, DAX mappings and ioctls other than those on inode flags
+//! are not implemented. The kernel above checks permissions; what it does not check, or checks by outdated
+//! attributes, is listed in `docs/security/requests.md`.
 //!
-//! | room | what it does |
+//! | module | what it does |
 //! |---|---|
 //! | `config` | how a directory is served |
-//! | `file_system` | the doors: one method per request |
+//! | `file_system` | the trait `FileSystem`: one method per request |
 //! | `host` | reaching an inode: lookup, descriptors, opening |
-//! | `nodes`, `slots`, `inode`, `identity` | the inodes that the kernel knows |
-//! | `descriptors`, `listings`, `shares` | the budgets of descriptors, and what one user may hold |
-//! | `mounts` | the mounts that the tree is made of |
-//! | `credentials` | as whom a thread acts |
-//! | `datapath` | by which way the data of an open file go |
-//! | `admission` | what is looked at before a file goes straight through |
+//! | `nodes`, `slots`, `inode`, `identity` | the inodes that the kernel has looked up |
+//! | `descriptors`, `listings`, `quota` | the budgets of descriptors, and the quota of one user |
+//! | `mounts` | the mounts of the served tree |
+//! | `credentials` | the ids and capabilities of serving threads |
+//! | `datapath` | the data path of an open file: passthrough, cached, direct, filtered |
+//! | `admission` | checks before a file is opened for passthrough |
 //! | `open` | opening files |
-//! | `acl` | modes where the kernel above knows no ACLs |
+//! | `acl` | modes for a kernel above that does not see ACLs |
 //! | `ownership` | changes that only an owner may make |
-//! | `privileges` | what a file loses when it is changed |
+//! | `privileges` | set-id bits and capabilities that a change removes |
 //! | `lookup`, `create`, `rename`, `attributes`, `files`, `directories`, `xattrs`, `locks` | the requests |
-//! | `labels` | security labels of what is made |
-//! | `policy` | the language of an operator's rules: what is hidden, denied, read-only, redacted |
-//! | `rules` | asking the policy in force about what clients do |
+//! | `labels` | security labels of new files |
+//! | `policy` | the language of an operator's rules: hide, deny, read-only, redact |
+//! | `rules` | applying the active policy to requests |
 //! | `names` | the names of inodes, for rules on paths |
-//! | `redact`, `filter` | taking out of files what readers are not to see |
-//! | `housekeeping`, `idleness` | letting go of mounts beneath that nobody uses |
-//! | `translation`, `xattr_map` | other ids and other names of attributes on the host |
-//! | `succession` | going on with a session that another process began |
-//! | `ledger`, `strongbox`, `keeping` | what outlives the process, should it die |
-//! | `explain`, `explanation` | telling how a file is served |
+//! | `redact`, `filter` | removing metadata from what readers see of a file |
+//! | `housekeeping`, `idle_expiry` | releasing idle submounts |
+//! | `translation`, `xattr_map` | mapping ids and names of extended attributes to the host's |
+//! | `succession` | resuming a session of another process |
+//! | `ledger`, `strongbox`, `keeping` | state that outlives a process that dies |
+//! | `explain`, `explanation` | reporting how a file is served |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -52,7 +52,7 @@ mod filter;
 mod host;
 mod housekeeping;
 mod identity;
-mod idleness;
+mod idle_expiry;
 mod inode;
 mod keeping;
 mod labels;
@@ -67,11 +67,11 @@ mod open;
 mod ownership;
 pub mod policy;
 mod privileges;
+mod quota;
 pub mod redact;
 mod rename;
 mod retries;
 mod rules;
-mod shares;
 mod slots;
 mod statistics;
 mod strongbox;
@@ -84,7 +84,7 @@ mod xattrs;
 pub use config::{CacheMode, Config, ConfigError, FileHandles, IdMap, IdRange, Locks};
 pub use explain::EXPLAINED_DEPTH_MAX;
 pub use explanation::{
-    CacheState, CacheWord, DataPath, Explanation, FileKind, LowerState, NodeState, Opens,
+    CacheState, CacheWord, ExplainedDataPath, Explanation, FileKind, LowerState, NodeState, Opens,
 };
 pub use host::{HostDir, SetupError};
 pub use ledger::Ledger;

@@ -1,18 +1,18 @@
-//! The open directories that hold a descriptor or a buffer: so many at most.
+//! The open directories that hold a descriptor or a buffer: a bounded queue.
 //!
-//! Whoever opens a directory, or lists one that holds nothing, goes to the end of a queue. When that is too
-//! long, the first gives back what can be had again; one that is being listed goes to the end instead.
-//! Directories that were closed leave their place empty until it is their turn.
+//! A directory that is opened, or listed while it holds nothing, goes to the end of the queue. When the
+//! queue is too long, the first one gives back what can be obtained again; one that is being listed goes to
+//! the end instead. Closed directories leave their slot empty until it is their turn.
 
 use crate::directories::OpenDirectory;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-/// More save nothing worth the memory.
+/// More is not worth the memory.
 const MOST: usize = 1024;
 
-/// How many are asked for each that comes.
+/// How many are asked for each new one.
 const ASKED: usize = 4;
 
 pub(crate) struct Listings {
@@ -21,7 +21,7 @@ pub(crate) struct Listings {
 }
 
 impl Listings {
-    /// Where there is a budget of so many descriptors for inodes.
+    /// For a budget of this many inode descriptors.
     pub(crate) fn beside(budget: usize) -> Listings {
         Listings {
             queue: Mutex::default(),
@@ -29,9 +29,9 @@ impl Listings {
         }
     }
 
-    /// To be called when it is about to hold something, and was not entered since it gave back what it held.
+    /// To be called when a directory is about to hold something and is not in the queue.
     pub(crate) fn enter(&self, directory: &Arc<OpenDirectory>) {
-        // Closed after the lock.
+        // Closed outside the lock.
         let mut taken = Vec::new();
         let mut queue = self.queue.lock();
         queue.push_back(Arc::downgrade(directory));

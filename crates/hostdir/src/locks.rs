@@ -1,17 +1,17 @@
-//! Locks shared with other users of the tree beneath (`locks=shared`).
+//! Locks shared with other users of the source (`locks=shared`).
 //!
-//! `flock(2)`: a client's open file has one lower open file, and the lock is that one's.
+//! `flock(2)`: a client's open file has one lower file, which carries the lock.
 //!
-//! POSIX and OFD locks: each owner on each inode has a lower open file of its own, on which its
-//! locks are OFD locks. They conflict with those of other owners here and of anybody beneath, they
-//! merge and split as an owner's own locks do, and they are gone when the file is closed: at the
-//! FLUSH of a POSIX owner, and at the RELEASE of the open file through which an OFD owner locked.
-//! The lower kernel sees no processes, so deadlocks among POSIX locks are found [here](crate::deadlock).
+//! POSIX and OFD locks: each owner has a lower open file for each inode, with OFD locks. They conflict with
+//! those of other owners here and on the host, merge and split as the owner's own locks do, and end when
+//! the file is closed: at the FLUSH of a POSIX owner, and at the RELEASE of the open file through which an
+//! OFD owner locked. The lower kernel sees no processes, so deadlocks of POSIX locks are detected
+//! [here](crate::deadlock).
 
-use crate::deadlock::{Wait, Waiting, keeps_from};
+use crate::deadlock::{Wait, Waiting, conflicts_with};
 use crate::host::Host;
 use crate::ledger::OwnerNote;
-use crate::shares::{Share, Shares};
+use crate::quota::{QuotaCharge, UserQuotas};
 use crate::strongbox::Key;
 use crate::succession::give_up_ranges;
 use parking_lot::Mutex;
@@ -22,22 +22,22 @@ use thrufs::{Context, Errno, LockArgs, Result};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::lock::{self, LockKind, RangeLock};
 
-/// Most owners with shared locks at once: each costs a descriptor.
+/// Most owners with shared locks: each costs a descriptor.
 pub(crate) const OWNERS_MAX: usize = 8192;
 
 pub(crate) struct OwnerFile {
     pub(crate) fd: OwnedFd,
-    /// The open file through which the owner locked first.
+    /// The open file of its first lock.
     pub(crate) handle: FileHandle,
     pub(crate) pid: u32,
-    /// Its place in the ledger, if it has one.
+    /// Its index in the ledger, if it has one.
     pub(crate) place: Option<u32>,
-    /// Of whoever locks: a place and a descriptor.
-    pub(crate) _shares: OwnerShares,
+    /// For the user who locks.
+    pub(crate) _charges: OwnerCharges,
 }
 
-/// A place among the owners, and the descriptor that it costs.
-pub(crate) type OwnerShares = [Option<Share>; 2];
+/// A place among the owners, and a descriptor.
+pub(crate) type OwnerCharges = [Option<QuotaCharge>; 2];
 
 type OwnerFiles = HashMap<(NodeId, LockOwner), Arc<OwnerFile>>;
 
@@ -46,7 +46,7 @@ pub(crate) struct LockOwners {
     files: Mutex<OwnerFiles>,
 }
 
-/// A place in the ledger that none of these has.
+/// A free index in the ledger.
 fn free_place(files: &OwnerFiles) -> u32 {
     let taken: HashSet<u32> = files.values().filter_map(|file| file.place).collect();
     (0..).find(|place| !taken.contains(place)).unwrap_or(0)
@@ -61,8 +61,8 @@ impl LockOwners {
         self.files.lock().get(&(node, owner)).cloned()
     }
 
-    /// Enters an owner. With `is_noted`, it gets a place in the ledger. The second value tells whether it
-    /// is new.
+    /// Inserts an owner, with an index in the ledger if `is_noted`. The second value says whether it is
+    /// new.
     fn insert(
         &self,
         (node, owner): (NodeId, LockOwner),
@@ -84,18 +84,17 @@ impl LockOwners {
         Ok((file, true))
     }
 
-    /// Enters an owner as it was in another process.
+    /// Inserts an owner of another process.
     pub(crate) fn put(&self, node: NodeId, owner: LockOwner, file: OwnerFile) {
         let before = self.files.lock().insert((node, owner), Arc::new(file));
         drop(before);
     }
 
-    /// All that there are.
     pub(crate) fn all(&self) -> Vec<((NodeId, LockOwner), Arc<OwnerFile>)> {
         let files = self.files.lock();
         files
             .iter()
-            .map(|(whose, file)| (*whose, Arc::clone(file)))
+            .map(|(owner, file)| (*owner, Arc::clone(file)))
             .collect()
     }
 
@@ -112,7 +111,7 @@ impl LockOwners {
         removed.map(|(_, file)| file).collect()
     }
 
-    /// The process id of the other owner that holds this lock on a node; nothing if it came from beneath.
+    /// The process id of the other owner that holds this lock on a node; `None` for a lock on the host.
     fn holder_of(&self, node: NodeId, owner: LockOwner, lock: &RangeLock) -> Option<u32> {
         let others: Vec<_> = {
             let files = self.files.lock();
@@ -127,7 +126,7 @@ impl LockOwners {
             Ok(held) => held.is_some_and(|held| {
                 (held.kind, held.start, held.end) == (lock.kind, lock.start, lock.end)
             }),
-            // An older kernel: it cannot be another's if there is one.
+            // An older kernel: with a single other owner, the lock is its.
             Err(_) => matches!(others[..], [_]),
         };
         others.iter().find(|file| holds(file)).map(|file| file.pid)
@@ -163,13 +162,14 @@ impl Host {
             return Ok(known);
         }
         self.file_of(node, args.handle)?;
-        let take = |shares: &Arc<Shares>| shares.take(context.uid()).map_err(|_| Errno::ENOLCK);
-        let shares = [take(&self.lock_shares)?, take(&self.shares)?];
-        let file = self.open_for_owner(args.handle, args.pid, shares)?;
+        let charge =
+            |quotas: &Arc<UserQuotas>| quotas.charge(context.uid()).map_err(|_| Errno::ENOLCK);
+        let charges = [charge(&self.lock_quotas)?, charge(&self.quotas)?];
+        let file = self.open_for_owner(args.handle, args.pid, charges)?;
         self.enter_owner(node, args.owner, file)
     }
 
-    /// Enters an owner, and has what it will hold outlive this process.
+    /// Inserts an owner, and stores its file outside this process.
     pub(crate) fn enter_owner(
         &self,
         node: NodeId,
@@ -191,14 +191,14 @@ impl Host {
         Ok(file)
     }
 
-    /// Drops what a POSIX owner holds on a node: it has closed a descriptor of it.
+    /// Drops the locks of a POSIX owner that closed a descriptor of the node.
     pub(crate) fn release_owner(&self, node: NodeId, owner: LockOwner) {
         if let Some(file) = self.locks.remove(node, owner) {
             self.owner_released(&file);
         }
     }
 
-    /// Drops what was locked through an open file that is gone.
+    /// Drops the locks made through an open file that is gone.
     pub(crate) fn release_owners_of(&self, handle: FileHandle) {
         for file in self.locks.remove_all_of(handle) {
             self.owner_released(&file);
@@ -209,7 +209,7 @@ impl Host {
         let (Some(notes), Some(place)) = (&self.notes, file.place) else {
             return;
         };
-        // What is kept of it goes on existing a while.
+        // The strongbox closes its duplicate later.
         give_up_ranges(&file.fd);
         notes.forget_owner(place);
         self.discard(Key::Owner(place));
@@ -219,12 +219,11 @@ impl Host {
         &self,
         handle: FileHandle,
         pid: u32,
-        shares: OwnerShares,
+        charges: OwnerCharges,
     ) -> Result<OwnerFile> {
         let file = self.file(handle)?;
-        // Both kinds of lock need a file open for them; one that cannot be written is locked with
-        // what can be had.
-        // Where readers rely on that nobody has it open for writing, nobody locks it for that.
+        // Both kinds of lock need an open file; one that cannot be written is locked with the access there
+        // is. A redacted file is not opened for writing, which its readers rely on.
         let access = match file.guard().filter() {
             Some(_) => libc::O_RDONLY,
             None => libc::O_RDWR,
@@ -241,7 +240,7 @@ impl Host {
             handle,
             pid,
             place: None,
-            _shares: shares,
+            _charges: charges,
         })
     }
 
@@ -261,7 +260,7 @@ impl Host {
             LockKind::Write => libc::F_WRLCK,
             LockKind::Unlock => return Ok(None),
         };
-        // A lock of a process beneath has its id; one of ours is an OFD lock and says -1.
+        // A lock of a process on the host has its id; one of ours is an OFD lock with -1.
         let pid = match u32::try_from(found.pid) {
             Ok(pid) => pid,
             Err(_) => self.locks.holder_of(node, args.owner, &found).unwrap_or(0),
@@ -305,11 +304,11 @@ impl Host {
         )
     }
 
-    /// Has an owner wait, unless it would wait for itself.
+    /// Registers an owner as waiting, unless that closes a cycle.
     fn wait_for(&self, node: NodeId, owner: LockOwner, range: RangeLock) -> Result<Waiting<'_>> {
         let holds = |node, owner, range: &RangeLock| {
             let file = self.locks.get(node, owner);
-            file.is_some_and(|file| keeps_from(&file.fd, range))
+            file.is_some_and(|file| conflicts_with(&file.fd, range))
         };
         self.lock_waits.enter(Wait { node, owner, range }, holds)
     }
@@ -326,9 +325,9 @@ impl Host {
         let file = self.file_of(node, args.handle)?;
         let kind = kind(args)?;
         let is_first = !file.was_locked();
-        if is_first && file.goes_through() {
-            let share = self.shares.take(context.uid());
-            file.guard().hold(share.map_err(|_| Errno::ENOLCK)?);
+        if is_first && file.is_passthrough() {
+            let charge = self.quotas.charge(context.uid());
+            file.guard().hold(charge.map_err(|_| Errno::ENOLCK)?);
         }
         let lower = self.lower_to_lock(&file)?;
         if is_first {
@@ -346,7 +345,7 @@ impl Host {
     }
 }
 
-/// Tries first; sleeps only if that is wanted, and then where nobody else waits for the thread.
+/// Tries first; then waits, if wanted, on a thread that may block.
 fn lock_or_wait(
     context: &Context<'_>,
     wait: bool,

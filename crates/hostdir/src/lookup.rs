@@ -1,4 +1,4 @@
-//! Names to nodes, and the two names that only file handles of clients need.
+//! LOOKUP, also of `.` and `..`, which only file handles of clients need.
 
 use crate::host::Host;
 use crate::inode::Inode;
@@ -12,7 +12,7 @@ use thrufs::{Context, Entry, Errno, Result};
 use thrufs_abi::{Name, NodeId};
 use thrufs_sys::dir::{DirEntries, getdents64};
 
-/// Most levels to climb when making sure that a directory still lies in the served tree.
+/// Most levels to climb to make sure that a directory is still in the served tree.
 const DEPTH_MAX: usize = 4096;
 
 /// How much of a directory is read, and in how many calls, to tell two hard links from one name in two
@@ -35,9 +35,9 @@ impl Host {
         }
         let parent = self.nodes.get(parent)?;
         let found = if self.retries.begins(context) {
-            self.look_up_and_keep(context, &parent, name.as_cstr())
+            self.lookup_and_keep(context, &parent, name.as_cstr())
         } else {
-            self.look_up(&parent, name.as_cstr())
+            self.lookup_name(&parent, name.as_cstr())
         };
         match found {
             Ok((inode, stat)) => match self.is_absent(&parent, name.as_cstr(), &stat) {
@@ -52,25 +52,18 @@ impl Host {
         }
     }
 
-    /// Whether a name is hidden that was found.
-    ///
-    /// # Errors
-    ///
-    /// See [`tells_case`](Self::tells_case).
+    /// Whether a name that was found is hidden. Errors: see
+    /// [`require_case_sensitive`](Self::require_case_sensitive).
     fn is_absent(&self, parent: &Arc<Inode>, name: &CStr, stat: &Statx) -> Result<bool> {
-        if self.rules.are_there() {
-            self.tells_case(self.descriptor(parent)?.as_fd(), name)?;
+        if self.rules.has_policy() {
+            self.require_case_sensitive(self.descriptor(parent)?.as_fd(), name)?;
         }
         self.is_hidden_from_lookup(parent, name, stat)
     }
 
-    /// Refuses names in a directory that takes those of another case for the same (vfat, `chattr +F`):
-    /// patterns of paths could be gone around, and no two file systems agree on what is the same.
-    ///
-    /// # Errors
-    ///
-    /// `EACCES`.
-    pub(crate) fn tells_case(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
+    /// Refuses names in a directory that ignores case (vfat, `chattr +F`): patterns of paths could be evaded,
+    /// and each file system has its own rules of what is the same. Fails with `EACCES`.
+    pub(crate) fn require_case_sensitive(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let find = |name: &CStr| {
             let mask = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::NLINK;
@@ -88,10 +81,10 @@ impl Host {
                 && !(may_be_links && self.lists_both(parent, name, other))
         };
         if in_other_case(name).iter().any(is_same) {
-            if !self.said_folds_case.swap(true, Ordering::Relaxed) {
+            if !self.logged_folded_case.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "a directory of the source ignores case: its names are refused under a policy \
-                     (told once)"
+                     (logged once)"
                 );
             }
             return Err(Errno::EACCES);
@@ -99,8 +92,8 @@ impl Host {
         Ok(())
     }
 
-    /// Whether both names are entries of a directory: hard links of one file. A directory that folds case
-    /// lists one of them. False as well where that many entries do not tell.
+    /// Whether both names are entries of a directory: hard links of one file. A directory that ignores case
+    /// lists one of them. False if they are not among the entries that are read.
     fn lists_both(&self, directory: BorrowedFd<'_>, one: &CStr, other: &CStr) -> bool {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
         let Ok(fd) = self.reopen(directory, flags) else {
@@ -124,7 +117,7 @@ impl Host {
         false
     }
 
-    /// The answer to a lookup of a name that is not there.
+    /// The answer for a name that does not exist.
     fn absent(&self) -> Result<Entry> {
         let timeout = self.config.negative_timeout();
         if timeout.is_zero() {
@@ -139,7 +132,7 @@ impl Host {
         if !self.config.export {
             return Err(Errno::ESTALE);
         }
-        let inode = self.nodes.look_up_again(node)?;
+        let inode = self.nodes.add_lookup(node)?;
         let stat = self.descriptor(&inode).and_then(|descriptor| {
             let flags = AtFlags::EMPTY_PATH;
             Ok(rustix::fs::statx(
@@ -172,19 +165,19 @@ impl Host {
         if self.is_root(&parent)? {
             return self.lookup_again(NodeId::ROOT);
         }
-        // Above the root of a submount lies another mount, whose handles these are.
+        // Above the root of a submount is another mount, with its own handles.
         let mount = self.mount_of(&parent, inode.mount())?;
-        let (found, stat) = self.look_up_opened_on(&mount, None, parent.as_fd())?;
+        let (found, stat) = self.lookup_opened_on(&mount, None, parent.as_fd())?;
         Ok(self.entry(&found, &stat))
     }
 
-    /// The mount that a directory lies on, most likely `near`.
+    /// The mount of a directory, most likely `near`.
     fn mount_of(&self, fd: impl AsFd, near: &Arc<LowerMount>) -> Result<Arc<LowerMount>> {
         let id = mount_id(fd, c"")?;
         if id == near.id() {
             return Ok(Arc::clone(near));
         }
-        // A mount stays known as long as one beneath it is.
+        // A mount is not released while a submount of it is in use.
         self.mounts.known(id).ok_or(Errno::ESTALE)
     }
 
@@ -201,7 +194,7 @@ impl Host {
         same(fd, root.as_fd())
     }
 
-    /// A directory that was moved out of the source beneath has parents that are not served.
+    /// Refuses a directory that was moved out of the source on the host: its parents are not served.
     fn must_be_inside(&self, fd: impl AsFd) -> Result<()> {
         let mut at = up(fd.as_fd())?;
         if self.is_root(fd)? || self.is_root(&at)? {
@@ -222,9 +215,10 @@ impl Host {
     }
 }
 
-/// Other names that a directory which folds case takes for this one: with one character in the other case.
-/// Where that is no letter of ASCII, not every such file system knows it, or there is none: so the whole in
-/// upper case too ("ß" is "SS"), and with a soft hyphen behind it, which Linux leaves out when it compares.
+/// Other names that a directory which ignores case takes for this one: with one character in the other
+/// case. Not every such file system folds characters beyond ASCII, and some have no other case: so the
+/// whole in upper case too ("ß" is "SS"), and with a soft hyphen at the end, which Linux ignores in
+/// size_comparisons.
 fn in_other_case(name: &CStr) -> Vec<CString> {
     fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
         let first = items.next();
@@ -265,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_others_where_case_is_folded() {
+    fn other_case_names_cover_case_folding() {
         let cases: &[(&CStr, &[&CStr])] = &[
             (c"img.jpg", &[c"Img.jpg"]),
             (c"1.JPG", &[c"1.jPG"]),

@@ -1,14 +1,14 @@
-//! The mounts that make up the served tree.
+//! The mounts of the served tree.
 //!
-//! A source is one mount, and whatever is mounted on directories in it. Each is met when a lookup
-//! walks into it, known by the kernel's id for the mount, and let go when no node of it is left, when
-//! the last file open on it is released or when it was idle for a while, so that it can be unmounted
-//! beneath.
+//! A source is one mount, with whatever is mounted on directories in it (submounts). A submount is entered
+//! when a lookup walks into it, is identified by the kernel's mount id, and is released when no node of it
+//! is left, when its last open file is released or when it was idle for a while, so that it can be
+//! unmounted on the host.
 
 use crate::config::FileHandles;
 use crate::datapath::Obstacle;
-use crate::housekeeping::Bell;
-use crate::idleness::Idleness;
+use crate::housekeeping::Wakeup;
+use crate::idle_expiry::IdleExpiry;
 use crate::inode::Inode;
 use crate::ledger::Notes;
 use parking_lot::{Mutex, RwLock};
@@ -21,7 +21,7 @@ use std::time::Instant;
 use thrufs::{Errno, NoWait, Result};
 use thrufs_sys::handle::{self, FileHandleBuf};
 
-/// `STATX_MNT_ID_UNIQUE` (Linux 6.8): the id that is never used twice.
+/// `STATX_MNT_ID_UNIQUE` (Linux 6.8): the mount id that is never reused.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 
 const EXT_MAGIC: u64 = 0xef53;
@@ -32,8 +32,8 @@ const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 const ECRYPTFS_MAGIC: u64 = 0xf15f;
 const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683e;
-/// File systems whose close(2) reports errors, and which know callers by their ids: NFS, SMB, CIFS,
-/// Ceph, AFS, 9P, FUSE.
+/// File systems that report errors at close(2) and check callers by their ids: NFS, SMB, CIFS, Ceph,
+/// AFS, 9P, FUSE.
 const REMOTE_MAGICS: &[u64] = &[
     0x6969,
     0x517b,
@@ -45,8 +45,8 @@ const REMOTE_MAGICS: &[u64] = &[
     0x6573_5546,
 ];
 
-/// Where a handle shows the inode number, so that a handle and a stat taken one after the other
-/// can be seen to belong together.
+/// Where a handle contains the inode number, to see whether a handle and a stat, taken one after the other,
+/// are of one inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NumberInHandle {
     /// First 4 bytes (ext2, ext3, ext4).
@@ -55,50 +55,44 @@ enum NumberInHandle {
     Start,
     /// After a generation of 4 bytes: low and high half (tmpfs).
     AfterGeneration,
-    /// Nobody knows.
+    /// Handles of other file systems are opaque.
     Unknown,
 }
 
-/// One mount beneath.
 pub(crate) struct LowerMount {
     index: u32,
     id: u64,
-    /// Which file system it is (`statfs(2)`).
     magic: u64,
-    /// Some open directory of the mount: what file handles are opened against. Empty while the
-    /// mount is let go.
+    /// An open directory of the mount, for open_by_handle_at(2). `None` while the mount is released.
     anchor: RwLock<Option<Arc<OwnedFd>>>,
     has_handles: bool,
     number_in_handle: NumberInHandle,
     no_wait: NoWait,
     is_remote: bool,
-    /// It is itself made of other file systems.
+    /// Its file system is stacked on others.
     is_layered: bool,
     /// Found to be stacked too deep for passthrough.
     is_stacked: AtomicBool,
     /// Found to have no POSIX ACLs.
     is_without_acls: AtomicBool,
-    /// When it was looked at last, in milliseconds doubled, plus 1 if it was read-only; 0 for never.
+    /// Whether it was read-only, as the low bit, below the milliseconds of the last look; 0 for never.
     read_only_seen: AtomicU64,
-    /// Said why its files do not go straight through.
-    told: AtomicBool,
-    /// The directory it is mounted on, to find it again; none for the source's own mount.
+    /// An obstacle to passthrough was logged.
+    logged: AtomicBool,
+    /// Its mount point, to find it again; `None` for the mount of the source.
     mounted_on: Option<(Arc<Inode>, CString)>,
-    idleness: Idleness,
+    idle_expiry: IdleExpiry,
 }
 
 impl LowerMount {
-    /// Its number in the table.
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
 
-    /// The kernel's id.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Which file system it is (`statfs(2)`).
     pub(crate) fn magic(&self) -> u64 {
         self.magic
     }
@@ -108,17 +102,15 @@ impl LowerMount {
         self.has_handles
     }
 
-    /// Whether a directory can be opened again and listed from where it was left.
+    /// Whether positions of a listing stay valid when its directory is opened again.
     pub(crate) fn keeps_positions(&self) -> bool {
         self.has_handles && matches!(self.magic, EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC)
     }
 
-    /// How reads of its files may be tried.
     pub(crate) fn no_wait(&self) -> NoWait {
         self.no_wait
     }
 
-    /// Whether it lives in memory, so that nothing on it waits for a device.
     pub(crate) fn is_memory(&self) -> bool {
         self.no_wait == NoWait::Memory
     }
@@ -128,7 +120,6 @@ impl LowerMount {
         self.is_remote
     }
 
-    /// Whether its files were found to be stacked too deep for passthrough.
     pub(crate) fn is_stacked(&self) -> bool {
         self.is_stacked.load(Ordering::Relaxed)
     }
@@ -137,55 +128,52 @@ impl LowerMount {
         self.is_stacked.store(true, Ordering::Relaxed);
     }
 
-    /// Whether its files may have POSIX ACLs.
     pub(crate) fn may_have_acls(&self) -> bool {
         !self.is_without_acls.load(Ordering::Relaxed)
     }
 
-    /// One of its inodes was found to have none. Others than files and directories have no attributes at all.
+    /// One of its inodes has no ACL support. Inodes other than files and directories never have.
     pub(crate) fn found_without_acls(&self, inode: &Inode) {
         if inode.is_regular() || inode.is_directory() {
             self.is_without_acls.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Says what keeps its files from going straight through, the first time.
-    pub(crate) fn tell_once(&self, obstacle: Obstacle) {
-        if !self.told.load(Ordering::Relaxed) && !self.told.swap(true, Ordering::Relaxed) {
+    /// Logs the first obstacle to passthrough of its files.
+    pub(crate) fn log_once(&self, obstacle: Obstacle) {
+        if !self.logged.load(Ordering::Relaxed) && !self.logged.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 mount = self.id,
-                "files on a mount beneath do not go straight through: {obstacle}"
+                "passthrough is off for files on a lower mount: {obstacle}"
             );
         }
     }
 
-    /// Whether it was read-only when it was looked at last, if that is not longer ago than `age_ms`.
+    /// Whether it was read-only, if known and not older than `age_ms`.
     pub(crate) fn known_read_only(&self, now_ms: u64, age_ms: u64) -> Option<bool> {
         let seen = self.read_only_seen.load(Ordering::Relaxed);
         let is_fresh = seen != 0 && now_ms.saturating_sub(seen >> 1) < age_ms;
         is_fresh.then_some(seen & 1 == 1)
     }
 
-    /// It was looked at now.
-    pub(crate) fn saw_read_only(&self, now_ms: u64, is_read_only: bool) {
+    pub(crate) fn record_read_only(&self, now_ms: u64, is_read_only: bool) {
         let seen = now_ms.max(1) << 1 | u64::from(is_read_only);
         self.read_only_seen.store(seen, Ordering::Relaxed);
     }
 
     pub(crate) fn file_opened(&self) {
-        self.idleness.file_opened();
+        self.idle_expiry.file_opened();
     }
 
     pub(crate) fn file_closed(&self) {
-        self.idleness.file_closed();
+        self.idle_expiry.file_closed();
     }
 
-    /// To be called when something is kept for it, after that is in its place, or used that is.
+    /// To be called after something of the mount was cached or used.
     pub(crate) fn mark_used(&self) {
-        self.idleness.mark_used();
+        self.idle_expiry.mark_used();
     }
 
-    /// The directory it is mounted on, and its name there; none for the source's own.
     pub(crate) fn mounted_on(&self) -> Option<&(Arc<Inode>, CString)> {
         self.mounted_on.as_ref()
     }
@@ -194,8 +182,7 @@ impl LowerMount {
         self.index == 0
     }
 
-    /// Whether a handle and a stat are of one inode; `None` when this file system's handles do
-    /// not tell.
+    /// Whether a handle and a stat are of one inode; `None` for opaque handles.
     pub(crate) fn handle_is_of(&self, handle: &FileHandleBuf, ino: u64) -> Option<bool> {
         let bytes = handle.bytes();
         let word = |at: usize| -> Option<u64> {
@@ -212,16 +199,15 @@ impl LowerMount {
         Some(number == ino)
     }
 
-    /// How many file systems may lie beneath one another for a file here to go straight through:
-    /// 2 where it is itself stacked on another. More than needed would cost: a FUSE mount that
-    /// allows 2 can be no layer of an overlay file system.
+    /// How many file systems may be stacked for passthrough of its files: 2 if it is itself stacked. No
+    /// more than needed: a FUSE mount that allows 2 cannot be a layer of an overlay file system.
     pub(crate) fn stack_depth(&self) -> u32 {
         if self.is_layered { 2 } else { 1 }
     }
 
-    /// The inode number that clients see. Numbers of submounts are made different from those of
-    /// the source, since clients see one device: programs that recognise hard links by device and
-    /// number would otherwise take two files for one.
+    /// The inode number that clients see. Clients see one device for all mounts, so numbers of submounts
+    /// differ from the source's: programs that recognise hard links by device and number would otherwise
+    /// take two files for one.
     pub(crate) fn client_ino(&self, ino: u64) -> u64 {
         if self.index == 0 {
             return ino;
@@ -230,49 +216,46 @@ impl LowerMount {
     }
 }
 
-/// All lower mounts that are in use.
 pub(crate) struct Mounts {
     list: RwLock<Vec<Arc<LowerMount>>>,
     next_index: Mutex<u32>,
     started: Instant,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     notes: Option<Arc<Notes>>,
-    /// Whether handles are to be looked for.
     file_handles: FileHandles,
 }
 
-/// What a [sweep](Mounts::sweep) came to.
+/// The result of a [sweep](Mounts::sweep).
 pub(crate) struct Swept {
-    /// The numbers of the mounts that were let go: the descriptors of their inodes are to be dropped.
+    /// The indices of released mounts: the descriptors of their inodes are to be closed.
     pub(crate) released: Vec<u32>,
-    /// Whether there are mounts for which something is kept.
+    /// Whether descriptors of submounts are still cached.
     pub(crate) keeps_something: bool,
 }
 
 impl Mounts {
-    /// Starts with the mount that `source`, an open directory, lies on.
+    /// The table with the mount of `source`, an open directory.
     pub(crate) fn of_source(
         source: OwnedFd,
         notes: Option<Arc<Notes>>,
         file_handles: FileHandles,
     ) -> Result<(Mounts, Arc<LowerMount>)> {
         let id = mount_id(source.as_fd(), c"")?;
-        let bell = Arc::<Bell>::default();
-        let mount = Arc::new(probe(0, id, source, None, (&bell, file_handles))?);
+        let wakeup = Arc::<Wakeup>::default();
+        let mount = Arc::new(probe(0, id, source, None, (&wakeup, file_handles))?);
         let mounts = Mounts {
             list: RwLock::new(vec![Arc::clone(&mount)]),
             next_index: Mutex::new(1),
             started: Instant::now(),
-            bell,
+            wakeup,
             notes,
             file_handles,
         };
         Ok((mounts, mount))
     }
 
-    /// What wakes the housekeeper.
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
+    pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {
+        &self.wakeup
     }
 
     /// Milliseconds since the directory is served.
@@ -280,7 +263,7 @@ impl Mounts {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// The mount with the kernel's id `id`, met when walking to `name` in `parent`.
+    /// The mount with the kernel's id `id`, found by a walk to `name` in `parent`.
     pub(crate) fn enter(
         &self,
         id: u64,
@@ -294,11 +277,8 @@ impl Mounts {
         self.enter_as(id, parent, parent_fd, name, None)
     }
 
-    /// As [`enter`](Self::enter), with the number that the mount had in another process.
-    ///
-    /// # Errors
-    ///
-    /// `EEXIST` as well, when the number is another mount's.
+    /// As [`enter`](Self::enter), with the index that the mount had in another process. Fails with `EEXIST`
+    /// as well, when the index is another mount's.
     pub(crate) fn enter_as(
         &self,
         id: u64,
@@ -309,7 +289,7 @@ impl Mounts {
     ) -> Result<Arc<LowerMount>> {
         let anchor = open_anchor(parent_fd.as_fd(), name)?;
         if mount_id(anchor.as_fd(), c"")? != id {
-            // Mounted or unmounted in between: the caller looks again.
+            // Mounted or unmounted in between: the caller tries again.
             return Err(Errno::ESTALE);
         }
         let mut list = self.list.write();
@@ -333,7 +313,7 @@ impl Mounts {
             }
         };
         let mounted_on = Some((Arc::clone(parent), name.to_owned()));
-        let common = (&self.bell, self.file_handles);
+        let common = (&self.wakeup, self.file_handles);
         let mount = Arc::new(probe(index, id, anchor, mounted_on, common)?);
         mount.mark_used();
         list.push(Arc::clone(&mount));
@@ -343,20 +323,18 @@ impl Mounts {
         Ok(mount)
     }
 
-    /// The mounts beneath the source's own.
     pub(crate) fn beneath(&self) -> Vec<Arc<LowerMount>> {
         let list = self.list.read();
         let beneath = list.iter().filter(|mount| !mount.is_source());
         beneath.map(Arc::clone).collect()
     }
 
-    /// The mount with the kernel's id `id`, if somebody has walked into it.
+    /// The mount with the kernel's id `id`, if a walk has entered it.
     pub(crate) fn known(&self, id: u64) -> Option<Arc<LowerMount>> {
         let list = self.list.read();
         list.iter().find(|mount| mount.id == id).map(Arc::clone)
     }
 
-    /// The directory against which the mount's file handles are opened.
     pub(crate) fn anchor(
         &self,
         mount: &LowerMount,
@@ -378,8 +356,8 @@ impl Mounts {
         Ok(fd)
     }
 
-    /// Lets go of submounts without nodes, and of those that have no open file and were left by the
-    /// last one or not used for `idle_ms`.
+    /// Releases submounts without nodes, and those without open files after the last release or `idle_ms`
+    /// without use.
     pub(crate) fn sweep(&self, idle_ms: u64) -> Swept {
         let now_ms = self.now_ms();
         let mut swept = Swept {
@@ -390,7 +368,7 @@ impl Mounts {
             return swept;
         }
         let mut list = self.list.write();
-        // Every inode has a reference to its mount, and so has a lookup that is about to make one.
+        // Every inode refers to its mount, and so does a lookup that is about to make one.
         list.retain(|mount| {
             let stays = mount.is_source() || Arc::strong_count(mount) > 1;
             if let Some(notes) = self.notes.as_ref().filter(|_| !stays) {
@@ -399,23 +377,22 @@ impl Mounts {
             stays
         });
         for mount in list.iter().filter(|mount| !mount.is_source()) {
-            if mount.idleness.ends(now_ms, idle_ms) {
+            if mount.idle_expiry.expires(now_ms, idle_ms) {
                 let anchor = mount.anchor.write().take();
                 drop(anchor);
                 swept.released.push(mount.index);
             }
-            swept.keeps_something |= mount.idleness.keeps_something();
+            swept.keeps_something |= mount.idle_expiry.keeps_something();
         }
         swept
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.list.read().len()
     }
 }
 
-/// The bits of statx(2) that ask for a mount id of the kind that file handles come with.
+/// The statx(2) mask of the kind of mount id that name_to_handle_at(2) returns.
 pub(crate) fn mount_id_mask() -> StatxFlags {
     if handle::mount_ids_are_unique() {
         StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE)
@@ -424,13 +401,13 @@ pub(crate) fn mount_id_mask() -> StatxFlags {
     }
 }
 
-/// The kernel's id of the mount that `name` lies on, or `fd` itself where the name is empty.
+/// The kernel's id of the mount of `name` in `fd`, or of `fd` itself if the name is empty.
 pub(crate) fn mount_id(fd: impl AsFd, name: &CStr) -> Result<u64> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     Ok(rustix::fs::statx(fd, name, flags, mount_id_mask())?.stx_mnt_id)
 }
 
-/// Opens what lies beneath, the last component not followed.
+/// openat2(2) that stays beneath `parent` and does not follow the last component.
 pub(crate) fn open_beneath(
     parent: impl AsFd,
     name: &CStr,
@@ -444,8 +421,8 @@ pub(crate) fn open_beneath(
 }
 
 fn open_anchor(parent: impl AsFd, name: &CStr) -> Result<OwnedFd> {
-    // Read access, because open_by_handle_at(2) takes no O_PATH descriptor. A mount of a single
-    // file is no directory: O_NONBLOCK, should it be a fifo or a device.
+    // O_RDONLY, because open_by_handle_at(2) takes no O_PATH descriptor. O_NONBLOCK, because a bind mount
+    // of a single file can be a fifo or a device.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     open_beneath(parent, name, flags, ResolveFlags::NO_MAGICLINKS)
 }
@@ -455,7 +432,7 @@ fn probe(
     id: u64,
     anchor: OwnedFd,
     mounted_on: Option<(Arc<Inode>, CString)>,
-    (bell, file_handles): (&Arc<Bell>, FileHandles),
+    (wakeup, file_handles): (&Arc<Wakeup>, FileHandles),
 ) -> Result<LowerMount> {
     let magic = magic(anchor.as_fd())?;
     let no_wait = no_wait(magic);
@@ -479,13 +456,12 @@ fn probe(
         is_stacked: AtomicBool::new(false),
         is_without_acls: AtomicBool::new(false),
         read_only_seen: AtomicU64::new(0),
-        told: AtomicBool::new(false),
+        logged: AtomicBool::new(false),
         mounted_on,
-        idleness: Idleness::new((index != 0).then(|| Arc::clone(bell))),
+        idle_expiry: IdleExpiry::new((index != 0).then(|| Arc::clone(wakeup))),
     })
 }
 
-/// Which file system it is (`statfs(2)`).
 fn magic(anchor: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstatfs(anchor)?.f_type as u64 & 0xffff_ffff)
 }
@@ -516,25 +492,25 @@ fn handles(anchor: impl AsFd) -> Handles {
 pub enum Handles {
     /// Inodes are found again by handle.
     Usable,
-    /// It has none: inodes are found again by name.
+    /// There are none: inodes are found again by name.
     Missing(Errno),
-    /// It has some, which this process may not open: inodes are found again by name.
+    /// This process may not open them: inodes are found again by name.
     Refused(Errno),
 }
 
-/// What serving a directory would find there.
+/// Properties of the mount of a directory, before it is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountProperties {
     /// Its file handles.
     pub handles: Handles,
-    /// How reads are tried; taken from what the file system is, not tried.
+    /// How reads without blocking are tried, by the type of the file system.
     pub no_wait: NoWait,
     /// Whether another machine or process serves it.
     pub is_remote: bool,
 }
 
 impl MountProperties {
-    /// Those of the mount that `directory`, opened for reading, lies on.
+    /// The properties of the mount of `directory`, which is opened for reading.
     ///
     /// # Errors
     ///

@@ -1,35 +1,32 @@
-//! Under which names an inode is known, for rules on paths.
+//! The known names of an inode, for rules on paths.
 //!
-//! Requests name inodes by number, rules name them by path. So where a policy is in force, each
-//! inode remembers the names by which it was looked up, and a path is put together from them when it
-//! is asked for; renaming a directory thus changes the paths of all that lies in it.
+//! Requests identify inodes by number, rules by path. So under a policy each inode records the names by
+//! which it was looked up, and a path is joined from them on demand; a renamed directory changes the paths
+//! of everything in it.
 //!
-//! A file has as many names as links, of which those that no client has looked up are unknown, and
-//! those that were changed beneath are out of date. Names are kept up to the number of links, the
-//! oldest go first. The last one stays when it is removed: a file that somebody has open is judged by
-//! the name that it had.
+//! A file has as many names as links. Names that no client has looked up are unknown, and names changed on
+//! the host are out of date. At most as many names are kept as there are links; the oldest are dropped
+//! first. The last one stays when it is removed: the rules judge an open file by the name that it had.
 //!
-//! **Races.** A name is found by one system call and remembered a little later; in between it may have
-//! become another. So whoever renames or removes counts that before and after, under
-//! [`Rules::changing_names`](crate::rules::Rules), and whoever finds a name while something was
-//! changed anywhere looks once more. Where that does not end, all names count that it may have.
+//! **Races.** A name is found by one system call and recorded a little later; in between it may change. So
+//! a rename or removal is counted before and after, by [`Rules::changing_names`](crate::rules::Rules), and
+//! a lookup that overlaps one is repeated. If that does not end, all possible names count.
 //!
-//! **When the process dies,** names are in the [ledger](crate::ledger). Who is about to get a name by
-//! [`rename`](crate::rename) has it from before on, beside the others, so that no moment is without the one that counts;
-//! and whoever goes on looks which of the two it is.
+//! **When the process dies,** the names are in the [ledger](crate::ledger). A [`rename`](crate::rename)
+//! records the new name before, beside the others, so that the valid one is always among them; a resuming
+//! process checks which of the two it is.
 //!
-//! A name holds its directory by number, so that names never keep inodes alive. The kernel knows
-//! the directories of every name that it still uses.
+//! A name refers to its directory by node id, so that names never keep inodes alive. The kernel knows the
+//! directories of all names that it uses.
 
 use crate::ledger::{NameNote, Notes, Rank};
 use parking_lot::Mutex;
 use thrufs_abi::NodeId;
 
-/// Most names of a file that are kept, and that it can be given under a policy: all of them are judged at
-/// each open.
+/// Most names of a file that are kept, and that it can have under a policy: all of them are decided at each
+/// open.
 pub(crate) const NAMES_MAX: usize = 1024;
 
-/// One name of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownName {
     pub(crate) directory: NodeId,
@@ -45,7 +42,7 @@ impl KnownName {
     }
 }
 
-/// Where the names of a node are noted for a successor ([`ledger`](crate::ledger)); nowhere, mostly.
+/// Where the names of a node are recorded for a resuming process ([`ledger`](crate::ledger)), if at all.
 #[derive(Clone, Copy)]
 pub(crate) struct Noting<'a> {
     pub(crate) notes: Option<&'a Notes>,
@@ -77,21 +74,20 @@ pub(crate) struct Names(Mutex<Option<Box<List>>>);
 #[derive(Debug, Default)]
 struct List {
     names: Vec<Known>,
-    /// The client has forgotten the node: nothing of it is noted any more.
+    /// The client has forgotten the node: the ledger has no names of it.
     is_forgotten: bool,
 }
 
 #[derive(Debug)]
 struct Known {
     name: KnownName,
-    /// It is about to be given, or not.
+    /// A rename may or may not have given it.
     is_unsure: bool,
-    /// Its place in the ledger.
+    /// Its record in the ledger.
     noted: Option<u32>,
 }
 
 impl List {
-    /// Makes a name the first.
     fn put_first(&mut self, noting: Noting<'_>, name: KnownName) {
         let at = self.names.iter().position(|known| known.name == name);
         if at == Some(0) && !self.names[0].is_unsure {
@@ -111,7 +107,6 @@ impl List {
         self.names.insert(0, known);
     }
 
-    /// Makes a name that may be one the last.
     fn put_last(&mut self, noting: Noting<'_>, name: KnownName, rank: Rank) {
         if self.names.iter().all(|known| known.name != name) {
             let known = self.new_name(noting, name, rank);
@@ -148,10 +143,9 @@ impl List {
 }
 
 impl Names {
-    /// It was found under this name, when it had `links` links. Told with false, and without effect,
-    /// unless that `holds` at this moment: whoever changes names of an inode says so first, and then
-    /// comes here.
-    pub(crate) fn found_if(
+    /// Records the name by which an inode with `links` links was found, if `holds` is still true under the
+    /// lock; returns that. A change of names makes `holds` false before it takes the lock.
+    pub(crate) fn record_if(
         &self,
         noting: Noting<'_>,
         name: KnownName,
@@ -168,29 +162,27 @@ impl Names {
         true
     }
 
-    /// It was found under this name, which it may have lost since. No other one is given up for it.
-    pub(crate) fn perhaps_found(&self, noting: Noting<'_>, name: KnownName) {
+    /// Adds a name that it may have lost since. No other one is dropped for it.
+    pub(crate) fn record_uncertain(&self, noting: Noting<'_>, name: KnownName) {
         let mut slot = self.0.lock();
         slot.get_or_insert_default()
             .put_last(noting, name, Rank::Last);
     }
 
-    /// It is about to get this name, or not: one of the two that follow will be called, unless the
-    /// process dies.
-    pub(crate) fn may_get(&self, noting: Noting<'_>, name: KnownName) {
+    /// A rename to this name begins. [`renamed`](Self::renamed) or [`rename_failed`](Self::rename_failed)
+    /// follows unless the process dies.
+    pub(crate) fn rename_begins(&self, noting: Noting<'_>, name: KnownName) {
         let mut slot = self.0.lock();
         slot.get_or_insert_default()
             .put_last(noting, name, Rank::Unsure);
     }
 
-    /// It did not get it.
-    pub(crate) fn did_not_get(&self, noting: Noting<'_>, name: &KnownName) {
+    pub(crate) fn rename_failed(&self, noting: Noting<'_>, name: &KnownName) {
         if let Some(list) = self.0.lock().as_deref_mut() {
             list.retain(noting, |known| !(known.is_unsure && known.name == *name));
         }
     }
 
-    /// This name has become that one.
     pub(crate) fn renamed(&self, noting: Noting<'_>, from: &KnownName, to: KnownName) {
         let mut slot = self.0.lock();
         let list = slot.get_or_insert_default();
@@ -198,7 +190,6 @@ impl Names {
         list.retain(noting, |known| known.name != *from || known.name == to);
     }
 
-    /// It has lost this name.
     pub(crate) fn removed(&self, noting: Noting<'_>, name: &KnownName) {
         if let Some(list) = self.0.lock().as_deref_mut()
             && list.names.len() > 1
@@ -207,7 +198,6 @@ impl Names {
         }
     }
 
-    /// The client has forgotten the node.
     pub(crate) fn forget(&self, noting: Noting<'_>) {
         let mut slot = self.0.lock();
         if slot.is_none() && noting.notes.is_none_or(|notes| !notes.has_names()) {
@@ -221,7 +211,7 @@ impl Names {
         }
     }
 
-    /// It was known under these names in another process, which has noted them.
+    /// Takes the names that another process recorded.
     pub(crate) fn again(&self, noted: Vec<NameNote>) {
         let mut slot = self.0.lock();
         slot.get_or_insert_default().names = noted
@@ -234,8 +224,7 @@ impl Names {
             .collect();
     }
 
-    /// Those of which it is not known whether it has them: this is found out now. Where `leads_here`
-    /// says so it has them, and of the others those that lead here stay.
+    /// Drops uncertain names that do not lead here; if one does, all other names that do not as well.
     pub(crate) fn settle(&self, noting: Noting<'_>, leads_here: impl Fn(&KnownName) -> bool) {
         let mut slot = self.0.lock();
         let Some(list) = slot.as_deref_mut() else {
@@ -264,18 +253,15 @@ impl Names {
         });
     }
 
-    /// The latest.
     pub(crate) fn latest(&self) -> Option<KnownName> {
         let slot = self.0.lock();
         Some(slot.as_ref()?.names.first()?.name.clone())
     }
 
-    /// How many are known.
     pub(crate) fn count(&self) -> usize {
         self.0.lock().as_ref().map_or(0, |list| list.names.len())
     }
 
-    /// All that are known, the latest first.
     pub(crate) fn all(&self) -> Vec<KnownName> {
         let slot = self.0.lock();
         let names = slot.iter().flat_map(|list| &list.names);
@@ -292,7 +278,7 @@ mod tests {
     }
 
     fn found(names: &Names, name: KnownName, links: u32) {
-        assert!(names.found_if(NOWHERE, name, links, || true));
+        assert!(names.record_if(NOWHERE, name, links, || true));
     }
 
     const NOWHERE: Noting<'_> = Noting {
@@ -301,19 +287,19 @@ mod tests {
     };
 
     #[test]
-    fn a_name_that_may_be_lost_displaces_no_other() {
+    fn uncertain_name_displaces_no_other() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
-        assert!(!names.found_if(NOWHERE, name(1, "b"), 1, || false));
+        assert!(!names.record_if(NOWHERE, name(1, "b"), 1, || false));
         assert_eq!(names.all(), [name(1, "a")]);
-        names.perhaps_found(NOWHERE, name(1, "b"));
+        names.record_uncertain(NOWHERE, name(1, "b"));
         assert_eq!(names.all(), [name(1, "a"), name(1, "b")]);
         found(&names, name(1, "a"), 1);
         assert_eq!(names.all(), [name(1, "a")]);
     }
 
     #[test]
-    fn as_many_names_are_kept_as_there_are_links() {
+    fn names_are_bounded_by_links() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
         found(&names, name(1, "b"), 2);
@@ -326,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_name_stays_when_it_is_removed() {
+    fn last_name_stays_when_removed() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
         found(&names, name(1, "b"), 2);
@@ -336,36 +322,36 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_being_given_counts_beside_the_others() {
+    fn name_of_a_pending_rename_counts() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
-        names.may_get(NOWHERE, name(1, "b"));
+        names.rename_begins(NOWHERE, name(1, "b"));
         assert_eq!(names.all(), [name(1, "a"), name(1, "b")]);
-        names.did_not_get(NOWHERE, &name(1, "b"));
+        names.rename_failed(NOWHERE, &name(1, "b"));
         assert_eq!(names.all(), [name(1, "a")]);
-        names.may_get(NOWHERE, name(1, "b"));
+        names.rename_begins(NOWHERE, name(1, "b"));
         names.renamed(NOWHERE, &name(1, "a"), name(1, "b"));
         assert_eq!(names.all(), [name(1, "b")]);
-        // Two names of one file: the rename does nothing, and both are there.
+        // Two names of one file: rename(2) does nothing, and both stay.
         found(&names, name(1, "c"), 2);
-        names.may_get(NOWHERE, name(1, "b"));
-        names.did_not_get(NOWHERE, &name(1, "b"));
+        names.rename_begins(NOWHERE, name(1, "b"));
+        names.rename_failed(NOWHERE, &name(1, "b"));
         assert_eq!(names.all(), [name(1, "c"), name(1, "b")]);
     }
 
     #[test]
-    fn of_names_that_may_have_been_given_those_stay_that_lead_there() {
+    fn settle_keeps_names_that_lead_to_the_inode() {
         for (real, expected) in [("b", "b"), ("a", "a")] {
             let names = Names::default();
             found(&names, name(1, "a"), 1);
-            names.may_get(NOWHERE, name(1, "b"));
+            names.rename_begins(NOWHERE, name(1, "b"));
             names.settle(NOWHERE, |known| *known == name(1, real));
             assert_eq!(names.all(), [name(1, expected)]);
         }
     }
 
     #[test]
-    fn a_rename_replaces_one_name() {
+    fn rename_replaces_one_name() {
         let names = Names::default();
         found(&names, name(1, "a"), 1);
         found(&names, name(1, "b"), 2);

@@ -1,10 +1,10 @@
-//! The inodes that the kernel knows: found by node id, and by identity.
+//! The inodes that the kernel has looked up, by node id and by identity.
 //!
-//! **Who may touch what.** The table of slots (node id → inode) has a lock per slot. The map from
-//! identity to slot is cut into shards, each under its own lock. A lookup raises an inode's count
-//! under its shard's lock; a forget that brings a count to zero takes the same lock, looks again,
-//! and only then removes the inode from both. So an inode found in the map has not been removed,
-//! and never is while it has lookups. A shard's lock is taken before a slot's, never after.
+//! **Who may touch what.** The table of slots (node id → inode) has a lock per slot. The map from identity
+//! to slot is cut into shards, each under its own lock. A lookup raises an inode's count under its shard's
+//! lock; a forget that brings a count to zero takes the same lock, checks again, and only then removes the
+//! inode from both. So an inode found in the map was not removed, and is not while it has lookups. A
+//! shard's lock is taken before a slot's, never after.
 
 use crate::identity::Identity;
 use crate::inode::{Inode, Place};
@@ -23,10 +23,10 @@ use thrufs_abi::NodeId;
 
 const SHARDS: usize = 16;
 
-/// Tables that have never had so many nodes are left as they are.
+/// Tables that never had this many nodes are not shrunk.
 const MANY: usize = 1 << 16;
 
-/// What has no more than one in so many of the nodes that it once had is too large.
+/// Tables are shrunk when at most one in so many of their nodes is left.
 const FEW: usize = 8;
 
 /// Nodes of another process have indices below this.
@@ -36,15 +36,14 @@ pub(crate) struct Nodes {
     slots: Slots<Inode>,
     shards: [Mutex<HashTable<u32>>; SHARDS],
     hasher: DefaultHashBuilder,
-    /// Forgotten nodes that stay known, the longest forgotten first.
+    /// Forgotten nodes that are kept, the longest forgotten first.
     dormant: Mutex<VecDeque<NodeId>>,
     dormant_max: usize,
     notes: Option<Arc<Notes>>,
-    /// The most nodes that were seen at once since memory was given back.
+    /// The most nodes since the last shrink.
     most: AtomicUsize,
 }
 
-/// What a new inode is made of.
 pub(crate) struct NewInode<'a> {
     pub(crate) identity: Identity,
     pub(crate) mount: &'a Arc<LowerMount>,
@@ -66,11 +65,10 @@ impl Nodes {
         }
     }
 
-    /// Makes the tables smaller when there were many nodes and few are left. Says whether it has: then
-    /// the allocator has memory to give back. To be called now and then, by one thread.
+    /// Shrinks the tables if most of many nodes are gone. Returns true if the allocator has memory to give
+    /// back. To be called periodically, by one thread.
     pub(crate) fn shrink(&self) -> bool {
-        // Those that are forgotten and stay known are kept for good: many of them are no reason to keep
-        // what the others took.
+        // Dormant nodes are kept for good: many of them are no reason to keep the memory of others.
         let known = self.len().saturating_sub(self.dormant_len());
         let most = self.most.load(Ordering::Relaxed).max(known);
         let is_large = most >= MANY && known <= most / FEW;
@@ -84,17 +82,14 @@ impl Nodes {
         is_large
     }
 
-    /// The inode with this node id.
     pub(crate) fn get(&self, node: NodeId) -> Result<Arc<Inode>> {
         self.slots.get(node.0).ok_or(Errno::ESTALE)
     }
 
-    /// How many forgotten inodes stay known.
     pub(crate) fn dormant_len(&self) -> usize {
         self.dormant.lock().len()
     }
 
-    /// How many inodes are known, the dormant ones among them.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -104,9 +99,9 @@ impl Nodes {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
-    /// The inode with this identity, a new one if there was none. Either way it has one lookup
-    /// more than before. The second value says whether it is new.
-    pub(crate) fn look_up(&self, new: NewInode<'_>) -> Result<(Arc<Inode>, bool)> {
+    /// The inode with this identity, or a new one, with one lookup added. The second value says whether it
+    /// is new.
+    pub(crate) fn find_or_insert(&self, new: NewInode<'_>) -> Result<(Arc<Inode>, bool)> {
         let hash = self.hasher.hash_one(&new.identity);
         let mut shard = self.shard(hash).lock();
         let found = shard.find(hash, |&index| {
@@ -147,14 +142,14 @@ impl Nodes {
         }
     }
 
-    /// Remembers where an inode without a file handle is now.
+    /// Records the place of an inode without a file handle.
     pub(crate) fn set_place(&self, inode: &Arc<Inode>, place: Option<Box<Place>>) {
         let Some(notes) = &self.notes else {
             return inode.set_place(place);
         };
         let hash = self.hasher.hash_one(inode.identity());
         let shard = self.shard(hash).lock();
-        // What is forgotten is noted no more, and its slot may be another's.
+        // A forgotten inode has no record, and its slot may be another's.
         let is_known = self.slots.get(inode.node().0).is_some();
         if is_known {
             notes.note_place(inode.node(), place.as_deref());
@@ -163,8 +158,8 @@ impl Nodes {
         drop(shard);
     }
 
-    /// Notes where an inode without a file handle is about to be moved: who dies on that leaves a
-    /// successor both places to look at. [`set_place`](Self::set_place) ends the doubt.
+    /// Records a possible second place of an inode without a file handle, which is about to be moved: a
+    /// resuming process checks both. [`set_place`](Self::set_place) ends that.
     pub(crate) fn may_move(&self, inode: &Arc<Inode>, place: &Place) {
         let Some(notes) = &self.notes else { return };
         let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
@@ -174,8 +169,8 @@ impl Nodes {
         }
     }
 
-    /// Puts a node back under the id that it had in another process, with its lookups. To be followed
-    /// by [`settle`](Self::settle). `None` for an id that cannot be, or is there already.
+    /// Inserts a node of another process under its id, with its lookups. To be followed by
+    /// [`settle`](Self::settle). `None` for an invalid id, or one that is taken.
     pub(crate) fn insert_at(
         &self,
         node: NodeId,
@@ -194,7 +189,7 @@ impl Nodes {
                 .get_by_index(index)
                 .is_some_and(|other| other.identity() == inode.identity())
         });
-        // What was two inodes there may be one here. Lookups find the first.
+        // Two inodes there may be one here. Lookups find the first.
         if is_there.is_none() {
             shard.insert_unique(hash, node.0 as u32, |&index| self.hash_at(index));
         }
@@ -205,17 +200,15 @@ impl Nodes {
         Some(inode)
     }
 
-    /// See [`Slots::settle`].
     pub(crate) fn settle(&self, highest: u32) -> bool {
         self.slots.settle(highest)
     }
 
-    /// See [`Slots::generation_max`].
     pub(crate) fn generation_max(&self) -> u32 {
         self.slots.generation_max()
     }
 
-    /// The nodes that are known, while they are gone through.
+    /// The nodes, while the table changes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Arc<Inode>)> {
         self.slots.iter()
     }
@@ -239,8 +232,8 @@ impl Nodes {
             .map_or(0, |inode| self.hasher.hash_one(inode.identity()))
     }
 
-    /// Raises the count of a node found by its id, which may be dormant.
-    pub(crate) fn look_up_again(&self, node: NodeId) -> Result<Arc<Inode>> {
+    /// Adds a lookup to a node found by its id, which may be dormant.
+    pub(crate) fn add_lookup(&self, node: NodeId) -> Result<Arc<Inode>> {
         let inode = self.get(node)?;
         let shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
         if self.slots.get(node.0).is_none() {
@@ -252,13 +245,13 @@ impl Nodes {
         Ok(inode)
     }
 
-    /// Takes back `count` lookups. Gives the inode when that was the last.
+    /// Takes back `count` lookups. Returns the inode if they were the last.
     pub(crate) fn forget(&self, node: NodeId, count: u64) -> Option<Arc<Inode>> {
         let inode = self.slots.get(node.0)?;
         if node == NodeId::ROOT {
             return None;
         }
-        // Noted first: whoever takes the last ones away gives the slot to others.
+        // Recorded first: once the last lookup is gone, the slot may be used again.
         self.note_lookups(node, count.wrapping_neg());
         if inode.take_lookups(count) > 0 {
             return None;
@@ -281,14 +274,14 @@ impl Nodes {
         if let Some(notes) = &self.notes
             && self.slots.get(inode.node().0).is_some()
         {
-            // As long as nobody else can have the slot.
+            // Before the slot can be used again.
             notes.forget_node(inode.node());
             inode.names().forget(Noting {
                 notes: Some(notes),
                 node: inode.node(),
             });
         }
-        // Somebody else may have removed it already, and the slot may have another inode by now.
+        // Another thread may have removed it already, and the slot may have another inode by now.
         let Some(removed) = self.slots.remove(inode.node().0) else {
             return;
         };
@@ -296,7 +289,7 @@ impl Nodes {
             entry.remove();
         }
         drop(shard);
-        // Its last reference may close a descriptor: after the lock.
+        // May close a descriptor: after the lock.
         drop(removed);
     }
 
@@ -325,7 +318,7 @@ mod tests {
     use crate::{Config, HostDir, Ledger};
 
     #[test]
-    fn nodes_of_another_process_are_noted_with_all_that_they_are() {
+    fn restored_nodes_are_recorded_completely() {
         let place = tempfile::tempdir().unwrap();
         let ledger = Ledger::new().unwrap();
         let config = Config {
@@ -343,10 +336,10 @@ mod tests {
         let node = NodeId(9 << 32 | 300);
         let inode = nodes.insert_at(node, 3, new(), true).unwrap();
         assert_eq!(nodes.generation_max(), 9);
-        // What was two inodes there is one here.
+        // Two inodes there are one here.
         let twin = nodes.insert_at(NodeId(9 << 32 | 301), 1, new(), true);
         assert!(twin.is_some());
-        assert_eq!(nodes.look_up(new()).unwrap().0.node(), node);
+        assert_eq!(nodes.find_or_insert(new()).unwrap().0.node(), node);
         let entries = nodes.shards.iter().map(|shard| shard.lock().len());
         assert_eq!(entries.sum::<usize>(), 2, "and the root");
         let [from, to] = [c"old", c"new"].map(|name| Place {
@@ -362,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_export_is_bounded_and_no_reason_to_keep_the_rest() {
+    fn dormant_nodes_are_bounded_and_tables_shrink() {
         // With the root, a multiple of `FEW`.
         const NODES: usize = MANY + 999;
         let place = tempfile::tempdir().unwrap();
@@ -373,18 +366,18 @@ mod tests {
         };
         let served = HostDir::open(place.path(), config).unwrap();
         let nodes = &served.host.nodes;
-        let look_up = |number: usize| {
+        let insert = |number: usize| {
             let new = NewInode {
                 identity: Identity::by_number(0, number as u64, (0, 0)),
                 mount: served.host.root.mount(),
                 file_type: libc::S_IFREG,
                 place: None,
             };
-            nodes.look_up(new).unwrap().0.node()
+            nodes.find_or_insert(new).unwrap().0.node()
         };
-        let known: Vec<_> = (0..NODES).map(look_up).collect();
+        let known: Vec<_> = (0..NODES).map(insert).collect();
         assert!(!nodes.shrink());
-        let again: Vec<_> = (0..NODES).map(look_up).collect();
+        let again: Vec<_> = (0..NODES).map(insert).collect();
         assert!(known == again, "each is one node");
         for node in &known {
             nodes.forget(*node, 1);
@@ -397,13 +390,13 @@ mod tests {
         assert_eq!(nodes.len(), MANY / 2 + 1, "and the root");
         let entries = nodes.shards.iter().map(|shard| shard.lock().len());
         assert_eq!(entries.sum::<usize>(), nodes.len());
-        assert!(nodes.get(known[0]).is_err(), "the oldest is let go");
+        assert!(nodes.get(known[0]).is_err(), "the oldest is dropped");
         let oldest = known[NODES - MANY / 2];
-        assert!(nodes.look_up_again(oldest).is_ok());
+        assert!(nodes.add_lookup(oldest).is_ok());
         assert!(nodes.shrink(), "the kernel has forgotten nearly all");
         assert!(!nodes.shrink(), "once");
-        // Its place is needed for another, which does not make it unknown.
-        nodes.forget(look_up(0), 1);
+        // Another node takes its place in the queue, but it stays known.
+        nodes.forget(insert(0), 1);
         assert!(nodes.get(oldest).is_ok() && nodes.get(known[NODES - MANY / 2 + 1]).is_ok());
         nodes.forget(oldest, 1);
         assert!(nodes.get(known[NODES - MANY / 2 + 1]).is_err());

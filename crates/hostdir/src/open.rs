@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::{Access, FilePath};
-use crate::rules::{InForce, Judged, Opener, STRAIGHT, Told, permitted};
+use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, PASSTHROUGH, PathDecision, permitted};
 use crate::versions::Found;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,12 +18,11 @@ use thrufs::{Context, Errno, LowerFile, OpenArgs, Opened, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_sys::attr;
 
-/// The flags for a lower file, given a client's.
+/// The flags of a lower file, for a client's flags.
 ///
-/// Without `O_APPEND`: the kernel above has decided where to write, and a lower file that appends
-/// would put it elsewhere. Without `O_DIRECT`, unless that was asked for: transfers need not be
-/// aligned as the lower file system wants them. With read access under writeback, where the kernel
-/// fills up partial pages.
+/// Without `O_APPEND`: the kernel above has decided where to write, and a lower file that appends would
+/// write elsewhere. Without `O_DIRECT`, unless that was asked for: transfers need not be aligned as the
+/// lower file system demands. With read access under writeback, where the kernel fills up partial pages.
 pub(crate) fn lower_flags(flags: u32, config: &Config) -> u32 {
     const DROPPED: i32 = libc::O_APPEND
         | libc::O_CREAT
@@ -43,20 +42,18 @@ pub(crate) fn lower_flags(flags: u32, config: &Config) -> u32 {
     flags as u32
 }
 
-/// A lower file that was opened for a client.
 pub(crate) struct Opening {
     pub(crate) fd: OwnedFd,
-    /// With which it can be opened again.
+    /// The flags to open it again.
     pub(crate) flags: i32,
-    /// See [`OpenFile`].
     pub(crate) appends: bool,
-    /// Whether the kernel may keep what it has cached of an unchanged file.
+    /// Whether the kernel may keep its cached pages of an unchanged file.
     pub(crate) may_keep_cache: bool,
-    /// Who asks, in ids of the client.
+    /// The caller, in ids of the client.
     pub(crate) uid: Option<u32>,
 }
 
-/// What an open with these flags is to the rules of a policy.
+/// The access that these flags ask for, as rules see it.
 pub(crate) fn access(flags: i32) -> Access {
     if flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0 {
         Access::Change
@@ -76,8 +73,8 @@ impl Host {
         if inode.is_directory() {
             return Err(Errno::EISDIR);
         }
-        // Fifos, sockets and devices are opened by the kernel itself; a client that asks all the
-        // same must not make the server open a device or wait on a fifo.
+        // Fifos, sockets and devices are opened by the kernel itself; a client that asks all the same must
+        // not make the server open a device or wait on a fifo.
         if !inode.is_regular() {
             return Err(Errno::ENXIO);
         }
@@ -85,43 +82,42 @@ impl Host {
         if access(flags) == Access::Change {
             self.writable()?;
         }
-        match self.rules.in_force() {
-            None => self.open_by(context, &inode, flags, args, &STRAIGHT),
-            Some(rules) => self.open_judged(context, rules, &inode, args),
+        match self.rules.active_policy() {
+            None => self.open_by(context, &inode, flags, args, &PASSTHROUGH),
+            Some(rules) => self.open_under_policy(context, rules, &inode, args),
         }
     }
 
-    /// Opens under a policy.
-    fn open_judged(
+    fn open_under_policy(
         &self,
         context: &Context<'_>,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         inode: &Arc<Inode>,
         args: &OpenArgs,
     ) -> Result<Opened> {
         let uses = rules.policy.uses();
         if uses.content || uses.redact || uses.audit {
-            // Files are looked into, and a log is written.
+            // Rules may read the file, and the audit log is written.
             context.require_blocking()?;
         }
         self.defer_if_many_names(context, inode)?;
-        let judged = self.judge(rules, inode, context)?;
+        let decided = self.decide_inode(rules, inode, context)?;
         let flags = lower_flags(args.flags, &self.config) as i32;
-        let opened = permitted(&judged.decision, access(flags))
-            .and_then(|()| self.open_by(context, inode, flags, args, &judged.decision.file));
-        self.audit(context, &judged, args.flags as i32, false, opened)
+        let opened = permitted(&decided.decision, access(flags))
+            .and_then(|()| self.open_by(context, inode, flags, args, &decided.decision.file));
+        self.audit(context, &decided, args.flags as i32, false, opened)
     }
 
-    /// Tells of an open, if a rule wants that; one that cannot be told of is taken back.
+    /// Writes the audit record of an open if a rule audits it. An open without its record is undone.
     pub(crate) fn audit(
         &self,
         context: &Context<'_>,
-        judged: &Judged,
+        decided: &PathDecision,
         flags: i32,
         created: bool,
         opened: Result<Opened>,
     ) -> Result<Opened> {
-        let told = Told {
+        let audited = AuditedOpen {
             access: match flags & libc::O_ACCMODE {
                 libc::O_WRONLY => "write",
                 libc::O_RDWR => "read and write",
@@ -134,7 +130,7 @@ impl Host {
                 Err(error) => Err(*error),
             },
         };
-        match self.tell(context, judged, told) {
+        match self.record_open(context, decided, audited) {
             Ok(()) => {
                 if let Ok(opened) = &opened {
                     self.note_opener(opened.handle, self.opener(context));
@@ -160,13 +156,13 @@ impl Host {
     ) -> Result<Opened> {
         let guard = self.use_file(inode, args.flags as i32, None, wanted)?;
         if let Some(filter) = guard.filter().filter(|_| access(flags) == Access::Read) {
-            self.must_not_be_written(context.uid(), inode, filter)?;
+            self.require_no_writer(context.uid(), inode, filter)?;
         }
         let opened = if guard.path() == DataPath::Passthrough {
             self.try_as_the_kernel(context, inode, args.flags as i32)?;
-            self.open_through(guard, flags, args.kill_suidgid)?
+            self.open_passthrough(guard, flags, args.kill_suidgid)?
         } else {
-            guard.hold(self.shares.take(context.uid())?);
+            guard.hold(self.quotas.charge(context.uid())?);
             let may_keep_cache = wanted.redaction().is_none();
             self.open_lower(context.uid(), guard, flags, args, may_keep_cache)?
         };
@@ -179,22 +175,24 @@ impl Host {
         Ok(opened)
     }
 
-    /// Opens a file that the kernel will open for itself.
-    fn open_through(&self, guard: UseGuard, flags: i32, kill_suidgid: bool) -> Result<Opened> {
+    /// Opens a file that the kernel will open itself.
+    fn open_passthrough(&self, guard: UseGuard, flags: i32, kill_suidgid: bool) -> Result<Opened> {
         if flags & libc::O_TRUNC != 0 {
             let descriptor = self.descriptor(guard.inode())?;
             let fd = descriptor.as_fd();
             if kill_suidgid {
-                guard.inode().saw_mode(u32::from(stat_open(fd)?.stx_mode));
+                guard
+                    .inode()
+                    .record_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || Ok(attr::truncate(fd, 0)?);
             self.change_content(guard.inode(), fd, kill_suidgid, truncate)?;
         }
-        self.enter_through(guard, flags)
+        self.enter_passthrough(guard, flags)
     }
 
-    /// Gives a file that goes straight through a handle.
-    pub(crate) fn enter_through(&self, guard: UseGuard, flags: i32) -> Result<Opened> {
+    /// Gives a file under passthrough a handle.
+    pub(crate) fn enter_passthrough(&self, guard: UseGuard, flags: i32) -> Result<Opened> {
         let mut reply = OpenReplyFlags::PASSTHROUGH;
         if self.may_skip_flush.load(Ordering::Relaxed) {
             reply |= OpenReplyFlags::NOFLUSH;
@@ -231,7 +229,7 @@ impl Host {
         // Not under writeback, where whole pages are written back.
         let may_append = args.flags as i32 & libc::O_APPEND != 0 && !self.config.writeback;
         let (fd, appends) = match self.open_inode(guard.inode(), flags) {
-            // Perhaps a file that can only be appended to (`chattr +a`).
+            // Perhaps an append-only file (`chattr +a`).
             Err(Errno::EPERM) if may_append => {
                 let fd = self.open_inode(guard.inode(), flags | libc::O_APPEND)?;
                 (fd, true)
@@ -251,8 +249,8 @@ impl Host {
         )
     }
 
-    /// Opens for a caller whose truncation must drop set-id bits: by a call of its own, since what
-    /// falls depends on the mode.
+    /// Opens for a caller whose truncation must drop set-id bits: by a separate call, since the mode
+    /// decides which bits are dropped.
     fn open_truncating(
         &self,
         uid: Option<u32>,
@@ -260,16 +258,16 @@ impl Host {
         flags: i32,
         may_keep_cache: bool,
     ) -> Result<Opened> {
-        // An open that truncates needs write access, whatever else it asks for.
+        // Truncation needs write access, whatever the open asks for.
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let access = if writes { 0 } else { libc::O_RDWR };
         let fd = self.open_inode(guard.inode(), flags & !libc::O_TRUNC | access)?;
         let stat = stat_open(&fd)?;
-        guard.inode().saw_mode(u32::from(stat.stx_mode));
+        guard.inode().record_mode(u32::from(stat.stx_mode));
         let truncate = || Ok(rustix::fs::ftruncate(&fd, 0)?);
         self.change_content(guard.inode(), fd.as_fd(), true, truncate)?;
         let stat = stat_open(&fd)?;
-        // Who reads gets no file that is open for writing.
+        // A reader gets no file that is open for writing.
         let fd = if writes {
             fd
         } else {
@@ -288,7 +286,7 @@ impl Host {
         )
     }
 
-    /// Gives a file whose lower file was opened a handle.
+    /// Gives an opened lower file a handle.
     pub(crate) fn enter_lower(
         &self,
         guard: UseGuard,
@@ -299,11 +297,11 @@ impl Host {
             fd, flags, appends, ..
         } = opening;
         let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        // Of what was just made or cut, the kernel hears.
+        // The kernel learns the size of a new or truncated file from the answer.
         let knows_size = stat.is_some() || flags & libc::O_TRUNC != 0;
         let stat = match stat {
             Some(stat) => Some(*stat),
-            None if writable || self.config.cache == CacheMode::Auto || self.rules.are_there() => {
+            None if writable || self.config.cache == CacheMode::Auto || self.rules.has_policy() => {
                 Some(stat_open(&fd)?)
             }
             None => None,
@@ -311,7 +309,7 @@ impl Host {
         let inode = Arc::clone(guard.inode());
         let inode = &inode;
         if let Some(stat) = &stat {
-            inode.saw_mode(u32::from(stat.stx_mode));
+            inode.record_mode(u32::from(stat.stx_mode));
         }
         let lower = Arc::new(LowerFile::new(fd, inode.mount().no_wait()));
         let mut found = Found::default();
@@ -328,7 +326,7 @@ impl Host {
                     found = self.cached_data(inode, &lower, writable, stat);
                 }
                 let may_be_behind = self.config.cache == CacheMode::Auto && !self.config.writeback;
-                // Of a version that counts, an open has had it asked for: that one or one before.
+                // With a valid version, an open has had the attributes refreshed: this one or one before.
                 let may_be_behind = may_be_behind && !found.keeps_cache;
                 if let Some(stat) = known.filter(|_| may_be_behind && !knows_size) {
                     self.refresh_size(inode, stat);
@@ -370,12 +368,12 @@ impl Host {
             node: file.node(),
             flags: file.flags(),
             route: self.route_of(file.guard(), handle),
-            opener: Opener::counted_for(file.guard().share()),
+            opener: OpenerIds::counted_for(file.guard().charge()),
         });
         Ok(handle)
     }
 
-    /// Lets an open file write that others see redacted.
+    /// Makes an open file the writer of a redacted file.
     fn begin_writing(
         &self,
         inode: &Inode,
@@ -401,8 +399,8 @@ impl Host {
         }
     }
 
-    /// Readers have a cache of what they may see, which does not outlive an open. What is written
-    /// goes past it, so that no page is completed from what readers see.
+    /// Readers have a page cache, which is dropped at the next open. Writes bypass it, so that no page is
+    /// completed with redacted content.
     fn filtered_reply_flags(&self, inode: &Inode, writable: bool) -> OpenReplyFlags {
         inode.set_cached_version(0);
         if writable || self.config.cache.data_path() == DataPath::Direct {
@@ -425,8 +423,8 @@ impl Host {
             (DataPath::Direct, _) | (_, CacheMode::Never | CacheMode::Metadata) => {
                 OpenReplyFlags::DIRECT_IO | OpenReplyFlags::PARALLEL_DIRECT_WRITES
             }
-            // Under a policy, what is cached may be what another policy let readers see.
-            (_, CacheMode::Always) if !self.rules.are_there() => OpenReplyFlags::KEEP_CACHE,
+            // Under a policy, pages may have been cached under another policy.
+            (_, CacheMode::Always) if !self.rules.has_policy() => OpenReplyFlags::KEEP_CACHE,
             (_, CacheMode::Always | CacheMode::Auto) => {
                 if keeps_cache {
                     OpenReplyFlags::KEEP_CACHE
@@ -435,7 +433,7 @@ impl Host {
                 }
             }
         };
-        // A writer's close waits for the lower file to be closed, by a FLUSH.
+        // A writer's close(2) waits in FLUSH until the lower file is closed.
         let settles = writable || inode.mount().is_remote();
         if self.may_skip_flush.load(Ordering::Relaxed) && !settles {
             flags |= OpenReplyFlags::NOFLUSH;
@@ -449,7 +447,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lower_file_never_appends_and_never_waits_for_alignment() {
+    fn lower_flags_drop_o_append_and_o_direct() {
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_DIRECT | libc::O_CREAT | libc::O_SYNC;
         let mut config = Config::default();
         let lower = lower_flags(flags as u32, &config) as i32;
@@ -469,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_may_keep_is_said_at_open() {
+    fn open_reply_flags_follow_the_cache_mode() {
         use crate::HostDir;
         use crate::policy::{Accounts, Policy};
         use CacheMode::{Always, Auto, Metadata, Never};

@@ -1,27 +1,27 @@
-//! Changes that only an owner may make: whether the caller still is one.
+//! Checks that a caller still owns what only an owner may change.
 //!
-//! The kernel above checks callers by the owner, group and mode that it was told last
-//! (`setattr_prepare`, `vfs_set_acl`, `vfs_fileattr_set`), and asks for none of them before a change
-//! through a descriptor. When the file was given to somebody else beneath, it lets the former owner
-//! through. The server has capabilities, and the lower file system would let it do anything. So:
+//! The kernel above checks callers by the owner, group and mode that were last reported to it
+//! (`setattr_prepare`, `vfs_set_acl`, `vfs_fileattr_set`), and does not refresh them before a change
+//! through a descriptor. After a chown on the host it still permits the former owner. The server has
+//! capabilities, so the lower file system would permit everything. So:
 //!
-//! * The server remembers what it told of each inode ([`Told`]).
+//! * The server records what it has reported of each inode ([`ReportedAttributes`]).
 //! * For a caller other than root, the serving thread acts as the owner that the kernel above knows,
-//!   without the capabilities that stand in for ownership. The lower file system then checks the owner
-//!   and makes the change in one step, and refuses when the owner is another.
-//! * Ids that are mapped have no such owner beneath, and on network file systems only the server
-//!   itself has credentials: there the owner is compared before the change, and after one that sets
-//!   set-id bits.
-//! * A refusal expires the attributes, so that the kernel above asks.
+//!   without the capabilities that replace ownership. The lower file system then checks the owner and makes
+//!   the change in one step.
+//! * With mapped ids there is no such owner on the host, and on network file systems only the server itself
+//!   has credentials: there the owner is compared before the change, and again after one that sets set-id
+//!   bits.
+//! * A refusal expires the kernel's attributes.
 //!
-//! Where nothing but an empty file or a time is at stake, owner, mode or the group that a directory gives on
-//! are compared before: for times, hard links and what is made with the set-group-ID bit.
+//! Where only an empty file or a time is at stake (times, hard links, new files with the set-group-ID bit),
+//! owner, mode or the directory's group are compared before.
 //!
-//! A request may have been checked before the kernel above heard of the new owner, and arrive after.
-//! So an inode whose owner was told to be another than before lets its owner and root through from
-//! then on, and nobody else, whatever capabilities the kernel above has seen.
+//! A request may have been checked before the kernel above learned of a new owner, and arrive after. So
+//! once an inode was reported with another owner than before, only its owner and root may change it,
+//! whatever capabilities the kernel above has seen.
 //!
-//! Root is not held back: it could take the file over first. That is user 0 as the server sees it.
+//! Root (user 0 as the server sees it) is not restricted: it could chown the file first.
 
 use crate::credentials::OF_OWNERS;
 use crate::files::stat_open;
@@ -36,13 +36,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use thrufs::{Context, Errno, Result};
 use thrufs_sys::cred::Capabilities;
 
-/// What the kernel above was last told of an inode, in ids of the client.
-pub(crate) struct Told {
-    /// User (upper half) and group. All ones before anything was told.
+/// What was last reported of an inode to the kernel above, in ids of the client.
+pub(crate) struct ReportedAttributes {
+    /// User (upper half) and group. All ones before the first report.
     owner: AtomicU64,
     mode: AtomicU32,
-    /// Its owner or group was told to be another than before, without a request to change it.
-    changed_hands: AtomicBool,
+    /// Another owner or group was reported than before, without a request to change it.
+    owner_changed: AtomicBool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,33 +64,33 @@ impl Owner {
     }
 }
 
-const NOTHING: u64 = u64::MAX;
+const NONE: u64 = u64::MAX;
 
-impl Told {
-    pub(crate) const fn nothing() -> Told {
-        Told {
-            owner: AtomicU64::new(NOTHING),
+impl ReportedAttributes {
+    pub(crate) const fn none() -> ReportedAttributes {
+        ReportedAttributes {
+            owner: AtomicU64::new(NONE),
             mode: AtomicU32::new(0),
-            changed_hands: AtomicBool::new(false),
+            owner_changed: AtomicBool::new(false),
         }
     }
 
-    /// To be called with what is about to be told.
-    pub(crate) fn tell(&self, uid: u32, gid: u32, mode: u32) {
+    /// To be called before the attributes are reported.
+    pub(crate) fn report(&self, uid: u32, gid: u32, mode: u32) {
         self.mode.store(mode, Ordering::Relaxed);
         let now = Owner { uid, gid }.packed();
         let before = self.owner.load(Ordering::Acquire);
         if before == now {
             return;
         }
-        if before != NOTHING {
-            self.changed_hands.store(true, Ordering::Relaxed);
+        if before != NONE {
+            self.owner_changed.store(true, Ordering::Relaxed);
         }
         self.owner.store(now, Ordering::Release);
     }
 
-    /// The kernel above has asked for this owner itself.
-    pub(crate) fn was_given(&self, uid: Option<u32>, gid: Option<u32>) {
+    /// The kernel above has set this owner itself.
+    pub(crate) fn set_by_kernel(&self, uid: Option<u32>, gid: Option<u32>) {
         if let Some(before) = self.owner() {
             let uid = uid.unwrap_or(before.uid);
             let gid = gid.unwrap_or(before.gid);
@@ -101,11 +101,11 @@ impl Told {
 
     fn owner(&self) -> Option<Owner> {
         let owner = self.owner.load(Ordering::Acquire);
-        (owner != NOTHING).then(|| Owner::unpacked(owner))
+        (owner != NONE).then(|| Owner::unpacked(owner))
     }
 
-    fn is_in_doubt(&self) -> bool {
-        self.changed_hands.load(Ordering::Relaxed) || self.owner.load(Ordering::Relaxed) == NOTHING
+    fn is_uncertain(&self) -> bool {
+        self.owner_changed.load(Ordering::Relaxed) || self.owner.load(Ordering::Relaxed) == NONE
     }
 
     fn mode(&self) -> u32 {
@@ -119,62 +119,59 @@ impl Told {
 
 /// A change that only an owner may make.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OfOwner {
+pub(crate) enum OwnerChange {
     /// Of the mode or an ACL.
     Permissions,
-    /// Of an ACL, by who is not in the file's group: the set-group-ID bit falls in the same step.
+    /// Of an ACL, by a caller outside the file's group: also drops the set-group-ID bit.
     PermissionsOutsideGroup,
-    /// Of user and group, in ids of the client. An owner may choose among groups that it is in; who gives
-    /// a file to another user has a capability, as the kernel above has found.
+    /// Of user and group, in ids of the client. An owner may choose among its groups; a caller that gives a
+    /// file to another user has a capability, as the kernel above has checked.
     Owner { uid: Option<u32>, gid: Option<u32> },
-    /// Of the inode flags. Kernels before Linux 5.13 let everybody through.
+    /// Of the inode flags. Kernels before Linux 5.13 do not check.
     Flags,
 }
 
-/// By what the kernel above has checked a caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
     Owner,
-    /// Others than the owner, by the mode.
+    /// By the mode, unless it is the owner.
     Mode,
-    /// Others than the owner by both (`fs.protected_hardlinks`).
+    /// By both, unless it is the owner (`fs.protected_hardlinks`).
     Both,
 }
 
 impl Host {
-    /// Makes a change of the inode behind `fd` that only its owner may make.
-    ///
-    /// # Errors
-    ///
-    /// EPERM when the owner is not the one that the kernel above knows.
+    /// Makes a change of the inode behind `fd` that only its owner may make. Fails with EPERM when the owner
+    /// is not the one that the kernel above knows.
     pub(crate) fn as_owner<T>(
         &self,
         context: &Context<'_>,
         inode: &Inode,
         fd: BorrowedFd<'_>,
-        asked: OfOwner,
+        asked: OwnerChange,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let Some(caller) = self.held_back(context) else {
+        let Some(caller) = self.restricted_caller(context) else {
             return change();
         };
-        let told = inode.told();
-        let owner = match told.owner() {
+        let reported = inode.reported();
+        let owner = match reported.owner() {
             Some(owner) => owner,
-            // A session that another process began: nothing is known of what that has told.
+            // A resumed session: what the process before has reported is not known.
             None => self.owner_of(&stat_open(fd)?),
         };
-        let is_strict = asked == OfOwner::Flags || told.is_in_doubt();
+        let is_strict = asked == OwnerChange::Flags || reported.is_uncertain();
         if is_strict && caller != owner.uid {
             return Err(Errno::EPERM);
         }
-        let gives_away = matches!(asked, OfOwner::Owner { uid: Some(uid), .. } if uid != owner.uid);
+        let gives_away =
+            matches!(asked, OwnerChange::Owner { uid: Some(uid), .. } if uid != owner.uid);
         if gives_away || !self.acts_as_callers(inode) {
             self.check_owner(inode, owner, &stat_open(fd)?)?;
             let changed = change()?;
             let is_of_mode = matches!(
                 asked,
-                OfOwner::Permissions | OfOwner::PermissionsOutsideGroup
+                OwnerChange::Permissions | OwnerChange::PermissionsOutsideGroup
             );
             if is_of_mode {
                 self.drop_if_taken_over(inode, fd, owner)?;
@@ -182,16 +179,16 @@ impl Host {
             return Ok(changed);
         }
         let gid = match asked {
-            OfOwner::Owner { gid: Some(gid), .. } => gid,
-            // The group may have been another when the kernel above let a set-group-id bit through.
-            _ if is_strict || asked == OfOwner::PermissionsOutsideGroup => {
+            OwnerChange::Owner { gid: Some(gid), .. } => gid,
+            // The kernel above may have permitted a set-group-id bit by another group.
+            _ if is_strict || asked == OwnerChange::PermissionsOutsideGroup => {
                 context.gid().unwrap_or(owner.gid)
             }
             _ => owner.gid,
         };
         let lacks = match asked {
-            OfOwner::Owner { .. } => OF_OWNERS,
-            // The lower file system leaves the set-group-id bit to whom the group is of.
+            OwnerChange::Owner { .. } => OF_OWNERS,
+            // The lower file system keeps the set-group-id bit only for members of the group.
             _ => OF_OWNERS | Capabilities::FSETID,
         };
         let changed = self.credentials.as_user((owner.uid, gid), lacks, change);
@@ -201,7 +198,7 @@ impl Host {
         changed
     }
 
-    /// Drops the set-id bits of a file that got them while its owner became another.
+    /// Drops the set-id bits of a file if its owner changed while they were set.
     fn drop_if_taken_over(&self, inode: &Inode, fd: BorrowedFd<'_>, owner: Owner) -> Result<()> {
         if inode.is_directory() {
             // Its set-group-ID bit is no privilege.
@@ -214,12 +211,9 @@ impl Host {
         Ok(())
     }
 
-    /// Refuses a change for a caller other than root whom the kernel above checked by an owner or, where
-    /// that decides, by a mode that is no longer there.
-    ///
-    /// # Errors
-    ///
-    /// EPERM; for the mode EACCES, or ESTALE, by which the kernel above asks and checks once more.
+    /// Refuses a change of a caller other than root that the kernel above has checked by an outdated owner
+    /// or, where that decides, an outdated mode. Fails with EPERM; for the mode EACCES, or ESTALE, after
+    /// which the kernel above refreshes and checks again.
     pub(crate) fn still_permitted(
         &self,
         context: &Context<'_>,
@@ -227,21 +221,21 @@ impl Host {
         fd: BorrowedFd<'_>,
         by: Checked,
     ) -> Result<()> {
-        let Some(caller) = self.held_back(context) else {
+        let Some(caller) = self.restricted_caller(context) else {
             return Ok(());
         };
-        let told = inode.told();
+        let reported = inode.reported();
         let stat = stat_open(fd)?;
         let owner = self.owner_of(&stat);
-        let error = match told.owner() {
-            // A session that another process began: nothing is known of what that has told.
+        let error = match reported.owner() {
+            // A resumed session: what the process before has reported is not known.
             None if caller == owner.uid => None,
             None if by == Checked::Owner => Some(Errno::EPERM),
             None => Some(Errno::ESTALE),
             Some(known) => {
                 let is_owner = caller == known.uid;
-                let mode = || self.told_mode(inode, u32::from(stat.stx_mode));
-                let has_mode = is_owner || mode() == told.mode();
+                let mode = || self.reported_mode(inode, u32::from(stat.stx_mode));
+                let has_mode = is_owner || mode() == reported.mode();
                 match by {
                     Checked::Mode if !is_owner => (!has_mode).then_some(Errno::EACCES),
                     Checked::Mode => (owner != known).then_some(Errno::EACCES),
@@ -258,40 +252,40 @@ impl Host {
         Err(error)
     }
 
-    /// Whether a directory gives its group to what is made in it as the kernel above knows. By that it
-    /// has decided whether the caller may set the set-group-ID bit (`mode_strip_sgid`).
-    pub(crate) fn gives_group_as_told(
+    /// Whether the set-group-ID bit and the group of a directory are as reported. By these the kernel above
+    /// has decided whether a new file may have the set-group-ID bit (`mode_strip_sgid`).
+    pub(crate) fn gives_group_as_reported(
         &self,
         context: &Context<'_>,
         directory: &Arc<Inode>,
     ) -> Result<bool> {
-        if self.held_back(context).is_none() {
+        if self.restricted_caller(context).is_none() {
             return Ok(true);
         }
-        let told = directory.told();
-        let Some(owner) = told.owner().filter(|_| !told.is_in_doubt()) else {
+        let reported = directory.reported();
+        let Some(owner) = reported.owner().filter(|_| !reported.is_uncertain()) else {
             return Ok(false);
         };
         let stat = stat_open(self.descriptor(directory)?)?;
-        let changed = (u32::from(stat.stx_mode) ^ told.mode()) & libc::S_ISGID;
+        let changed = (u32::from(stat.stx_mode) ^ reported.mode()) & libc::S_ISGID;
         Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
     }
 
-    /// Removes or renames what is in a directory, where only who owns one or the other may do so.
-    ///
-    /// # Errors
-    ///
-    /// ESTALE when it is not the caller's: the kernel above looks the name up again then, and checks
-    /// once more.
+    /// Removes or renames names in directories that may be sticky, where only the owner of the file or the
+    /// directory may do so. Fails with ESTALE for other callers: the kernel above looks the name up again and
+    /// checks once more.
     pub(crate) fn as_owner_of_names<T>(
         &self,
         context: &Context<'_>,
         ends: &[End<'_>],
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let sticky = || ends.iter().filter(|end| end.parent.told().may_be_sticky());
+        let sticky = || {
+            ends.iter()
+                .filter(|end| end.parent.reported().may_be_sticky())
+        };
         let Some(caller) = self
-            .held_back(context)
+            .restricted_caller(context)
             .filter(|_| sticky().next().is_some())
         else {
             return change();
@@ -309,7 +303,7 @@ impl Host {
         changed
     }
 
-    /// Refuses a name in a sticky directory of which the caller owns neither the file nor the directory.
+    /// Refuses a name in a sticky directory if the caller owns neither the file nor the directory.
     fn check_name(&self, caller: u32, end: End<'_>) -> Result<()> {
         let wanted = StatxFlags::UID | StatxFlags::MODE;
         let stat = |fd, name: &CStr, flags| rustix::fs::statx(fd, name, flags, wanted);
@@ -331,15 +325,15 @@ impl Host {
         }
     }
 
-    /// The caller's user, where the lower file system would hold it back and not the server.
-    fn held_back(&self, context: &Context<'_>) -> Option<u32> {
+    /// The caller's user, if the lower file system would restrict it but not the server.
+    fn restricted_caller(&self, context: &Context<'_>) -> Option<u32> {
         let caller = context.uid().filter(|&uid| uid != 0);
         caller.filter(|_| self.credentials.overrides_owners())
     }
 
-    /// Whether the lower file system checks what this caller changes as an owner, and takes bits away.
+    /// Whether the lower file system checks this caller as an owner, and drops set-id bits itself.
     pub(crate) fn acts_as_owner(&self, context: &Context<'_>, inode: &Inode) -> bool {
-        self.held_back(context).is_some() && self.acts_as_callers(inode)
+        self.restricted_caller(context).is_some() && self.acts_as_callers(inode)
     }
 
     fn acts_as_callers(&self, inode: &Inode) -> bool {
@@ -371,7 +365,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
-    fn a_file_that_was_taken_over_while_it_got_set_id_bits_loses_them() {
+    fn set_id_bits_are_dropped_if_the_owner_changed() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("file"), "").unwrap();
         fs::create_dir(place.path().join("directory")).unwrap();
@@ -389,7 +383,7 @@ mod tests {
             let bits = if path.is_dir() { 0o2755 } else { 0o6755 };
             fs::set_permissions(&path, Permissions::from_mode(bits)).unwrap();
             let entry = std::ffi::CString::new(name).unwrap();
-            let inode = host.look_up(&host.root, &entry).unwrap().0;
+            let inode = host.lookup_name(&host.root, &entry).unwrap().0;
             let descriptor = host.descriptor(&inode).unwrap();
             host.drop_if_taken_over(&inode, descriptor.as_fd(), owner)
                 .unwrap();

@@ -1,54 +1,57 @@
-//! What an operator's rules say of a file.
+//! An operator's rules for files.
 //!
+<<<<<<< HEAD
 //! A policy is an ordered list of rules in TOML; `docs/policies.md` is their reference. It is read
 //! once ([`Policy::load`]), compiled, and then asked about one file by one name at a time. It does
 //! no input or output of its own when it is asked, keeps nothing of the answer, and can be asked by
 //! many threads at once; a reload puts another in its place.
+=======
+//! A policy is an ordered list of rules in TOML; `docs/policy.md` is their reference. It is read once
+//! ([`Policy::load`]), compiled, and then asked about one file by one name at a time, by any number of
+//! threads. A decision does no input or output of its own. A reload replaces the policy.
+>>>>>>> h-hostdir
 //!
-//! | room | what it does |
+//! | module | what it does |
 //! |---|---|
-//! | `parse`, `draft`, `document` | from text to rules, each fault with its place |
+//! | `parse`, `draft`, `document` | parsing, each fault with its place |
 //! | `globs`, `ids`, `mode`, `size`, `content` | what rules match on |
 //! | `accounts` | the names of users and groups |
 //! | `rule` | one rule, compiled |
-//! | `subject` | what is asked about |
-//! | `evaluate` | the walk along the rules |
-//! | `decision` | what comes out |
+//! | `subject` | the file and the caller of a decision |
+//! | `evaluate` | evaluating the rules |
+//! | `decision` | the result |
 //! | `moves` | moving directories |
 //!
-//! # How rules are walked
+//! # How rules are evaluated
 //!
-//! In their order. `hide`, `deny` and the data paths (`passthrough`, `cached`, `direct`, `redact`)
-//! **end**: of those that match, the first counts. `audit` and `read-only` **mark** and the walk
-//! goes on, so that a file can be both, and have its data path from a later rule. Where no rule
-//! gives a data path it is the policy's default. A rule that stands behind one that ends is not
-//! asked: an exception stands before what it is an exception to, an `audit` before the `deny` that
-//! it is to tell of.
+//! In their order. `hide`, `deny` and the data paths (`passthrough`, `cached`, `direct`, `redact`) **end**
+//! the evaluation: of those that match, the first counts. `audit` and `read-only` **mark** and the
+//! evaluation goes on, so that a file can be both, and get its data path from a later rule, or else from
+//! the policy's default. So an exception stands before the rule that it excepts from, and an `audit` before
+//! the `deny` that it is to record.
 //!
 //! # What is asked when
 //!
-//! * [`Policy::visibility`] at each lookup and for each entry of a listing. The kernel keeps names
-//!   for all callers, and listings do not look into files; so a `hide` rule matches on neither, and
-//!   rules that do are passed over here: they never keep a later `hide` from hiding. Ask only when
-//!   [`Uses::hide`].
-//! * [`Policy::decide`] at each open and creation (before the file is made, of the file as it will
-//!   be), and before every change by name; [`Decision::check`] turns the answer into an error
-//!   number. Size, owner, mode and content are those of this moment. They may change while the file
-//!   is open, and what was granted stays granted.
-//! * [`Policy::file_path`] wherever the data path of an inode is wanted without a caller: it does
-//!   not depend on one.
+//! * [`Policy::visibility`] at each lookup and for each entry of a listing. The kernel caches names for all
+//!   callers, and listings do not read files; so a `hide` rule matches on neither, and rules that do are
+//!   skipped here: they never keep a later `hide` from hiding. Needed only with [`Uses::hide`].
+//! * [`Policy::decide`] at each open and creation (before the file is created, with its future attributes),
+//!   and before every change by name; [`Decision::check`] turns the answer into an error number. Size,
+//!   owner, mode and content are those of this moment. They may change while the file is open, and what was
+//!   granted stays granted.
+//! * [`Policy::file_path`] for the data path of an inode, which does not depend on the caller.
 //!
-//! # One path for everybody, and for good
+//! # One path for all callers, for good
 //!
-//! All opens of an inode share one data path. So rules that match on callers may deny, audit or
-//! make read-only, and nothing else; and whether a file is redacted depends on its names and its
-//! type alone, never on size, owner, mode or content: who may change those could decide it. The
-//! `content` of a rule that redacts says what its files are to be; others are refused.
+//! All opens of an inode share one data path. So rules that match on callers can only deny, audit or make
+//! read-only; and whether a file is redacted depends on its names and type alone, not on size, owner, mode
+//! or content: a user who can change those could decide it. The `content` of a rule that redacts says what
+//! its files have to be; others are refused.
 //!
-//! # What cannot be found out
+//! # What is unknown
 //!
-//! An attribute, the first bytes or the caller's program may be out of reach. Rules that take
-//! something away (`hide`, `deny`, `read-only`, `audit`, `redact`) match then, others do not.
+//! An attribute, the first bytes or the caller's program may not be available. Rules that restrict (`hide`,
+//! `deny`, `read-only`, `audit`, `redact`) match then, others do not.
 
 mod accounts;
 mod content;
@@ -72,14 +75,15 @@ mod tests;
 pub use accounts::{ACCOUNTS_BYTES_MAX, Accounts};
 pub use content::{ContentType, HEAD_BYTES};
 pub use decision::{
-    Access, DataPath, Decision, FilePath, Redaction, RedactionKinds, Refusal, RuleId, Visibility,
+    Access, Decision, FilePath, PolicyDataPath, Redaction, RedactionKinds, Refusal, RuleId,
+    Visibility,
 };
 pub use error::{PolicyError, PolicyFileError};
 pub use globs::{GLOB_BRACES_MAX, GLOB_BYTES_MAX, GLOBS_MAX};
 pub use rule::Action;
-/// What kind of file: a type of `rustix`, which is thus part of this interface.
+/// The type of a file, of `rustix`.
 pub use rustix::fs::FileType;
-pub use subject::{Attributes, Caller, Evidence, Subject};
+pub use subject::{AttributeSource, Attributes, Caller, Subject};
 
 use error::Fault;
 use globs::{GlobList, GlobTable, GlobTableBuilder};
@@ -95,31 +99,29 @@ pub const POLICY_BYTES_MAX: usize = 1 << 20;
 /// Most rules of one policy.
 pub const RULES_MAX: usize = 4096;
 
-/// A policy, compiled.
+/// A compiled policy.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
-    default: DataPath,
+    default: PolicyDataPath,
     audit_log: Option<PathBuf>,
     uses: Uses,
-    /// The patterns of the paths of all rules.
     globs: GlobTable,
-    /// Those of callers' programs.
     executables: GlobTable,
-    /// The rules that decide whether a name is there, with their patterns among `name_globs`.
+    /// The rules that decide whether a name is visible, with their patterns among `name_globs`.
     names: Vec<(RuleId, Option<GlobList>)>,
     name_globs: GlobTable,
     last_redaction: Option<RuleId>,
-    /// The rules that end what data path a file can get, up to the last that redacts.
+    /// The rules that end with a data path, up to the last that redacts.
     moves: Vec<Moves>,
 }
 
-/// What a policy makes use of. What it does not use need not be collected.
+/// What a policy uses. Nothing else needs to be collected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
     /// Paths. Without, [`Subject::path`] may be anything but empty.
     pub paths: bool,
-    /// Names may be hidden: [`Policy::visibility`] can answer other than `Visible`.
+    /// Names may be hidden: [`Policy::visibility`] may return other than `Visible`.
     pub hide: bool,
     /// Whether a name is hidden may depend on attributes.
     pub hide_by_attributes: bool,
@@ -141,14 +143,14 @@ pub struct Uses {
     pub redact: bool,
 }
 
-/// What there is to be told of a rule: ``rule 3 `photos` (line 12)``.
+/// A rule, for messages: ``rule 3 `photos` (line 12)``.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleInfo<'a> {
-    /// Its place, from 1.
+    /// Its number, from 1.
     pub number: usize,
     /// Its name, if it has one.
     pub name: Option<&'a str>,
-    /// The line of the file in which it begins.
+    /// Its first line in the file.
     pub line: usize,
     /// What it does.
     pub action: Action,
@@ -165,12 +167,11 @@ impl fmt::Display for RuleInfo<'_> {
 }
 
 impl Policy {
-    /// Reads a policy's file, and with it the names of this machine's users and groups.
+    /// Reads a policy's file, and the names of this machine's users and groups.
     ///
     /// # Errors
     ///
-    /// Files that cannot be read, and what is wrong with the policy; rules that audit without an
-    /// `audit-log` among that.
+    /// Files that cannot be read, and faults of the policy, such as `audit` rules without `audit-log`.
     pub fn load(path: &Path) -> Result<Policy, PolicyFileError> {
         let unreadable = |source| PolicyFileError::Unreadable {
             path: path.into(),
@@ -178,14 +179,14 @@ impl Policy {
         };
         let file = File::open(path).map_err(unreadable)?;
         let mut text = Vec::new();
-        // One byte more than allowed tells that it is too long.
+        // One byte more shows that it is too long.
         file.take(POLICY_BYTES_MAX as u64 + 1)
             .read_to_end(&mut text)
             .map_err(unreadable)?;
         Policy::of_file(path, &text)
     }
 
-    /// The policy in a file that was read, and whose text this is.
+    /// Compiles the policy in a file with this text.
     ///
     /// # Errors
     ///
@@ -198,7 +199,7 @@ impl Policy {
         })
     }
 
-    /// Refuses a policy that audits and does not say where to.
+    /// Refuses a policy that audits without an `audit-log`.
     fn with_audit_log(self) -> Result<Policy, PolicyError> {
         let audits = |rule: &Rule| (rule.action == Action::Audit).then_some(rule.line);
         match (self.rules.iter().find_map(audits), &self.audit_log) {
@@ -215,9 +216,9 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong with it, and where. Longer texts than [`POLICY_BYTES_MAX`],
-    /// more rules than [`RULES_MAX`] and more or larger patterns than [`GLOBS_MAX`],
-    /// [`GLOB_BYTES_MAX`] and [`GLOB_BRACES_MAX`] are wrong.
+    /// The first fault, and where it is; also longer texts than [`POLICY_BYTES_MAX`], more rules than
+    /// [`RULES_MAX`] and more or larger patterns than [`GLOBS_MAX`], [`GLOB_BYTES_MAX`] and
+    /// [`GLOB_BRACES_MAX`].
     pub fn parse(text: &[u8], accounts: &Accounts) -> Result<Policy, PolicyError> {
         if text.len() > POLICY_BYTES_MAX {
             let message = format!("a policy has at most {POLICY_BYTES_MAX} bytes");
@@ -293,23 +294,23 @@ impl Policy {
         })
     }
 
-    /// What it makes use of.
+    /// What this policy uses.
     pub fn uses(&self) -> Uses {
         self.uses
     }
 
-    /// How the data comes of files that no rule gives a path.
-    pub fn default_path(&self) -> DataPath {
+    /// The data path of files that no rule gives one.
+    pub fn default_path(&self) -> PolicyDataPath {
         self.default
     }
 
-    /// Where audited opens are told; there is a place when there are rules that audit.
+    /// The audit log; always there with rules that audit.
     pub fn audit_log(&self) -> Option<&Path> {
         self.audit_log.as_deref()
     }
 
-    /// A rule that this policy answered with. Of another policy's rule it is the one in the same
-    /// place, if there is one.
+    /// A rule that this policy returned. For a rule of another policy, the one with the same number, if
+    /// there is one.
     pub fn rule(&self, id: RuleId) -> Option<RuleInfo<'_>> {
         let rule = self.rules.get(usize::from(id.0))?;
         Some(rule.info(id))
@@ -353,7 +354,7 @@ impl Uses {
                 Action::Deny(_) => uses.deny = true,
                 Action::ReadOnly => uses.read_only = true,
                 Action::Audit => uses.audit = true,
-                Action::Data(DataPath::Redact(_)) => uses.redact = true,
+                Action::Data(PolicyDataPath::Redact(_)) => uses.redact = true,
                 Action::Data(_) => {}
             }
         }

@@ -1,20 +1,19 @@
-//! The privileges of a file (set-user-id, set-group-id, file capabilities), which fall when somebody
-//! changes it, unless that is somebody with CAP_FSETID.
+//! The privileges of a file (set-user-id, set-group-id, file capabilities), which a change drops unless the
+//! caller has CAP_FSETID.
 //!
-//! Who has it, only the kernel above knows. It tells in three ways (KILLPRIV_V2):
+//! Only the kernel above knows that, and reports it in three ways (KILLPRIV_V2):
 //!
-//! * **with the change itself**: WRITE, SETATTR of a size and OPEN with `O_TRUNC` carry a flag when
-//!   the caller lacks it. Then the thread puts it down too, and the lower file system clears what has
-//!   to fall in the same call. See [`Host::change_content`].
-//! * **before the change**: a SETATTR that sets nothing, where no such flag goes with the change
-//!   (FALLOCATE, COPY_FILE_RANGE, or a write to a file that goes straight through, which the kernel
-//!   does with the credentials of a registration that keeps the bits). It is sent when the attributes
-//!   that the kernel has cached show something that has to fall. See [`Host::clear_privileges`].
-//! * **not at all**, when the bits were set beneath and the kernel has not asked since. Where the
-//!   change comes to us all the same, we do not rely on the order having come.
+//! * **with the change itself**: WRITE, SETATTR of a size and OPEN with `O_TRUNC` carry a flag when the
+//!   caller lacks it. Then the thread drops it too, and the lower file system clears the bits in the same
+//!   call. See [`Host::change_content`].
+//! * **before the change**: a SETATTR that sets nothing, where the change carries no such flag (FALLOCATE,
+//!   COPY_FILE_RANGE, or a write under passthrough, which the kernel makes with credentials that keep the
+//!   bits). It is sent when the attributes that the kernel has cached show something to drop. See
+//!   [`Host::clear_privileges`].
+//! * **not at all**, when the bits were set on the host and the kernel has not refreshed them. Where the
+//!   change comes to us all the same, we do not rely on that SETATTR.
 //!
-//! File capabilities fall with every change, whoever makes it, and the lower file system sees to
-//! that by itself.
+//! File capabilities are dropped by every change, by the lower file system itself.
 
 use crate::attributes::SET_IDS;
 use crate::files::stat_open;
@@ -26,15 +25,14 @@ use std::sync::Arc;
 use thrufs::{Context, Errno, Result, SetAttr};
 use thrufs_sys::{attr, xattr};
 
-/// Whether a file with this mode has the set-group-id bit without execution by its group. There the
-/// bit gives nobody a privilege (it meant mandatory locking, once), and FUSE wants it kept, whoever
-/// writes. The lower file system would drop it all the same, unless the writer is in the file's
-/// group: as far as it can see, the writer is this thread.
+/// Whether a file with this mode has the set-group-id bit without execution by its group. It is no
+/// privilege then (it meant mandatory locking, once), and FUSE wants it kept on every write. The lower file
+/// system would drop it unless the writer, which is this thread, is in the file's group.
 pub(crate) fn set_group_id_stays(mode: u32) -> bool {
     mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID
 }
 
-/// What is left of a mode when the set-id bits fall.
+/// The mode without the set-id bits that a change drops.
 fn without_set_ids(mode: u32) -> u32 {
     if set_group_id_stays(mode) {
         mode & !libc::S_ISUID
@@ -43,15 +41,15 @@ fn without_set_ids(mode: u32) -> u32 {
     }
 }
 
-/// Whether set-id bits fall when this caller changes a file by a request that does not say. Others
-/// than root that have CAP_FSETID exist, and lose the bits too: better than that those keep them who
-/// have not, because the kernel did not know of the bits.
+/// Whether set-id bits are dropped when this caller changes a file by a request without a flag. Callers
+/// other than root with CAP_FSETID lose the bits too: otherwise callers without it would keep them when the
+/// kernel did not know of the bits.
 pub(crate) fn loses_set_ids(context: &Context<'_>) -> bool {
     context.uid().is_some_and(|uid| uid != 0)
 }
 
 impl Host {
-    /// Runs a change of the file's content, `kills` telling whether set-id bits have to fall with it.
+    /// Changes the file's content; with `kills`, drops its set-id bits too.
     pub(crate) fn change_content<T>(
         &self,
         inode: &Inode,
@@ -61,19 +59,18 @@ impl Host {
     ) -> Result<T> {
         let stays = inode.set_group_id_stays();
         if kills && stays {
-            // Before: what somebody else has written is never executed with them.
+            // Before, so that new content is never executed with them.
             self.drop_privileges(fd, &stat_open(fd)?)?;
         }
         self.credentials.keep_set_ids(!kills || stays)?;
         change()
     }
 
-    /// Obeys a SETATTR that sets nothing: somebody is about to change the file.
+    /// Carries out a SETATTR that sets nothing: a change of the file follows.
     ///
-    /// The same comes of chown(2) with neither owner nor group, by whoever can reach the file:
-    /// whether the caller may do that to set-id bits, the kernel leaves to us then. The two can be
-    /// told apart as long as nobody has the file open for writing, and where the kernel keeps times
-    /// itself, since a chown brings one.
+    /// chown(2) with neither owner nor group sends the same, from any caller that can reach the file: the
+    /// kernel then leaves it to us whether that caller may drop set-id bits. The two are distinguished if
+    /// the file is not open for writing, and where the kernel keeps times itself, since a chown sends one.
     pub(crate) fn clear_privileges(
         &self,
         context: &Context<'_>,
@@ -99,9 +96,9 @@ impl Host {
         context.uid().is_none_or(|uid| uid == 0 || uid == owner)
     }
 
-    /// Drops the privileges of a file that is about to be written by whom only the mapping of ids lets
-    /// write it: natively this caller could not have opened it, and a store through a shared map would
-    /// take nothing away. Root of this machine, and its user who owns the file beneath, could.
+    /// Drops the privileges of a file that is about to be written by a caller which can write it only by
+    /// the mapping of ids: natively it could not have opened it, and a store through a shared mapping would
+    /// drop nothing. Root of this machine, and the file's owner on the host, keep them.
     pub(crate) fn drop_privileges_of_others(
         &self,
         context: &Context<'_>,
@@ -129,12 +126,12 @@ impl Host {
     pub(crate) fn drop_privileges(&self, fd: BorrowedFd<'_>, stat: &Statx) -> Result<()> {
         let mode = u32::from(stat.stx_mode);
         if has_set_ids(stat) {
-            // Else chmod(2) would drop the set-group-id bit of a group that this thread is not in.
+            // Otherwise chmod(2) would drop the set-group-id bit of a group that this thread is not in.
             self.credentials.keep_set_ids(true)?;
             attr::chmod(fd, without_set_ids(mode) & 0o7777)?;
         }
         let name = c"security.capability";
-        // Asked first: without CAP_SETFCAP, the removal of what is not there is refused too.
+        // Asked first: without CAP_SETFCAP, removing a missing attribute is refused too.
         match xattr::get(fd, name, &mut []).and_then(|_| xattr::remove(fd, name)) {
             Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),
@@ -152,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn set_group_id_falls_with_execution_by_the_group_only() {
+    fn set_group_id_is_dropped_only_with_group_execution() {
         for (mode, left) in [
             (0o100_6777, 0o100_0777),
             (0o100_2710, 0o100_0710),

@@ -1,45 +1,43 @@
-//! Redaction: what readers of a file see instead of where it was taken.
+//! Redaction: readers of a file do not see where it was taken.
 //!
-//! [`plan()`] looks through a file's metadata by reads at offsets and says which bytes readers must
-//! see otherwise; [`RedactionPlan::apply`] changes what was read, at any offset. Sizes do not
-//! change, the file beneath is never written, and a file that is not understood is refused
-//! ([`RedactError::Unparsable`]), never shown as it is.
+//! [`plan()`] scans a file's metadata by reads at offsets and returns which bytes readers must see
+//! differently; [`RedactionPlan::apply`] patches what was read, at any offset. Sizes do not change, the
+//! lower file is never written, and a file that is not understood is refused ([`RedactError::Unparsable`]),
+//! never shown unredacted.
 //!
-//! | room | what it does |
+//! | module | what it does |
 //! |---|---|
-//! | `plan` | patches, sorted, and how they are laid over what was read |
+//! | `plan` | sorted patches, and applying them |
 //! | `source`, `extents`, `limits` | reading with a budget |
-//! | `detect` | which container a file is, by its first bytes |
-//! | `search` | the state of one search, shared by the walkers |
+//! | `detect` | the container, by the first bytes |
+//! | `search` | the state of one scan, shared by the walkers |
 //! | `jpeg`, `trailer`, `png`, `webp` | walkers of still images |
 //! | `boxes`, `heif`, `items` | walkers of HEIF |
-//! | `tiff`, `exif`, `xmp`, `words` | what the containers carry |
+//! | `tiff`, `exif`, `xmp`, `words` | metadata in the containers |
 //! | `verify` | the second opinion |
 //!
 //! # Which parser, and why
 //!
-//! No maintained library says *where in the file* a tag lies: `kamadak-exif`, `nom-exif`,
-//! `little_exif` and `img-parts` answer with values, and those that write make another file of
-//! another size. So the structure of containers, which is small, is walked here with checked
-//! arithmetic and bounds. `nom-exif` (MIT, no C, all four containers, fuzzed by its authors) is the
-//! second opinion: after planning it reads the file *through the plan*, and if it still finds a
-//! place, the file counts as not understood. Two parsers must agree before a byte is shown. The
-//! tests ask a third one, `kamadak-exif`.
+//! No maintained library says *where in the file* a tag is: `kamadak-exif`, `nom-exif`, `little_exif` and
+//! `img-parts` return values, and those that write make another file of another size. So the structure of
+//! containers, which is small, is walked here with checked arithmetic and bounds. `nom-exif` (MIT, no C,
+//! all four containers, fuzzed by its authors) is the second opinion: it reads the file *through the plan*,
+//! and if it still finds a place, the file counts as not understood. Two parsers must agree before a byte
+//! is shown. The tests use a third one, `kamadak-exif`.
 //!
-//! # What is taken out, and how
+//! # What is redacted, and how
 //!
-//! * A GPS directory is zeroed with its values, and the entry that points to it is taken out of
-//!   its table, so that what stays is a correct EXIF block without GPS.
-//! * An XMP packet in which a place could be named is replaced as a whole by an empty one. The
-//!   names of XMP properties cannot be trusted to be in one piece otherwise (attributes or
-//!   elements, any prefix, extended packets in pieces); packets without such words stay, because
-//!   gain maps, motion photos and panoramas live from them.
-//! * What carries opaque data of unknown kind (boxes without a known name, bytes behind the end of
-//!   an image) is emptied unless it is known to be harmless. So is the film of a motion photo.
+//! * A GPS directory is zeroed with its values, and the entry that points to it is removed from its table,
+//!   so that a correct EXIF block without GPS remains.
+//! * An XMP packet that may name a place is replaced as a whole by an empty one: properties can be written
+//!   in many ways (attributes or elements, any prefix, extended packets in pieces). Other packets stay,
+//!   because gain maps, motion photos and panoramas need them.
+//! * Opaque data of unknown kind (unknown boxes, bytes behind the end of an image) is zeroed unless it is
+//!   known to be harmless. So is the film of a motion photo.
 //!
-//! Films are refused: they say where they were taken in too many ways.
+//! Films are refused: they name places in too many ways.
 //!
-//! `docs/redaction.md` says it for users, with the limits.
+//! `docs/redaction.md` is the users' reference, with the limits.
 
 mod boxes;
 mod detect;
@@ -72,8 +70,7 @@ use std::io;
 /// Why there is no plan for a file.
 #[derive(Debug, thiserror::Error)]
 pub enum RedactError {
-    /// The file looks like one that may say where it was taken, but is not understood. It is refused
-    /// then.
+    /// The file may name a place, but is not understood. It is refused.
     #[error("metadata not understood: {0}")]
     Unparsable(&'static str),
     /// The file could not be read.
@@ -81,23 +78,22 @@ pub enum RedactError {
     Read(#[from] io::Error),
 }
 
-/// What redaction means for a file.
+/// The result of a scan.
 #[derive(Debug)]
 pub enum Outcome {
-    /// None of the containers that redaction knows. There is nothing to do.
+    /// None of the known containers: nothing to redact.
     NotApplicable,
-    /// Readers see the file through this plan; [`RedactionPlan::is_empty`] when it names no place.
+    /// Readers see the file through this plan; [`RedactionPlan::is_empty`] if it names no place.
     Plan(RedactionPlan),
 }
 
 type Result<T, E = RedactError> = std::result::Result<T, E>;
 
-/// Finds what has to be taken out of a file of `length` bytes.
+/// Scans a file of `length` bytes for what has to be redacted.
 ///
-/// The plan belongs to the bytes that were read: it is void once the file has changed. Reads are
-/// bounded by `limits`: metadata by bytes read, compressed image data (which has to be looked
-/// through for the end of a JPEG) by bytes scanned, in pieces; memory stays below 256 MiB in the
-/// worst case and around the size of the metadata as a rule.
+/// The plan is void once the file has changed. Reads are bounded by `limits`: metadata by bytes read,
+/// compressed image data (which has to be scanned for the end of a JPEG) by bytes scanned, in pieces.
+/// Memory stays below 256 MiB in the worst case, and around the size of the metadata as a rule.
 pub fn plan(reader: &dyn ReadAt, length: u64) -> Result<Outcome> {
     let mut search = Search::new(reader, length);
     let Some(container) = detect::container(&mut search.source)? else {

@@ -1,4 +1,4 @@
-//! Linking, removing and renaming.
+//! LINK, UNLINK, RMDIR and RENAME.
 
 use crate::create::component;
 use crate::host::{Host, opened_identity};
@@ -15,7 +15,7 @@ use thrufs_abi::{Name, NodeId};
 use thrufs_sys::handle::{self, FileHandleBuf};
 use thrufs_sys::proc_fd;
 
-/// A name, and the directory that it is or will be in.
+/// One end of a rename: a name, and its directory.
 #[derive(Clone, Copy)]
 pub(crate) struct End<'a> {
     pub(crate) parent: &'a Arc<Inode>,
@@ -55,17 +55,17 @@ impl Host {
         let parent_descriptor = self.descriptor(&parent)?;
         let to = End::new(&parent, parent_descriptor.as_fd(), name);
         self.defer_if_many_names(context, &inode)?;
-        let _in_order = self.names_in_order(context)?;
-        self.may_become(context, &inode, to)?;
-        if self.rules.are_there() && inode.names().count() >= NAMES_MAX {
+        let _name_lock = self.lock_names(context)?;
+        self.may_link(context, &inode, to)?;
+        if self.rules.has_policy() && inode.names().count() >= NAMES_MAX {
             return Err(Errno::EMLINK);
         }
         let descriptor = self.descriptor(&inode)?;
         self.still_permitted(context, &inode, descriptor.as_fd(), Checked::Both)?;
         self.link_beneath(descriptor.as_fd(), to)
             .map_err(|error| self.taken(to, error))?;
-        let (linked, stat) = self.look_up_at(&parent, to.fd, name)?;
-        if let Err(error) = self.is_still_judged_so(context, &linked, to) {
+        let (linked, stat) = self.lookup_at(&parent, to.fd, name)?;
+        if let Err(error) = self.is_still_permitted(context, &linked, to) {
             let _ = rustix::fs::unlinkat(to.fd, name, AtFlags::empty());
             linked
                 .names()
@@ -76,9 +76,9 @@ impl Host {
         Ok(self.entry(&linked, &stat))
     }
 
-    /// Whether a file that was given a name may have it, now that it does: as others may have moved it, or
-    /// what is above the name, beneath.
-    fn is_still_judged_so(
+    /// Whether the policy still permits a name that was just linked: meanwhile the file, or a directory
+    /// above the name, may have been moved on the host.
+    fn is_still_permitted(
         &self,
         context: &Context<'_>,
         inode: &Arc<Inode>,
@@ -90,7 +90,7 @@ impl Host {
         if !self.is_where_it_was(to) {
             return Err(Errno::EXDEV);
         }
-        self.may_become(context, inode, to)
+        self.may_link(context, inode, to)
     }
 
     fn link_beneath(&self, fd: BorrowedFd<'_>, to: End<'_>) -> Result<()> {
@@ -113,7 +113,7 @@ impl Host {
         let parent = self.nodes.get(parent)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), name);
-        let _in_order = self.names_in_order(context)?;
+        let _name_lock = self.lock_names(context)?;
         self.may_change_name(context, end)?;
         let victim = self.hold_without_handles(&parent, descriptor.as_fd(), name);
         let known = self.known(&parent, descriptor.as_fd(), name);
@@ -136,7 +136,7 @@ impl Host {
             Ok(())
         })?;
         if let Some(victim) = victim {
-            self.lose_place(context.uid(), &victim);
+            self.forget_place(context.uid(), &victim);
         }
         if let Some(known) = known {
             known.name_removed();
@@ -144,10 +144,10 @@ impl Host {
         Ok(())
     }
 
-    /// The name by which an inode without a handle was found is gone. It keeps its descriptor, by which it
-    /// may have other names. It does not if it is a file that has none, whose space must become free, or if
-    /// the user has removed too many inodes that are still held.
-    fn lose_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
+    /// The name of an inode without a file handle was removed. It keeps its descriptor, since it may have
+    /// other names; but not a file without links, which must be freed, nor beyond the user's quota of
+    /// removed inodes.
+    fn forget_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         self.nodes.set_place(inode, None);
         let links = self
             .descriptor(inode)
@@ -155,29 +155,25 @@ impl Host {
         if inode.is_regular() && matches!(links, Ok(Ok(stat)) if stat.st_nlink == 0) {
             inode.last_name_removed();
         }
-        self.drop_if_over_share(uid, inode);
+        self.drop_if_over_quota(uid, inode);
     }
 
-    /// Closes the descriptor of a removed inode if the user has too many such.
-    fn drop_if_over_share(&self, uid: Option<u32>, inode: &Arc<Inode>) {
+    fn drop_if_over_quota(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         if self.charge_removed(uid, inode).is_err() {
             inode.drop_for_good();
         }
     }
 
-    /// Counts a removed inode to which nothing but its descriptor leads as the user's who has removed it.
-    ///
-    /// # Errors
-    ///
-    /// `ENFILE` when that user has its share of such, or all together have theirs.
+    /// Charges a removed inode that only its descriptor leads to, to the user who removed it. Fails with
+    /// `ENFILE` when the quota of that user, or of all users, is used up.
     pub(crate) fn charge_removed(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Result<()> {
         if !inode.can_be_found_again() && !inode.cached_descriptor_is_gone() {
-            inode.charge_descriptor(self.removed_shares.take(uid)?);
+            inode.charge_descriptor(self.removed_quotas.charge(uid)?);
         }
         Ok(())
     }
 
-    /// The inode behind a name, where it has a handle and the kernel knows it.
+    /// The inode behind a name, if it has a handle and the kernel has looked it up.
     fn known(
         &self,
         parent: &Arc<Inode>,
@@ -196,8 +192,8 @@ impl Host {
             .find(&Identity::by_handle(parent.mount().index(), &buffer))
     }
 
-    /// For mounts without file handles: the inode behind a name that is about to go, made to hold
-    /// its descriptor, since nothing else will lead to it. `None` where that is not needed.
+    /// For mounts without file handles: the inode behind a name that is about to be removed, with its
+    /// descriptor cached, since nothing else will lead to it. `None` where that is not needed.
     fn hold_without_handles(
         &self,
         parent: &Arc<Inode>,
@@ -210,8 +206,7 @@ impl Host {
         self.hold(parent, parent_fd, name)
     }
 
-    /// The inode behind a name, made to hold its descriptor; `None` when the kernel does not know
-    /// it.
+    /// The inode behind a name, with its descriptor cached; `None` if the kernel has not looked it up.
     fn hold(
         &self,
         parent: &Arc<Inode>,
@@ -248,7 +243,7 @@ impl Host {
         let from = End::new(&from, from_descriptor.as_fd(), name);
         let to = End::new(&to, to_descriptor.as_fd(), new_name);
         if flags.contains(RenameFlags::WHITEOUT) {
-            // What is left behind is made by the caller.
+            // The whiteout is created by the caller.
             self.create_as_caller(context, 0)?;
         }
         let rename = || {
@@ -256,11 +251,11 @@ impl Host {
                 self.rename_beneath(context.uid(), from, to, flags)
             })
         };
-        if !self.rules.are_there() {
+        if !self.rules.has_policy() {
             return rename();
         }
-        let _in_order = self.names_in_order(context)?;
-        let judged = self.may_rename(context, from, to, flags)?;
+        let _name_lock = self.lock_names(context)?;
+        let decided = self.may_rename(context, from, to, flags)?;
         let (moved, replaced) = (self.tracked(from), self.tracked(to));
         let (old, new) = (from.known_name(), to.known_name());
         let mut moves: Vec<(&Arc<Inode>, &KnownName, &KnownName)> = Vec::new();
@@ -274,9 +269,9 @@ impl Host {
             for (inode, _, to) in &moves {
                 inode
                     .names()
-                    .may_get(self.noting(inode), KnownName::clone(to));
+                    .rename_begins(self.noting(inode), KnownName::clone(to));
             }
-            let renamed = self.rename_as_judged((from, to), flags, judged, rename);
+            let renamed = self.rename_as_decided((from, to), flags, decided, rename);
             if let (Ok(()), Some(replaced)) = (&renamed, &replaced)
                 && !flags.contains(RenameFlags::EXCHANGE)
             {
@@ -286,20 +281,16 @@ impl Host {
                 let (names, noting) = (inode.names(), self.noting(inode));
                 match &renamed {
                     Ok(()) => names.renamed(noting, from, KnownName::clone(to)),
-                    Err(_) => names.did_not_get(noting, to),
+                    Err(_) => names.rename_failed(noting, to),
                 }
             }
             renamed
         })
     }
 
-    /// Renames what was found at both ends, when that was judged. What has become another rename, by a
-    /// change beneath, is taken back; what it has replaced is gone.
-    ///
-    /// # Errors
-    ///
-    /// `EXDEV` then, and those of `rename`.
-    fn rename_as_judged(
+    /// Renames what was found at both ends when the policy decided. If a change on the host made it another
+    /// rename, it is undone; what it replaced stays lost. Fails with `EXDEV` then, and those of `rename`.
+    fn rename_as_decided(
         &self,
         (from, to): (End<'_>, End<'_>),
         flags: RenameFlags,
@@ -308,11 +299,11 @@ impl Host {
     ) -> Result<()> {
         rename()?;
         let ends = [(to, moved), (from, exchanged)];
-        let is_as_judged = |(end, found): &(End<'_>, Option<Statx>)| {
+        let is_as_decided = |(end, found): &(End<'_>, Option<Statx>)| {
             self.is_where_it_was(*end)
                 && found.is_none_or(|found| self.is_still_there(*end, &found))
         };
-        if !self.rules.rely_on_names() || ends.iter().all(is_as_judged) {
+        if !self.rules.rely_on_names() || ends.iter().all(is_as_decided) {
             return Ok(());
         }
         let back = match flags.contains(RenameFlags::EXCHANGE) {
@@ -323,7 +314,7 @@ impl Host {
             Ok(()) => Err(Errno::EXDEV),
             Err(error) => {
                 tracing::error!(
-                    "a rename that was overtaken beneath is not judged, and stays: taking it back \
+                    "a rename that was overtaken on the host was not checked, and stays: undoing it \
                      failed: {error}"
                 );
                 Ok(())
@@ -339,9 +330,9 @@ impl Host {
         flags: RenameFlags,
     ) -> Result<()> {
         if to.parent.mount().has_handles() && flags.is_empty() {
-            // Who replaces a file again and again has clients that know the one before, and are
-            // about to open it. The kernel looks up the name once more when that fails, but no
-            // third time. So it must not fail: what is replaced stays within reach.
+            // A file that is replaced again and again has clients that looked up the previous one and are
+            // about to open it. If that fails, the kernel looks up the name once more, but no third time.
+            // So the replaced inode stays reachable.
             let moved = rustix::fs::renameat_with(
                 from.fd,
                 from.name,
@@ -350,7 +341,7 @@ impl Host {
                 RenameFlags::NOREPLACE,
             );
             match moved {
-                // Something is there, or the lower file system does not know the flag.
+                // The name exists, or the lower file system does not know the flag.
                 Err(rustix::io::Errno::EXIST | rustix::io::Errno::INVAL) => {
                     if let Some(replaced) = self.hold(to.parent, to.fd, to.name) {
                         self.keep_if_last_name(&replaced);
@@ -365,7 +356,7 @@ impl Host {
         if let Some(replaced) = replaced.as_ref().filter(|_| !exchanged) {
             self.keep_if_last_name(replaced);
         }
-        // Nothing but its descriptor leads to what is replaced: within reach, as in the other case above.
+        // Only its descriptor leads to a replaced inode: it stays reachable, as above.
         let moves = [
             replaced.as_ref().map(|it| (it, exchanged.then_some(from))),
             moved.as_ref().map(|moved| (moved, Some(to))),
@@ -382,13 +373,13 @@ impl Host {
                 Err(_) => inode.boxed_place(),
             };
             self.nodes.set_place(inode, place);
-            self.drop_if_over_share(uid, inode);
+            self.drop_if_over_quota(uid, inode);
         }
         Ok(renamed?)
     }
 
-    /// Refuses a rename that the policy does not allow. Otherwise, what was found at `from`, and what at
-    /// `to` that is to be exchanged for it.
+    /// Refuses a rename that the policy forbids. Returns what was found at `from`, and, for an exchange, at
+    /// `to`.
     fn may_rename(
         &self,
         context: &Context<'_>,
@@ -405,7 +396,7 @@ impl Host {
         }
     }
 
-    /// The inode behind a name, if the kernel knows it.
+    /// The inode behind a name, if the kernel has looked it up.
     pub(crate) fn tracked(&self, end: End<'_>) -> Option<Arc<Inode>> {
         if end.parent.mount().has_handles() {
             self.known(end.parent, end.fd, end.name)
@@ -415,7 +406,7 @@ impl Host {
     }
 }
 
-/// Those that rename(2) takes. The kernel above has looked, and rules rely on it.
+/// The flags of rename(2). The kernel above has checked them, but rules rely on it.
 fn rename_flags(flags: u32) -> Result<RenameFlags> {
     let flags = RenameFlags::from_bits_retain(flags);
     let known = RenameFlags::NOREPLACE | RenameFlags::EXCHANGE | RenameFlags::WHITEOUT;
@@ -435,14 +426,14 @@ mod tests {
     use rustix::fs::{CWD, statx};
     use std::fs;
 
-    /// Somebody beneath is quicker: between what was judged and the rename.
+    /// A change on the host between the decision and the rename.
     #[test]
-    fn a_rename_that_was_overtaken_beneath_is_taken_back() {
+    fn rename_overtaken_on_the_host_is_undone() {
         let rules = b"[[rule]]\npath = 'photos/**'\naction = 'redact'\nredact = 'gps'\n";
         let overtaken: [(&str, &str, bool); 4] = [
-            // Another file in the way of the one that was judged.
+            // The file of the decision was replaced.
             ("photos/place", "free/file", true),
-            // The directory of an end is elsewhere.
+            // The directory of an end was moved.
             ("free", "photos/free", true),
             ("other", "photos/other", true),
             ("photos/place", "photos/new", false),
@@ -463,14 +454,14 @@ mod tests {
             let served = HostDir::open(place.path(), config).unwrap();
             let host = &served.host;
             let [free, other] =
-                [c"free", c"other"].map(|name| host.look_up(&host.root, name).unwrap().0);
+                [c"free", c"other"].map(|name| host.lookup_name(&host.root, name).unwrap().0);
             let [free_fd, other_fd] = [&free, &other].map(|it| host.descriptor(it).unwrap());
             let from = End::new(&free, free_fd.as_fd(), c"file");
             let to = End::new(&other, other_fd.as_fd(), c"new");
             let flags = AtFlags::SYMLINK_NOFOLLOW;
-            let judged = statx(CWD, at("free/file"), flags, crate::host::BASIC).unwrap();
+            let decided = statx(CWD, at("free/file"), flags, crate::host::BASIC).unwrap();
             let none = RenameFlags::empty();
-            let renamed = host.rename_as_judged((from, to), none, [Some(judged), None], || {
+            let renamed = host.rename_as_decided((from, to), none, [Some(decided), None], || {
                 fs::rename(at(moved), at(to_there)).unwrap();
                 host.rename_beneath(None, from, to, none)
             });

@@ -1,20 +1,19 @@
-//! Files that go between two requests of one call.
+//! Keeps files reachable that are removed between two requests of one system call.
 //!
-//! open(2) of a name is two requests, LOOKUP and OPEN. When the file is removed in between, nothing leads
-//! to it: OPEN is answered with ESTALE, and the kernel tries once more from LOOKUP on, and no third time.
-//! So who was answered with ESTALE once must not be again: its next LOOKUPs keep what they find by a
-//! descriptor, and the OPEN after that succeeds, whether the file still has a name or not, as it would
-//! have natively a moment earlier. So it is with chmod(2), link(2) and whatever else takes a path. CREATE,
-//! which opens nothing that others have made, answers so as well, and may have to a second time: where the
-//! second LOOKUP finds nothing, and somebody makes the file before the second CREATE.
+//! open(2) of a name is two requests, LOOKUP and OPEN. If the file is removed in between, nothing leads to
+//! it: OPEN fails with ESTALE, and the kernel retries from LOOKUP on, but only once. So the second attempt
+//! must not fail with ESTALE: its LOOKUPs keep a descriptor of what they find, and the OPEN succeeds even
+//! if the file has lost its name, as it would have natively a moment earlier. The same holds for chmod(2),
+//! link(2) and other calls with a path. CREATE, which never opens an existing file, also fails with ESTALE,
+//! possibly twice: if the second LOOKUP finds nothing, and the file is created before the second CREATE.
 //!
-//! A second attempt is several LOOKUPs: each directory of the path is looked at anew, and a name behind
-//! which the kernel finds another file than before is looked up twice.
+//! A second attempt is several LOOKUPs: each directory of the path is looked up again, and a name that
+//! leads to another file than before is looked up twice.
 //!
-//! Who was answered with ESTALE is remembered by its thread's number until it has opened, changed or linked
-//! something, a few of them and not for long. One that is mistaken costs a descriptor in the cache; one
-//! that falls out may see ESTALE. What a thread has found and never uses is kept until it uses something
-//! else so, or until so many others were late.
+//! A thread that got ESTALE is recorded by its id until it has opened, changed or linked something; only a
+//! few, and not for long. A wrong guess costs a cached descriptor; a thread that drops out may see ESTALE.
+//! What a thread has found and never uses is kept until its next such use, or until enough other threads
+//! got ESTALE.
 
 use crate::host::Host;
 use crate::inode::{Descriptor, Inode};
@@ -28,19 +27,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
 
-/// Most threads that are remembered.
 const THREADS_MAX: usize = 64;
 
-/// How many LOOKUPs of a thread may belong to its second attempt.
+/// Most LOOKUPs of a thread's second attempt.
 const LOOKUPS_MAX: u32 = 64;
 
-/// How often a name is looked up whose file is gone each time. Each time, somebody else got on.
+/// How often a name is looked up if its file is removed each time. Each time, another process made progress.
 pub(crate) const ATTEMPTS_MAX: usize = 64;
 
-/// The threads that will try again.
 #[derive(Default)]
 pub(crate) struct Retries {
-    are_there: AtomicBool,
+    has_threads: AtomicBool,
     threads: Mutex<VecDeque<Expected>>,
 }
 
@@ -48,12 +45,12 @@ pub(crate) struct Retries {
 struct Expected {
     thread: u32,
     lookups_left: u32,
-    /// What its latest LOOKUP has found. Whoever removes the last name has the inode let go of its own.
+    /// What its latest LOOKUP has found. The inode gives up its own descriptor with its last name.
     found: Option<(NodeId, Arc<OwnedFd>)>,
 }
 
 impl Retries {
-    /// How what a path was looked up for ended.
+    /// Records how a request by path ended.
     #[inline]
     pub(crate) fn note<T>(&self, context: &Context<'_>, result: Result<T>) -> Result<T> {
         match &result {
@@ -63,7 +60,7 @@ impl Retries {
         result
     }
 
-    /// Remembers who was answered with ESTALE.
+    /// Records a thread that gets ESTALE.
     pub(crate) fn failed(&self, context: &Context<'_>, error: Errno) {
         if error == Errno::ESTALE {
             self.expect(context.pid());
@@ -82,13 +79,13 @@ impl Retries {
             lookups_left: LOOKUPS_MAX,
             found: None,
         });
-        self.are_there.store(true, Ordering::Release);
+        self.has_threads.store(true, Ordering::Release);
     }
 
     /// Whether this LOOKUP belongs to a second attempt.
     #[inline]
     pub(crate) fn begins(&self, context: &Context<'_>) -> bool {
-        self.are_there.load(Ordering::Acquire) && self.count_lookup(context.pid())
+        self.has_threads.load(Ordering::Acquire) && self.count_lookup(context.pid())
     }
 
     #[cold]
@@ -103,11 +100,11 @@ impl Retries {
                 threads.remove(at);
             }
         }
-        self.are_there.store(!threads.is_empty(), Ordering::Release);
+        self.has_threads
+            .store(!threads.is_empty(), Ordering::Release);
         true
     }
 
-    /// Keeps what a thread has found, if it is still expected.
     fn keep(&self, thread: u32, node: NodeId, fd: Arc<OwnedFd>) {
         let mut threads = self.threads.lock();
         if let Some(expected) = threads.iter_mut().find(|other| other.thread == thread) {
@@ -115,9 +112,9 @@ impl Retries {
         }
     }
 
-    /// What a thread has found, if one has found this node.
+    /// The descriptor of this node, if a thread has found it.
     pub(crate) fn kept(&self, node: NodeId) -> Option<Arc<OwnedFd>> {
-        if !self.are_there.load(Ordering::Acquire) {
+        if !self.has_threads.load(Ordering::Acquire) {
             return None;
         }
         let threads = self.threads.lock();
@@ -126,10 +123,10 @@ impl Retries {
         Some(Arc::clone(fd))
     }
 
-    /// Who asks has used what it found: its attempt is over.
+    /// The caller has used what it found: its attempt is over.
     #[inline]
     fn end(&self, context: &Context<'_>) {
-        if self.are_there.load(Ordering::Acquire) {
+        if self.has_threads.load(Ordering::Acquire) {
             self.forget(context.pid());
         }
     }
@@ -138,26 +135,27 @@ impl Retries {
     fn forget(&self, thread: u32) {
         let mut threads = self.threads.lock();
         threads.retain(|expected| expected.thread != thread);
-        self.are_there.store(!threads.is_empty(), Ordering::Release);
+        self.has_threads
+            .store(!threads.is_empty(), Ordering::Release);
     }
 }
 
 impl Host {
-    /// As `look_up`, and what is found can be used whatever becomes of its name.
+    /// As `lookup_name`, and what is found stays reachable without its name.
     #[cold]
-    pub(crate) fn look_up_and_keep(
+    pub(crate) fn lookup_and_keep(
         &self,
         context: &Context<'_>,
         parent: &Arc<Inode>,
         name: &CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
         for _ in 0..ATTEMPTS_MAX {
-            let (inode, stat) = self.look_up(parent, name)?;
+            let (inode, stat) = self.lookup_name(parent, name)?;
             match self.descriptor(&inode) {
-                // Its name is gone again, whether or not somebody else still has it open.
+                // Its name is gone again, whether or not a client still has it open.
                 Ok(Descriptor::Opened(_)) | Err(Errno::ESTALE) => self.forget(inode.node(), 1),
                 Ok(Descriptor::Cached(fd)) => {
-                    // Directories are used by way of the names in them, and not for long.
+                    // Directories are used through the names in them, and not for long.
                     if !inode.is_directory() {
                         self.retries.keep(context.pid(), inode.node(), fd);
                     }
@@ -175,25 +173,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_failed_is_expected_until_it_has_opened_something() {
+    fn thread_with_estale_is_recorded_until_it_opens() {
         let retries = Retries::default();
-        let are_there = || retries.are_there.load(Ordering::Relaxed);
-        assert!(!are_there());
+        let has_threads = || retries.has_threads.load(Ordering::Relaxed);
+        assert!(!has_threads());
         retries.expect(7);
-        assert!(are_there());
+        assert!(has_threads());
         retries.expect(7);
         retries.expect(8);
         assert_eq!(retries.threads.lock().len(), 2);
         assert!(!retries.count_lookup(9));
         assert!(retries.count_lookup(7) && retries.count_lookup(7));
         retries.forget(7);
-        assert!(!retries.count_lookup(7) && are_there());
+        assert!(!retries.count_lookup(7) && has_threads());
         retries.forget(8);
-        assert!(!are_there());
+        assert!(!has_threads());
     }
 
     #[test]
-    fn so_many_are_remembered_for_so_long() {
+    fn recorded_threads_and_lookups_are_bounded() {
         let retries = Retries::default();
         for thread in 0..THREADS_MAX as u32 + 5 {
             retries.expect(thread);

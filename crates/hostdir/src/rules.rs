@@ -1,34 +1,32 @@
-//! Asking the policy in force about what clients do.
+//! Applies the active policy to requests.
 //!
-//! A policy ([`policy`](crate::policy)) speaks of paths, attributes and callers; requests speak of
-//! nodes and names. Here the one is found for the other: the paths of a node from its
-//! [names](crate::names), its attributes and first bytes from the file beneath, the caller from the
-//! request. A mount without a policy is not slowed down by one look at a flag.
+//! A policy ([`policy`](crate::policy)) speaks of paths, attributes and callers; requests name nodes. This
+//! module finds the paths of a node by its [names](crate::names), reads attributes and first bytes from the
+//! lower file, and takes the caller from the request. A mount without a policy pays one check of a flag.
 //!
-//! The policy is swapped as a whole. A request asks one, from its beginning to its end.
-//!
-//! **What the kernel keeps.** Names that the kernel has cached are not asked for again, so a reload has
-//! it drop those that it changes ([`reload`]). An open that was granted stays granted.
+//! A policy is replaced as a whole, and a request uses one policy from its beginning to its end. A
+//! [`reload`] makes the kernel drop cached names if their answer changes. An open that was granted stays
+//! granted.
 
+mod attribute_source;
 mod audit;
-mod evidence;
-mod judgement;
-mod order;
+mod decide;
+mod name_lock;
 mod permission;
 mod reload;
 
+pub(crate) use attribute_source::NewFile;
+pub(crate) use attribute_source::StatSource;
+use attribute_source::{InodeSource, NameSource};
 pub use audit::AuditLog;
-pub(crate) use audit::Told;
-pub(crate) use evidence::NewFile;
-pub(crate) use evidence::OfStat;
-use evidence::{OfInode, OfName};
+pub(crate) use audit::AuditedOpen;
 pub(crate) use permission::RulesOfEntries;
 use reload::HiddenNames;
 
 use crate::config::ConfigError;
 use crate::host::BASIC;
-use crate::policy::{Access, DataPath, Decision, FilePath, FileType, Policy};
-use crate::shares::Share;
+use crate::policy::{Access, Decision, FilePath, FileType, Policy, PolicyDataPath};
+use crate::quota::QuotaCharge;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx};
 use std::ffi::CStr;
@@ -37,24 +35,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use thrufs::{Context, Errno, Notifier, Result};
 
-/// The name by which a file is judged that has none (`O_TMPFILE`).
+/// The name under which rules match a file that has none (`O_TMPFILE`).
 pub(crate) const UNNAMED: &CStr = c"(unnamed)";
 
-/// A policy, and which one it is.
 #[derive(Debug)]
-pub(crate) struct InForce {
+pub(crate) struct ActivePolicy {
     pub(crate) policy: Arc<Policy>,
-    /// From 1 on, each its own.
+    /// Counts from 1.
     pub(crate) generation: u64,
 }
 
-impl InForce {
-    /// Goes elsewhere to sleep if a file of this type may be looked into.
-    ///
-    /// # Errors
-    ///
+impl ActivePolicy {
+    /// Requires a thread that may block if rules may read the content of a file of this type. Fails with
     /// `DEFER`, before anything was done.
-    pub(crate) fn looks_into(&self, file_type: FileType, context: &Context<'_>) -> Result<()> {
+    pub(crate) fn require_blocking_for_content(
+        &self,
+        file_type: FileType,
+        context: &Context<'_>,
+    ) -> Result<()> {
         if self.policy.uses().content && file_type == FileType::RegularFile {
             context.require_blocking()?;
         }
@@ -62,94 +60,87 @@ impl InForce {
     }
 }
 
-/// Tells which programs callers run, for a process that does not see them.
+/// Finds the programs that callers execute, for a process that cannot read them in `/proc`.
 pub trait Programs: std::fmt::Debug + Send + Sync {
-    /// The path of the program that a caller, given as requests name it, executes.
+    /// The path of the program that a caller executes, by its process id as requests give it.
     fn program(&self, caller: u32) -> Option<Vec<u8>>;
 }
 
-/// `/proc`, for a process that does.
 #[derive(Debug)]
-struct InProc(OwnedFd);
+struct ProcPrograms(OwnedFd);
 
-impl InProc {
-    fn open() -> Option<InProc> {
+impl ProcPrograms {
+    fn open() -> Option<ProcPrograms> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let processes = rustix::fs::open("/proc", flags, Mode::empty());
-        processes.ok().map(InProc)
+        processes.ok().map(ProcPrograms)
     }
 }
 
-impl Programs for InProc {
+impl Programs for ProcPrograms {
     fn program(&self, caller: u32) -> Option<Vec<u8>> {
         let link = rustix::fs::readlinkat(&self.0, format!("{caller}/exe"), Vec::new());
         Some(link.ok()?.into_bytes())
     }
 }
 
-/// The policy of a served directory.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// Nothing in a mount that was made without a policy: names were not tracked then.
-    in_force: Option<RwLock<Arc<InForce>>>,
+    /// `None` in a mount that was made without a policy: names were not tracked then.
+    active_policy: Option<RwLock<Arc<ActivePolicy>>>,
     notifier: OnceLock<Notifier>,
     hidden: HiddenNames,
-    /// To find out which programs callers run.
     programs: Option<Arc<dyn Programs>>,
-    order: order::Order,
+    name_lock: name_lock::NameLock,
     /// How many changes of names have begun, and how many have ended.
     names_changing: AtomicU64,
     names_changed: AtomicU64,
 }
 
 impl Rules {
-    /// The programs of callers are found out only where those are processes of this machine; where
-    /// nobody is to be asked, here.
+    /// Programs are looked up only if callers are processes of this machine; in `/proc` if `programs` is
+    /// `None`.
     pub(crate) fn new(
         policy: Option<Arc<Policy>>,
         callers_are_local: bool,
         programs: Option<Arc<dyn Programs>>,
     ) -> Rules {
-        let of_local_callers = || programs.or_else(|| Some(Arc::new(InProc::open()?)));
+        let of_local_callers = || programs.or_else(|| Some(Arc::new(ProcPrograms::open()?)));
         Rules {
             programs: policy
                 .as_ref()
                 .filter(|_| callers_are_local)
                 .and_then(|_| of_local_callers()),
-            in_force: policy.map(|policy| {
+            active_policy: policy.map(|policy| {
                 let generation = 1;
-                RwLock::new(Arc::new(InForce { policy, generation }))
+                RwLock::new(Arc::new(ActivePolicy { policy, generation }))
             }),
             notifier: OnceLock::new(),
             hidden: HiddenNames::default(),
-            order: order::Order::default(),
+            name_lock: name_lock::NameLock::default(),
             names_changing: AtomicU64::new(0),
             names_changed: AtomicU64::new(0),
         }
     }
 
-    /// Opens what servers of one source wait for each other by, where there may be rules.
-    ///
-    /// # Errors
-    ///
-    /// Those of opening the root.
-    pub(crate) fn open_order(&self, root: impl AsFd) -> Result<()> {
-        if self.are_there() {
-            self.order.open(root)?;
+    /// Opens the lock that all servers of one source share, if there may be rules. Errors: those of opening
+    /// the root.
+    pub(crate) fn open_name_lock(&self, root: impl AsFd) -> Result<()> {
+        if self.has_policy() {
+            self.name_lock.open(root)?;
         }
         Ok(())
     }
 
-    /// Whether the rules in force redact or hide: what they say is gone around by whoever renames in
-    /// between.
+    /// Whether the active rules redact or hide, so that a concurrent rename could evade them.
     pub(crate) fn rely_on_names(&self) -> bool {
-        self.in_force().is_some_and(|rules| {
+        self.active_policy().is_some_and(|rules| {
             let uses = rules.policy.uses();
             uses.redact || uses.hide
         })
     }
 
-    /// Runs what changes names beneath and in the inodes.
+    /// Runs `change`, which changes names on the lower file system and in the inodes.
     pub(crate) fn changing_names(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
         self.names_changing.fetch_add(1, Ordering::SeqCst);
         let changed = change();
@@ -157,15 +148,15 @@ impl Rules {
         changed
     }
 
-    /// The state of all names, to be asked before one is looked up; nothing while one changes.
-    pub(crate) fn state_of_names(&self) -> Option<u64> {
-        // In this order: what begins in between is seen.
+    /// The state of all names, to be read before a name is looked up; `None` while a name changes.
+    pub(crate) fn names_state(&self) -> Option<u64> {
+        // In this order, so that a change that begins in between is seen.
         let changed = self.names_changed.load(Ordering::SeqCst);
         (changed == self.names_changing.load(Ordering::SeqCst)).then_some(changed)
     }
 
-    /// Whether no name has changed since that state, and none is changing.
-    pub(crate) fn names_are_since(&self, state: u64) -> bool {
+    /// Whether no name has changed since `state`, and none is changing.
+    pub(crate) fn names_unchanged_since(&self, state: u64) -> bool {
         self.names_changing.load(Ordering::SeqCst) == state
     }
 
@@ -177,51 +168,51 @@ impl Rules {
         self.notifier.get()
     }
 
-    /// Whether there is, or may be, a policy.
-    pub(crate) fn are_there(&self) -> bool {
-        self.in_force.is_some()
+    pub(crate) fn has_policy(&self) -> bool {
+        self.active_policy.is_some()
     }
 
-    pub(crate) fn in_force(&self) -> Option<Arc<InForce>> {
-        Some(Arc::clone(&self.in_force.as_ref()?.read()))
+    pub(crate) fn active_policy(&self) -> Option<Arc<ActivePolicy>> {
+        Some(Arc::clone(&self.active_policy.as_ref()?.read()))
     }
 
-    /// The one in force, if it can say anything about opens of directories.
-    pub(crate) fn of_opens(&self) -> Option<Arc<InForce>> {
-        self.in_force().filter(|rules| {
+    /// The active policy, if it can affect opens of directories.
+    pub(crate) fn for_opens(&self) -> Option<Arc<ActivePolicy>> {
+        self.active_policy().filter(|rules| {
             let uses = rules.policy.uses();
             uses.deny || uses.hide || uses.audit
         })
     }
 
-    /// The one in force, if it can say anything about changes.
-    fn of_changes(&self) -> Option<Arc<InForce>> {
-        self.in_force().filter(|rules| {
+    /// The active policy, if it can forbid changes.
+    fn for_changes(&self) -> Option<Arc<ActivePolicy>> {
+        self.active_policy().filter(|rules| {
             let uses = rules.policy.uses();
             uses.deny || uses.read_only || uses.hide
         })
     }
 
-    /// The one in force, if it redacts anything.
-    pub(crate) fn that_redact(&self) -> Option<Arc<InForce>> {
-        self.in_force().filter(|rules| rules.policy.uses().redact)
+    /// The active policy, if it redacts anything.
+    pub(crate) fn that_redact(&self) -> Option<Arc<ActivePolicy>> {
+        self.active_policy()
+            .filter(|rules| rules.policy.uses().redact)
     }
 
-    /// The one in force, if it hides names.
-    pub(crate) fn of_names(&self) -> Option<Arc<InForce>> {
-        self.in_force().filter(|rules| rules.policy.uses().hide)
+    /// The active policy, if it hides names.
+    pub(crate) fn that_hide(&self) -> Option<Arc<ActivePolicy>> {
+        self.active_policy()
+            .filter(|rules| rules.policy.uses().hide)
     }
 
-    /// Puts another policy in the place of the one in force, and gives that one back.
-    fn replace(&self, policy: Arc<Policy>) -> std::result::Result<Arc<InForce>, ConfigError> {
+    fn replace(&self, policy: Arc<Policy>) -> std::result::Result<Arc<ActivePolicy>, ConfigError> {
         let slot = self
-            .in_force
+            .active_policy
             .as_ref()
             .ok_or(ConfigError::NoPolicyToReplace)?;
-        let mut in_force = slot.write();
-        let generation = in_force.generation + 1;
-        let new = Arc::new(InForce { policy, generation });
-        Ok(std::mem::replace(&mut *in_force, new))
+        let mut active_policy = slot.write();
+        let generation = active_policy.generation + 1;
+        let new = Arc::new(ActivePolicy { policy, generation });
+        Ok(std::mem::replace(&mut *active_policy, new))
     }
 
     pub(crate) fn executable(&self, pid: u32) -> Option<Vec<u8>> {
@@ -232,46 +223,45 @@ impl Rules {
     }
 }
 
-/// What was found out about an open file-to-be.
-pub(crate) struct Judged {
-    pub(crate) rules: Arc<InForce>,
+/// A decision, with the policy that made it.
+pub(crate) struct PathDecision {
+    pub(crate) rules: Arc<ActivePolicy>,
     pub(crate) decision: Decision,
-    /// The latest path.
+    /// The latest path of the file.
     pub(crate) path: Vec<u8>,
 }
 
-/// Who opened something, for whoever judges it once more.
+/// The user and group that opened a file, to decide again with another policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Opener {
+pub(crate) struct OpenerIds {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
-impl Opener {
-    /// As one word, in which it is kept.
+impl OpenerIds {
     pub(crate) fn word(self) -> u64 {
         u64::from(self.uid) << 32 | u64::from(self.gid)
     }
 
-    /// As far as it matters where no rule asks: as whose share it counts.
-    pub(crate) fn counted_for(share: Option<&Share>) -> Opener {
-        Opener {
-            uid: share.map_or(0, Share::uid),
+    /// Only the user with the charged quota: enough where no rule asks for the opener.
+    pub(crate) fn counted_for(charge: Option<&QuotaCharge>) -> OpenerIds {
+        OpenerIds {
+            uid: charge.map_or(0, QuotaCharge::uid),
             gid: 0,
         }
     }
 
-    pub(crate) fn from_word(word: u64) -> Opener {
-        Opener {
+    pub(crate) fn from_word(word: u64) -> OpenerIds {
+        OpenerIds {
             uid: (word >> 32) as u32,
             gid: word as u32,
         }
     }
 }
 
-/// How files come where there is no policy.
-pub(crate) const STRAIGHT: FilePath = FilePath {
-    data: DataPath::Passthrough,
+/// The data path of all files where there is no policy.
+pub(crate) const PASSTHROUGH: FilePath = FilePath {
+    data: PolicyDataPath::Passthrough,
     rule: None,
 };
 
@@ -288,12 +278,12 @@ fn stays_redacted(old: &Decision, new: &Decision) -> Result<()> {
     }
 }
 
-/// The error that a decision means for what someone wants to do.
+/// The error number by which `decision` refuses an access.
 pub(crate) fn permitted(decision: &Decision, access: Access) -> Result<()> {
     decision.check(access).map_err(|refusal| refusal.errno)
 }
 
-/// The same for making it: what would be hidden cannot be made.
+/// As [`permitted`], for creating: a name that would be hidden cannot be created.
 pub(crate) fn permitted_new(decision: &Decision) -> Result<()> {
     match permitted(decision, Access::Change) {
         Err(_) if decision.hidden.is_some() => Err(Errno::EACCES),

@@ -1,13 +1,12 @@
-//! A table of shared values under numbers that are never used twice.
+//! A table of shared values under ids that are never reused.
 //!
-//! An id is a slot's index with the slot's generation above it: looking one up is two array
-//! accesses. Slots live in chunks of doubling size that are never moved or freed, so that readers
-//! need no lock on the table; each slot has its own. Who frees a slot raises its generation, so an
-//! id from before finds nothing.
+//! An id is a slot's index with the slot's generation above it: a lookup is two array accesses. Slots are
+//! in chunks of doubling size that are never moved or freed, so that readers need no lock on the table;
+//! each slot has its own. Freeing a slot raises its generation, so an earlier id finds nothing.
 //!
-//! **Ids from another process** may have any index, and a chunk is made for all that are near it. So
-//! what lies so far out that its chunk would be mostly empty is kept apart, in a map. How much memory a
-//! table takes is thus up to what is in it, and not to the numbers that somebody says.
+//! **Ids from another process** may have any index, and a chunk is made for all indices near it. So if the
+//! chunk would be mostly empty, the value is stored in a map of outliers. The memory of a table thus depends
+//! on what is in it, and not on untrusted numbers.
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -18,27 +17,24 @@ use std::sync::{Arc, OnceLock};
 const FIRST: u64 = 64;
 /// Enough chunks for 2^32 slots.
 const CHUNKS: usize = 27;
-/// A slot whose generation has come this far is retired: its ids would repeat.
-/// Two bits of ids stay free.
+/// A slot of this generation is retired: its ids would repeat. Two bits of ids stay free.
 pub(crate) const GENERATION_MAX: u32 = u32::MAX >> 2;
 
-/// A chunk is made for values from another process when it has at most so many slots for each of them.
+/// A chunk is made for values of another process if it has at most so many slots per value.
 const SLOTS_FOR_EACH: u64 = 16;
-/// Chunks of at most so many slots are made in any case.
+/// Chunks of at most so many slots are always made.
 const ANY_CHUNK: u64 = 4096;
 
 struct Slot<T>(RwLock<(u32, Option<Arc<T>>)>);
 
-/// See the module.
 pub(crate) struct Slots<T> {
     chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
     free: Mutex<Free>,
     occupied: AtomicUsize,
-    /// The generation that new slots begin with.
+    /// The generation of new slots.
     floor: AtomicU32,
-    /// What lies too far out for a slot, by its index, with its generation.
+    /// Values too far out for a slot, by index, with their generation.
     outliers: RwLock<HashMap<u32, (u32, Arc<T>)>>,
-    /// Whether there may be any.
     has_outliers: AtomicBool,
 }
 
@@ -52,7 +48,7 @@ struct Free {
 pub(crate) struct Full;
 
 impl<T> Slots<T> {
-    /// A table whose first id will be `first` (1 for nodes: the root's).
+    /// A table that begins with the id `first` (1 for nodes: the root's).
     pub(crate) fn starting_at(first: u32) -> Slots<T> {
         Slots {
             chunks: std::array::from_fn(|_| OnceLock::new()),
@@ -75,7 +71,7 @@ impl<T> Slots<T> {
         self.outliers.read().get(&index).cloned()
     }
 
-    /// Whether an index may have a slot, and a chunk with it, when there are so many values.
+    /// Whether an index may have a slot, and so a chunk, with this many values.
     fn may_have_slot(&self, index: u32, values: usize) -> bool {
         let (chunk, _) = Self::place(index);
         let slots = FIRST << chunk;
@@ -106,7 +102,6 @@ impl<T> Slots<T> {
         slots.get(offset)
     }
 
-    /// The value under `id`, if it is still there.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<T>> {
         let (index, generation) = (id as u32, (id >> 32) as u32);
         if let Some(slot) = self.slot(index) {
@@ -125,7 +120,7 @@ impl<T> Slots<T> {
         there.or_else(|| Some(self.outlier(index)?.1))
     }
 
-    /// Puts in the value that `make` builds for its id.
+    /// Inserts the value that `make` builds for its id.
     pub(crate) fn insert_with(&self, make: impl FnOnce(u64) -> T) -> Result<Arc<T>, Full> {
         let index = {
             let mut free = self.free.lock();
@@ -147,11 +142,11 @@ impl<T> Slots<T> {
         Ok(value)
     }
 
-    /// Puts a value back under the id that it had in another process. To be called before anybody else
-    /// uses the table, and to be followed by [`settle`](Self::settle).
+    /// Inserts a value of another process under its id. To be called before the table is used, and to be
+    /// followed by [`settle`](Self::settle).
     ///
-    /// `None` for an id that cannot be, or is taken, or whose index is not below `indices`, so that a number
-    /// from elsewhere cannot have a table of any size made.
+    /// `None` for an invalid id, one that is taken, or an index not below `indices`, so that an untrusted
+    /// number cannot make the table arbitrarily large.
     pub(crate) fn insert_at(&self, id: u64, indices: u32, value: T) -> Option<Arc<T>> {
         let (index, generation) = (id as u32, (id >> 32) as u32);
         if index == 0 || index >= indices || generation >= GENERATION_MAX {
@@ -179,7 +174,7 @@ impl<T> Slots<T> {
         Some(())
     }
 
-    /// Gives those a slot for which there are enough values by now.
+    /// Moves outliers into slots where there are enough values by now.
     fn take_in_outliers(&self) {
         let mut outliers = self.outliers.write();
         let values = self.occupied.load(Ordering::Relaxed);
@@ -193,9 +188,8 @@ impl<T> Slots<T> {
             .store(!outliers.is_empty(), Ordering::Release);
     }
 
-    /// Makes every slot that is empty ready for use, with ids that were not used in the process from
-    /// which the others were taken over: there, no generation was above `highest`. False when
-    /// there are no such ids left.
+    /// Makes empty slots ready for use, with ids that the other process, with generations up to `highest`,
+    /// has not used. False when there are no such ids left.
     pub(crate) fn settle(&self, highest: u32) -> bool {
         let floor = match highest.checked_add(1) {
             Some(floor) if floor < GENERATION_MAX => floor,
@@ -222,7 +216,6 @@ impl<T> Slots<T> {
         true
     }
 
-    /// The highest generation of a slot.
     pub(crate) fn generation_max(&self) -> u32 {
         let slots = self.chunks.iter().filter_map(OnceLock::get).flatten();
         let highest = slots.map(|slot| slot.0.read().0).max().unwrap_or(0);
@@ -231,7 +224,7 @@ impl<T> Slots<T> {
         outlying.max().unwrap_or(0).max(highest)
     }
 
-    /// Takes the value under `id` out; its id finds nothing from now on.
+    /// Removes the value under `id`, which finds nothing from now on.
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<T>> {
         let (index, generation) = (id as u32, (id >> 32) as u32);
         let Some(slot) = self.slot(index) else {
@@ -252,7 +245,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// Its index is not used again until it is reached by counting.
+    /// Its index is not used again until the free counter reaches it.
     #[cold]
     fn remove_outlier(&self, index: u32, generation: u32) -> Option<Arc<T>> {
         if !self.has_outliers.load(Ordering::Acquire) {
@@ -267,8 +260,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// The values that are there while the table is gone through, one slot after the other, and their
-    /// ids.
+    /// The values and their ids, one slot after the other while the table changes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Arc<T>)> {
         let id = |index: u32, generation: u32| u64::from(generation) << 32 | u64::from(index);
         let outliers = self.outliers.read();
@@ -286,14 +278,12 @@ impl<T> Slots<T> {
         in_slots.chain(outlying)
     }
 
-    /// How many slots there are, used or not.
     #[cfg(test)]
     fn slots(&self) -> usize {
         let chunks = self.chunks.iter().filter_map(OnceLock::get);
         chunks.map(|chunk| chunk.len()).sum()
     }
 
-    /// How many values there are.
     pub(crate) fn len(&self) -> usize {
         self.occupied.load(Ordering::Relaxed)
     }
@@ -304,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_cover_the_chunks_without_gaps() {
+    fn chunks_cover_all_indices() {
         let mut expected = (0, 0);
         for index in 0..10_000u32 {
             assert_eq!(Slots::<()>::place(index), expected, "index {index}");
@@ -317,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_never_used_twice() {
+    fn ids_are_never_reused() {
         let slots = Slots::starting_at(1);
         let first = *slots.insert_with(|id| id).expect("room");
         assert_eq!(first, 1);
@@ -332,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn going_through_it_finds_what_is_there() {
+    fn iter_finds_all_values() {
         let slots = Slots::starting_at(1);
         let ids: Vec<u64> = (0..200)
             .map(|_| *slots.insert_with(|id| id).expect("room"))
@@ -352,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn values_go_on_under_their_ids_in_another_table() {
+    fn insert_at_keeps_ids() {
         const MANY: u32 = 1 << 20;
         let slots = Slots::starting_at(2);
         assert!(slots.insert_at(5 << 32 | 700, MANY, "a").is_some());
@@ -380,7 +370,7 @@ mod tests {
                 "new"
             });
             assert!(made.is_ok() && ids.insert(new), "{new:#x}");
-            assert_eq!(new >> 32, 6, "an id that nobody has seen");
+            assert_eq!(new >> 32, 6, "a new id");
         }
         assert!(ids.iter().any(|id| *id as u32 == 699), "gaps are used");
         assert!(ids.iter().all(|id| *id as u32 > 0));
@@ -389,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_from_elsewhere_take_no_more_memory_than_what_they_stand_for() {
+    fn restored_ids_take_bounded_memory() {
         const MANY: u32 = 1 << 24;
         let slots = Slots::starting_at(1);
         let ids: Vec<u64> = (0..40)
@@ -417,7 +407,7 @@ mod tests {
             assert_eq!(slots.get_by_index(*id as u32).as_deref(), Some(id));
             assert!(slots.get(*id + (1 << 32)).is_none());
         }
-        // New ones go where there is room, and nowhere else.
+        // New values fill the slots there are.
         for _ in 0..20_000 {
             let mut new = 0;
             let made = slots.insert_with(|id| {
@@ -437,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reached_by_counting_is_not_given_twice() {
+    fn outlier_index_is_not_given_twice() {
         let slots = Slots::starting_at(1);
         let far = 7 << 32 | 20_000;
         assert!(slots.insert_at(far, 1 << 20, far).is_some());
@@ -452,9 +442,9 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_full_enough_has_slots_for_all() {
+    fn outliers_move_into_slots() {
         let slots = Slots::starting_at(1);
-        // From the end, so that each comes too early.
+        // Backwards, so that each index comes too early.
         for index in (1..100_000u64).rev() {
             assert!(slots.insert_at(index, 1 << 20, index).is_some());
         }
@@ -464,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_from_nowhere_find_nothing() {
+    fn invalid_ids_find_nothing() {
         let slots = Slots::starting_at(1);
         slots.insert_with(|_| ()).expect("room");
         for id in [0, 2, 1 << 32 | 1, u64::MAX, u64::from(u32::MAX)] {

@@ -1,30 +1,30 @@
-//! Figures of a served directory.
+//! Statistics of a served directory.
 
 use serde::Serialize;
 use std::fmt;
 
-/// What is in the tables at one moment.
+/// The sizes of its tables at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Statistics {
-    /// Inodes that the kernel knows, and forgotten ones kept for `export`.
+    /// Inodes that the kernel has looked up, and forgotten ones kept for `export`.
     pub inodes: usize,
     /// Of these, the forgotten ones: at most [`exported_nodes_max`](crate::Config::exported_nodes_max).
     pub exported_nodes: usize,
-    /// Descriptors kept for inodes.
+    /// Descriptors cached for inodes.
     pub descriptors: usize,
-    /// Descriptors taken back because the budget was used up.
+    /// Descriptors evicted because the budget was used up.
     pub descriptors_evicted: u64,
     /// Files that clients have open.
     pub open_files: usize,
     /// Directories that clients have open.
     pub open_directories: usize,
-    /// Mounts beneath, the source's own among them.
+    /// Lower mounts, with the source's own.
     pub mounts: usize,
     /// Owners of shared POSIX locks.
     pub lock_owners: usize,
     /// Lower files registered for passthrough.
     pub backing_files: usize,
-    /// Opens and locks refused because a user held its share of descriptors
+    /// Opens and locks refused by a user's quota of descriptors
     /// ([`user_descriptors_max`](crate::Config::user_descriptors_max)).
     pub refused_to_users: u64,
 }

@@ -1,9 +1,8 @@
-//! Descriptors that must not close with the process.
+//! Stores descriptors that must not close with the process.
 //!
-//! Most of what a session has open can be opened again by whoever goes on with it. Two things cannot: a
-//! file whose last name is gone, which is no more when nobody has it open, and locks, which are given up
-//! when the open file that carries them is closed. Their descriptors are handed to somebody who outlives
-//! the process, before the client hears that there is something to lose.
+//! A resuming process can open most files of a session again, except a file without names, which is freed
+//! when it is closed, and locks, which end with the open file that carries them. Their descriptors are
+//! handed to another process before the client gets the answer.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,22 +10,22 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use thrufs_abi::{FileHandle, NodeId};
 
-/// Keeps descriptors that outlive the process, such as by giving them to a supervisor:
-/// [`Config::strongbox`](crate::Config::strongbox). The open file is what matters: what is kept is a
-/// duplicate, and carries its locks.
+/// Stores descriptors that outlive the process, for example in a supervisor:
+/// [`Config::strongbox`](crate::Config::strongbox). A stored duplicate shares the open file, and so its
+/// locks.
 pub trait Strongbox: Send + Sync {
-    /// Keeps a duplicate of `fd` under `key`, in the place of what was there. When it returns, the
-    /// duplicate outlives the process.
+    /// Stores a duplicate of `fd` under `key`, replacing an earlier one. On return, the duplicate outlives
+    /// the process.
     ///
     /// # Errors
     ///
-    /// When it is full, or nobody is there.
+    /// When it is full, or the other process is gone.
     fn keep(&self, key: u64, fd: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Closes what is kept under `key`, soon.
+    /// Closes what is stored under `key`, soon.
     fn discard(&self, key: u64);
 
-    /// Everything that is kept, and stays kept. Called once, by the process that goes on.
+    /// Duplicates of everything that is stored. Called once, by the resuming process.
     fn take(&self) -> Vec<(u64, OwnedFd)>;
 }
 
@@ -36,14 +35,14 @@ impl fmt::Debug for dyn Strongbox {
     }
 }
 
-/// What a key stands for. The upper two bits, which ids do not use, tell.
+/// What a key means, by its upper two bits, which ids do not use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// An inode, by an `O_PATH` descriptor.
     Node(NodeId),
     /// The lower file of an open file, which carries a `flock(2)`.
     File(FileHandle),
-    /// The open file of an owner of locks, by its place in the ledger.
+    /// The file of an owner of locks, by its index in the ledger.
     Owner(u32),
 }
 
@@ -72,7 +71,7 @@ impl Key {
     }
 }
 
-/// What is found in a strongbox. Of what nobody asks for, only our duplicate is closed.
+/// Duplicates of what was stored. Those that are not asked for are closed.
 #[derive(Default)]
 pub(crate) struct Contents(HashMap<Key, OwnedFd>);
 
@@ -91,7 +90,7 @@ impl Contents {
         self.0.remove(&key)
     }
 
-    /// The keys that nobody has asked for.
+    /// The keys that were not asked for.
     pub(crate) fn left(&self) -> impl Iterator<Item = Key> {
         self.0.keys().copied()
     }
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_apart() {
+    fn keys_are_distinct() {
         let highest = u64::from(crate::slots::GENERATION_MAX - 1) << 32 | 7;
         for key in [
             Key::Node(NodeId(1)),

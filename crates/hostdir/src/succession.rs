@@ -1,24 +1,23 @@
-//! Going on with a session that another process began.
+//! Resumes a session that another process began.
 //!
-//! A client names inodes and open files by the numbers that it was given, and it cannot be told others.
-//! So whoever goes on with a session must know the same ones for the same things. There are two ways:
+//! A client identifies inodes and open files by the numbers that it was given. So a resuming process must
+//! use the same numbers for the same things. There are two ways:
 //!
-//! * [`save`] and [`restore`]: the process lives and writes down what it knows, for a successor that may be
-//!   on another machine (live migration).
-//! * [`recover`]: the process is dead. What it [noted](crate::ledger) is read.
+//! * [`save`] and [`restore`]: the process is alive and writes its state for another one, which may be on
+//!   another machine (live migration).
+//! * [`recover`]: the process is dead. Its [ledger](crate::ledger) is read.
 //!
-//! Either way the tables are [built again](rebuild): nodes under their ids with their lookups, open files
-//! under their handles, opened anew, locks taken anew. Ids that were given before and are free now are not
-//! given again, so that nothing that a client remembers comes to mean something else.
+//! Either way the tables are [rebuilt](rebuild): nodes under their ids with their lookups, open files under
+//! their handles, opened again, locks taken again. Ids that were freed are not given again, so that no id
+//! changes its meaning for a client.
 //!
 //! **How inodes are found** on the other side: by their *paths*, where the tree has the same names there
-//! (shared, or a copy), or by their *file handles*, where it is the same file system. What is not found
-//! becomes an inode that answers every request with ESTALE, unless the whole is to fail then.
+//! (shared, or a copy), or by their *file handles*, on the same file system. An inode that is not found
+//! answers every request with ESTALE, unless the whole restore is to fail then.
 //!
-//! **Handles and trust.** A path never leads out of the tree that is served. A file handle leads to any
-//! file of the file system, and which ones a state has is up to whoever wrote it. So whoever does not
-//! trust those who carry states (a machine's manager, commonly) has them refused:
-//! [`Migration::accept_handles`].
+//! **Handles and trust.** A path never leads out of the served tree. A file handle leads to any file of the
+//! file system, and the sender of a state chooses them. An operator who does not trust the carrier of
+//! states (a machine's manager, commonly) leaves [`Migration::accept_handles`] off.
 
 mod format;
 mod locks;
@@ -30,40 +29,41 @@ mod save;
 
 pub(crate) use locks::{Suspended, give_up_ranges};
 
-/// How inodes are named in a saved state.
+/// How inodes are identified in a saved state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MigrationMode {
-    /// By their paths. Works to another machine with the same tree, and finds nothing that has no name.
+    /// By their paths. Works with another machine that has the same tree, but not for inodes without a
+    /// name.
     #[default]
     FindPaths,
-    /// By their file handles, for a successor with the same file system. Mounts beneath the source, and
-    /// inodes that have no handles, go by path nevertheless.
+    /// By their file handles, for the same file system. Submounts, and inodes without handles, are
+    /// identified by path all the same.
     FileHandles,
 }
 
-/// What becomes of a session when something of it is not found on the other side.
+/// What happens to a session if parts of it are not found on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MigrationOnError {
-    /// Nobody goes on with it there.
+    /// The restore fails.
     #[default]
     Abort,
-    /// It is gone on with. The client gets ESTALE for what was not found.
+    /// It is resumed. The client gets ESTALE for the missing parts.
     GuestError,
 }
 
-/// How a session leaves for another process, and how it is received from one.
+/// How a session is saved for another process, and how one is restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// How inodes are named when the session leaves.
+    /// How inodes are identified in a saved session.
     pub mode: MigrationMode,
-    /// What becomes of a session that is received.
+    /// What happens to a restored session with missing parts.
     pub on_error: MigrationOnError,
-    /// Send file handles along with paths, by which the receiver, if it has the same file system, makes
-    /// sure that it finds the same inodes.
+    /// Send file handles along with paths, by which a receiver with the same file system verifies that it
+    /// found the same inodes.
     pub verify_handles: bool,
-    /// Look at every path once more when all are found, in case others move files meanwhile.
+    /// Check every path once more when all are found, for files that were moved meanwhile.
     pub confirm_paths: bool,
-    /// Accept states in which inodes are named by file handles.
+    /// Accept states in which inodes are identified by file handles.
     pub accept_handles: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Ids that are translated range by range, each way by itself.
+//! Translation of ids by ranges, each direction by itself.
 //!
-//! The language is that of virtiofsd's users:
+//! The language is virtiofsd's:
 //!
 //! ```text
 //! guest:FROM:TO:COUNT           ids of clients, to as many on the host
@@ -11,12 +11,12 @@
 //! forbid-guest:FROM:COUNT       ids that clients may not give to a file
 //! ```
 //!
-//! What no range holds stays as it is.
+//! Ids outside of all ranges stay as they are.
 
-/// Most ranges in one direction: they are looked through for every id.
+/// Most ranges in one direction: they are searched for every id.
 const RANGES_MAX: usize = 64;
 
-/// See the module.
+/// Ranges of ids in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Translation {
     to_host: Vec<Range>,
@@ -32,11 +32,11 @@ struct Range {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// The first becomes this, and so on.
+    /// To this id and the following ones.
     From(u32),
-    /// All become this.
+    /// All to this id.
     One(u32),
-    /// None there is.
+    /// Forbidden.
     Nothing,
 }
 
@@ -68,7 +68,7 @@ pub enum TranslationError {
 }
 
 impl Translation {
-    /// Adds what a rule says.
+    /// Adds a rule.
     ///
     /// # Errors
     ///
@@ -108,16 +108,16 @@ impl Translation {
     /// The id that clients see.
     pub(crate) fn to_client(&self, host: u32) -> u32 {
         // Nothing is forbidden in this direction.
-        look_up(&self.to_client, host).unwrap_or(host)
+        lookup(&self.to_client, host).unwrap_or(host)
     }
 
     /// The id on the host, if there is one.
     pub(crate) fn to_host(&self, client: u32) -> Option<u32> {
-        look_up(&self.to_host, client)
+        lookup(&self.to_host, client)
     }
 }
 
-fn look_up(ranges: &[Range], id: u32) -> Option<u32> {
+fn lookup(ranges: &[Range], id: u32) -> Option<u32> {
     let holds = |range: &&Range| id >= range.first && id - range.first < range.count;
     match ranges.iter().find(holds) {
         None => Some(id),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_by_itself() {
+    fn directions_are_independent() {
         let ids = translation(&["guest:0:1000:10", "host:500:0:1", "forbid-guest:77:1"]);
         assert_eq!(ids.to_host(3), Some(1003));
         assert_eq!(ids.to_host(10), Some(10), "outside");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_and_many_to_one() {
+    fn map_and_squash_rules() {
         let ids = translation(&["map:0:1000:10"]);
         assert_eq!((ids.to_host(9), ids.to_client(1009)), (Some(1009), 9));
         let ids = translation(&["squash-guest:0:1001:4294967295", "squash-host:5:8:3"]);
@@ -211,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_and_changes_nothing() {
+    fn invalid_translation_rules_change_nothing() {
         let mut ids = translation(&["map:0:1000:10", "host:0:50:1"]);
         let before = ids.clone();
         for (rule, error) in [
             ("guests:0:1:1", TranslationError::Kind("guests".to_owned())),
             ("", TranslationError::Kind(String::new())),
             ("guest:9:5:1", TranslationError::Overlap),
-            // The first half would do.
+            // Its first half would be valid.
             ("map:100:1009:1", TranslationError::Overlap),
             ("guest:4294967295:1:1", TranslationError::Beyond),
             ("guest:100:4294967295:1", TranslationError::Beyond),

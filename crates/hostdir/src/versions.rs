@@ -1,26 +1,26 @@
-//! Whether the kernel may keep what it has cached of a file's data from one open to the next.
+//! Whether the kernel may keep cached data of a file from one open to the next.
 //!
-//! A version is a file's size and times. An open that finds the version by which the cache was filled
-//! keeps the cache, any other drops it. That is right only if whatever changes the data changes the
-//! version, and three things keep it from doing so:
+//! A version is a file's size and times. An open that finds the version by which the cache was filled keeps
+//! the cache, any other open drops it. That requires that every change of data changes the version, which
+//! three things prevent:
 //!
-//! * Times advance in steps, of a clock tick or, on some file systems, of two seconds: two changes
-//!   within a step look the same.
-//! * A file system sets the time *before* it copies what is written. Who reads in between sees the last
+//! * Times advance in steps, of a clock tick or, on some file systems, of two seconds: two changes within a
+//!   step look the same.
+//! * A file system sets the time *before* it copies the written data. A read in between sees the last
 //!   version with old data.
-//! * A store through a shared map sets the time once, and then no more for long.
+//! * A store through a shared mapping sets the time once, and then not again for long.
 //!
-//! So a version counts only if it was a while old when an open found it ([`SETTLED`]), as in git's
-//! index, and if nobody had the file open for writing then: whatever is written later by whoever opens
-//! the file later has another version. Nobody is known to write as long as no lease can be tried (files
-//! of others without CAP_LEASE, file systems without leases); there, a call that goes on for longer
-//! than that after it has set the time, and a map that is stored to, can be missed.
+//! So a version counts only if it was some time old when an open found it ([`SETTLED`]), as in git's index,
+//! and if the file was not open for writing then: later writes, by processes that open the file later, give
+//! another version. Without leases (files of other users without CAP_LEASE, file systems without leases) no
+//! writer is detected; there, a write(2) that lasts longer than [`SETTLED`] after it has set the time, and
+//! stores through a mapping, can be missed.
 //!
-//! It counts from the release of that open on, when the kernel has dropped for sure what it had before:
-//! until its answer has arrived, another open may not keep that.
+//! It counts from the release of that open on, when the kernel has certainly dropped its earlier cache:
+//! until the open is answered, another open may not keep that.
 //!
-//! The kernel's attributes may be older than the data. It reads no further than the size it knows, so
-//! an open of a file that has changed lately has it ask for them again.
+//! The kernel's attributes may be older than the data. It reads no further than the size it knows, so an
+//! open of a file that changed lately makes it refresh them.
 
 use crate::attributes::content_version;
 use crate::host::Host;
@@ -32,22 +32,21 @@ use thrufs::LowerFile;
 use thrufs_sys::clock::coarse_time;
 use thrufs_sys::lease;
 
-/// How old a version must be. FAT counts in steps of two seconds, and a tick is up to 10 ms.
+/// How old a version must be. FAT has steps of two seconds, and a tick is up to 10 ms.
 const SETTLED: Duration = Duration::from_millis(2_100);
 
-/// The same where the time is another machine's: how far its clock may be behind ours.
+/// The same for times of another machine: its clock may be behind ours.
 const SETTLED_REMOTE: Duration = Duration::from_secs(60);
 
-/// What an open found out about the data that the kernel may have cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What is cached is of the version that the file has.
+    /// The cached data is of the file's version.
     pub(crate) keeps_cache: bool,
     /// The version that counts once the open is released, or 0.
     pub(crate) version: u64,
 }
 
-/// How long before `now` the file has changed last; nothing if that is yet to come.
+/// How long before `now` the file last changed; `None` for a time in the future.
 fn age(stat: &Statx, now: Duration) -> Option<Duration> {
     let changed = |time: &StatxTimestamp| match u64::try_from(time.tv_sec) {
         Ok(seconds) => Duration::new(seconds, time.tv_nsec),
@@ -56,7 +55,7 @@ fn age(stat: &Statx, now: Duration) -> Option<Duration> {
     now.checked_sub(changed(&stat.stx_mtime).max(changed(&stat.stx_ctime)))
 }
 
-/// Whether the file has not changed for `more` than what a version must be old.
+/// Whether the last change is older than the required age and `more`.
 fn is_settled(mount: &LowerMount, stat: &Statx, more: Duration) -> bool {
     let margin = if mount.is_remote() {
         SETTLED_REMOTE
@@ -67,8 +66,8 @@ fn is_settled(mount: &LowerMount, stat: &Statx, more: Duration) -> bool {
 }
 
 impl Host {
-    /// What an open of `inode` that goes by the cache means for what is cached. `lower` is open for
-    /// reading alone unless it is `writable`.
+    /// What an open of `inode` with the data path cached means for the kernel's cache. `lower` is read-only
+    /// unless `writable`.
     pub(crate) fn cached_data(
         &self,
         inode: &Inode,
@@ -83,7 +82,7 @@ impl Host {
                 version: 0,
             };
         }
-        // A writer of ours would be found as well.
+        // Our own writers hold the lease off as well.
         let counts = !writable
             && is_settled(inode.mount(), stat, Duration::ZERO)
             && (inode.mount().is_remote() || !lease::has_writers(lower).unwrap_or(false));
@@ -93,8 +92,8 @@ impl Host {
         }
     }
 
-    /// Has the kernel ask for the attributes of a file that it is opening if they may be older than
-    /// what `stat` shows.
+    /// Makes the kernel refresh the attributes of a file that it is opening, if they may be older than
+    /// `stat`.
     pub(crate) fn refresh_size(&self, inode: &Inode, stat: &Statx) {
         let timeout = self.config.attr_timeout();
         if timeout.is_zero() || is_settled(inode.mount(), stat, timeout) {
@@ -103,13 +102,13 @@ impl Host {
         self.attributes_changed(inode);
     }
 
-    /// Has the kernel ask for the attributes of the node that a request is about, from its answer on.
-    /// Where nobody takes notifications (guests), they stay as they are for their time.
+    /// Expires the kernel's attributes of the node that a request is about, after its answer. Guests take
+    /// no notifications: there they time out.
     pub(crate) fn attributes_changed(&self, inode: &Inode) {
         if let Some(notifier) = self.rules.notifier()
             && let Err(error) = notifier.expire_attributes(inode.node())
         {
-            tracing::trace!(node = ?inode.node(), %error, "attributes stay for their time");
+            tracing::trace!(node = ?inode.node(), %error, "attributes stay valid until they time out");
         }
     }
 }
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_younger_time_counts_and_the_future_never_does() {
+    fn later_time_counts_and_future_times_do_not() {
         let now = Duration::new(100, 500);
         let old = (10, 0);
         let since = age(&stat_of((98, 400), old), now);

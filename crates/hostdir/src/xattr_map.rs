@@ -1,26 +1,24 @@
-//! Other names on the host for the extended attributes that clients see.
+//! Maps the names of extended attributes that clients see to names on the host.
 //!
-//! A map is a list of rules, and the first that matches a name decides. A name from a client is
-//! matched by its beginning with a rule's *key*, a name on the host by its beginning with the rule's
-//! *prepend*. Written down, a rule begins with a character that then stands between its fields and
-//! after the last:
+//! A map is a list of rules, of which the first that matches decides. A client's name is matched by a
+//! rule's *key* at its beginning, a name on the host by the rule's *prepend*. The first character of a rule
+//! separates and ends its fields:
 //!
 //! ```text
 //! :TYPE:SCOPE:KEY:PREPEND:    TYPE prefix, ok, bad or unsupported; SCOPE client, server or all
-//! :map:KEY:PREPEND:           stands for what prefixing safely takes; the last rule of its list
+//! :map:KEY:PREPEND:           short for the rules of a safe prefix; the last rule of its list
 //! ```
 //!
-//! It is the language that users of virtiofsd write. A name that no rule matches is none: refused to
-//! clients, hidden from them.
+//! The language is virtiofsd's. A name that no rule matches is refused to clients and hidden from them.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::str::FromStr;
 
-/// Most rules of a list: more than anybody writes.
+/// Most rules of a list.
 const RULES_MAX: usize = 256;
 
-/// See the module.
+/// Rules for names of extended attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XattrMap {
     rules: Vec<Rule>,
@@ -47,25 +45,25 @@ struct Rule {
     prepend: String,
 }
 
-/// What is wrong with a map that was written down.
+/// What is wrong with the text of a map.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XattrMapError {
-    /// Nothing in it.
+    /// It has no rule.
     #[error("there is no rule in it")]
     Empty,
     /// More than `RULES_MAX`.
     #[error("it has more than {RULES_MAX} rules")]
     TooLong,
-    /// A rule that ends in the middle.
+    /// A rule that is cut off.
     #[error("rule {0} is cut off: each of its fields ends with the character that it begins with")]
     CutOff(usize),
-    /// The first field.
+    /// An unknown type.
     #[error("rule {0} is of the type `{1}`: there are prefix, ok, bad, unsupported and map")]
     Type(usize, String),
-    /// The second field.
+    /// An unknown scope.
     #[error("rule {0} has the scope `{1}`: there are client, server and all")]
     Scope(usize, String),
-    /// Something after a rule that says all.
+    /// A rule after a `map` rule, which matches everything.
     #[error("rule {0} comes after a rule `map`, which must be the last")]
     AfterMap(usize),
     /// A NUL cannot be in a name.
@@ -73,7 +71,7 @@ pub enum XattrMapError {
     Nul(usize),
 }
 
-/// What becomes of a name that a client says.
+/// How a client's name is mapped.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OnHost<'a> {
     /// It has this name on the host.
@@ -85,7 +83,7 @@ pub(crate) enum OnHost<'a> {
 }
 
 impl XattrMap {
-    /// What a client's name stands for.
+    /// Maps a client's name.
     pub(crate) fn on_host<'a>(&self, name: &'a CStr) -> OnHost<'a> {
         let bytes = name.to_bytes();
         let mut rules = self.rules.iter().filter(|rule| rule.of_clients);
@@ -104,7 +102,7 @@ impl XattrMap {
         }
     }
 
-    /// What clients see for a name on the host; `None` for one that they do not see.
+    /// The name that clients see for a name on the host; `None` if they do not see it.
     pub(crate) fn for_clients<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
         let mut rules = self.rules.iter().filter(|rule| rule.of_host);
         let rule = rules.find(|rule| name.starts_with(rule.prepend.as_bytes()))?;
@@ -162,11 +160,10 @@ impl FromStr for XattrMap {
     }
 }
 
-/// The fields of one rule.
 struct Fields<'a> {
     rest: &'a str,
     separator: char,
-    /// Of the rule, for messages.
+    /// The number of the rule, for messages.
     number: usize,
 }
 
@@ -205,9 +202,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The rules that a `map` stands for: names that begin with `key` get the prefix; clients can neither
-/// say the prefix themselves nor see what the host has under `key`; other names stay as they are, or
-/// where all get the prefix, are none.
+/// The rules for `map`: names that begin with `key` get the prefix; clients can neither use the prefix
+/// themselves nor see names on the host that begin with `key`; other names stay as they are, or do not
+/// exist if all names get the prefix.
 fn mapped(key: &str, prepend: &str) -> Vec<Rule> {
     let rule = |effect, scope: (bool, bool), key: &str, prepend: &str| Rule {
         effect,
@@ -250,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_for_everything() {
+    fn map_rule_for_all_names() {
         for text in [
             ":map::user.virtiofs.:",
             ":prefix:all::user.virtiofs.::bad:all:::",
@@ -268,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_for_some() {
+    fn map_rule_for_some_names() {
         let long = "/prefix/all/trusted./user.virtiofs./
                     /bad/server//trusted./
                     /bad/client/user.virtiofs.//
@@ -287,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_counts_and_what_none_matches_is_no_name() {
+    fn first_matching_rule_counts_and_others_are_refused() {
         let map = map(
             " :unsupported:client:user.secret.:: ,ok,client,user.,, |bad|server||user.a|
                        :ok:server::user.:",
@@ -301,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn invalid_maps_have_messages() {
         let error = |text: &str| XattrMap::from_str(text).unwrap_err();
         assert_eq!(error("  "), XattrMapError::Empty);
         assert_eq!(error(":ok:all::"), XattrMapError::CutOff(1));

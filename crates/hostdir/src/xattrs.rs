@@ -4,7 +4,7 @@ use crate::acl;
 use crate::config::IdMap;
 use crate::host::Host;
 use crate::inode::Inode;
-use crate::ownership::{Checked, OfOwner};
+use crate::ownership::{Checked, OwnerChange};
 use crate::xattr_map::OnHost;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::borrow::Cow;
@@ -15,10 +15,10 @@ use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
 use thrufs_sys::{attr, xattr};
 
-/// Largest list of names that Linux gives (`XATTR_LIST_MAX`).
+/// Longest list of names (`XATTR_LIST_MAX`).
 const LIST_BYTES_MAX: usize = 65_536;
 
-/// What programs keep beside a file, among it thumbnails and copies of its metadata.
+/// The namespace in which programs keep thumbnails and copies of metadata, among others.
 const OF_USERS: &[u8] = b"user.";
 
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
@@ -28,18 +28,18 @@ fn is_acl(name: &CStr) -> bool {
     matches!(name.to_bytes(), ACL_ACCESS | ACL_DEFAULT)
 }
 
-/// Whether only user 0 sets and removes an attribute, by its name above and by that on the host. The kernel
-/// above checks nothing of `system.` but POSIX ACLs: it leaves the others, ACLs of NFSv4 and of Windows
-/// among them, to their file system (`xattr_permission` in `fs/xattr.c`), which would ask this process.
+/// Whether only user 0 may set and remove an attribute, by its name above and on the host. The kernel above
+/// checks no name in `system.` except POSIX ACLs: it leaves the others, such as NFSv4 and Windows ACLs, to
+/// their file system (`xattr_permission` in `fs/xattr.c`), which would check this process.
 fn is_unchecked(name: &CStr) -> bool {
     name.to_bytes().starts_with(b"system.") && !is_acl(name)
 }
 
 impl Host {
-    /// What the attribute is called on the host.
+    /// The name of the attribute on the host.
     pub(crate) fn on_host<'a>(&self, name: &'a CStr) -> Result<Cow<'a, CStr>> {
         if !self.config.xattr {
-            // Remembered by the kernel: no such request for the life of the mount.
+            // The kernel caches that: no such request for the life of the mount.
             return Err(Errno::ENOSYS);
         }
         if is_acl(name) && !self.config.acl {
@@ -55,7 +55,7 @@ impl Host {
         }
     }
 
-    /// What an attribute that a caller sets or removes is called on the host.
+    /// The name on the host of an attribute that a caller sets or removes.
     fn changed_on_host<'a>(
         &self,
         context: &Context<'_>,
@@ -83,7 +83,7 @@ impl Host {
     pub(crate) fn getxattr(&self, node: NodeId, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
         let on_host = self.on_host(name)?;
         let inode = self.nodes.get(node)?;
-        self.may_look(&inode)?;
+        self.may_reveal(&inode)?;
         let is_of_users = |name: &CStr| name.to_bytes().starts_with(OF_USERS);
         if (is_of_users(name) || is_of_users(&on_host)) && self.is_redacted(&inode)? {
             return Err(Errno::ENODATA);
@@ -97,8 +97,8 @@ impl Host {
         Ok(length)
     }
 
-    /// Before the first write to a file the kernel asks for its capabilities. A file that is open has a
-    /// descriptor that takes the call directly, at a third of the cost.
+    /// Before the first write to a file the kernel asks for its capabilities. An open file has a descriptor
+    /// that takes the call directly, at a third of the cost.
     pub(crate) fn read_xattr(
         &self,
         inode: &Arc<Inode>,
@@ -106,7 +106,7 @@ impl Host {
         buffer: &mut [u8],
     ) -> Result<usize> {
         Ok(match inode.opened() {
-            // rustix does not take an empty buffer for a question.
+            // rustix refuses an empty buffer.
             Some(file) if buffer.is_empty() => rustix::fs::fgetxattr_query(&*file, name)?,
             Some(file) => rustix::fs::fgetxattr(&*file, name, &mut *buffer)?,
             None => xattr::get(self.descriptor(inode)?.as_fd(), name, buffer)?,
@@ -126,12 +126,12 @@ impl Host {
         let descriptor = self.descriptor(inode)?;
         let fd = descriptor.as_fd();
         self.credentials.keep_set_ids(true)?;
-        self.spare_reserve(context, inode)?;
+        self.leave_reserved_blocks(context, inode)?;
         let mut value = Cow::Borrowed(value);
         if is_acl(name) && self.maps_ids() {
             let to_host = |map: &IdMap, id| map.to_host(id).ok_or(Errno::EINVAL);
             translate_acl(value.to_mut(), to_host, self)?;
-            // It may let others write.
+            // The ACL may let other users write.
             self.drop_privileges_of_others(context, inode)?;
         }
         self.change_attributes(inode, fd, || {
@@ -139,8 +139,8 @@ impl Host {
                 return Ok(xattr::set(fd, name, &value, flags)?);
             }
             let asked = match clear_set_group_id {
-                true => OfOwner::PermissionsOutsideGroup,
-                false => OfOwner::Permissions,
+                true => OwnerChange::PermissionsOutsideGroup,
+                false => OwnerChange::Permissions,
             };
             self.as_owner(context, inode, fd, asked, || {
                 // With the ACL the group may execute it.
@@ -162,7 +162,7 @@ impl Host {
             return Err(Errno::ENOSYS);
         }
         let inode = self.nodes.get(node)?;
-        self.may_look(&inode)?;
+        self.may_reveal(&inode)?;
         let descriptor = self.descriptor(&inode)?;
         let fd = descriptor.as_fd();
         let hides_trusted = context.uid().is_some_and(|uid| uid != 0);
@@ -184,7 +184,7 @@ impl Host {
                     None => continue,
                 },
             };
-            // What was cut off is at its beginning.
+            // The cut-off part is at the beginning.
             let name = &name[name.len().saturating_sub(bare.len() + 1)..];
             let hidden = (hides_trusted && bare.starts_with(b"trusted."))
                 || (hides_users
@@ -218,7 +218,7 @@ impl Host {
         self.change_attributes(inode, fd, || {
             let remove = || Ok(xattr::remove(fd, name)?);
             if is_acl(name) {
-                self.as_owner(context, inode, fd, OfOwner::Permissions, remove)
+                self.as_owner(context, inode, fd, OwnerChange::Permissions, remove)
             } else {
                 remove()
             }
@@ -235,7 +235,7 @@ fn drop_set_group_id(fd: BorrowedFd<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Translates the ids that an ACL names (`linux/posix_acl_xattr.h`; little-endian).
+/// Translates the ids in an ACL (`linux/posix_acl_xattr.h`; little-endian).
 fn translate_acl(
     acl: &mut [u8],
     translate: impl Fn(&IdMap, u32) -> Result<u32>,

@@ -1,5 +1,5 @@
 use super::*;
-use thrufs_hostdir::{CacheWord, DataPath, LowerState, Opens};
+use thrufs_hostdir::{CacheWord, ExplainedDataPath, LowerState, Opens};
 
 fn explained() -> Explained {
     Explained {
@@ -8,7 +8,7 @@ fn explained() -> Explained {
         explanation: Explanation {
             kind: FileKind::Regular,
             ino: 7,
-            data_path: DataPath::Cached,
+            data_path: ExplainedDataPath::Cached,
             reason: "a reason".into(),
             rule: None,
             backing: None,

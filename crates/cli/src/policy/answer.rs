@@ -4,8 +4,8 @@ use super::place::Place;
 use crate::error::CommandError;
 use rustix::fs::FileType;
 use thrufs_hostdir::policy::{
-    Access, Caller, ContentType, DataPath, Decision, Evidence, FilePath, HEAD_BYTES, Policy,
-    RuleId, Visibility,
+    Access, AttributeSource, Caller, ContentType, Decision, FilePath, HEAD_BYTES, Policy,
+    PolicyDataPath, RuleId, Visibility,
 };
 
 /// What is said of a file after its path: `: read-only by rule 1 (line 3); cached by default`.
@@ -21,7 +21,7 @@ pub(super) fn of(
     let subject = place.subject();
     let is_file = subject.file_type == FileType::RegularFile;
     let uses = policy.uses();
-    let found = ((uses.content || uses.redact) && is_file).then(|| content(subject.evidence));
+    let found = ((uses.content || uses.redact) && is_file).then(|| content(subject.source));
     let content = match found {
         Some(Some(content)) => format!(" ({})", content.name()),
         Some(None) => " (content unreadable)".to_owned(),
@@ -47,9 +47,9 @@ pub(super) fn of(
     Ok(format!("{content}: {}", said.join("; ")))
 }
 
-fn content(evidence: &dyn Evidence) -> Option<ContentType> {
+fn content(source: &dyn AttributeSource) -> Option<ContentType> {
     let mut head = [0; HEAD_BYTES];
-    let length = evidence.head(&mut head)?;
+    let length = source.head(&mut head)?;
     Some(ContentType::of(&head[..length]))
 }
 
@@ -89,7 +89,7 @@ impl Words<'_> {
 
     fn path(&self, file: &FilePath) -> String {
         let mut text = match file.data {
-            DataPath::Redact(redaction) => {
+            PolicyDataPath::Redact(redaction) => {
                 format!("redact {} (or else {:?})", redaction.kinds, redaction.errno)
             }
             other => other.name().to_owned(),

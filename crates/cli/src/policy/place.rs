@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use thrufs_hostdir::policy::{Attributes, Evidence, HEAD_BYTES, Subject};
+use thrufs_hostdir::policy::{AttributeSource, Attributes, HEAD_BYTES, Subject};
 
 /// Where a file is below the served root, and what it is. Symbolic links on the way are followed,
 /// one that is the file itself is not.
@@ -98,7 +98,7 @@ impl Found {
         Subject {
             path: below.as_os_str().as_bytes(),
             file_type: FileType::from_raw_mode(self.metadata.mode()),
-            evidence: self,
+            source: self,
         }
     }
 
@@ -112,7 +112,7 @@ impl Found {
     }
 }
 
-impl Evidence for Found {
+impl AttributeSource for Found {
     fn attributes(&self) -> Option<Attributes> {
         Some(Attributes {
             uid: self.metadata.uid(),

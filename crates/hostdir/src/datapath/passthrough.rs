@@ -1,4 +1,4 @@
-//! Whether files can go straight through, and why not.
+//! Whether passthrough is available, and why not.
 
 use crate::mounts::LowerMount;
 use std::fmt;
@@ -7,27 +7,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::{Backings, Errno, Features};
 use thrufs_abi::InitFlags;
 
-/// Why a file does not go straight through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// Nobody wants it to.
     TurnedOff,
-    /// A rule of the policy says otherwise.
     Rule,
-    /// The writeback cache was asked for, which the kernel does not combine.
+    /// The kernel does not combine passthrough with the writeback cache.
     Writeback,
-    /// The kernel has none of it.
+    /// The kernel does not support it.
     Kernel,
     /// Registering needs CAP_SYS_ADMIN in the initial user namespace.
     Privilege,
-    /// Its file system reports errors and settles what was written when a file is closed, which
-    /// nobody does for a file that the kernel uses by itself.
+    /// Its file system reports errors and writes back on close(2), which the kernel does not pass on for a
+    /// backing file.
     Remote,
-    /// Its file system is itself stacked on others, deeper than the source's.
+    /// Its file system is stacked deeper than the source's.
     Stacked,
-    /// It can only be appended to, which the kernel does not see to for a file that is read as well.
+    /// It is append-only, which the kernel does not enforce for a file that is also read.
     AppendOnly,
-    /// The kernel refused it.
     Refused(Errno),
 }
 
@@ -41,30 +37,29 @@ impl fmt::Display for Obstacle {
                 "the kernel has no passthrough (Linux 6.9 with CONFIG_FUSE_PASSTHROUGH has)"
             }
             Obstacle::Privilege => {
-                "registering files needs CAP_SYS_ADMIN in the initial user namespace"
+                "registering backing files requires CAP_SYS_ADMIN in the initial user namespace"
             }
             Obstacle::Remote => "the file system beneath does part of its work at close(2)",
             Obstacle::Stacked => "the file system beneath is stacked on others too deep",
-            Obstacle::AppendOnly => "an append-only file is watched over by the server",
+            Obstacle::AppendOnly => "append-only files are checked by the server",
             Obstacle::Refused(error) => return write!(f, "the kernel refused: {error}"),
         })
     }
 }
 
-/// Whether files of a served directory can go straight through.
+/// Whether files of a served directory can be under passthrough.
 #[derive(Debug, Default)]
 pub(crate) struct Passthrough {
-    /// Settled once, when the connection has started; before that nothing goes through.
+    /// Set once the connection has started; no passthrough before.
     settled: OnceLock<Result<Backings, Obstacle>>,
-    /// What the first registration showed to be in the way of all.
+    /// The first registration failed with an error that holds for all files.
     refused: OnceLock<Obstacle>,
     warned: AtomicBool,
 }
 
 impl Passthrough {
-    /// Settles it for the connection; `privileged` tells whether this process may register files as
-    /// far as it knows. Trying it has to wait for the first file: the kernel may only now be looking
-    /// at the answer to INIT.
+    /// Decides for the connection; `privileged` says whether this process seems to be allowed to register
+    /// files. Trying has to wait for the first file: the kernel may still be processing the answer to INIT.
     pub(crate) fn settle(
         &self,
         wanted: bool,
@@ -85,7 +80,7 @@ impl Passthrough {
         };
         match &outcome {
             Ok(_) | Err(Obstacle::TurnedOff) => {}
-            Err(obstacle) => tracing::info!("no file goes straight through: {obstacle}"),
+            Err(obstacle) => tracing::info!("passthrough is off: {obstacle}"),
         }
         let _ = self.settled.set(outcome);
     }
@@ -101,46 +96,47 @@ impl Passthrough {
         }
     }
 
-    /// What kept a file from being registered; said once if it is in the way of more than that file.
+    /// Why a file could not be registered; logged once if that concerns more than this file.
     pub(super) fn obstacle(&self, error: Errno, mount: &LowerMount) -> Obstacle {
         match error {
             Errno::EPERM => {
                 if self.refused.set(Obstacle::Privilege).is_ok() {
-                    tracing::info!("no file goes straight through: {}", Obstacle::Privilege);
+                    tracing::info!("passthrough is off: {}", Obstacle::Privilege);
                 }
                 Obstacle::Privilege
             }
             Errno::ELOOP => {
                 mount.set_stacked();
-                mount.tell_once(Obstacle::Stacked);
+                mount.log_once(Obstacle::Stacked);
                 Obstacle::Stacked
             }
             error => {
                 if !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!("a file cannot go straight through: {error} (said once)");
+                    tracing::warn!(
+                        "a file cannot be registered for passthrough: {error} (logged once)"
+                    );
                 }
                 Obstacle::Refused(error)
             }
         }
     }
 
-    /// Takes all registrations back: the connection has ended.
+    /// Drops all registrations: the connection has ended.
     pub(crate) fn end(&self) {
         if let Some(Ok(backings)) = self.settled.get() {
             backings.give_up_all();
         }
     }
 
-    /// How many registrations stand.
     pub(crate) fn registered(&self) -> usize {
         self.backings().map_or(0, Backings::registered)
     }
 
-    /// Whether files on this mount may go straight through, as far as is known.
+    /// Whether files on this mount may be under passthrough, as far as known.
     pub(crate) fn permits(&self, mount: &LowerMount) -> Result<(), Obstacle> {
         self.backings()?;
         if mount.is_remote() {
-            mount.tell_once(Obstacle::Remote);
+            mount.log_once(Obstacle::Remote);
             Err(Obstacle::Remote)
         } else if mount.is_stacked() {
             Err(Obstacle::Stacked)

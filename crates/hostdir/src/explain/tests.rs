@@ -35,14 +35,14 @@ fn open(served: &HostDir, node: NodeId, flags: i32) -> FileHandle {
     let inode = served.host.nodes.get(node).unwrap();
     let guard = served
         .host
-        .use_file(&inode, flags, None, &STRAIGHT)
+        .use_file(&inode, flags, None, &PASSTHROUGH)
         .unwrap();
     let opened = served.host.open_lower(None, guard, flags, &args, true);
     opened.unwrap().handle
 }
 
 #[test]
-fn what_nobody_has_looked_up_is_explained_and_stays_unknown() {
+fn explain_does_not_look_up_inodes() {
     let (_place, served) = served(Config::default());
     for (path, kind) in [
         ("file", FileKind::Regular),
@@ -50,9 +50,9 @@ fn what_nobody_has_looked_up_is_explained_and_stays_unknown() {
         ("dir/inner", FileKind::Regular),
         ("link", FileKind::SymbolicLink),
     ] {
-        let told = explain(&served, path).unwrap();
-        assert_eq!((told.kind, told.node), (kind, None), "{path}");
-        assert_eq!(told.opens, Opens::NONE);
+        let explained = explain(&served, path).unwrap();
+        assert_eq!((explained.kind, explained.node), (kind, None), "{path}");
+        assert_eq!(explained.opens, Opens::NONE);
     }
     assert_eq!(served.statistics().inodes, 1, "the root and nothing else");
     let root = explain(&served, "").unwrap();
@@ -60,63 +60,71 @@ fn what_nobody_has_looked_up_is_explained_and_stays_unknown() {
 }
 
 #[test]
-fn opens_are_counted_and_lookups_stay() {
+fn explain_counts_opens_and_adds_no_lookup() {
     let (place, served) = served(Config::default());
-    let (inode, _) = served.host.look_up(&served.host.root, c"file").unwrap();
+    let (inode, _) = served.host.lookup_name(&served.host.root, c"file").unwrap();
     let handles = [
         open(&served, inode.node(), libc::O_RDONLY),
         open(&served, inode.node(), libc::O_RDWR),
         open(&served, inode.node(), libc::O_WRONLY),
     ];
-    let dir = served.host.look_up(&served.host.root, c"dir").unwrap().0;
-    let (other, _) = served.host.look_up(&dir, c"inner").unwrap();
+    let dir = served
+        .host
+        .lookup_name(&served.host.root, c"dir")
+        .unwrap()
+        .0;
+    let (other, _) = served.host.lookup_name(&dir, c"inner").unwrap();
     open(&served, other.node(), libc::O_RDWR);
-    let told = explain(&served, "file").unwrap();
-    assert_eq!((told.opens.total, told.opens.writable), (3, 2));
-    let node = told.node.unwrap();
+    let explained = explain(&served, "file").unwrap();
+    assert_eq!((explained.opens.total, explained.opens.writable), (3, 2));
+    let node = explained.node.unwrap();
     assert_eq!((node.id, node.lookups), (inode.node().0, 1));
     assert!(!node.dormant);
-    assert!(!told.cache.data_version_remembered, "it is too young");
-    assert_eq!(told.data_path, explanation::DataPath::Cached);
-    assert!(told.reason.contains("nopassthrough"), "{}", told.reason);
+    assert!(!explained.cache.data_version_remembered, "it is too young");
+    assert_eq!(explained.data_path, ExplainedDataPath::Cached);
+    assert!(
+        explained.reason.contains("nopassthrough"),
+        "{}",
+        explained.reason
+    );
 
     // By another name, it is the same file.
     std::fs::rename(place.path().join("file"), place.path().join("dir/moved")).unwrap();
     served.host.files.remove(handles[1].0);
-    let told = explain(&served, "dir/moved").unwrap();
-    assert_eq!((told.opens.total, told.opens.writable), (2, 1));
-    assert_eq!(told.node.unwrap().id, inode.node().0);
+    let explained = explain(&served, "dir/moved").unwrap();
+    assert_eq!((explained.opens.total, explained.opens.writable), (2, 1));
+    assert_eq!(explained.node.unwrap().id, inode.node().0);
     assert_eq!(explain(&served, "file"), Err(Errno::ENOENT));
 }
 
 #[test]
-fn open_directories_are_counted() {
+fn explain_counts_open_directories() {
     let (_place, served) = served(Config::default());
-    let (inode, _) = served.host.look_up(&served.host.root, c"dir").unwrap();
+    let (inode, _) = served.host.lookup_name(&served.host.root, c"dir").unwrap();
     served.host.enter_directory(inode, None).unwrap();
-    let told = explain(&served, "dir").unwrap();
-    assert_eq!((told.opens.total, told.opens.writable), (1, 0));
-    assert_eq!(told.data_path, explanation::DataPath::None);
+    let explained = explain(&served, "dir").unwrap();
+    assert_eq!((explained.opens.total, explained.opens.writable), (1, 0));
+    assert_eq!(explained.data_path, ExplainedDataPath::None);
 }
 
 #[test]
-fn the_cache_mode_decides_and_timeouts_are_told() {
+fn explain_reports_cache_mode_and_timeouts() {
     let config = Config {
         cache: CacheMode::Never,
         attr_timeout: Some(std::time::Duration::from_millis(1500)),
         ..Config::default()
     };
     let (_place, served) = served(config);
-    let told = explain(&served, "file").unwrap();
-    assert_eq!(told.data_path, explanation::DataPath::Direct);
-    assert_eq!(told.cache.mode, CacheWord::Never);
-    assert_eq!(told.cache.entry_timeout_s, 0.0);
-    assert_eq!(told.cache.attr_timeout_s, 1.5);
-    assert!(!told.cache.data_version_remembered);
+    let explained = explain(&served, "file").unwrap();
+    assert_eq!(explained.data_path, ExplainedDataPath::Direct);
+    assert_eq!(explained.cache.mode, CacheWord::Never);
+    assert_eq!(explained.cache.entry_timeout_s, 0.0);
+    assert_eq!(explained.cache.attr_timeout_s, 1.5);
+    assert!(!explained.cache.data_version_remembered);
 }
 
 #[test]
-fn no_way_leads_out() {
+fn explained_path_stays_beneath_the_source() {
     let (_place, served) = served(Config::default());
     assert_eq!(explain(&served, "out/etc"), Err(Errno::ENOTDIR));
     assert_eq!(explain(&served, "link/inner"), Err(Errno::ENOTDIR));
@@ -127,7 +135,7 @@ fn no_way_leads_out() {
 }
 
 #[test]
-fn the_depth_has_a_limit() {
+fn explained_path_has_a_depth_limit() {
     let (_place, served) = served(Config::default());
     let at_limit = vec![c"none"; EXPLAINED_DEPTH_MAX];
     assert_eq!(served.explain(&at_limit), Err(Errno::ENOENT));
@@ -136,13 +144,13 @@ fn the_depth_has_a_limit() {
 }
 
 #[test]
-fn what_is_dormant_is_told_so() {
+fn explain_reports_dormant_nodes() {
     let config = Config {
         export: true,
         ..Config::default()
     };
     let (_place, served) = served(config);
-    let (inode, _) = served.host.look_up(&served.host.root, c"file").unwrap();
+    let (inode, _) = served.host.lookup_name(&served.host.root, c"file").unwrap();
     let held = |served: &HostDir| explain(served, "file").unwrap().node.unwrap();
     let _ = served.host.descriptor(&inode).unwrap();
     assert!(held(&served).descriptor_held);
@@ -152,10 +160,13 @@ fn what_is_dormant_is_told_so() {
 }
 
 #[test]
-fn it_is_the_same_in_json_and_back() {
+fn explanation_round_trips_through_json() {
     let (_place, served) = served(Config::default());
-    let told = explain(&served, "file").unwrap();
-    let json = serde_json::to_string(&told).unwrap();
+    let explained = explain(&served, "file").unwrap();
+    let json = serde_json::to_string(&explained).unwrap();
     assert!(json.contains(r#""data_path":"cached""#), "{json}");
-    assert_eq!(serde_json::from_str::<Explanation>(&json).unwrap(), told);
+    assert_eq!(
+        serde_json::from_str::<Explanation>(&json).unwrap(),
+        explained
+    );
 }

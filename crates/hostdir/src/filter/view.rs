@@ -1,21 +1,21 @@
-//! How the readers of a redacted file see it.
+//! Reading redacted files.
 //!
-//! A view is of one version of a file, and a version is what its times and size say, which is true only of
-//! a file that nobody is changing ([`versions`](crate::versions) says why). So a view is made, kept and read
-//! by only while nobody has the file open for writing, which a read lease tells before and after, and when
-//! the version is older than a step of the clock that times are taken from. Until then a reader waits a
-//! little, and then fails. Who may write to the file reads what it has written under a write lease.
+//! A view is valid for one version of a file. A version is identified by times and size, which works only
+//! for a file that is not being changed (see [`versions`](crate::versions)). So a view is made, cached and
+//! read through only while no process has the file open for writing, which a read lease tells before and
+//! after, and once the version is older than a tick of the clock of file times. Until then a reader waits a
+//! little, and then fails. The writer of the file reads what it has written, under a write lease.
 //!
-//! Where the file system has no leases, nobody is known to write: a call beneath that goes on for longer
-//! than a step after it has set the time, and a store through a map, are missed.
+//! On a file system without leases no writer is detected: a write(2) on the host that lasts longer than a
+//! tick after it has set the time, and a store through a shared mapping, are missed.
 
 use super::Filter;
 use crate::files::{OpenFile, stat_open};
 use crate::host::Host;
 use crate::inode::Inode;
 use crate::policy::{ContentType, HEAD_BYTES};
+use crate::quota::UserQuotas;
 use crate::redact::{self, Outcome, ReadAt, RedactionPlan};
-use crate::shares::Shares;
 use rustix::fs::Statx;
 use std::io;
 use std::os::fd::AsFd;
@@ -28,31 +28,30 @@ use thrufs_sys::lease;
 /// Most attempts to read a file that keeps changing.
 const ATTEMPTS_MAX: u32 = 48;
 
-/// Most attempts to read one that somebody has open for writing: an eighth of a second.
+/// Most attempts to read a file that a process has open for writing: an eighth of a second.
 const ATTEMPTS_MAX_WRITTEN: u32 = 12;
 
-/// How long to wait before the second attempt; before the later ones longer, more than
-/// [`FILE_SYSTEM_STEP_MAX`] in all.
+/// The wait before the second attempt; the later ones wait longer, more than [`FILE_SYSTEM_STEP_MAX`] in
+/// all.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Most readers and writers that wait at a time, each with a thread; one more fails at once.
+/// Most waiting readers and writers, each with a thread; one more fails at once.
 const WAITING_MAX: usize = 16;
 
-/// Most of one user.
 const WAITING_MAX_OF_USER: usize = WAITING_MAX / 2;
 
-/// Longer than a step of the clock that file systems take times from (10 ms at 100 Hz).
+/// Longer than a tick of the clock of file times (10 ms at 100 Hz).
 const CLOCK_STEP_MAX: Duration = Duration::from_millis(20);
 
-/// The same where a file system keeps whole seconds: an ext4 with small inodes one, FAT two.
+/// The same for file systems with whole seconds: one on ext4 with small inodes, two on FAT.
 const FILE_SYSTEM_STEP_MAX: Duration = Duration::from_millis(2_100);
 
-/// What changes with each change of a file. Nobody can set the time of change.
+/// Changes with each change of a file: the change time cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     size: u64,
     changed: Duration,
-    /// Its content, as it says; everybody can set that.
+    /// The modification time, which a process can set.
     modified: (i64, u32),
 }
 
@@ -69,7 +68,7 @@ impl Version {
         self.size == 0
     }
 
-    /// Whether there was and is nothing in it, and nobody has emptied it in between.
+    /// Whether the file was and is empty, and was not emptied in between.
     pub(super) fn is_empty_as(self, other: Version) -> bool {
         self.is_empty() && other.is_empty() && self.modified == other.modified
     }
@@ -88,8 +87,8 @@ pub(crate) fn time_of_change(stat: &Statx) -> Duration {
     Duration::new(stat.stx_ctime.tv_sec.max(0) as u64, stat.stx_ctime.tv_nsec)
 }
 
-/// Whether the file could change now and have the same times. Not one that changed in what the clock
-/// takes for the future: a change now would have another time.
+/// Whether a change now could leave the same times. Not with a change time in the future: a change now
+/// would have another one.
 fn is_young(stat: &Statx) -> bool {
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else {
         return true;
@@ -102,13 +101,13 @@ fn is_young(stat: &Statx) -> bool {
     now.abs_diff(changed) < step
 }
 
-/// One version of a file, as its readers see it.
+/// What readers see of one version of a file.
 #[derive(Clone, Debug)]
 pub(super) enum View {
-    /// As it is.
+    /// All of it.
     Whole,
     Redacted(Arc<RedactionPlan>),
-    /// It may not be shown, since it was not understood.
+    /// Nothing: the file was not understood.
     Withheld(Errno),
 }
 
@@ -125,18 +124,16 @@ impl View {
     }
 }
 
-/// Why something cannot be read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotYet {
-    /// Its version may be that of two changes.
+    /// Two versions may have the same times.
     Young,
-    /// Somebody has it open for writing.
+    /// A process has it open for writing.
     Written,
 }
 
 type Attempt<T> = std::result::Result<T, NotYet>;
 
-/// Reads that find out what there is to redact.
 struct Reader<'a>(&'a LowerFile);
 
 impl ReadAt for Reader<'_> {
@@ -148,7 +145,7 @@ impl ReadAt for Reader<'_> {
 }
 
 impl Filter {
-    /// The view of what is in the file now, which has this length.
+    /// Makes the view of the file, which has this length.
     fn make_view(&self, file: &LowerFile, length: u64) -> Result<View> {
         Ok(match redact::plan(&Reader(file), length) {
             Ok(Outcome::NotApplicable) if length == 0 => View::Whole,
@@ -161,7 +158,7 @@ impl Filter {
         })
     }
 
-    /// Whether it is what the rule says that it is to be.
+    /// Whether the content is of a type that the rule expects.
     fn is_as_expected(&self, file: &LowerFile) -> Result<bool> {
         if self.redaction.content.is_all() {
             return Ok(true);
@@ -177,7 +174,7 @@ impl Filter {
         View::Withheld(self.redaction.errno)
     }
 
-    /// Looks at the file by the view of its version, where nobody `is_written`.
+    /// Runs an attempt with the view of the file's version, unless it `is_written`.
     fn look<T>(
         &self,
         file: &LowerFile,
@@ -214,7 +211,6 @@ impl Filter {
         answer.map(Ok)
     }
 
-    /// As others see it; `file` is not open for writing.
     fn look_as_reader<T>(
         &self,
         file: &LowerFile,
@@ -225,7 +221,7 @@ impl Filter {
         self.look(file, false, is_written, look)
     }
 
-    /// As the one sees it that may write, and has it open as `file`.
+    /// For the writer, which has the file open as `file`.
     fn look_as_writer<T>(
         &self,
         file: &LowerFile,
@@ -239,27 +235,23 @@ impl Filter {
     }
 }
 
-/// Readers and writers that wait.
+/// Counts the waiting readers and writers.
 pub(crate) struct Waiting {
     all: AtomicUsize,
-    of_users: Arc<Shares>,
+    of_users: Arc<UserQuotas>,
 }
 
 impl Waiting {
     pub(crate) fn new(server_uid: u32) -> Waiting {
         Waiting {
             all: AtomicUsize::new(0),
-            of_users: Shares::new(WAITING_MAX_OF_USER, WAITING_MAX / 4 * 3, server_uid),
+            of_users: UserQuotas::new(WAITING_MAX_OF_USER, WAITING_MAX / 4 * 3, server_uid),
         }
     }
 
-    /// Waits for a while.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY`, at once, when too many wait, of all or of this user.
+    /// Waits for a while. Fails with `EBUSY`, at once, when too many requests wait, of this user or in all.
     pub(super) fn pause(&self, uid: Option<u32>, pause: Duration) -> Result<()> {
-        let _share = self.of_users.take(uid).map_err(|_| Errno::EBUSY)?;
+        let _charge = self.of_users.charge(uid).map_err(|_| Errno::EBUSY)?;
         let waiting = self.all.fetch_add(1, Ordering::Relaxed);
         if waiting < WAITING_MAX {
             std::thread::sleep(pause);
@@ -272,11 +264,8 @@ impl Waiting {
         }
     }
 
-    /// Tries until it succeeds.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when that takes too long, or too many wait; those of `attempt`.
+    /// Repeats `attempt` until it succeeds. Fails with `EBUSY` when that takes too long, or too many requests
+    /// wait; those of `attempt`.
     fn until<T>(
         &self,
         uid: Option<u32>,
@@ -302,12 +291,9 @@ impl Waiting {
 }
 
 impl Host {
-    /// Makes sure that nobody who may write has a file open that is about to be opened for reading.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when somebody has for longer than can be waited for.
-    pub(crate) fn must_not_be_written(
+    /// Makes sure that no writer has a file open that is about to be opened for reading. Fails with `EBUSY`
+    /// when one has it open for too long.
+    pub(crate) fn require_no_writer(
         &self,
         uid: Option<u32>,
         inode: &Arc<Inode>,
@@ -321,11 +307,8 @@ impl Host {
         })
     }
 
-    /// Makes sure that a file can be shown to a reader at all.
-    ///
-    /// # Errors
-    ///
-    /// What the rule says of files that are not understood, `EBUSY` when it keeps changing.
+    /// Makes sure that a reader can be shown the file at all. Fails with the rule's error for files that are
+    /// not understood, `EBUSY` when it keeps changing.
     pub(crate) fn check_filtered(
         &self,
         uid: Option<u32>,
@@ -340,11 +323,8 @@ impl Host {
         })
     }
 
-    /// Reads as readers may.
-    ///
-    /// # Errors
-    ///
-    /// What the rule says of files that are not understood, `EBUSY` when the file keeps changing.
+    /// Reads with redaction. Fails with the rule's error for files that are not understood, `EBUSY` when the
+    /// file keeps changing.
     pub(crate) fn read_filtered(
         &self,
         context: &Context<'_>,
@@ -353,7 +333,7 @@ impl Host {
         args: &ReadArgs,
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
-        // Looking through a file takes its time, wherever it is.
+        // The scan takes long on any file system.
         context.require_blocking()?;
         reply.fill(|buffer| {
             let read = self.waiting.until(context.uid(), || {
@@ -374,7 +354,7 @@ impl Host {
                 }
             });
             if read.is_err() {
-                // What was read of a version that is not shown.
+                // Bytes of a version that is not shown.
                 buffer.fill(0);
             }
             read
@@ -387,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_more_than_may_wait_fails_at_once() {
+    fn too_many_waiting_readers_get_ebusy() {
         let most = WAITING_MAX_OF_USER;
         for (all, of_user, uid, expected) in [
             (WAITING_MAX - 1, most - 1, Some(7), ATTEMPTS_MAX_WRITTEN),
@@ -400,7 +380,7 @@ mod tests {
             let waiting = Waiting::new(0);
             waiting.all.store(all, Ordering::Relaxed);
             let held: Vec<_> = (0..of_user)
-                .map(|_| waiting.of_users.take(Some(7)).unwrap())
+                .map(|_| waiting.of_users.charge(Some(7)).unwrap())
                 .collect();
             let mut attempts = 0;
             let answer: Result<()> = waiting.until(uid, || {
@@ -414,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_seconds_are_those_of_a_file_system_that_keeps_no_others() {
+    fn whole_second_times_need_a_longer_wait() {
         let file = tempfile::tempfile().unwrap();
         let is_young_with = |age: u64, nanoseconds: Option<u32>| {
             let mut stat = stat_open(&file).unwrap();

@@ -1,8 +1,8 @@
-//! Under which names nodes are known, for rules on paths.
+//! The names of nodes, for rules on paths.
 //!
-//! A name has a record of its own, wherever there is room. Which of a node's names is the latest is told
-//! by its rank, a number that grows. Whoever renames notes the new name first, as one that the node may
-//! have; so between any two stores the ledger has the name that the node has, and perhaps one more.
+//! A name has a record of its own, wherever there is room. The latest name of a node has the highest rank,
+//! a growing number. A rename first records the new name as one that the node may have; so between any two
+//! stores the ledger has the node's name, and perhaps one more.
 
 use super::notes::{Notes, STATE, USED};
 use super::read::name_at;
@@ -15,20 +15,19 @@ use thrufs_abi::NodeId;
 
 const RANK: usize = 8;
 const NODE: usize = 16;
-/// The directory; then, as places have it, the length of the name, and the name.
+/// The directory; then, as in places, the length of the name, and the name.
 const DIRECTORY: usize = 24;
-/// A bit of the state: the node may have it, or not.
+/// A bit of the state: the node may or may not have this name.
 const UNSURE: u64 = 2;
 
-/// Behind all that were the latest once.
+/// The rank below all names that were the latest once.
 const LAST_RANK: u64 = 0;
 
-/// Where a name stands among those of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
     Latest,
     Last,
-    /// The last, if it is one at all.
+    /// The last, and uncertain.
     Unsure,
 }
 
@@ -46,16 +45,14 @@ struct Free {
     next: u32,
 }
 
-/// A name as it was noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NameNote {
     pub(crate) index: u32,
     pub(crate) name: KnownName,
-    /// It may have been given, or not.
+    /// The node may or may not have it.
     pub(crate) is_unsure: bool,
 }
 
-/// The names of each node, the latest first.
 pub(crate) type NamesRead = HashMap<NodeId, Vec<NameNote>>;
 
 impl Notes {
@@ -78,12 +75,12 @@ impl Notes {
         Some(index)
     }
 
-    /// Whether any were noted: not where there is no policy.
+    /// Whether there are names: not without a policy.
     pub(crate) fn has_names(&self) -> bool {
         self.name_slots.are_used.load(Ordering::Relaxed)
     }
 
-    /// Notes a name of a node at this place among its names. Where it is noted, if that is to be had.
+    /// Records a name of a node with this rank. Returns its record, if there is room.
     pub(crate) fn note_name(&self, node: NodeId, name: &KnownName, rank: Rank) -> Option<u32> {
         let Some(index) = self.free_name() else {
             self.incomplete();
@@ -112,7 +109,7 @@ impl Notes {
         Some(index)
     }
 
-    /// A name that was noted is the latest, and no doubt about it.
+    /// Makes a recorded name certain, and the latest.
     pub(crate) fn name_is_latest(&self, index: u32) {
         if let Some(record) = self.names.at(index) {
             record.store(RANK, self.next_rank());
@@ -128,7 +125,7 @@ impl Notes {
         }
     }
 
-    /// Forgets which records have something in them.
+    /// Forgets which records are in use.
     pub(super) fn free_all_names(&self) {
         *self.name_slots.free.lock() = Free::default();
     }
@@ -162,7 +159,7 @@ impl Notes {
             indices: free.collect(),
             next: end,
         };
-        // Whatever a record says, counting on does not begin anew.
+        // No rank that was read makes the counter wrap.
         let rank = rank_max.min(u64::MAX >> 1);
         self.name_slots.rank.store(rank, Ordering::Relaxed);
         Ok(ranked

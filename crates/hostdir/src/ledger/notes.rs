@@ -1,4 +1,4 @@
-//! Writing down what the client may know.
+//! Records what the client knows.
 
 use super::Ledger;
 use super::names::NameSlots;
@@ -10,7 +10,7 @@ use super::tellings::Tellings;
 use crate::datapath::Route;
 use crate::identity::HANDLE_BYTES_MAX;
 use crate::inode::{Inode, Place};
-use crate::rules::Opener;
+use crate::rules::OpenerIds;
 use rustix::fs::FallocateFlags;
 use std::ffi::CStr;
 use std::fmt;
@@ -25,7 +25,7 @@ use thrufs_sys::shared_memory::SharedMapping;
 /// First word of the header: these eight bytes, of which the last is the version.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x02");
 pub(super) const MAGIC_AT: usize = 0;
-/// Set when there was something that could not be noted.
+/// Set once something could not be recorded.
 pub(super) const INCOMPLETE_AT: usize = 8;
 
 /// Bits of a state, below the generation.
@@ -64,19 +64,17 @@ pub(super) const PROCESS: usize = 32;
 const _: () =
     assert!(LONG_IDENTITY + HANDLE_BYTES_MAX <= 704 && PLACE_NAME + NAME_MAX < PLACE_BYTES);
 
-/// What is noted of an open file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileNote {
     pub(crate) handle: FileHandle,
     pub(crate) node: NodeId,
     pub(crate) flags: i32,
-    /// By which way its data go, where that is not what the options say.
+    /// Its data path, if a policy may have chosen it.
     pub(crate) route: Option<Route>,
-    /// Who opened it, under a policy.
-    pub(crate) opener: Opener,
+    /// User and group that opened it, under a policy.
+    pub(crate) opener: OpenerIds,
 }
 
-/// What is noted of an owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerNote {
     pub(crate) node: NodeId,
@@ -85,7 +83,7 @@ pub(crate) struct OwnerNote {
     pub(crate) pid: u32,
 }
 
-/// A ledger that is written to, by one file system.
+/// A ledger that one file system writes to.
 pub(crate) struct Notes {
     pub(super) ledger: Ledger,
     pub(super) header: SharedMapping,
@@ -99,11 +97,11 @@ pub(crate) struct Notes {
     pub(super) name_slots: NameSlots,
     pub(super) told: Table,
     pub(super) tellings: Tellings,
-    /// What a predecessor has left is either gone on from, or wiped out before the first note.
+    /// Run once: what an earlier process has left is either resumed, or wiped before the first record.
     pub(super) begun: Once,
 }
 
-/// Writes a name and the directory that it is in; not one that is too long.
+/// Writes a directory and a name; false for a name that is too long.
 pub(super) fn put_name(record: Record<'_>, at: usize, directory: NodeId, name: &[u8]) -> bool {
     if name.len() > NAME_MAX {
         return false;
@@ -154,11 +152,11 @@ impl Notes {
         }
     }
 
-    /// Forgets everything. Only while nobody else notes anything.
+    /// Clears all. Only while no thread writes.
     pub(crate) fn wipe(&self) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if let Err(error) = rustix::fs::fallocate(self.memory(), flags, 0, LEDGER_BYTES) {
-            tracing::warn!(%error, "a ledger cannot be emptied, so nobody will go on from it");
+            tracing::warn!(%error, "a ledger cannot be cleared, so this session cannot be resumed");
             self.incomplete();
         }
         self.free_all_names();
@@ -179,7 +177,7 @@ impl Notes {
         record
     }
 
-    /// A node that is new, with one lookup. In the lock of its identity.
+    /// A new node with one lookup. Under the lock of its identity.
     pub(crate) fn note_node(&self, inode: &Inode) {
         let index = inode.node().0 as u32;
         let Some(record) = self.record(&self.nodes, index) else {
@@ -219,7 +217,7 @@ impl Notes {
         is_put
     }
 
-    /// Where a node is from now on. In the lock of its identity.
+    /// The new place of a node. Under the lock of its identity.
     pub(crate) fn note_place(&self, node: NodeId, place: Option<&Place>) {
         let index = node.0 as u32;
         let Some(record) = self.record(&self.nodes, index) else {
@@ -236,7 +234,7 @@ impl Notes {
         record.store(STATE, after);
     }
 
-    /// Where a node is, if not where it was: it is about to be moved. In the lock of its identity.
+    /// A second place of a node that is about to be moved. Under the lock of its identity.
     pub(crate) fn note_possible_place(&self, node: NodeId, place: &Place) {
         let index = node.0 as u32;
         let Some(record) = self.record(&self.nodes, index) else {
@@ -248,7 +246,7 @@ impl Notes {
         }
     }
 
-    /// Writes a place where none is that counts, unless it is there; gives the bit for it.
+    /// Writes a place into the unused one of two records, unless it is there; returns its bit.
     fn put_place_beside(&self, index: u32, state: u64, place: &Place) -> Option<u64> {
         let (which, bit) = match state & PLACES_MASK {
             PLACES_MASK => {
@@ -268,7 +266,6 @@ impl Notes {
             .then_some(bit)
     }
 
-    /// Adds to the lookups of a node that was noted.
     #[inline]
     pub(crate) fn add_lookups(&self, node: NodeId, more: u64) {
         if let Some(record) = self.nodes.at(node.0 as u32) {
@@ -276,12 +273,12 @@ impl Notes {
         }
     }
 
-    /// A node that the client has forgotten, before its slot is another's.
+    /// Frees a node that the client has forgotten, before its slot is used again.
     pub(crate) fn forget_node(&self, node: NodeId) {
         self.free(&self.nodes, node.0);
     }
 
-    /// Keeps the generation, which ids of others must not repeat.
+    /// Keeps the generation, so that no id is used again.
     fn free(&self, table: &Table, id: u64) {
         if let Some(record) = table.at(id as u32)
             && record.load(STATE) >> 32 == id >> 32
@@ -309,47 +306,45 @@ impl Notes {
         }
     }
 
-    /// By which route the data of a file go that was noted.
+    /// The route of a file's data.
     pub(crate) fn note_route(&self, handle: FileHandle, route: Route, flags: i32) {
         if let Some(record) = self.files.at(handle.0 as u32) {
             record.store(FLAGS, route_and_flags(Some(route), flags));
         }
     }
 
-    /// When a file was changed last that others see redacted, if that was through this handle.
+    /// When a redacted file was last changed, if through this handle.
     pub(crate) fn note_left(&self, handle: FileHandle, changed: Option<Duration>) {
         if let Some(record) = self.files.at(handle.0 as u32) {
             record.store(LEFT, changed.map_or(0, |time| time.as_nanos() as u64));
         }
     }
 
-    /// Who opened a file that was noted.
-    pub(crate) fn note_opener(&self, handle: FileHandle, opener: Opener) {
+    /// User and group that opened a file.
+    pub(crate) fn note_opener(&self, handle: FileHandle, opener: OpenerIds) {
         if let Some(record) = self.files.at(handle.0 as u32) {
             record.store(OPENER, opener.word());
         }
     }
 
-    /// As [`note_opener`](Self::note_opener).
-    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: Opener) {
+    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: OpenerIds) {
         if let Some(record) = self.directories.at(handle.0 as u32) {
             record.store(OPENER, opener.word());
         }
     }
 
-    /// The kind of lock that an open file has, as numbers of the ledger's.
+    /// The kind of lock that an open file has, as a number of the ledger.
     pub(crate) fn note_flock(&self, handle: FileHandle, kind: u8) {
         if let Some(record) = self.files.at(handle.0 as u32) {
             record.store(FLOCK, u64::from(kind));
         }
     }
 
-    /// An open file that is released, before its slot is another's.
+    /// Frees a released file, before its slot is used again.
     pub(crate) fn forget_file(&self, handle: FileHandle) {
         self.free(&self.files, handle.0);
     }
 
-    /// As [`forget_file`](Self::forget_file).
     pub(crate) fn forget_directory(&self, handle: FileHandle) {
         self.free(&self.directories, handle.0);
     }
@@ -368,7 +363,7 @@ impl Notes {
         self.free(&self.owners, u64::from(index));
     }
 
-    /// A mount beneath, by the directory it is mounted on.
+    /// A submount, by its mount point.
     pub(crate) fn note_mount(&self, number: u32, parent: NodeId, name: &CStr) {
         let name = name.to_bytes();
         if name.len() > NAME_MAX {

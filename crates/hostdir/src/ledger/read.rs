@@ -1,4 +1,4 @@
-//! Reading what a predecessor has noted.
+//! Reads what an earlier process has recorded.
 
 use super::names::NamesRead;
 use super::notes::{
@@ -10,49 +10,44 @@ use super::notes::{
 use super::table::{Record, Table};
 use crate::datapath::Route;
 use crate::identity::{HANDLE_BYTES_MAX, Identity};
-use crate::rules::Opener;
+use crate::rules::OpenerIds;
 use std::ffi::CString;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 
-/// A node as it was noted.
 pub(crate) struct NodeRecord {
     pub(crate) node: NodeId,
     pub(crate) lookups: u64,
     pub(crate) file_type: u32,
     pub(crate) identity: Identity,
     pub(crate) place: Option<(NodeId, CString)>,
-    /// Where it was being moved to.
+    /// The place to which it was being moved.
     pub(crate) possible_place: Option<(NodeId, CString)>,
 }
 
-/// A mount beneath.
 pub(crate) struct MountRecord {
     pub(crate) number: u32,
     pub(crate) parent: NodeId,
     pub(crate) name: CString,
 }
 
-/// An open file or directory.
 pub(crate) struct OpenRecord {
     pub(crate) note: FileNote,
-    /// What was noted of its `flock(2)`.
+    /// The number of its `flock(2)`.
     pub(crate) flock: u8,
-    /// What was noted of when it was changed last through this handle.
+    /// When it was last changed through this handle.
     pub(crate) left: Option<Duration>,
-    /// Whether it is to be read by a route that there is not.
+    /// Its recorded route does not exist.
     pub(crate) has_no_route: bool,
 }
 
-/// An owner of locks.
 pub(crate) struct OwnerRecord {
     pub(crate) index: u32,
     pub(crate) note: OwnerNote,
 }
 
-/// All that was noted.
 #[derive(Default)]
 pub(crate) struct Records {
     pub(crate) nodes: Vec<NodeRecord>,
@@ -76,19 +71,15 @@ pub(super) fn name_at(record: Record<'_>, at: usize) -> Option<CString> {
 }
 
 impl Notes {
-    /// What a predecessor has left. From now on it is gone on with, and what is not as it should be is
-    /// left out.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidData` when it is no ledger, or does not have everything; those of `mmap(2)`.
+    /// Reads all records and resumes the ledger. Invalid records are left out. Fails with `InvalidData` for
+    /// what is no ledger, or incomplete; those of `mmap(2)`.
     pub(crate) fn read(&self) -> io::Result<Records> {
         self.begun.call_once(|| {});
         let header = |at| self.header.load_u64(at, Ordering::Acquire).unwrap_or(0);
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what);
         match header(MAGIC_AT) {
             MAGIC => {}
-            // A session that has come to nothing yet: its client knows the root.
+            // A new session: its client knows the root.
             0 => {
                 self.wipe();
                 return Ok(Records::default());
@@ -133,7 +124,7 @@ impl Notes {
         Ok(records)
     }
 
-    /// Calls for each record in use; gives the highest generation of all.
+    /// Visits each record in use; returns the highest generation.
     pub(super) fn each<'a>(
         &'a self,
         table: &'a Table,
@@ -156,7 +147,7 @@ impl Notes {
         let lookups = match record.load(LOOKUPS).cast_signed() {
             // It was being forgotten.
             0 => return None,
-            // Forgotten more often than known: nobody can tell how often it is known.
+            // Forgotten more often than looked up: the count is unknown.
             negative if negative < 0 => 1,
             lookups => lookups.cast_unsigned(),
         };
@@ -210,7 +201,7 @@ fn open(index: u32, record: Record<'_>, state: u64) -> OpenRecord {
             node: NodeId(record.load(NODE)),
             flags: flags.cast_signed(),
             route: known,
-            opener: Opener::from_word(record.load(OPENER)),
+            opener: OpenerIds::from_word(record.load(OPENER)),
         },
         flock: record.load(FLOCK) as u8,
         left: Some(Duration::from_nanos(record.load(LEFT))).filter(|time| !time.is_zero()),

@@ -12,12 +12,11 @@ const FIRST: u64 = 1024;
 /// More chunks than any table has.
 const CHUNKS_MAX: usize = 14;
 
-/// Before the tables: a page, whatever its size.
+/// The header before the tables: a multiple of any page size.
 const HEADER_BYTES: u64 = 64 * 1024;
-/// Where the header has the number of chunks in use of each table.
+/// Where the header has the number of used chunks of each table.
 const CHUNKS_AT: usize = 64;
 
-/// What a table is.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     number: usize,
@@ -54,17 +53,14 @@ pub(super) const MOUNTS: Shape = shape(5, 320, 3, OWNERS.end());
 pub(super) const NAMES: Shape = shape(6, 296, 14, MOUNTS.end());
 pub(super) const TELLINGS: Shape = shape(7, 32, 1, NAMES.end());
 
-/// The size of the file.
 pub(super) const LEDGER_BYTES: u64 = TELLINGS.end();
 
-/// See the module.
 pub(super) struct Table {
     shape: Shape,
     chunks: [OnceLock<SharedMapping>; CHUNKS_MAX],
     growing: Mutex<()>,
 }
 
-/// One record.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     mapping: &'a SharedMapping,
@@ -117,12 +113,12 @@ impl Table {
         (chunk as usize, offset * self.shape.record_bytes)
     }
 
-    /// How many records there can be.
+    /// The most records of this table.
     pub(super) fn records_max(&self) -> u64 {
         self.shape.records_max()
     }
 
-    /// The record at `index`, if that is mapped.
+    /// The record at `index`, if it is mapped.
     #[inline]
     pub(super) fn at(&self, index: u32) -> Option<Record<'_>> {
         let (chunk, at) = self.place(index);
@@ -130,7 +126,7 @@ impl Table {
         Some(Record { mapping, at })
     }
 
-    /// The record at `index`, mapped now if need be; `None` beyond the end, or when there is no memory.
+    /// The record at `index`, mapped if need be; `None` beyond the end, or without memory.
     pub(super) fn at_or_grow(
         &self,
         index: u32,
@@ -171,7 +167,7 @@ impl Table {
         SharedMapping::new(memory, offset, length.map_err(|_| Errno::OVERFLOW)?)
     }
 
-    /// Maps all that a predecessor has used, and tells how many records that are.
+    /// Maps all chunks that an earlier process has used; returns how many records those are.
     pub(super) fn map_used(&self, memory: BorrowedFd<'_>, header: &SharedMapping) -> Result<u32> {
         let word = CHUNKS_AT + self.shape.number * 8;
         let used = header.load_u64(word, Ordering::Acquire).unwrap_or(0);
@@ -184,7 +180,6 @@ impl Table {
     }
 }
 
-/// The part of the memory before the tables.
 pub(super) fn map_header(memory: BorrowedFd<'_>) -> Result<SharedMapping> {
     SharedMapping::new(memory, 0, 4096)
 }

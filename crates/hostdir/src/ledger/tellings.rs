@@ -1,9 +1,9 @@
-//! Which lines of an audit log were written, so that an open that is carried out a second time, as its
-//! first answer never came, is not told twice.
+//! Which audit records were written, so that an open that is replayed for want of an answer is not audited
+//! twice.
 //!
-//! A line is noted before it is written and after. What died in between may have written it: then it is
-//! written again, and says so. The last lines are noted and no more: between a line and the answer to its
-//! request, as many others are not written.
+//! A record is noted before it is written and after. If the process died in between, it may have been
+//! written: then it is written again, with `again`. Only the last ones are kept: between a record and the
+//! answer to its request, fewer others are written.
 
 use super::notes::{Notes, STATE, USED};
 use parking_lot::Mutex;
@@ -13,22 +13,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const REQUEST: usize = 8;
 const DIGEST: usize = 16;
-/// A bit of the state: the line was written.
+/// A bit of the state: the audit record was written.
 const TOLD: u64 = 2;
-/// How many are noted.
+/// How many are kept.
 const TELLINGS: u32 = 1024;
 
-/// A line, by the request that it is about, and what it says.
+/// An audit record, by its request and what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Telling {
     pub(crate) request: u64,
     pub(crate) digest: u64,
 }
 
-/// What became of a line in the process before.
+/// What the process before had done with an audit record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// It was written, or not.
+    /// It may have been written.
     Begun,
     Told,
 }
@@ -40,7 +40,7 @@ pub(super) struct Tellings {
 }
 
 impl Notes {
-    /// What became of this line in the process before; asked once.
+    /// What the process before had done with this audit record; reported once.
     pub(crate) fn told_before(&self, telling: Telling) -> Option<Before> {
         let mut before = self.tellings.before.lock();
         if before.is_empty() {
@@ -49,7 +49,7 @@ impl Notes {
         before.remove(&telling)
     }
 
-    /// A line is about to be written, or was not needed again. Gives where that is noted.
+    /// An audit record is about to be written, or was not needed again. Returns where that is noted.
     pub(crate) fn begin_telling(&self, telling: Telling) -> Option<u32> {
         let index = self.tellings.next.fetch_add(1, Ordering::Relaxed) % TELLINGS;
         let record = self.record(&self.told, index)?;
@@ -60,7 +60,6 @@ impl Notes {
         Some(index)
     }
 
-    /// It was written.
     pub(crate) fn told(&self, index: Option<u32>) {
         if let Some(record) = index.and_then(|index| self.told.at(index)) {
             record.store(STATE, USED | TOLD);

@@ -1,4 +1,4 @@
-//! What one process notes and the next one reads.
+//! What one process records, the next one reads.
 
 use super::{Before, Ledger, Notes, Rank, Telling};
 use crate::names::{KnownName, Names, Noting};
@@ -10,7 +10,7 @@ fn name(name: &str) -> KnownName {
     KnownName::new(NodeId(1), name.as_bytes())
 }
 
-/// The names of the node in the ledger, and whether each is in doubt.
+/// The names of the node in the ledger, and whether each is uncertain.
 fn noted(ledger: &Ledger) -> Vec<(KnownName, bool)> {
     let next = Notes::new(ledger.clone()).unwrap();
     let mut read = next.read().unwrap().names;
@@ -22,7 +22,7 @@ fn noted(ledger: &Ledger) -> Vec<(KnownName, bool)> {
 }
 
 #[test]
-fn names_are_read_as_they_are_known_after_each_change() {
+fn ledger_has_the_names_after_each_change() {
     let ledger = Ledger::new().unwrap();
     let notes = Notes::new(ledger.clone()).unwrap();
     let noting = Noting {
@@ -30,7 +30,7 @@ fn names_are_read_as_they_are_known_after_each_change() {
         node: NODE,
     };
     let names = Names::default();
-    let found = |text, links| assert!(names.found_if(noting, name(text), links, || true));
+    let found = |text, links| assert!(names.record_if(noting, name(text), links, || true));
     let as_known = || {
         let known = names.all();
         let read: Vec<KnownName> = noted(&ledger).into_iter().map(|(name, _)| name).collect();
@@ -49,19 +49,19 @@ fn names_are_read_as_they_are_known_after_each_change() {
     assert_eq!(as_known(), 2);
     found("e", 2);
     assert_eq!(as_known(), 2);
-    names.perhaps_found(noting, name("p"));
+    names.record_uncertain(noting, name("p"));
     assert_eq!(as_known(), 3);
     names.removed(noting, &name("p"));
-    names.may_get(noting, name("f"));
+    names.rename_begins(noting, name("f"));
     assert_eq!(as_known(), 3);
     assert_eq!(noted(&ledger).last(), Some(&(name("f"), true)));
-    names.did_not_get(noting, &name("f"));
+    names.rename_failed(noting, &name("f"));
     assert_eq!(as_known(), 2);
-    names.may_get(noting, name("f"));
+    names.rename_begins(noting, name("f"));
     names.renamed(noting, &name("e"), name("f"));
     assert_eq!(as_known(), 2);
     assert!(noted(&ledger).iter().all(|(_, is_unsure)| !is_unsure));
-    // Records that are free again are used again.
+    // Freed records are used again.
     for _ in 0..10_000 {
         found("x", 1);
         found("y", 1);
@@ -76,7 +76,7 @@ fn names_are_read_as_they_are_known_after_each_change() {
 }
 
 #[test]
-fn a_successor_counts_on_and_overwrites_nothing() {
+fn resuming_process_keeps_recorded_names() {
     let ledger = Ledger::new().unwrap();
     let first = Notes::new(ledger.clone()).unwrap();
     for text in ["a", "b", "c"] {
@@ -92,7 +92,7 @@ fn a_successor_counts_on_and_overwrites_nothing() {
 }
 
 #[test]
-fn of_lines_it_is_known_whether_they_were_written() {
+fn ledger_knows_which_audit_records_were_written() {
     let telling = |request| Telling { request, digest: 5 };
     let ledger = Ledger::new().unwrap();
     let first = Notes::new(ledger.clone()).unwrap();
@@ -111,7 +111,7 @@ fn of_lines_it_is_known_whether_they_were_written() {
         digest: 6,
     };
     assert_eq!(second.told_before(other), None);
-    // No more are kept than there is room for.
+    // The oldest are overwritten.
     let places = (10..5000).map(|request| second.begin_telling(telling(request)));
     assert!(places.flatten().all(|place| place < 1024));
 }

@@ -1,8 +1,7 @@
 //! Names of users and groups.
 //!
-//! They are read from `/etc/passwd` and `/etc/group` by a parser of our own: the C library's calls
-//! may load modules, speak to daemons and wait for a network. Users of a directory service are
-//! named by number.
+//! Read from `/etc/passwd` and `/etc/group` by a parser of our own: the C library may load modules, talk to
+//! daemons and wait for a network. Rules identify users of a directory service by number.
 
 use super::PolicyFileError;
 use std::collections::HashMap;
@@ -21,11 +20,11 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Those of `/etc/passwd` and `/etc/group`; a file that is not there names nobody.
+    /// Reads `/etc/passwd` and `/etc/group`; a missing file has no names.
     ///
     /// # Errors
     ///
-    /// A file that is there and cannot be read, or is longer than [`ACCOUNTS_BYTES_MAX`].
+    /// A file that cannot be read, or is longer than [`ACCOUNTS_BYTES_MAX`].
     pub fn read() -> Result<Accounts, PolicyFileError> {
         let read = |path: &str| {
             bounded(Path::new(path)).map_err(|source| PolicyFileError::Unreadable {
@@ -36,8 +35,8 @@ impl Accounts {
         Ok(Accounts::parse(&read("/etc/passwd")?, &read("/etc/group")?))
     }
 
-    /// Those of these contents of `passwd(5)` and `group(5)`. What is no line of such a file names
-    /// nobody, and of two lines with one name the first counts.
+    /// Parses passwd(5) and group(5). Invalid lines are ignored; of two lines with one name the first
+    /// counts.
     pub fn parse(passwd: &[u8], group: &[u8]) -> Accounts {
         Accounts {
             users: entries(passwd),
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_are_none_name_nobody() {
+    fn invalid_account_lines_are_ignored() {
         let passwd = b"root:x:0:0::/:/bin/sh\n\nbroken\n+nis\n:x:3:\nann:x:1000:5\nann:x:1:1\n\
                        neg:x:-1:1\nnone:x:4294967295:1\n\xff:x:7:7\nlast:x:42";
         let accounts = Accounts::parse(passwd, b"staff:x:50:ann\n");

@@ -1,33 +1,32 @@
 //! Content types by a file's first bytes: `content`.
 //!
-//! The table is our own and small: it knows what people have rules about, each by a mark that its
-//! format's specification gives, and one answer for each content. Names of one format that people
-//! use for each other are one type (`image/heic` is `image/heif`), so that a rule cannot miss half
-//! of them.
+//! A small table of our own, with the types that rules are written for, each with the magic bytes of its
+//! specification. A content has one type; names of one format that are used for each other are one type
+//! (`image/heic` is `image/heif`), so that a rule cannot miss half of them.
 
 use super::error::Problem;
 use super::nearest;
 
-/// How many bytes of a file tell what it is.
+/// How many bytes of a file decide its type.
 pub const HEAD_BYTES: usize = 512;
 
-/// What a file holds, as its first bytes say.
+/// The content type of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentType(u8);
 
-/// Bytes at some places, which must all be there.
+/// Bytes at offsets, all of which must match.
 type Mark = &'static [(usize, &'static [u8])];
 
-/// Types, each with its marks: `PLACE => BYTES`, of which all in brackets belong together.
+/// Types with their marks: `OFFSET => BYTES`, those in brackets together.
 macro_rules! types {
     ($($name:literal $(: $([$($place:literal => $bytes:literal),*])*)?,)*) => {
         &[$(($name, &[$($(&[$(($place, $bytes)),*]),*)?])),*]
     };
 }
 
-/// The types that are known, each with the marks of which one is enough.
+/// The known types, each with alternative marks.
 const TYPES: &[(&str, &[Mark])] = types! {
-    // Those without marks are found otherwise, see `ContentType::of`.
+    // Types without marks: see `ContentType::of`.
     "application/octet-stream",
     "inode/x-empty",
     "text/plain",
@@ -87,10 +86,10 @@ const TYPES: &[(&str, &[Mark])] = types! {
     "text/xml": [0 => b"<?xml"],
 };
 
-/// A set is the bits of a word.
+// A set is the bits of a word.
 const _: () = assert!(TYPES.len() <= 64);
 
-/// Other names that people know these types by.
+/// Other names of these types.
 const ALIASES: &[(&str, &str)] = &[
     ("image/heic", "image/heif"),
     ("image/heic-sequence", "image/heif"),
@@ -113,13 +112,12 @@ const ALIASES: &[(&str, &str)] = &[
     ("application/xml", "text/xml"),
 ];
 
-/// What the types are called.
 pub(super) fn type_names() -> impl Iterator<Item = &'static str> {
     TYPES.iter().map(|(name, _)| *name)
 }
 
 impl ContentType {
-    /// What these first bytes say: as many of [`HEAD_BYTES`] as the file has.
+    /// The type by the first bytes: as many of [`HEAD_BYTES`] as the file has.
     pub fn of(head: &[u8]) -> ContentType {
         let name = if head.is_empty() {
             "inode/x-empty"
@@ -132,7 +130,7 @@ impl ContentType {
         } else {
             "application/octet-stream"
         };
-        ContentType::named(name).expect("the names that are answered are in the table")
+        ContentType::named(name).expect("every name that is found is in the table")
     }
 
     fn named(name: &str) -> Option<ContentType> {
@@ -157,7 +155,7 @@ fn marked(head: &[u8]) -> Option<ContentType> {
     u8::try_from(index).ok().map(ContentType)
 }
 
-/// The family of ISO base media files (ISO/IEC 14496-12): a box `ftyp` with the brand.
+/// ISO base media files (ISO/IEC 14496-12): a box `ftyp` with the brand.
 fn box_media(head: &[u8]) -> Option<&'static str> {
     let brand = head.get(4..12)?.strip_prefix(b"ftyp")?;
     Some(match brand {
@@ -172,7 +170,7 @@ fn box_media(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Matroska (RFC 9559) and WebM, its profile, which the type of document tells apart.
+/// Matroska (RFC 9559) or WebM, its profile, by the document type.
 fn matroska(head: &[u8]) -> Option<&'static str> {
     let header = head.strip_prefix(b"\x1a\x45\xdf\xa3")?;
     let is_webm = header.windows(4).take(64).any(|name| name == b"webm");
@@ -183,7 +181,7 @@ fn matroska(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// UTF-8 (the last character may be cut off) without control characters that are not of text.
+/// UTF-8 (the last character may be cut off) without control characters other than those of text.
 fn is_text(head: &[u8]) -> bool {
     let is_utf8 = match std::str::from_utf8(head) {
         Ok(_) => true,
@@ -194,7 +192,7 @@ fn is_text(head: &[u8]) -> bool {
     is_utf8 && head.iter().all(is_of_text)
 }
 
-/// Some types; all of them by default.
+/// A set of types; all by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContentSet {
     wanted: u64,
@@ -215,7 +213,6 @@ impl ContentSet {
         self.bits() & 1 << content.0 != 0
     }
 
-    /// Whether it says anything.
     pub(crate) fn is_all(self) -> bool {
         self.bits() == u64::MAX
     }
@@ -271,7 +268,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn first_bytes_tell() {
+    fn content_type_by_first_bytes() {
         for (head, name) in [
             (&b""[..], "inode/x-empty"),
             (b"\xff\xd8\xff\xe1\0\x10Exif", "image/jpeg"),
@@ -309,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_has_one_name_and_every_alias_means_one() {
+    fn types_and_aliases_are_unique() {
         let names: BTreeSet<&str> = TYPES.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), TYPES.len());
         for (alias, name) in ALIASES {
@@ -318,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn families_names_and_exceptions() {
+    fn content_sets_with_families_and_exceptions() {
         let set = |items: &[&str]| {
             let mut set = ContentSet::default();
             items

@@ -1,59 +1,58 @@
-//! What rules say.
+//! What a policy decides.
 
 use super::content::{ContentSet, ContentType};
 use rustix::fs::FileType;
 use std::fmt;
 use thrufs::Errno;
 
-/// A rule of the policy that gave it; [`Policy::rule`](super::Policy::rule) tells more of it.
+/// A rule of the policy that returned it; see [`Policy::rule`](super::Policy::rule).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub(super) u16);
 
 impl RuleId {
-    /// Its place among the rules, from 1.
+    /// Its number, from 1.
     pub fn number(self) -> usize {
         usize::from(self.0) + 1
     }
 }
 
-/// Whether a name is there.
+/// Whether a name is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
     /// It is.
     Visible,
-    /// It is absent, by this rule: not looked up, not listed.
+    /// Hidden by this rule: neither looked up nor listed.
     Hidden(RuleId),
 }
 
-/// Kinds of data that are taken out of what is read.
+/// Kinds of metadata that are redacted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RedactionKinds(pub(super) u8);
 
 impl RedactionKinds {
-    /// Where it was taken: GPS data of photographs.
+    /// Where a picture was taken: GPS data.
     pub const GPS: RedactionKinds = RedactionKinds(1);
 
-    /// Each kind and what a policy calls it.
+    /// The kinds with their names in a policy.
     pub(super) const NAMES: &[(&str, RedactionKinds)] = &[("gps", RedactionKinds::GPS)];
 
-    /// As a number, for another process.
     pub(crate) fn bits(self) -> u8 {
         self.0
     }
 
-    /// The kinds that [`bits`](Self::bits) has told, if all are known.
+    /// The inverse of [`bits`](Self::bits), if all kinds are known.
     pub(crate) fn from_bits(bits: u8) -> Option<RedactionKinds> {
         let known = RedactionKinds::NAMES.iter();
         let known = known.fold(0, |known, (_, kind)| known | kind.0);
         (bits & !known == 0).then_some(RedactionKinds(bits))
     }
 
-    /// Whether all of these are among them.
+    /// Whether it includes all of `kinds`.
     pub fn contains(self, kinds: RedactionKinds) -> bool {
         self.0 & kinds.0 == kinds.0
     }
 
-    /// These and those.
+    /// All kinds of both.
     #[must_use]
     pub fn union(self, other: RedactionKinds) -> RedactionKinds {
         RedactionKinds(self.0 | other.0)
@@ -77,20 +76,20 @@ impl fmt::Debug for RedactionKinds {
     }
 }
 
-/// How content is altered.
+/// How the content of a file is redacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redaction {
-    /// What is taken out.
+    /// What is redacted.
     pub kinds: RedactionKinds,
-    /// The error for what is refused: reading what is not understood, or is not what it is to be,
-    /// and changing in place what is there.
+    /// The error for reading a file that is not understood or not of the expected type, and for changing
+    /// existing content.
     pub errno: Errno,
-    /// What the file is to be. It does not say whether it is redacted: what it is not is refused.
+    /// The types that the file may have. Others are refused; it does not decide whether to redact.
     pub(crate) content: ContentSet,
 }
 
 impl Redaction {
-    /// Whether a file of this type is what the rule says that its files are.
+    /// Whether the rule admits this type.
     pub fn expects(self, content: ContentType) -> bool {
         self.content.contains(content)
     }
@@ -106,7 +105,7 @@ impl Redaction {
         }
     }
 
-    /// For a file that two rules mean by one name, this one first.
+    /// For one name that two rules match, this one first.
     pub(super) fn or(self, later: Redaction) -> Redaction {
         Redaction {
             kinds: self.kinds.union(later.kinds),
@@ -116,51 +115,50 @@ impl Redaction {
     }
 }
 
-/// How a file's data comes to its readers.
+/// The data path that a policy gives a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataPath {
-    /// Straight from the file beneath, by the kernel; where that cannot be had, as `Cached`.
+pub enum PolicyDataPath {
+    /// The kernel uses the lower file itself; where it cannot, as `Cached`.
     Passthrough,
-    /// By the server, into the page cache.
+    /// Through the server and the page cache.
     Cached,
-    /// By the server, past the page cache.
+    /// Through the server, without the page cache.
     Direct,
-    /// By the server, which alters it.
+    /// Through the server, redacted.
     Redact(Redaction),
 }
 
-impl DataPath {
+impl PolicyDataPath {
     fn rank(self) -> u8 {
         match self {
-            DataPath::Passthrough => 0,
-            DataPath::Cached => 1,
-            DataPath::Direct => 2,
-            DataPath::Redact(_) => 3,
+            PolicyDataPath::Passthrough => 0,
+            PolicyDataPath::Cached => 1,
+            PolicyDataPath::Direct => 2,
+            PolicyDataPath::Redact(_) => 3,
         }
     }
 }
 
-/// How the data of one file comes to everybody.
+/// The data path of one file for all callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePath {
-    /// How. Whether it is `Redact` depends on nothing that changes while the file keeps its name.
-    /// For what is no regular file it means nothing.
-    pub data: DataPath,
-    /// The rule that says so; `None` when it is the default.
+    /// The path. Whether it is `Redact` depends on nothing that changes while the file keeps its name.
+    /// Without meaning for other inodes than regular files.
+    pub data: PolicyDataPath,
+    /// The rule that decided it; `None` for the default.
     pub rule: Option<RuleId>,
 }
 
 impl FilePath {
-    /// The path of what is served as nothing else is said, or as its rule says.
-    pub(super) fn new(data: DataPath, rule: Option<RuleId>) -> FilePath {
+    pub(super) fn new(data: PolicyDataPath, rule: Option<RuleId>) -> FilePath {
         FilePath { data, rule }
     }
 
-    /// What is taken out of it, if anything is.
+    /// How it is redacted, if at all.
     #[must_use]
     pub fn redaction(&self) -> Option<Redaction> {
         match self.data {
-            DataPath::Redact(redaction) => Some(redaction),
+            PolicyDataPath::Redact(redaction) => Some(redaction),
             _ => None,
         }
     }
@@ -168,7 +166,9 @@ impl FilePath {
     pub(super) fn stricter(self, other: FilePath) -> FilePath {
         let (ours, theirs) = (self.data.rank(), other.data.rank());
         let data = match (self.data, other.data) {
-            (DataPath::Redact(a), DataPath::Redact(b)) => DataPath::Redact(a.stricter(b)),
+            (PolicyDataPath::Redact(a), PolicyDataPath::Redact(b)) => {
+                PolicyDataPath::Redact(a.stricter(b))
+            }
             (data, _) if ours >= theirs => data,
             (_, data) => data,
         };
@@ -189,7 +189,7 @@ fn first(a: Option<RuleId>, b: Option<RuleId>) -> Option<RuleId> {
     }
 }
 
-/// An error that a rule answers with.
+/// A refusal by a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The error.
@@ -198,39 +198,38 @@ pub struct Refusal {
     pub rule: RuleId,
 }
 
-/// What someone wants to do.
+/// What a caller wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Open it to read, execute or list it.
     Read,
-    /// Open it to write, or change it in any other way: its size, attributes or extended
-    /// attributes; make, remove, rename or link it.
+    /// Open it to write, or change it in any other way: its size, attributes or extended attributes;
+    /// create, remove, rename or link it.
     Change,
 }
 
-/// What the rules say of one file by one name, for one caller.
+/// What a policy decides about one file by one name, for one caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Decision {
-    /// The name is absent. Nothing else is said of it then.
+    /// The name is hidden. Nothing else is decided then.
     pub hidden: Option<RuleId>,
-    /// Nothing may be done with it.
+    /// No access at all.
     pub deny: Option<Refusal>,
-    /// It may not be changed.
+    /// No changes.
     pub read_only: Option<RuleId>,
-    /// Each open is told, denied ones too.
+    /// Each open is recorded, also refused ones.
     pub audit: Option<RuleId>,
-    /// How its data comes, which is the same for every caller.
+    /// The data path, which is the same for every caller.
     pub file: FilePath,
 }
 
 impl Decision {
-    /// Whether this may be done.
+    /// Whether the access is permitted.
     ///
     /// # Errors
     ///
-    /// The error to answer with: ENOENT for what is hidden, the rule's own for what is denied, and
-    /// EROFS for changes of what is read-only.
+    /// ENOENT for a hidden name, the rule's own error for `deny`, EROFS for changes of what is read-only.
     pub fn check(&self, access: Access) -> Result<(), Refusal> {
         if let Some(rule) = self.hidden {
             let errno = Errno::ENOENT;
@@ -248,10 +247,8 @@ impl Decision {
         }
     }
 
-    /// What holds for a file that has both names: whatever is forbidden or altered under one of
-    /// them is so. A hidden name adds nothing to a visible one.
-    ///
-    /// It does not matter in which order, or how often, names are joined.
+    /// The decision for a file with both names: whatever either forbids or redacts. A hidden name adds
+    /// nothing to a visible one. Independent of order and repetition.
     pub fn stricter(self, other: Decision) -> Decision {
         let deny = match (self.deny, other.deny) {
             (Some(a), Some(b)) if b.rule < a.rule => Some(b),
@@ -267,7 +264,7 @@ impl Decision {
     }
 }
 
-/// What a policy calls the kinds of files.
+/// The names of file types in a policy.
 pub(super) const FILE_TYPES: &[(&str, FileType)] = &[
     ("file", FileType::RegularFile),
     ("directory", FileType::Directory),

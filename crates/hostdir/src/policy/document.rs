@@ -1,15 +1,13 @@
-//! Reading values out of TOML, each with its place in the text.
+//! Reads values from TOML, each with its place in the text.
 
 use super::error::Fault;
 use super::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// One `key = value`.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'d> {
     pub(super) key: &'d str,
-    /// Where the key begins.
     pub(super) offset: usize,
     pub(super) value: &'d Spanned<DeValue<'d>>,
 }
@@ -34,7 +32,7 @@ impl<'d> Entry<'d> {
         Fault::new(self.value.span().start, message)
     }
 
-    /// A key that is none of these.
+    /// The fault of an unknown key.
     pub(super) fn unknown(&self, known: &'static [&'static str]) -> Fault {
         let all = format!("there are {}", known.join(", "));
         let message = nearest::unknown("key", self.key, known.iter().copied(), &all);
@@ -52,8 +50,7 @@ impl<'d> Entry<'d> {
         }
     }
 
-    /// One value or a list of them, each with its place. Numbers that are written in the usual way
-    /// are texts too.
+    /// One value or a list of them, each with its place. Plain decimal numbers count as text too.
     pub(super) fn texts(&self) -> Result<Vec<(usize, &'d str)>, Fault> {
         let DeValue::Array(list) = self.value.get_ref() else {
             return Ok(vec![as_text(self.value, self.key)?]);

@@ -1,4 +1,4 @@
-//! One rule as it is written.
+//! Reads one rule.
 
 use super::decision::{FILE_TYPES, Redaction, RedactionKinds};
 use super::document::{Entry, entries};
@@ -7,7 +7,7 @@ use super::globs::Patterns;
 use super::ids::{IdKind, IdSet};
 use super::mode::ModeBits;
 use super::rule::{Action, Matchers, TypeSet};
-use super::{Accounts, DataPath, nearest, size};
+use super::{Accounts, PolicyDataPath, nearest, size};
 use rustix::fs::FileType;
 use thrufs::Errno;
 use toml::de::DeTable;
@@ -37,18 +37,16 @@ macro_rules! errnos {
     };
 }
 
-/// The errors that open(2) may sensibly give. Not among them are those that a kernel takes for
-/// something else: ENOSYS (never ask again), EINTR and EAGAIN (ask again), ESTALE (look it up
-/// again).
+/// The errors that open(2) may return. Not those with a meaning for the kernel: ENOSYS (never ask again),
+/// EINTR and EAGAIN (retry), ESTALE (look up again).
 pub(super) const ERRNOS: &[(&str, Errno)] = errnos! {
     EACCES EPERM ENOENT EROFS EIO EBUSY ENXIO ENODEV ENODATA EINVAL ELOOP ETXTBSY EFBIG
     EOVERFLOW ENOSPC EDQUOT ENOMEM EMFILE ENFILE EOPNOTSUPP ETIMEDOUT
 };
 
-/// A rule whose patterns are its own yet.
+/// A rule before its patterns are in the table.
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// Where it begins.
     pub(super) offset: usize,
     pub(super) name: Option<Box<str>>,
     pub(super) action: Action,
@@ -57,7 +55,6 @@ pub(super) struct Draft {
     pub(super) executables: Option<Patterns>,
 }
 
-/// What has been read of one rule.
 #[derive(Default)]
 struct RuleReader<'d> {
     offset: usize,
@@ -67,10 +64,10 @@ struct RuleReader<'d> {
     ignore_case: Option<Entry<'d>>,
     errno: Option<(Entry<'d>, Errno)>,
     kinds: Option<RedactionKinds>,
-    /// The first key that only a redaction has.
+    /// The first key that is valid for `redact` only.
     redaction_key: Option<Entry<'d>>,
     on_error: Option<Entry<'d>>,
-    /// The keys that are not for every action.
+    /// Keys that are not valid for every action.
     content: Option<Entry<'d>>,
     attributes: Option<Entry<'d>>,
     caller: Option<Entry<'d>>,
@@ -170,7 +167,7 @@ impl<'d> RuleReader<'d> {
                                say which by `path`";
                 return Err(Fault::new(content.offset, message));
             }
-            // It says what such a file is to be, and not whether it is redacted.
+            // It says what such a file has to be, and does not decide whether it is redacted.
             self.matchers.content = None;
         }
         Ok(Draft {
@@ -209,7 +206,7 @@ impl<'d> RuleReader<'d> {
         };
         let word = entry.text()?;
         let errno = self.errno.map_or(Errno::EACCES, |(_, errno)| errno);
-        if let Some(path) = DataPath::named(word) {
+        if let Some(path) = PolicyDataPath::named(word) {
             return Ok(Action::Data(path));
         }
         Ok(match word {
@@ -221,7 +218,7 @@ impl<'d> RuleReader<'d> {
                 let what = "say what to redact: redact = [\"gps\"]";
                 let kinds = self.kinds.ok_or_else(|| entry.fault(what))?;
                 self.on_error()?;
-                Action::Data(DataPath::Redact(Redaction {
+                Action::Data(PolicyDataPath::Redact(Redaction {
                     kinds,
                     errno,
                     content: self.matchers.content.unwrap_or_default(),
@@ -248,7 +245,7 @@ impl<'d> RuleReader<'d> {
         }
     }
 
-    /// Refuses what makes no sense with this action, or could not be kept.
+    /// Refuses keys that have no meaning for this action, or could not be enforced.
     fn check_pairing(&self, action: Action) -> Result<(), Fault> {
         let name = action.name();
         if let (Some(caller), Action::Data(_) | Action::Hide) = (self.caller, action) {
@@ -265,7 +262,7 @@ impl<'d> RuleReader<'d> {
         }
         if let (Some(attribute), true) = (self.attributes, action.redacts()) {
             let message = format!(
-                "`{}` does not go with redact: who may change it would take the file out of the rule; \
+                "`{}` does not go with redact: a user who may change it could take the file out of the rule; \
                  say it by `path`",
                 attribute.key
             );
@@ -310,7 +307,7 @@ impl<'d> RuleReader<'d> {
     }
 }
 
-/// Does something with each of one value or of a list.
+/// Runs `add` for one value or each of a list.
 fn each<T>(
     entry: &Entry<'_>,
     mut read: impl FnMut(&str) -> Result<T, Problem>,

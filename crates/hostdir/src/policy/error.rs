@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A policy that cannot be had, with the place in its text.
+/// Why a policy is invalid, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}:{column}: {message}")]
 pub struct PolicyError {
@@ -29,7 +29,7 @@ impl PolicyError {
         }
     }
 
-    /// The error as it is told of a file: `FILE:LINE:COLUMN: message`.
+    /// The error with the file: `FILE:LINE:COLUMN: message`.
     pub fn in_file<'a>(&'a self, path: &'a Path) -> impl fmt::Display + use<'a> {
         InFile { path, error: self }
     }
@@ -46,18 +46,18 @@ impl fmt::Display for InFile<'_> {
     }
 }
 
-/// A file that gives no policy.
+/// Why a file is no policy.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyFileError {
     /// It cannot be read.
     #[error("cannot read the policy {path}: {source}", path = .path.display())]
     Unreadable {
-        /// The policy's file, or that of the accounts which it needs.
+        /// The policy's file, or a file of accounts that it needs.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// It says something that is no policy.
+    /// It is not a valid policy.
     #[error("{}", .error.in_file(.path))]
     Bad {
         /// The policy's file.
@@ -67,7 +67,7 @@ pub enum PolicyFileError {
     },
 }
 
-/// What is wrong with a piece of the text, which begins at this byte of it.
+/// A fault in the text, and the byte at which it begins.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) offset: usize,
@@ -83,5 +83,5 @@ impl Fault {
     }
 }
 
-/// What is wrong with a value by itself.
+/// What is wrong with a single value.
 pub(super) type Problem = String;

@@ -1,16 +1,15 @@
-//! Asking the rules.
+//! Evaluates the rules.
 
 use super::content::{ContentType, HEAD_BYTES};
 use super::decision::{Decision, FilePath, Redaction, Refusal, RuleId, Visibility};
 use super::globs::{GlobMatches, GlobTable};
 use super::rule::{Action, Rule};
 use super::subject::{Attributes, Caller, Subject};
-use super::{DataPath, Policy};
+use super::{Policy, PolicyDataPath};
 use rustix::fs::FileType;
 use std::cell::OnceCell;
 
-/// What has been found out for one question. The outer `None` is what nobody asked yet, the inner
-/// one what could not be found out.
+/// What was found out for one question. Outer `None`: not asked yet; inner `None`: unknown.
 struct Findings<'a> {
     subject: &'a Subject<'a>,
     attributes: OnceCell<Option<Attributes>>,
@@ -29,14 +28,14 @@ impl<'a> Findings<'a> {
     }
 
     fn attributes(&self) -> Option<Attributes> {
-        let evidence = self.subject.evidence;
-        *self.attributes.get_or_init(|| evidence.attributes())
+        let source = self.subject.source;
+        *self.attributes.get_or_init(|| source.attributes())
     }
 
     fn content(&self) -> Option<ContentType> {
         *self.content.get_or_init(|| {
             let mut head = [0; HEAD_BYTES];
-            let length = self.subject.evidence.head(&mut head)?;
+            let length = self.subject.source.head(&mut head)?;
             Some(ContentType::of(&head[..length.min(HEAD_BYTES)]))
         })
     }
@@ -78,19 +77,18 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// Whether a rule matches in what lasts as long as the file has its name.
+/// Whether this rule matches in what stays while the file has its name.
 fn match_lasting(rule: &Rule, paths: &GlobMatches<'_>, file_type: FileType) -> bool {
     let is_named = |globs| paths.contains(globs);
     rule.matchers.globs.as_ref().is_none_or(is_named) && rule.matchers.match_type(file_type)
 }
 
 impl Policy {
-    /// Whether the name is there: to be asked at lookups and for each entry of a listing, when
+    /// Whether the name is visible, for lookups and each entry of a listing, with
     /// [`Uses::hide`](super::Uses::hide).
     ///
-    /// It is the same for all callers, because the kernel keeps names for all of them. What lies
-    /// beneath a hidden directory is not found through it; of such a name, ask for each directory
-    /// on the way. The root is never hidden.
+    /// It is the same for all callers, because the kernel caches names for all. For a name beneath a hidden
+    /// directory, ask for each directory on the way. The root is never hidden.
     pub fn visibility(&self, subject: &Subject<'_>) -> Visibility {
         self.visibility_of(&Findings::of(subject))
     }
@@ -118,24 +116,22 @@ impl Policy {
         })
     }
 
-    /// What one caller may do with a file by one of its names, and how its data comes: to be asked
-    /// at each open, and before each change. A file of several names gets what
-    /// [`Decision::stricter`] makes of the decisions for all that are known.
+    /// What one caller may do with a file by one of its names, and its data path: asked at each open, and
+    /// before each change. For a file with several names, join the decisions with [`Decision::stricter`].
     pub fn decide(&self, subject: &Subject<'_>, caller: &Caller<'_>) -> Decision {
         self.walk(subject, Some(caller))
     }
 
-    /// The strictest that a rule which redacts can say: for a file of which not all names are known.
+    /// The strictest redaction of all rules, for a file of which not all names are known.
     pub(crate) fn strictest_redaction(&self) -> Option<FilePath> {
         let paths = self.numbered().filter_map(|(id, rule)| match rule.action {
-            Action::Data(data @ DataPath::Redact(_)) => Some(FilePath::new(data, Some(id))),
+            Action::Data(data @ PolicyDataPath::Redact(_)) => Some(FilePath::new(data, Some(id))),
             _ => None,
         });
         paths.reduce(FilePath::stricter)
     }
 
-    /// How the data of a file comes to everybody: what [`Policy::decide`] says of it for any
-    /// caller.
+    /// The data path of a file: that of [`Policy::decide`] for any caller.
     #[must_use]
     pub fn file_path(&self, subject: &Subject<'_>) -> FilePath {
         self.walk(subject, None).file
@@ -155,7 +151,7 @@ impl Policy {
         let findings = Findings::of(subject);
         if let Visibility::Hidden(rule) = self.visibility_of(&findings) {
             decision.hidden = Some(rule);
-            decision.file.data = DataPath::Passthrough;
+            decision.file.data = PolicyDataPath::Passthrough;
         }
         self.globs.with_matches(subject.path, |paths| {
             let mut walk = Walk {
@@ -170,7 +166,7 @@ impl Policy {
             walk.all(paths);
             let mut decision = walk.decision;
             if let Some((rule, redaction)) = walk.redaction {
-                decision.file = FilePath::new(DataPath::Redact(redaction), Some(rule));
+                decision.file = FilePath::new(PolicyDataPath::Redact(redaction), Some(rule));
             }
             decision.of_type(subject.file_type)
         })
@@ -178,19 +174,19 @@ impl Policy {
 }
 
 impl Decision {
-    /// Only regular files have data that comes some way.
+    /// Only regular files have a data path.
     fn of_type(mut self, file_type: FileType) -> Decision {
         if file_type != FileType::RegularFile {
-            self.file = FilePath::new(DataPath::Passthrough, None);
+            self.file = FilePath::new(PolicyDataPath::Passthrough, None);
         }
         self
     }
 }
 
-/// One walk along the rules. Access and path end separately: a rule on callers may end what this
-/// one may do, but the path is that of all callers. Redaction ends by what lasts alone: a file is
-/// redacted if a rule that redacts matches its name, and no earlier one excepts it by its name.
-/// What is in a file, and its attributes, are in the hands of those who may change it.
+/// One evaluation. Access and data path end separately: a rule on callers may end what this caller may do,
+/// but the path is that of all callers. Redaction depends only on what lasts: a file is redacted if a rule
+/// that redacts matches its name, and no earlier one excepts that name. Its content and attributes are in
+/// the hands of users who may change it.
 struct Walk<'a> {
     policy: &'a Policy,
     findings: &'a Findings<'a>,
@@ -215,12 +211,12 @@ impl Walk<'_> {
             if !match_lasting(rule, paths, file_type) {
                 continue;
             }
-            if let Action::Data(DataPath::Redact(redaction)) = rule.action {
+            if let Action::Data(PolicyDataPath::Redact(redaction)) = rule.action {
                 let (first, so_far) = self.redaction.unwrap_or((id, redaction));
                 self.redaction = Some((first, so_far.or(redaction)));
                 self.access_ended = true;
                 self.path_ended = true;
-                // Later ones may say what else such files can be.
+                // Later rules may admit other types.
                 if redaction.content.is_all() {
                     return;
                 }
@@ -229,7 +225,7 @@ impl Walk<'_> {
             if !is_done {
                 self.apply(id, rule);
             }
-            // No later rule can ever come to speak. (The root is never hidden.)
+            // No later rule can count. (The root is never hidden.)
             let ends = rule.action.ends() && (rule.action != Action::Hide || !is_root);
             if ends && rule.matchers.are_lasting() {
                 return;
@@ -246,7 +242,7 @@ impl Walk<'_> {
                 return;
             }
         }
-        // Hidden names are `visibility`'s.
+        // `visibility` handles hidden names.
         if rule.action == Action::Hide || !self.findings.match_changing(rule) {
             return;
         }

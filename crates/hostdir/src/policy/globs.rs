@@ -1,8 +1,7 @@
 //! Patterns of paths: `path` and `caller-exe`.
 //!
-//! All patterns of all rules are one automaton, so that a path is matched against them in one pass
-//! however many there are. What it answers are numbers of patterns in order; a rule's own are two
-//! ranges of them.
+//! All patterns of all rules are one automaton, so that a path is matched in one pass. The result is the
+//! sorted numbers of the matching patterns; a rule's own are two ranges of them.
 
 use super::error::{Fault, Problem};
 use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
@@ -16,20 +15,18 @@ pub const GLOB_BRACES_MAX: usize = 16;
 /// Most patterns of one policy.
 pub const GLOBS_MAX: usize = 16_384;
 
-/// A rule's own patterns: it matches what one of the first does (everything when there are none),
-/// and none of the second.
+/// A rule's patterns: it matches if one of the first matches (or there are none), and none of the second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct GlobList {
     wanted: Range<usize>,
     unwanted: Range<usize>,
 }
 
-/// All patterns.
 #[derive(Clone, Debug)]
 pub(super) struct GlobTable(GlobSet);
 
 impl GlobTable {
-    /// Calls with what this path matches. A `/` at its beginning does not count.
+    /// Runs `ask` with the patterns that match this path. A leading `/` is ignored.
     pub(super) fn with_matches<T>(
         &self,
         path: &[u8],
@@ -43,7 +40,7 @@ impl GlobTable {
             return look(&GlobMatches(&[]));
         }
         let path = path.strip_prefix(b"/").unwrap_or(path);
-        // Another table may be asked while the answer is looked at.
+        // Another table may be asked during `ask`.
         let mut matched = MATCHED.take();
         self.0
             .matches_candidate_into(&Candidate::from_bytes(path), &mut matched);
@@ -53,7 +50,7 @@ impl GlobTable {
     }
 }
 
-/// The numbers of the patterns that a path matches, in order.
+/// The sorted numbers of the patterns that match a path.
 #[derive(Debug)]
 pub(super) struct GlobMatches<'a>(&'a [usize]);
 
@@ -69,7 +66,7 @@ impl GlobMatches<'_> {
     }
 }
 
-/// The patterns of one rule as they were written, checked.
+/// The text of one rule's patterns, checked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
     wanted: Vec<Glob>,
@@ -77,7 +74,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Adds one; with a `!` before it, as an exception.
+    /// Adds a pattern; with a leading `!`, as an exception.
     pub(super) fn add(&mut self, item: &str, ignore_case: bool) -> Result<(), Problem> {
         match item.strip_prefix('!') {
             Some(item) => self.unwanted.push(glob(item, ignore_case)?),
@@ -90,7 +87,6 @@ impl Patterns {
         self.wanted.len() + self.unwanted.len()
     }
 
-    /// Those that are wanted, and the exceptions.
     pub(super) fn texts(&self) -> (Vec<&str>, Vec<&str>) {
         fn texts(globs: &[Glob]) -> Vec<&str> {
             globs.iter().map(Glob::glob).collect()
@@ -99,14 +95,13 @@ impl Patterns {
     }
 }
 
-/// A table that is being made.
 #[derive(Debug, Default)]
 pub(super) struct GlobTableBuilder {
     globs: Vec<Glob>,
 }
 
 impl GlobTableBuilder {
-    /// Adds a rule's patterns. Those of later rules have higher numbers.
+    /// Adds a rule's patterns, with higher numbers than those of earlier rules.
     pub(super) fn add(&mut self, patterns: &Patterns) -> GlobList {
         let mut append = |globs: &[Glob]| {
             let start = self.globs.len();
@@ -190,13 +185,13 @@ mod tests {
     }
 
     fn matches(list: &[&str], path: &[u8]) -> bool {
-        // Other rules' patterns stand before and after.
+        // Patterns of other rules before and after.
         let (table, lists) = table(&[&["**", "!x"], list, &["**", "!**"]]);
         table.with_matches(path, |matched| matched.contains(&lists[1]))
     }
 
     #[test]
-    fn where_patterns_match() {
+    fn glob_matches() {
         for (list, path, expected) in [
             (&["*.jpg"][..], &b"a.jpg"[..], true),
             (&["*.jpg"], b"d/a.jpg", false),
@@ -227,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn case_can_be_ignored() {
+    fn glob_can_ignore_case() {
         let mut patterns = Patterns::default();
         patterns.add("**/*.jpg", true).unwrap();
         let mut builder = GlobTableBuilder::default();
@@ -237,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn one_table_can_be_asked_while_another_answers() {
+    fn glob_tables_can_be_nested() {
         let (table, lists) = table(&[&["a"], &["b"]]);
         table.with_matches(b"a", |outer| {
             assert!(table.with_matches(b"b", |inner| inner.contains(&lists[1])));
@@ -246,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_match_nothing_are_refused() {
+    fn globs_that_match_nothing_are_refused() {
         let long = "a".repeat(GLOB_BYTES_MAX + 1);
         let deep = "{".repeat(GLOB_BRACES_MAX + 1) + &"}".repeat(GLOB_BRACES_MAX + 1);
         for pattern in [

@@ -4,7 +4,6 @@ use super::Accounts;
 use super::error::Problem;
 use std::ops::RangeInclusive;
 
-/// Which of the two kinds of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdKind {
     User,
@@ -20,7 +19,7 @@ impl IdKind {
     }
 }
 
-/// Some ids; all but some where nothing but exceptions was given.
+/// A set of ids; with exceptions only, all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct IdSet {
     wanted: Vec<RangeInclusive<u32>>,
@@ -28,7 +27,7 @@ pub(super) struct IdSet {
 }
 
 impl IdSet {
-    /// Adds `1000`, `1000-1999` or a name; with a `!` before it, as an exception.
+    /// Adds `1000`, `1000-1999` or a name; with a leading `!`, as an exception.
     pub(super) fn add(
         &mut self,
         item: &str,
@@ -42,8 +41,7 @@ impl IdSet {
         Ok(())
     }
 
-    /// Puts the ranges in order and joins those that meet, so that a long list is searched quickly.
-    /// To be called when all are there.
+    /// Sorts and joins the ranges for fast searches. To be called after the last [`add`](Self::add).
     pub(super) fn settle(&mut self) {
         for ranges in [&mut self.wanted, &mut self.unwanted] {
             ranges.sort_by_key(|range| *range.start());
@@ -116,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_ranges_names_and_exceptions() {
+    fn id_sets_with_ranges_names_and_exceptions() {
         let some = set(&["5", "ann", "2000-2999", "!2500"]).unwrap();
         for (id, is_in) in [
             (5, true),
@@ -135,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_in_any_order_are_joined() {
+    fn id_ranges_are_joined_in_any_order() {
         let some = set(&["20-30", "5", "6-8", "0-2", "25-40", "41", "22"]).unwrap();
         assert_eq!(some.wanted, [0..=2, 5..=8, 20..=41]);
         let ids: Vec<u32> = (0..50).filter(|id| some.contains(*id)).collect();
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nobody() {
+    fn invalid_ids_are_refused() {
         for item in [
             "",
             "!",

@@ -5,10 +5,10 @@ use super::error::Problem;
 const FORM: &str = "a mode is some bits that are set (+) or not set (-), such as `u+s`, `o+r,o-w` \
                     or `a-w`, or octal digits of bits that are all set, such as `4000`";
 
-/// The bits that a mode matches on: those of chmod(2).
+/// The bits that `mode` matches on: those of chmod(2).
 const BITS: u32 = 0o7777;
 
-/// Bits that are set and bits that are not.
+/// Bits that must be set, and bits that must not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ModeBits {
     set: u32,
@@ -16,7 +16,6 @@ pub(super) struct ModeBits {
 }
 
 impl ModeBits {
-    /// All of these bits.
     pub(super) fn all_set(bits: u32) -> Result<ModeBits, Problem> {
         if bits == 0 || bits & !BITS != 0 {
             return Err(
@@ -47,13 +46,13 @@ impl ModeBits {
         Ok(mode)
     }
 
-    /// Adds `WHO+BITS` or `WHO-BITS`; `None` when it is neither.
+    /// Adds `WHO+BITS` or `WHO-BITS`; `None` for anything else.
     fn add(&mut self, clause: &str) -> Option<()> {
         let sign = clause.find(['+', '-'])?;
-        let (who, rest) = clause.split_at(sign);
+        let (users, rest) = clause.split_at(sign);
         let (sign, letters) = rest.split_at(1);
         let mut classes = 0;
-        for letter in who.chars() {
+        for letter in users.chars() {
             classes |= match letter {
                 'u' => 0o4700,
                 'g' => 0o2070,
@@ -71,7 +70,7 @@ impl ModeBits {
                 'w' => classes & 0o222,
                 'x' => classes & 0o111,
                 's' => classes & 0o6000,
-                // It belongs to nobody in particular.
+                // The sticky bit is of no class.
                 't' => 0o1000,
                 _ => return None,
             };
@@ -96,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_and_digits() {
+    fn mode_in_letters_and_digits() {
         for (text, set, clear) in [
             ("4000", 0o4000, 0),
             ("0022", 0o022, 0),
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode() {
+    fn invalid_modes_are_refused() {
         for text in [
             "", "0", "10000", "888", "u", "+r", "u+", "u+q", "z+r", "o+s", "u+r,u-r", "u=r",
         ] {

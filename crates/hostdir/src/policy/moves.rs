@@ -1,8 +1,8 @@
-//! Whether a directory can be moved without a file in it coming out from under a rule that redacts.
+//! Whether a directory can be moved without a file in it losing its redaction.
 //!
-//! What lies in the directory is not looked at: it is asked of the patterns, and where they do not
-//! tell, the answer is no. A pattern that is about names alone (`**/*.jpg`) stays with a file
-//! wherever it goes; one about a directory (`photos/**`) does not.
+//! Decided by the patterns, not by the contents of the directory; in doubt the answer is no. A pattern of
+//! names alone (`**/*.jpg`) stays with a file wherever it is moved; a pattern of a directory (`photos/**`)
+//! does not.
 
 use super::Policy;
 use super::globs::Patterns;
@@ -15,16 +15,15 @@ enum Reach {
     Everything,
 }
 
-/// One pattern, as far as it says where files lie.
 #[derive(Clone, Debug)]
 struct Shape {
-    /// The components before the first that has something other than plain characters in it.
+    /// The components before the first one with wildcards.
     plain: Vec<Vec<u8>>,
-    /// It goes on with `**` and ends.
+    /// Followed by a final `**`.
     then_everything: bool,
-    /// It is this many components deep, and no deeper.
+    /// The exact number of components, if fixed.
     depth: Option<usize>,
-    /// The name matters, where it lies does not.
+    /// Only the name matters, not the directory.
     anywhere: bool,
 }
 
@@ -33,7 +32,7 @@ impl Shape {
         let components: Vec<&str> = pattern.split('/').collect();
         let is_plain = |component: &&&str| !component.contains(['*', '?', '[', '{', '\\']);
         let plain = components.iter().take_while(is_plain).count();
-        // A `/` may stand inside these.
+        // These can match a `/`.
         let is_countable = !pattern.contains(['[', '{', '\\']) && !components.contains(&"**");
         Shape {
             then_everything: components[plain..] == ["**"],
@@ -48,7 +47,7 @@ impl Shape {
 
     fn reach(&self, directory: &[&[u8]]) -> Reach {
         let pairs = || self.plain.iter().zip(directory);
-        // Whether case counts is not known here: the cautious answer is given to both questions.
+        // Whether case matters is not known here: both questions get the cautious answer.
         let elsewhere = pairs().any(|(ours, theirs)| !ours.eq_ignore_ascii_case(theirs));
         if elsewhere || self.depth.is_some_and(|depth| depth <= directory.len()) {
             Reach::Nothing
@@ -68,7 +67,7 @@ impl Shape {
     }
 }
 
-/// Whether a class in this component may stand for a `/`, as one that is negated may, or a range.
+/// Whether a class in this component, negated or with a range, may match `/`.
 fn may_take_slash(component: &str) -> bool {
     let range = |it: &[u8]| it[1] == b'-' && (it[0]..=it[2]).contains(&b'/');
     component.split('[').skip(1).any(|class| {
@@ -80,7 +79,7 @@ fn may_take_slash(component: &str) -> bool {
     })
 }
 
-/// A rule that ends, as far as it says where files lie.
+/// A rule that ends, as far as it says where files are.
 #[derive(Clone, Debug)]
 pub(super) struct Moves {
     redacts: bool,
@@ -113,8 +112,8 @@ impl Moves {
 }
 
 impl Policy {
-    /// Whether everything in a directory that rules redact is sure to be redacted when the
-    /// directory has the `new` path instead of the `old` one.
+    /// Whether everything in a directory that is redacted is sure to be redacted when its path changes from
+    /// `old` to `new`.
     pub fn redacts_alike_beneath(&self, old: &[u8], new: &[u8]) -> bool {
         let components = |path| <[u8]>::split(path, |&byte| byte == b'/').collect::<Vec<_>>();
         let (old, new) = (components(old), components(new));
@@ -124,7 +123,7 @@ impl Policy {
         }
         self.moves.iter().all(|rule| match rule.redacts {
             true => !rule.may_leave(&old, &new),
-            // An exception, which must not come to hold.
+            // An exception must not start to match.
             false => !rule.may_leave(&new, &old),
         })
     }
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_does_not_carry_files_out() {
+    fn moved_directory_keeps_its_files_redacted() {
         for (path, old, new, expected) in [
             ("'photos/**'", "photos", "other", false),
             ("'photos/**'", "photos/a", "other/a", false),
@@ -167,7 +166,7 @@ mod tests {
             ("'*/*.jpg'", "a/b", "b/b", true),
             ("'**/*.jpg'", "a", "b", true),
             ("'**/*.[jJ]pg'", "a", "b", true),
-            // A class may stand for a slash.
+            // A class may match a slash.
             ("'**/IMG[!a]*.jpg'", "IMG", "b", false),
             ("'**/IMG[^a]*.jpg'", "IMG", "b", false),
             ("'**/IMG[ -9]*.jpg'", "IMG", "b", false),
@@ -197,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_does_not_take_a_directory_in() {
+    fn moved_directory_does_not_enter_an_exception() {
         let rules = [("'free/**'", "passthrough"), ("'**/*.jpg'", "redact")];
         assert!(!alike(&rules, "a", "free/a"));
         assert!(alike(&rules, "free/a", "a"));
         assert!(alike(&rules, "a", "b"));
-        let apart = [("'free/**'", "passthrough"), ("'photos/**'", "redact")];
-        assert!(alike(&apart, "a", "free/a"));
+        let exception = [("'free/**'", "passthrough"), ("'photos/**'", "redact")];
+        assert!(alike(&exception, "a", "free/a"));
         let behind = [("'**/*.jpg'", "redact"), ("'free/**'", "passthrough")];
         assert!(alike(&behind, "a", "free/a"));
         assert!(alike(&[("'photos/**'", "deny")], "photos", "other"));

@@ -1,8 +1,8 @@
-//! The word that was probably meant.
+//! Suggests the word that was probably meant.
 
 use super::error::Problem;
 
-/// What is said of a word that is none of these: the nearest, or else how to find one.
+/// The message for an unknown word: the nearest known one, or else how to find one.
 pub(super) fn unknown(
     what: &str,
     word: &str,
@@ -15,7 +15,7 @@ pub(super) fn unknown(
     }
 }
 
-/// What a word stands for in a table, or what is said of one that is not in it: `all` and all that are.
+/// The value of a word in a table, or the message for an unknown one: `all` and all known words.
 pub(super) fn named<T: Copy>(
     what: &str,
     word: &str,
@@ -33,7 +33,7 @@ pub(super) fn named<T: Copy>(
 /// The longest word that is compared with others.
 const WORD_BYTES_MAX: usize = 64;
 
-/// The one that differs least, and in no more than a third of its letters.
+/// The word that differs least, in at most a third of its letters.
 fn nearest(word: &str, known: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     if word.len() > WORD_BYTES_MAX {
         return None;
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_understood_and_other_words_are_not() {
+    fn nearest_word_is_suggested_for_typos_only() {
         let known = ["path", "caller-uid"];
         assert_eq!(nearest("pth", known), Some("path"));
         assert_eq!(nearest("caller_uid", known), Some("caller-uid"));

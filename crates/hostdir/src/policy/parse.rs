@@ -1,32 +1,30 @@
-//! From the text of a policy to its rules.
+//! Parses the text of a policy.
 
 use super::document::{Entry, entries};
 use super::draft::Draft;
 use super::error::Fault;
 use super::globs::{GLOBS_MAX, Patterns};
-use super::{Accounts, DataPath, RULES_MAX};
+use super::{Accounts, PolicyDataPath, RULES_MAX};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 pub(super) const TOP_KEYS: &[&str] = &["default", "audit-log", "rule"];
 
-/// Everything that a policy says, checked, before its patterns are put together.
 #[derive(Debug)]
 pub(super) struct Document {
-    pub(super) default: DataPath,
+    pub(super) default: PolicyDataPath,
     pub(super) audit_log: Option<PathBuf>,
     pub(super) rules: Vec<Draft>,
 }
 
-/// Reads all of it.
 pub(super) fn document(text: &str, accounts: &Accounts) -> Result<Document, Fault> {
     let table = DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         Fault::new(offset, error.message())
     })?;
     let mut document = Document {
-        default: DataPath::Passthrough,
+        default: PolicyDataPath::Passthrough,
         audit_log: None,
         rules: Vec::new(),
     };
@@ -41,9 +39,9 @@ pub(super) fn document(text: &str, accounts: &Accounts) -> Result<Document, Faul
     Ok(document)
 }
 
-fn default(entry: &Entry<'_>) -> Result<DataPath, Fault> {
+fn default(entry: &Entry<'_>) -> Result<PolicyDataPath, Fault> {
     let word = entry.text()?;
-    DataPath::named(word).ok_or_else(|| {
+    PolicyDataPath::named(word).ok_or_else(|| {
         entry.fault("the default is passthrough, cached or direct; for anything else, make a last rule with path = \"**\"")
     })
 }

@@ -1,6 +1,6 @@
 //! One rule, compiled.
 
-use super::DataPath;
+use super::PolicyDataPath;
 use super::content::ContentSet;
 use super::decision::FILE_TYPES;
 use super::globs::GlobList;
@@ -11,23 +11,23 @@ use rustix::fs::FileType;
 use std::ops::RangeInclusive;
 use thrufs::Errno;
 
-/// What a rule does to what it matches.
+/// What a rule does to the files that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The data comes this way. Ends.
-    Data(DataPath),
-    /// It may not be changed. Goes on.
+    /// Sets the data path. Ends the evaluation.
+    Data(PolicyDataPath),
+    /// Forbids changes. The evaluation goes on.
     ReadOnly,
-    /// It is absent. Ends.
+    /// Hides the name. Ends the evaluation.
     Hide,
-    /// It may not be opened. Ends.
+    /// Refuses opens. Ends the evaluation.
     Deny(Errno),
-    /// Opens are told. Goes on.
+    /// Records opens. The evaluation goes on.
     Audit,
 }
 
 impl Action {
-    /// What it is called in a policy.
+    /// Its name in a policy.
     pub fn name(self) -> &'static str {
         match self {
             Action::Data(path) => path.name(),
@@ -38,22 +38,19 @@ impl Action {
         }
     }
 
-    /// Whether no later rule is asked.
     pub(super) fn ends(self) -> bool {
         !matches!(self, Action::ReadOnly | Action::Audit)
     }
 
     pub(super) fn redacts(self) -> bool {
-        matches!(self, Action::Data(DataPath::Redact(_)))
+        matches!(self, Action::Data(PolicyDataPath::Redact(_)))
     }
 
-    /// Whether it takes something away from someone. Such a rule matches too when it cannot be
-    /// found out whether it does.
+    /// Whether it restricts. Such a rule matches too when an attribute is unknown.
     fn restricts(self) -> bool {
         self.redacts() || !matches!(self, Action::Data(_))
     }
 
-    /// All of them, as they are called.
     pub(super) const NAMES: [&str; 8] = [
         "passthrough",
         "cached",
@@ -66,26 +63,29 @@ impl Action {
     ];
 }
 
-impl DataPath {
-    /// What it is called in a policy.
+impl PolicyDataPath {
+    /// Its name in a policy.
     pub fn name(self) -> &'static str {
         match self {
-            DataPath::Passthrough => "passthrough",
-            DataPath::Cached => "cached",
-            DataPath::Direct => "direct",
-            DataPath::Redact(_) => "redact",
+            PolicyDataPath::Passthrough => "passthrough",
+            PolicyDataPath::Cached => "cached",
+            PolicyDataPath::Direct => "direct",
+            PolicyDataPath::Redact(_) => "redact",
         }
     }
 
-    /// The one of this name, if it alters nothing.
-    pub(super) fn named(name: &str) -> Option<DataPath> {
-        [DataPath::Passthrough, DataPath::Cached, DataPath::Direct]
-            .into_iter()
-            .find(|path| path.name() == name)
+    /// The data path of this name, except redaction.
+    pub(super) fn named(name: &str) -> Option<PolicyDataPath> {
+        [
+            PolicyDataPath::Passthrough,
+            PolicyDataPath::Cached,
+            PolicyDataPath::Direct,
+        ]
+        .into_iter()
+        .find(|path| path.name() == name)
     }
 }
 
-/// Kinds of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TypeSet {
     pub(super) wanted: u8,
@@ -104,7 +104,7 @@ impl TypeSet {
     }
 }
 
-/// What a rule matches on; what is `None` matches everything.
+/// What a rule matches on; `None` matches everything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matchers {
     pub(super) globs: Option<GlobList>,
@@ -120,7 +120,6 @@ pub(super) struct Matchers {
 }
 
 impl Matchers {
-    /// Whether it depends on who asks.
     pub(super) fn ask_callers(&self) -> bool {
         self.caller_uid.is_some() || self.caller_gid.is_some() || self.caller_exe.is_some()
     }
@@ -129,12 +128,12 @@ impl Matchers {
         self.owner.is_some() || self.group.is_some() || self.mode.is_some() || self.size.is_some()
     }
 
-    /// Whether a file with its name matches for good, or for good does not.
+    /// Whether the result is fixed as long as a file has its name.
     pub(super) fn are_lasting(&self) -> bool {
         !self.ask_callers() && !self.ask_attributes() && self.content.is_none()
     }
 
-    /// The part that lasts as long as a file has its name, but for the path.
+    /// The fixed part, except for the path.
     pub(super) fn match_type(&self, file_type: FileType) -> bool {
         let of_regular_files = self.size.is_some() || self.content.is_some();
         self.types.is_none_or(|types| types.contains(file_type))
@@ -160,7 +159,6 @@ impl Matchers {
     }
 }
 
-/// A rule.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) name: Option<Box<str>>,
@@ -170,7 +168,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// What is to be believed of something that cannot be found out.
+    /// Whether it matches when an attribute is unknown.
     pub(super) fn when_unknown(&self) -> bool {
         self.action.restricts()
     }

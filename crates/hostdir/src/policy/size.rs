@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comparisons() {
+    fn size_comparisons() {
         assert_eq!(parse("<1MiB"), Ok(0..=(1 << 20) - 1));
         assert_eq!(parse("<= 2 kB"), Ok(0..=2000));
         assert_eq!(parse(">=4KiB, <1M"), Ok(4096..=(1 << 20) - 1));
@@ -74,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_no_file_has() {
+    fn impossible_sizes_are_refused() {
         for text in ["<0", ">18446744073709551615", ">5,<5", "=1,=2", ">=2,<=1"] {
             assert!(parse(text).unwrap_err().contains("no file"), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_comparison() {
+    fn invalid_sizes_are_refused() {
         for text in [
             "",
             "5",

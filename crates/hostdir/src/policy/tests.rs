@@ -1,4 +1,4 @@
-//! Policies as they are written, and what they say of files.
+//! Policies, and what they decide about files.
 
 mod documentation;
 mod properties;
@@ -25,7 +25,7 @@ pub(super) fn policy(text: &str) -> Policy {
     }
 }
 
-/// A policy of these rules, and perhaps a default before them; `; ` is where a line ends.
+/// A policy of these rules, perhaps after a default; `; ` ends a line.
 fn rules(items: &[&str]) -> Policy {
     let text = items.iter().map(|item| match item.replace("; ", "\n") {
         default if default.starts_with("default") => default + "\n",
@@ -34,7 +34,7 @@ fn rules(items: &[&str]) -> Policy {
     policy(&text.collect::<String>())
 }
 
-/// A file that counts how often it is looked at.
+/// A file that counts how often it is read.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     pub(super) attributes: Option<Attributes>,
@@ -63,7 +63,7 @@ impl Sample {
     }
 }
 
-impl Evidence for Sample {
+impl AttributeSource for Sample {
     fn attributes(&self) -> Option<Attributes> {
         self.attributes_asked.set(self.attributes_asked.get() + 1);
         self.attributes
@@ -82,7 +82,7 @@ pub(super) fn file<'a>(path: &'a str, sample: &'a Sample) -> Subject<'a> {
     Subject {
         path: path.as_bytes(),
         file_type: FileType::RegularFile,
-        evidence: sample,
+        source: sample,
     }
 }
 
@@ -98,7 +98,6 @@ const STRANGER: Caller<'static> = Caller {
     executable: &|| None,
 };
 
-/// What is said of an ordinary file of this name, and of what it holds.
 fn said(policy: &Policy, path: &str, head: &[u8]) -> Decision {
     let sample = Sample::new(1000, 0o644, head.len() as u64, head);
     policy.decide(&file(path, &sample), &ANN)
@@ -116,19 +115,19 @@ fn numbers(decision: Decision) -> [usize; 5] {
 }
 
 #[test]
-fn no_rules_pass_everything_through_and_ask_nothing() {
+fn empty_policy_gives_passthrough() {
     let policy = policy("");
     assert_eq!(policy.uses(), Uses::default());
     let sample = Sample::new(0, 0, 0, b"");
     let decision = policy.decide(&file("a", &sample), &STRANGER);
     assert_eq!(numbers(decision), [0; 5]);
-    assert_eq!(decision.file.data, DataPath::Passthrough);
+    assert_eq!(decision.file.data, PolicyDataPath::Passthrough);
     assert_eq!(decision.check(Access::Change), Ok(()));
     assert_eq!(sample.asked(), (0, 0));
 }
 
 #[test]
-fn the_first_that_ends_counts_and_marks_add_up() {
+fn first_ending_rule_counts_and_marks_accumulate() {
     let policy = rules(&[
         "default = 'cached'",
         "path = 'logs/**'; action = 'audit'",
@@ -140,7 +139,10 @@ fn the_first_that_ends_counts_and_marks_add_up() {
     assert_eq!(numbers(said(&policy, "logs/open/a", b"")), [0, 0, 2, 1, 3]);
     assert_eq!(numbers(said(&policy, "logs/a", b"")), [0, 4, 2, 1, 0]);
     assert_eq!(numbers(said(&policy, "etc/a", b"")), [0, 0, 2, 5, 0]);
-    assert_eq!(said(&policy, "etc/a", b"").file.data, DataPath::Cached);
+    assert_eq!(
+        said(&policy, "etc/a", b"").file.data,
+        PolicyDataPath::Cached
+    );
     let error = |path, access| said(&policy, path, b"").check(access).unwrap_err().errno;
     assert_eq!(error("logs/a", Access::Read), Errno::EPERM);
     assert_eq!(error("etc/a", Access::Change), Errno::EROFS);
@@ -148,7 +150,7 @@ fn the_first_that_ends_counts_and_marks_add_up() {
 }
 
 #[test]
-fn callers_are_told_apart_and_the_path_stays_the_same() {
+fn callers_differ_in_access_but_not_in_data_path() {
     let policy = rules(&[
         "path = 'private/**'; caller-uid = ['!root', '!ann']; action = 'deny'",
         "caller-gid = 'staff'; action = 'audit'",
@@ -164,11 +166,11 @@ fn callers_are_told_apart_and_the_path_stays_the_same() {
         [0, 0, 3, 0, 0],
         "a program that cannot be found out is one that the rule means"
     );
-    assert_eq!(policy.file_path(&subject).data, DataPath::Direct);
+    assert_eq!(policy.file_path(&subject).data, PolicyDataPath::Direct);
 }
 
 #[test]
-fn attributes_and_content() {
+fn rules_match_attributes_and_content() {
     let policy = rules(&[
         "owner = 'ann'; group = '1000-1999'; mode = ['o+r,u-x', 0o4000]; size = '>=2, <4'; \
          content = '!image/*'; action = 'deny'",
@@ -208,7 +210,7 @@ fn attributes_and_content() {
 }
 
 #[test]
-fn each_question_is_asked_once() {
+fn attributes_are_read_once_per_decision() {
     let rule = "[[rule]]\nowner = 1\ncontent = 'image/*'\naction = 'audit'\n";
     let hidden = "[[rule]]\nmode = 'u+s'\naction = 'hide'\n";
     let policy = policy(&(rule.repeat(3) + hidden));
@@ -233,13 +235,13 @@ fn only_regular_files_have_a_data_path() {
             file_type: FileType::Directory,
             ..file(path, &sample)
         };
-        let expected = FilePath::new(DataPath::Passthrough, None);
+        let expected = FilePath::new(PolicyDataPath::Passthrough, None);
         assert_eq!(policy.file_path(&directory), expected);
     }
 }
 
 #[test]
-fn types_are_told_apart() {
+fn rules_match_file_types() {
     let policy = rules(&[
         "type = ['fifo', 'socket']; action = 'hide'",
         "type = '!file'; action = 'deny'",
@@ -260,7 +262,7 @@ fn types_are_told_apart() {
 }
 
 #[test]
-fn hidden_names() {
+fn hide_rules() {
     let policy = rules(&[
         "path = 'secret/shown'; action = 'passthrough'",
         "path = 'secret/**'; caller-uid = 7; action = 'deny'",
@@ -275,7 +277,7 @@ fn hidden_names() {
     assert_eq!(
         seen("secret/a"),
         Visibility::Hidden(RuleId(3)),
-        "whoever asks, whatever it holds"
+        "for all callers and contents"
     );
     assert_eq!(seen("other"), Visibility::Visible);
     assert_eq!(sample.asked().1, 0, "a name is decided without its content");
@@ -297,10 +299,9 @@ fn hidden_names() {
     assert!(policy.uses().hide && policy.uses().hide_by_attributes && policy.uses().callers);
 }
 
-/// Neither what is in a file nor its size or owner keeps it from being redacted: who may change
-/// them would decide it.
+/// A user who can change content, size or owner of a file cannot keep it from being redacted.
 #[test]
-fn whether_a_file_is_redacted_depends_on_its_name_alone() {
+fn redaction_depends_on_the_name_alone() {
     let policy = rules(&[
         "path = 'raw/**'; action = 'passthrough'",
         "path = 'big/**'; size = '>=1GiB'; action = 'passthrough'",
@@ -328,7 +329,7 @@ fn whether_a_file_is_redacted_depends_on_its_name_alone() {
             assert!(content.contains(ContentType::of(JPEG)));
             assert!(!content.contains(ContentType::of(png)), "{path}");
         }
-        // Two rules mean it, and what either says it can be.
+        // Two rules match, and either says what it can be.
         let content = redacted("a.png", head).unwrap();
         assert!(content.contains(ContentType::of(JPEG)) && content.contains(ContentType::of(png)));
         assert!(!content.contains(ContentType::of(b"text")));
@@ -352,7 +353,7 @@ fn whether_a_file_is_redacted_depends_on_its_name_alone() {
 }
 
 #[test]
-fn what_is_denied_to_all_for_good_is_not_redacted() {
+fn file_denied_to_all_is_not_redacted() {
     let policy = rules(&[
         "path = 'a'; action = 'deny'",
         "path = 'b'; caller-uid = 7; action = 'deny'",
@@ -367,7 +368,7 @@ fn what_is_denied_to_all_for_good_is_not_redacted() {
 }
 
 #[test]
-fn what_ends_for_one_caller_ends_it_for_good() {
+fn deny_on_callers_ends_the_evaluation_for_that_caller() {
     let policy = rules(&[
         "path = 'a'; caller-uid = 7; action = 'deny'; errno = 'EPERM'",
         "path = 'a'; caller-exe = '/x'; action = 'audit'",
@@ -387,13 +388,13 @@ fn what_ends_for_one_caller_ends_it_for_good() {
     };
     let decision = policy.decide(&file("a", &sample), &stranger);
     assert_eq!(numbers(decision), [0, 1, 0, 0, 0]);
-    assert!(!asked.get(), "nobody needs to know the program");
+    assert!(!asked.get(), "the program is not needed");
     let decision = policy.decide(&file("a", &sample), &ANN);
     assert_eq!(numbers(decision), [0, 5, 4, 3, 0]);
 }
 
 #[test]
-fn the_root_is_there_and_has_rules_like_all_else() {
+fn root_is_never_hidden_but_has_rules() {
     let policy = rules(&[
         "path = '**'; action = 'hide'",
         "path = '/'; action = 'deny'",
@@ -403,7 +404,7 @@ fn the_root_is_there_and_has_rules_like_all_else() {
 }
 
 #[test]
-fn redactions_of_two_names_are_joined_in_any_order() {
+fn redactions_of_names_join_in_any_order() {
     let rule = |path, errno| {
         format!("[[rule]]\npath = '{path}'\naction = 'redact'\nredact = 'gps'\nerrno = '{errno}'\n")
     };
@@ -414,7 +415,7 @@ fn redactions_of_two_names_are_joined_in_any_order() {
 }
 
 #[test]
-fn a_hidden_name_adds_no_default_to_a_visible_one() {
+fn hidden_name_does_not_affect_a_visible_one() {
     let policy = rules(&[
         "default = 'direct'",
         "path = 'hidden'; action = 'hide'",
@@ -425,7 +426,7 @@ fn a_hidden_name_adds_no_default_to_a_visible_one() {
 }
 
 #[test]
-fn names_of_one_file_are_joined() {
+fn decisions_of_names_are_joined() {
     let policy = rules(&[
         "path = 'hidden'; action = 'hide'",
         "path = 'ro'; action = 'read-only'",
@@ -443,19 +444,19 @@ fn names_of_one_file_are_joined() {
 }
 
 #[test]
-fn rules_are_told_with_name_and_line() {
+fn rule_display_has_name_and_line() {
     let policy = policy(
         "audit-log = '/var/log/opens'\n\n[[rule]]\nname = 'n'\npath = 'a'\naction = 'hide'\n  [[rule]]\npath = 'b'\naction = 'audit'\n",
     );
-    let told: Vec<String> = policy.rules().map(|rule| rule.to_string()).collect();
-    assert_eq!(told, ["rule 1 `n` (line 3)", "rule 2 (line 7)"]);
+    let shown: Vec<String> = policy.rules().map(|rule| rule.to_string()).collect();
+    assert_eq!(shown, ["rule 1 `n` (line 3)", "rule 2 (line 7)"]);
     assert_eq!(policy.rule(RuleId(1)).unwrap().action, Action::Audit);
     assert_eq!(policy.rule(RuleId(2)), None);
     assert_eq!(policy.audit_log(), Some("/var/log/opens".as_ref()));
 }
 
 #[test]
-fn only_what_rules_use_is_collected() {
+fn uses_lists_what_rules_need() {
     let uses = rules(&["path = 'a'; action = 'hide'", "owner = 0; action = 'deny'"]).uses();
     let expected = Uses {
         paths: true,

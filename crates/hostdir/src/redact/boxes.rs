@@ -1,4 +1,4 @@
-//! Boxes: what HEIF files are made of (ISO/IEC 14496-12).
+//! The boxes of HEIF files (ISO/IEC 14496-12).
 
 use super::extents::Extents;
 use super::limits::BOXES_MAX;
@@ -6,21 +6,19 @@ use super::search::{Search, count};
 use super::{RedactError, Result};
 use std::ops::Range;
 
-/// A box in the file.
 #[derive(Clone, Debug)]
 pub(super) struct BoxAt {
     pub(super) kind: [u8; 4],
     start: u64,
-    /// What the box holds, behind size and type.
+    /// Behind size and type.
     pub(super) body: Range<u64>,
 }
 
-/// What may stand where a box should begin.
+/// What is found where a box should begin.
 pub(super) enum Next {
     Box(BoxAt),
-    /// A box that says it is longer than what it lies in.
+    /// A box that is longer than its parent.
     CutOff(BoxAt),
-    /// None.
     Nothing,
 }
 
@@ -57,7 +55,6 @@ impl Search<'_> {
         })
     }
 
-    /// The boxes that fill `range`.
     pub(super) fn children(&mut self, range: Range<u64>) -> Result<Vec<BoxAt>> {
         let mut children = Vec::new();
         let mut at = range.start;
@@ -75,13 +72,13 @@ impl Search<'_> {
         Ok(children)
     }
 
-    /// Makes a box one of zeros that readers skip.
+    /// Turns a box into one of zeros that readers skip.
     fn empty_box(&mut self, at: &BoxAt) -> Result<()> {
         self.edits.bytes(at.start + 4, b"free")?;
         self.edits.zero(at.body.clone())
     }
 
-    /// A box that may stand anywhere, or one of unknown kind, which is emptied.
+    /// A box that may be anywhere, or an unknown one, which is emptied.
     pub(super) fn other_box(&mut self, at: &BoxAt) -> Result<()> {
         match &at.kind {
             b"free" | b"skip" => self.empty(at.body.clone()),
@@ -101,7 +98,6 @@ impl Search<'_> {
     }
 }
 
-/// A reader of the fields of a box that is in memory.
 pub(super) struct Fields<'a> {
     bytes: &'a [u8],
 }
@@ -132,7 +128,6 @@ impl<'a> Fields<'a> {
             .fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// Version, and flags.
     pub(super) fn version(&mut self) -> Result<(u8, u32)> {
         let word = self.number(4)? as u32;
         Ok(((word >> 24) as u8, word & 0xff_ffff))

@@ -1,9 +1,8 @@
-//! Which container a file is, by its first bytes.
+//! Detects the container of a file by its first bytes.
 
 use super::Result;
 use super::source::Source;
 
-/// The containers that redaction knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Container {
     Jpeg,
@@ -11,7 +10,7 @@ pub(super) enum Container {
     WebP,
     /// HEIC, AVIF.
     Heif,
-    /// Boxes that are no still picture: MP4, MOV, 3GP, CR3, sequences of pictures.
+    /// Boxes of other files than still pictures: MP4, MOV, 3GP, CR3, sequences of pictures.
     Film,
 }
 
@@ -24,7 +23,7 @@ const FIRST_BOXES: [&[u8; 4]; 10] = [
     b"ftyp", b"styp", b"moov", b"moof", b"mdat", b"wide", b"free", b"skip", b"pnot", b"uuid",
 ];
 
-/// The container, or `None` for a file that is of no known kind.
+/// The container, or `None` for an unknown one.
 pub(super) fn container(source: &mut Source<'_>) -> Result<Option<Container>> {
     let size = source.length().min(16) as usize;
     let head = source.array_up_to::<16>(0, size)?;

@@ -1,4 +1,4 @@
-//! An EXIF block wherever it was found.
+//! EXIF blocks in any container.
 
 use super::detect::{self, Container};
 use super::extents::Extents;
@@ -6,11 +6,11 @@ use super::search::Search;
 use super::{Result, tiff, words, xmp};
 use std::ops::Range;
 
-/// What some writers put before the TIFF header, in containers that do not ask for it.
+/// Written before the TIFF header by some programs, in containers that do not require it.
 const PREFIX: &[u8] = b"Exif\0\0";
 
 impl Search<'_> {
-    /// Looks through an EXIF block, which begins with the TIFF header or with `Exif\0\0`.
+    /// Scans an EXIF block, which begins with the TIFF header or with `Exif\0\0`.
     pub(super) fn exif(&mut self, extents: &Extents) -> Result<()> {
         let all = extents.read(&mut self.source)?;
         let skip = if all.starts_with(PREFIX) {
@@ -21,7 +21,7 @@ impl Search<'_> {
         self.tiff(extents, skip, &all[skip..])
     }
 
-    /// Looks through `block`, which lies in `extents` behind `skip` bytes.
+    /// Scans `block`, which is in `extents` behind `skip` bytes.
     pub(super) fn tiff(&mut self, extents: &Extents, skip: usize, block: &[u8]) -> Result<()> {
         let there = |range: &Range<usize>| range.start + skip..range.end + skip;
         let findings = tiff::walk(block)?;
@@ -50,14 +50,13 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// A thumbnail with metadata of its own.
     fn thumbnail(&mut self, extents: &Extents, at: Range<usize>, bytes: &[u8]) -> Result<()> {
         match (extents.contiguous(), detect::of_head(bytes)) {
             (Some(block), Some(Container::Jpeg)) => {
                 let range = block.start + at.start as u64..block.start + at.end as u64;
                 self.inside(|search| search.jpeg_file(range))
             }
-            // It is of no use to readers without knowing more; nothing else hangs on it.
+            // Not understood, and nothing else depends on it.
             _ => extents.zero(&mut self.edits, at),
         }
     }

@@ -1,4 +1,4 @@
-//! A block of metadata that may lie in several pieces of a file.
+//! A block of metadata that may be in several pieces of a file.
 
 use super::limits::RANGES_MAX;
 use super::plan::Edits;
@@ -6,7 +6,6 @@ use super::source::Source;
 use super::{RedactError, Result};
 use std::ops::Range;
 
-/// Pieces of a file that are one block together, in their order.
 #[derive(Clone, Debug)]
 pub(super) struct Extents(Vec<Range<u64>>);
 
@@ -23,7 +22,7 @@ impl Extents {
         Ok(Self(ranges))
     }
 
-    /// The range in the file, when it is one.
+    /// The range in the file, if it is a single one.
     pub(super) fn contiguous(&self) -> Option<Range<u64>> {
         match self.0.as_slice() {
             [range] => Some(range.clone()),
@@ -31,7 +30,6 @@ impl Extents {
         }
     }
 
-    /// All bytes, one piece after the other.
     pub(super) fn read(&self, source: &mut Source<'_>) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for range in &self.0 {
@@ -46,20 +44,17 @@ impl Extents {
             .try_for_each(|range| edits.zero(range.clone()))
     }
 
-    /// Zeros a range of the block.
     pub(super) fn zero(&self, edits: &mut Edits, range: Range<usize>) -> Result<()> {
         self.pieces(range, |at, _| edits.zero(at))
     }
 
-    /// Replaces the block's bytes from `start` on.
     pub(super) fn replace(&self, edits: &mut Edits, start: usize, bytes: &[u8]) -> Result<()> {
         self.pieces(start..start + bytes.len(), |at, within| {
             edits.bytes(at.start, &bytes[within])
         })
     }
 
-    /// Calls `each` with every piece of a range of the block: where it lies in the file, and in
-    /// the range.
+    /// Runs `each` with every piece of a range of the block: its range in the file, and in the range.
     fn pieces(
         &self,
         range: Range<usize>,

@@ -1,4 +1,4 @@
-//! HEIF files (HEIC, AVIF): boxes, of which `meta` says what lies where in `mdat`.
+//! HEIF files (HEIC, AVIF): boxes, of which `meta` says where in `mdat` the items are.
 
 use super::boxes::{BoxAt, Next};
 use super::extents::Extents;
@@ -7,25 +7,23 @@ use super::search::Search;
 use super::{RedactError, Result, words};
 use std::ops::Range;
 
-/// Boxes in `meta` that say how to show the picture. Items in `idat` are looked through like
-/// those in `mdat`.
+/// Boxes in `meta` that say how to show the picture. Items in `idat` are scanned like those in `mdat`.
 const HARMLESS: [&[u8; 4]; 8] = [
     b"hdlr", b"pitm", b"iref", b"idat", b"dinf", b"ipro", b"grpl", b"iinf",
 ];
 
-/// What is known of a file while it is walked.
 pub(super) struct Heif {
     end: u64,
-    /// Whether something said what the data are.
+    /// A box described the data.
     described: bool,
     /// The bodies of `mdat` boxes.
     data: Vec<Range<u64>>,
-    /// What has to lie in them.
+    /// Ranges that have to be in them.
     within_data: Vec<Range<u64>>,
 }
 
 impl Heif {
-    /// Where `length` bytes at an offset lie, which has to be in the data.
+    /// The range of `length` bytes at an offset, which has to be in the data.
     pub(super) fn locate(&mut self, offset: u64, length: u64) -> Result<Range<u64>> {
         let end = offset.checked_add(length).filter(|end| *end <= self.end);
         let range = offset..end.ok_or(RedactError::Unparsable("data behind the end"))?;
@@ -36,7 +34,7 @@ impl Heif {
         Ok(range)
     }
 
-    /// Checks what could be judged only when all of the file was seen.
+    /// Checks made once the whole file was scanned.
     fn check(mut self) -> Result<()> {
         if !self.described {
             return Err(RedactError::Unparsable("data without a description"));
@@ -54,7 +52,7 @@ impl Heif {
 }
 
 impl Search<'_> {
-    /// A HEIF file and whatever comes behind it.
+    /// A HEIF file and what follows it.
     pub(super) fn heif(&mut self, range: Range<u64>) -> Result<()> {
         let mut heif = Heif {
             end: range.end,
@@ -89,7 +87,7 @@ impl Search<'_> {
                 heif.described = true;
                 self.meta(at, heif)
             }
-            // The samples of a sequence lie in `mdat`, and some may be measurements.
+            // The samples of a sequence are in `mdat`, and some may be measurements.
             b"moov" | b"moof" => Err(RedactError::Unparsable("a film beside a picture")),
             // Also `mpvd`, the film of a motion photo.
             _ => self.other_box(at),

@@ -1,5 +1,5 @@
-//! The items of HEIF: EXIF blocks and XMP packets beside coded pictures, found by `iinf` (what
-//! they are) and `iloc` (where they lie).
+//! The items of HEIF: EXIF blocks and XMP packets beside coded pictures, with their types in `iinf` and
+//! their places in `iloc`.
 
 use super::boxes::{BoxAt, Fields};
 use super::extents::Extents;
@@ -10,25 +10,24 @@ use super::{RedactError, Result, words};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Coded pictures and what is computed from them.
+/// Coded and derived pictures.
 const PICTURES: [&[u8; 4]; 14] = [
     b"hvc1", b"hev1", b"lhv1", b"avc1", b"av01", b"vvc1", b"grid", b"iden", b"iovl", b"tmap",
     b"j2k1", b"unci", b"mski", b"hvt1",
 ];
 
-/// What an item holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     Picture,
     Exif,
     Xmp,
     Jpeg,
-    /// Something that cannot be looked into.
+    /// Encoded or protected.
     Sealed,
     Unknown,
 }
 
-/// How the offsets of an item count.
+/// The base of an item's offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counted {
     FromFile,
@@ -39,12 +38,11 @@ enum Counted {
 struct Place {
     item: u64,
     counted: Counted,
-    /// Offset and length.
     pieces: Vec<(u64, u64)>,
 }
 
 impl Search<'_> {
-    /// The items of a `meta` box with these children.
+    /// Scans the items of a `meta` box with these children.
     pub(super) fn items(&mut self, children: &[BoxAt], heif: &mut Heif) -> Result<()> {
         let find = |kind: &[u8; 4]| children.iter().find(|at| &at.kind == kind);
         let kinds = match find(b"iinf") {
@@ -80,7 +78,7 @@ impl Search<'_> {
         }
     }
 
-    /// Four bytes say how far behind them the TIFF header is.
+    /// Its first four bytes are the offset of the TIFF header behind them.
     fn exif_item(&mut self, extents: &Extents) -> Result<()> {
         let all = extents.read(&mut self.source)?;
         if all.is_empty() {
@@ -124,7 +122,7 @@ fn extents(place: &Place, item_data: Option<Range<u64>>, heif: &mut Heif) -> Res
     Extents::many(ranges)
 }
 
-/// What each item holds, from the body of `iinf`.
+/// The content of each item, from the body of `iinf`.
 fn item_kinds(body: &[u8]) -> Result<BTreeMap<u64, Holds>> {
     let mut fields = Fields::new(body);
     let (version, _) = fields.version()?;
@@ -175,7 +173,7 @@ fn item_kind(mut fields: Fields<'_>) -> Result<(u64, Holds)> {
     Ok((item, if sealed { Holds::Sealed } else { holds }))
 }
 
-/// What an item holds by its content type and encoding.
+/// The content of an item by its content type and encoding.
 fn text_item(content: &[u8], encoding: &[u8]) -> Holds {
     let content = content.to_ascii_lowercase();
     let names = |word: &[u8]| memchr::memmem::find(&content, word).is_some();
@@ -190,7 +188,7 @@ fn text_item(content: &[u8], encoding: &[u8]) -> Holds {
     }
 }
 
-/// Where each item lies, from the body of `iloc`.
+/// The place of each item, from the body of `iloc`.
 fn item_places(body: &[u8]) -> Result<Vec<Place>> {
     let mut fields = Fields::new(body);
     let (version, _) = fields.version()?;
@@ -222,7 +220,7 @@ fn item_places(body: &[u8]) -> Result<Vec<Place>> {
             let start = start.ok_or(RedactError::Unparsable("data behind the end"))?;
             pieces.push((start, fields.number(length)?));
         }
-        // One piece without a length is all of the file.
+        // A single piece without a length is the whole file.
         let whole = matches!(pieces.as_slice(), [(_, 0)]);
         let counted = match method {
             _ if other_file || whole => Counted::Otherwise,

@@ -9,12 +9,12 @@ use std::ops::Range;
 const EXIF: &[u8] = b"Exif\0";
 const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
 const EXTENDED_XMP: &[u8] = b"http://ns.adobe.com/xmp/extension/\0";
-/// Behind its name, a piece of extended XMP has a digest of 32 bytes, the length of the whole and
-/// its own offset therein, four bytes each.
+/// The header of a piece of extended XMP, behind its name: a digest of 32 bytes, the length of the whole
+/// and its own offset therein, four bytes each.
 const EXTENDED_XMP_HEADER: usize = 40;
-/// Bytes of a piece that are looked at together with the next: longer than any word.
+/// Bytes of a piece that are scanned together with the next: longer than any word.
 const OVERLAP_BYTES: usize = 64;
-/// Segments that say how to decode, or that are known to hold nothing about places.
+/// Segments that say how to decode, or are known to hold no place.
 const HARMLESS: [(u8, &[u8]); 8] = [
     (0xe0, b"JFIF\0"),
     (0xe0, b"JFXX\0"),
@@ -30,13 +30,13 @@ const END_OF_IMAGE: u8 = 0xd9;
 const START_OF_SCAN: u8 = 0xda;
 const COMMENT: u8 = 0xfe;
 
-/// The XMP of one image. When a place may be named in any piece of it, all of it goes: the pieces
-/// belong together, and the main packet has a digest of the others.
+/// The XMP of one image. If any piece of it may name a place, all of it is replaced: the pieces belong
+/// together, and the main packet has a digest of the others.
 #[derive(Default)]
 struct Packets {
     pieces: Vec<Range<u64>>,
     names_place: bool,
-    /// The digest of the extended packet, and where its next piece begins.
+    /// The digest of the extended packet, and the offset of its next piece.
     next: Option<([u8; 32], u32)>,
     tail: Vec<u8>,
 }
@@ -67,13 +67,12 @@ impl Packets {
 }
 
 impl Search<'_> {
-    /// A JPEG and whatever comes behind it.
     pub(super) fn jpeg_file(&mut self, range: Range<u64>) -> Result<()> {
         let end = self.jpeg(range.clone())?;
         self.trailer(end..range.end)
     }
 
-    /// A JPEG at the beginning of `range`; says where it ends.
+    /// A JPEG at the beginning of `range`; returns its end.
     pub(super) fn jpeg(&mut self, range: Range<u64>) -> Result<u64> {
         if range.end - range.start < 4 || self.source.array(range.start)? != [0xff, 0xd8] {
             return Err(RedactError::Unparsable("a JPEG without a beginning"));
@@ -98,7 +97,7 @@ impl Search<'_> {
                 let Some(scan) = scan else {
                     return Err(RedactError::Unparsable("a JPEG without an image"));
                 };
-                // Cut off in a scan: everything that is there is coded, unless something was put behind it.
+                // Cut off in a scan: the rest is coded data, unless something was appended to it.
                 return match self.next_head(scan..range.end)? {
                     None => Ok(range.end),
                     Some(_) => Err(RedactError::Unparsable("a film in a JPEG without an end")),
@@ -124,7 +123,7 @@ impl Search<'_> {
         }
     }
 
-    /// A segment whose length is at the beginning of `range`; says where it ends.
+    /// A segment, with its length at the beginning of `range`; returns its end.
     fn segment(&mut self, marker: u8, range: Range<u64>, packets: &mut Packets) -> Result<u64> {
         if range.end - range.start < 2 {
             return Err(RedactError::Unparsable("a JPEG that is cut off"));
@@ -149,7 +148,7 @@ impl Search<'_> {
         let payload = self.source.bytes(range.clone())?;
         let behind = |count: usize| range.start + count as u64..range.end;
         if payload.starts_with(EXIF) {
-            // "Exif", zero, and one byte that is zero with those who keep to the rule.
+            // "Exif", zero, and a byte that should be zero.
             let Some(block) = payload.get(6..) else {
                 return Err(RedactError::Unparsable("an empty EXIF segment"));
             };
@@ -180,7 +179,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Compressed data from the beginning of `range` on; says where the next marker is.
+    /// Compressed data at the beginning of `range`; returns where the next marker is.
     fn scan(&mut self, range: Range<u64>) -> Result<u64> {
         let mut at = range.start;
         let mut piece = vec![0; SCAN_PIECE_BYTES];
@@ -189,7 +188,7 @@ impl Search<'_> {
             let size = (range.end - at).min(piece.len() as u64) as usize;
             self.source.scan(at, &mut piece[..size])?;
             if let Some(marker) = next_marker(&piece[..size], &mut after_lead) {
-                // A marker's lead may lie in the piece before.
+                // The marker's 0xff may be in the piece before.
                 return Ok(at + marker as u64 - 1);
             }
             at += size as u64;
@@ -198,8 +197,7 @@ impl Search<'_> {
     }
 }
 
-/// Where in `piece` the second byte of a marker is that ends the data. `after_lead` says whether
-/// the byte before was 0xff.
+/// The second byte of the marker that ends the data in `piece`. `after_lead`: the byte before was 0xff.
 fn next_marker(piece: &[u8], after_lead: &mut bool) -> Option<usize> {
     let mut at = 0;
     loop {

@@ -1,14 +1,14 @@
-//! How much work one file may cause. Beyond any of these it counts as not understood.
+//! Bounds of the work for one file. A file beyond any of them counts as not understood.
 
 /// Bytes of metadata read.
 pub(super) const METADATA_BYTES_MAX: u64 = 64 << 20;
-/// Bytes looked through for markers: the compressed data of JPEGs and what follows them.
+/// Bytes scanned for markers: the compressed data of JPEGs and what follows them.
 pub(super) const SCAN_BYTES_MAX: u64 = 2 << 30;
 /// Bytes that the second parser may read.
 pub(super) const VERIFY_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of one block of metadata that is parsed in memory.
 pub(super) const BLOCK_BYTES_MAX: u64 = 16 << 20;
-/// Bytes of a padding box that are looked at before it is emptied unseen.
+/// Bytes of a padding box that are read before it is emptied unseen.
 pub(super) const PADDING_BYTES_MAX: u64 = 1 << 20;
 /// Segments of a JPEG, with those of the images inside and behind it.
 pub(super) const SEGMENTS_MAX: u32 = 1 << 16;
@@ -26,7 +26,7 @@ pub(super) const REPLACEMENT_BYTES_MAX: usize = 16 << 20;
 pub(super) const DIRECTORIES_MAX: usize = 64;
 /// Entries of one EXIF directory.
 pub(super) const ENTRIES_MAX: usize = 4096;
-/// Files that were found in the bytes behind a JPEG, or that looked like one.
+/// Files, or what looks like files, in the bytes behind a JPEG.
 pub(super) const TRAILING_FILES_MAX: u32 = 64;
-/// How deep images may lie in each other.
+/// Nesting of images.
 pub(super) const DEPTH_MAX: u32 = 4;

@@ -1,4 +1,4 @@
-//! Patches: which bytes of a file readers see otherwise.
+//! Patches: the bytes of a file that readers see differently.
 
 use super::limits::{RANGES_MAX, REPLACEMENT_BYTES_MAX};
 use super::{RedactError, Result};
@@ -23,7 +23,7 @@ struct Patch {
 }
 
 impl Patch {
-    /// Lays the patch over `buffer`, whose first byte is the file's at `offset`.
+    /// Patches `buffer`, which begins at `offset` of the file.
     fn lay(&self, offset: u64, buffer: &mut [u8]) {
         let end = offset.saturating_add(buffer.len() as u64).min(self.end);
         let start = offset.max(self.start);
@@ -42,19 +42,19 @@ impl Patch {
     }
 }
 
-/// Which bytes of a file readers see otherwise: sorted ranges that do not overlap.
+/// The bytes of a file that readers see differently: sorted ranges that do not overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedactionPlan {
     patches: Vec<Patch>,
 }
 
 impl RedactionPlan {
-    /// Whether readers see the file as it is.
+    /// Whether readers see the file unchanged.
     pub fn is_empty(&self) -> bool {
         self.patches.is_empty()
     }
 
-    /// How many ranges there are.
+    /// The number of ranges.
     pub fn len(&self) -> usize {
         self.patches.len()
     }
@@ -64,7 +64,7 @@ impl RedactionPlan {
         self.patches.iter().map(|p| (p.start..p.end, &p.content))
     }
 
-    /// Whether any of the `length` bytes at `offset` is seen otherwise.
+    /// Whether any of the `length` bytes at `offset` is patched.
     pub fn touches(&self, offset: u64, length: u64) -> bool {
         let first = self.first_ending_behind(offset);
         let end = offset.saturating_add(length);
@@ -73,8 +73,8 @@ impl RedactionPlan {
             .is_some_and(|patch| patch.start < end && offset < end)
     }
 
-    /// Changes `buffer`, which holds what the file has from `offset` on, to what readers may see.
-    /// Takes time for finding the first patch by halves, and for the patches that overlap.
+    /// Patches `buffer`, which holds the file's bytes from `offset` on. A binary search, and the time of
+    /// the patches that overlap.
     pub fn apply(&self, offset: u64, buffer: &mut [u8]) {
         let end = offset.saturating_add(buffer.len() as u64);
         for patch in &self.patches[self.first_ending_behind(offset)..] {
@@ -90,7 +90,6 @@ impl RedactionPlan {
     }
 }
 
-/// The patches of a search, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(super) struct Edits {
     patches: Vec<Patch>,
@@ -130,24 +129,24 @@ impl Edits {
         Ok(())
     }
 
-    /// How many patches there are now, for [`undo_to`](Self::undo_to).
+    /// The number of patches, for [`undo_to`](Self::undo_to).
     pub(super) fn mark(&self) -> usize {
         self.patches.len()
     }
 
-    /// Forgets the patches since `mark`.
+    /// Drops the patches since `mark`.
     pub(super) fn undo_to(&mut self, mark: usize) {
         self.patches.truncate(mark);
     }
 
-    /// Lays the patches since `mark` over `buffer`, which begins at `offset`, in their order.
+    /// Applies the patches since `mark` to `buffer`, which begins at `offset`, in their order.
     pub(super) fn apply_since(&self, mark: usize, offset: u64, buffer: &mut [u8]) {
         for patch in &self.patches[mark..] {
             patch.lay(offset, buffer);
         }
     }
 
-    /// Sorts, joins what says the same, and refuses what contradicts itself.
+    /// Sorts and joins the patches; refuses contradictions.
     pub(super) fn finish(mut self, length: u64) -> Result<RedactionPlan> {
         self.patches.sort_by_key(|patch| (patch.start, patch.end));
         let mut patches: Vec<Patch> = Vec::with_capacity(self.patches.len());
@@ -171,7 +170,6 @@ fn same_fill(a: &Patch, b: &Patch) -> bool {
     a.content == b.content && !matches!(a.content, Content::Bytes(_))
 }
 
-/// Joins a patch into one that it overlaps.
 fn join(last: &mut Patch, patch: &Patch) -> Result<()> {
     if same_fill(last, patch) {
         last.end = last.end.max(patch.end);

@@ -1,4 +1,4 @@
-//! PNG: chunks. A chunk's checksum is part of what readers see, so it is made anew.
+//! PNG: chunks. A chunk's checksum is part of what readers see, so it is recomputed.
 
 use super::extents::Extents;
 use super::limits::{BLOCK_BYTES_MAX, CHUNKS_MAX};
@@ -9,7 +9,7 @@ use std::ops::Range;
 const SIGNATURE_BYTES: u64 = 8;
 /// Length, type and checksum of a chunk.
 const FRAME_BYTES: u64 = 12;
-/// The type of chunks that were emptied: ancillary, private, safe to copy.
+/// The type of emptied chunks: ancillary, private, safe to copy.
 const EMPTIED: &[u8; 4] = b"reDa";
 /// Chunks that say how to decode.
 const HARMLESS: [&[u8; 4]; 19] = [
@@ -17,14 +17,12 @@ const HARMLESS: [&[u8; 4]; 19] = [
     b"hIST", b"pHYs", b"sPLT", b"tIME", b"acTL", b"fcTL", b"fdAT", b"cICP", b"mDCV",
 ];
 
-/// A chunk's type and where its data lie.
 struct Chunk {
     kind: [u8; 4],
     data: Range<u64>,
 }
 
 impl Search<'_> {
-    /// A PNG file.
     pub(super) fn png(&mut self, range: Range<u64>) -> Result<()> {
         let mut at = range.start + SIGNATURE_BYTES;
         loop {
@@ -40,7 +38,7 @@ impl Search<'_> {
             }
             at = data.end + 4;
             if &kind == b"IEND" {
-                // Nobody who decodes looks behind the end.
+                // Decoders do not read behind the end.
                 return self.empty(at..range.end);
             }
             self.png_chunk(&Chunk { kind, data })?;
@@ -72,7 +70,7 @@ impl Search<'_> {
                 Some(_) if !text_names_place(&bytes) => return Ok(()),
                 _ => return self.empty_chunk(chunk),
             },
-            // Compressed text cannot be changed in place, and is not looked into.
+            // Compressed text cannot be changed in place, and is not scanned.
             b"zTXt" => return self.empty_chunk(chunk),
             _ if is_exif_by_another_name(&chunk.kind) => return self.empty_chunk(chunk),
             _ if words::opaque_names_place(&bytes) => return self.empty_chunk(chunk),
@@ -81,7 +79,7 @@ impl Search<'_> {
         self.renew_checksum(chunk, mark, bytes)
     }
 
-    /// Writes the checksum anew when there are edits since `mark`.
+    /// Patches the checksum if there are patches since `mark`.
     fn renew_checksum(&mut self, chunk: &Chunk, mark: usize, mut bytes: Vec<u8>) -> Result<()> {
         if self.edits.mark() == mark {
             return Ok(());
@@ -91,7 +89,7 @@ impl Search<'_> {
         self.edits.bytes(chunk.data.end, &checksum.to_be_bytes())
     }
 
-    /// Makes a chunk one of zeros that nobody knows.
+    /// Turns a chunk into zeros of an unknown type.
     fn empty_chunk(&mut self, chunk: &Chunk) -> Result<()> {
         let size = chunk.data.end - chunk.data.start;
         if size > BLOCK_BYTES_MAX {
@@ -109,13 +107,13 @@ fn is_exif_by_another_name(kind: &[u8; 4]) -> bool {
     kind.eq_ignore_ascii_case(b"exif") || kind == b"zxIf"
 }
 
-/// A keyword, a zero, and text; or a whole profile as hexadecimal digits.
+/// A keyword, a zero, and text; or a whole profile in hexadecimal.
 fn text_names_place(bytes: &[u8]) -> bool {
     let text: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
     text.to_ascii_lowercase().starts_with(b"raw profile type") || words::text_names_place(&text)
 }
 
-/// The keyword of international text and where the text begins; `None` when it is compressed.
+/// The keyword of international text and the offset of the text; `None` if it is compressed.
 fn international(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let keyword_end = memchr::memchr(0, bytes)?;
     if bytes.get(keyword_end + 1) != Some(&0) {

@@ -1,4 +1,4 @@
-//! The state of one search through a file. The walkers are methods of it, each in its own file.
+//! The state of one scan of a file. The walkers are methods of it, each in its own file.
 
 use super::extents::Extents;
 use super::limits::{DEPTH_MAX, PADDING_BYTES_MAX};
@@ -7,10 +7,8 @@ use super::source::{ReadAt, Source};
 use super::{RedactError, Result};
 use std::ops::Range;
 
-/// Bytes looked through at once.
 pub(super) const SCAN_PIECE_BYTES: usize = 256 << 10;
 
-/// What is read, what was found, and how much has been looked at.
 pub(super) struct Search<'a> {
     pub(super) source: Source<'a>,
     pub(super) edits: Edits,
@@ -34,7 +32,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Looks into something that lies inside something else.
     pub(super) fn inside<T>(&mut self, look: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= DEPTH_MAX {
             return Err(RedactError::Unparsable("files lie too deep in each other"));
@@ -45,8 +42,8 @@ impl<'a> Search<'a> {
         result
     }
 
-    /// Zeros a range unless it is zeros already, as far as that is cheap to see. A file whose
-    /// padding is empty needs no plan.
+    /// Zeros a range unless it is cheap to see that it is zeros already: a file with empty padding needs no
+    /// plan.
     pub(super) fn empty(&mut self, range: Range<u64>) -> Result<()> {
         let size = range.end.saturating_sub(range.start);
         if size <= PADDING_BYTES_MAX && self.is_zero(range.clone())? {
@@ -69,7 +66,7 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    /// Empties a block of unknown kind when it holds something about a place.
+    /// Zeros a block of unknown kind if it may name a place.
     pub(super) fn opaque(&mut self, extents: &Extents) -> Result<()> {
         let bytes = extents.read(&mut self.source)?;
         if super::words::opaque_names_place(&bytes) {
@@ -79,7 +76,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Counts one more of something that is bounded.
 pub(super) fn count(counter: &mut u32, max: u32, what: &'static str) -> Result<()> {
     *counter += 1;
     if *counter > max {

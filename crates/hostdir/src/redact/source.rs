@@ -1,16 +1,16 @@
-//! A file as the walkers read it: at offsets, within its length, and within a budget.
+//! Reads of a file: at offsets, within its length, and within a budget.
 
 use super::limits::{BLOCK_BYTES_MAX, METADATA_BYTES_MAX, SCAN_BYTES_MAX};
 use super::{RedactError, Result};
 use std::io;
 use std::ops::Range;
 
-/// Bytes read at once for small reads. Boxes and chunks are hopped over, so more is rarely used.
+/// Bytes of one small read. Boxes and chunks are skipped, so more is rarely used.
 const WINDOW_BYTES: usize = 1024;
 
-/// Something that can be read at offsets, like a file with `pread(2)`.
+/// A file that can be read at offsets, as by `pread(2)`.
 pub trait ReadAt {
-    /// Reads into `buffer` from `offset` on and says how many bytes; 0 at the end of the file.
+    /// Reads into `buffer` from `offset` on and returns how many bytes; 0 at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -20,7 +20,7 @@ impl<F: Fn(&mut [u8], u64) -> io::Result<usize>> ReadAt for F {
     }
 }
 
-/// Reads all of `buffer`; a file that ends before is another one than was asked about.
+/// Fills `buffer`; a file that ends before has changed.
 pub(super) fn read_exactly(reader: &dyn ReadAt, buffer: &mut [u8], offset: u64) -> Result<()> {
     let mut done = 0;
     while done < buffer.len() {
@@ -35,7 +35,7 @@ pub(super) fn read_exactly(reader: &dyn ReadAt, buffer: &mut [u8], offset: u64) 
     Ok(())
 }
 
-/// A reader with the file's length and what may still be read.
+/// A reader with the file's length and the bytes that may still be read.
 pub(super) struct Source<'a> {
     reader: &'a dyn ReadAt,
     length: u64,
@@ -61,7 +61,6 @@ impl<'a> Source<'a> {
         self.length
     }
 
-    /// `N` bytes at `offset`.
     pub(super) fn array<const N: usize>(&mut self, offset: u64) -> Result<[u8; N]> {
         let mut array = [0; N];
         if !self.copy_from_window(offset, &mut array) {
@@ -105,7 +104,6 @@ impl<'a> Source<'a> {
         Ok(u32::from_be_bytes(self.array(offset)?))
     }
 
-    /// A block of metadata.
     pub(super) fn bytes(&mut self, range: Range<u64>) -> Result<Vec<u8>> {
         let size = range.end.saturating_sub(range.start);
         self.check(range.start, size)?;
@@ -118,7 +116,7 @@ impl<'a> Source<'a> {
         Ok(bytes)
     }
 
-    /// Bytes that are only looked through.
+    /// Bytes that are only scanned.
     pub(super) fn scan(&mut self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.check(offset, buffer.len() as u64)?;
         charge(&mut self.scan_left, buffer.len() as u64)?;

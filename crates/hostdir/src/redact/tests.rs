@@ -1,5 +1,4 @@
-//! Files in the layouts of real cameras, made by libraries where there are any, and what their
-//! readers see.
+//! Files in the layouts of real cameras, made by libraries where possible, and what their readers see.
 
 mod damage;
 mod jpeg;
@@ -11,7 +10,6 @@ use super::{Outcome, RedactError, RedactionPlan, plan};
 use exif::{Context, In, Reader, Tag, Value};
 use std::io::{self, Cursor};
 
-/// A file in memory.
 fn reader(bytes: &[u8]) -> impl Fn(&mut [u8], u64) -> io::Result<usize> {
     move |buffer, offset| {
         let rest = bytes.get(offset as usize..).unwrap_or_default();
@@ -25,7 +23,6 @@ fn outcome(bytes: &[u8]) -> Result<Outcome, RedactError> {
     plan(&reader(bytes), bytes.len() as u64)
 }
 
-/// The plan of a file that has one.
 fn planned(bytes: &[u8]) -> RedactionPlan {
     match outcome(bytes) {
         Ok(Outcome::Plan(plan)) => plan,
@@ -37,7 +34,7 @@ fn is_refused(bytes: &[u8]) -> bool {
     matches!(outcome(bytes), Err(RedactError::Unparsable(_)))
 }
 
-/// What readers see; nothing outside the plan's ranges may have changed.
+/// What readers see; nothing outside the plan's ranges may differ.
 fn redacted(bytes: &[u8]) -> Vec<u8> {
     let plan = planned(bytes);
     let mut seen = bytes.to_vec();
@@ -46,7 +43,7 @@ fn redacted(bytes: &[u8]) -> Vec<u8> {
     for (range, _) in plan.ranges() {
         assert!(
             range.start >= at && range.end > range.start,
-            "sorted, apart"
+            "sorted, not overlapping"
         );
         let kept = at as usize..range.start as usize;
         assert_eq!(seen[kept.clone()], bytes[kept]);
@@ -70,7 +67,7 @@ fn assert_no_secret(bytes: &[u8]) {
     }
 }
 
-/// What readers see of a file that has secrets: none of them.
+/// What readers see of a file with secrets: none of them.
 fn cleaned(bytes: &[u8]) -> Vec<u8> {
     let found = make::secrets().iter().any(|secret| holds(bytes, secret));
     assert!(found, "the test's file has no secret");
@@ -83,7 +80,7 @@ fn exif_of(bytes: &[u8]) -> Result<exif::Exif, exif::Error> {
     Reader::new().read_from_container(&mut Cursor::new(bytes))
 }
 
-/// Another EXIF reader finds no GPS, and all else as it was.
+/// Another EXIF reader finds no GPS, and everything else unchanged.
 fn assert_exif_without_gps(before: &[u8], after: &[u8]) {
     let [before, after] = [before, after].map(|bytes| exif_of(bytes).expect("an EXIF block"));
     let is_gps = |field: &&exif::Field| field.tag.context() == Context::Gps;
@@ -106,7 +103,6 @@ fn assert_exif_without_gps(before: &[u8], after: &[u8]) {
     assert_eq!(make.display_value().to_string(), "\"Maker\"");
 }
 
-/// A decoder of pictures sees the same.
 fn assert_same_picture(before: &[u8], after: &[u8]) {
     let decode = |bytes: &[u8]| {
         image::load_from_memory(bytes)

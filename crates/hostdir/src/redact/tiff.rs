@@ -1,12 +1,11 @@
-//! The TIFF structure of an EXIF block: finds the GPS directories, and says how to take them out.
+//! The TIFF structure of an EXIF block: finds the GPS directories and how to remove them.
 //!
-//! A directory of the ordinary kind that points to GPS is written anew without that entry: the
-//! entries behind it move up, the count is one less, and what is left over at its end is zero. No
-//! value moves. The GPS directory and its values become zero.
+//! A directory that points to GPS is rewritten without that entry: the following entries move up, the count
+//! is one less, and the end is zeroed. No value moves. The GPS directory and its values are zeroed.
 //!
-//! Hostile blocks have directories in loops, shared by two pointers, lying over each other.
-//! Everything that is kept is therefore remembered; when something that goes overlaps it, the
-//! block is refused. After that the outcome is walked again and must be free of GPS.
+//! Hostile blocks have directories in loops, shared by two pointers, or overlapping. So all that stays is
+//! recorded; if something that is removed overlaps it, the block is refused. The result is walked again and
+//! must be free of GPS.
 
 use super::limits::{DIRECTORIES_MAX, ENTRIES_MAX};
 use super::{RedactError, Result};
@@ -22,24 +21,22 @@ const GPS: u16 = 0x8825;
 const MAKER_NOTE: u16 = 0x927c;
 const USER_COMMENT: u16 = 0x9286;
 const INTEROPERABILITY: u16 = 0xa005;
-/// Padding as Windows writes it: an entry that means nothing.
+/// Padding as Windows writes it: an entry without meaning.
 const PADDING: u16 = 0xea1c;
-/// GeoTIFF: where a map lies.
+/// GeoTIFF: the position of a map.
 const GEO: [u16; 8] = [
     0x830e, 0x8480, 0x8482, 0x85d8, 0x87af, 0x87b0, 0x87b1, 0x87b2,
 ];
 const ENTRY_BYTES: usize = 12;
-/// Byte order, number, and where the first directory is.
+/// Byte order, magic number, and the offset of the first directory.
 const HEADER: Range<usize> = 0..8;
 
-/// What has to be done with an EXIF block.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// To be zeroed.
     pub(super) zeros: Vec<Range<usize>>,
-    /// Directories written anew.
+    /// Rewritten directories.
     pub(super) tables: Vec<(usize, Vec<u8>)>,
-    /// XMP packets.
     pub(super) packets: Vec<Range<usize>>,
     /// Notes of unknown kind: maker notes, comments.
     pub(super) notes: Vec<Range<usize>>,
@@ -62,7 +59,7 @@ pub(super) fn walk(bytes: &[u8]) -> Result<Findings> {
 }
 
 impl Findings {
-    /// Changes a copy of the block.
+    /// Patches a copy of the block.
     fn apply(&self, bytes: &mut [u8]) {
         for range in &self.zeros {
             bytes[range.clone()].fill(0);
@@ -86,19 +83,18 @@ enum Kind {
     Gps,
 }
 
-/// One entry of a directory.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: usize,
     tag: u16,
     kind: u16,
     count: u32,
-    /// The value or where it lies, as a number of the block's byte order.
+    /// The value or its offset, as a number in the block's byte order.
     word: u32,
 }
 
 impl Entry {
-    /// Bytes of the value; `None` for a type that nobody knows.
+    /// Bytes of the value; `None` for an unknown type.
     fn size(&self) -> Option<usize> {
         let each = match self.kind {
             1 | 2 | 6 | 7 | 129 => 1,
@@ -110,7 +106,6 @@ impl Entry {
         (self.count as usize).checked_mul(each)
     }
 
-    /// Where the value lies, when it does not lie in the entry itself.
     fn outside(&self) -> Option<Range<usize>> {
         let size = self.size()?;
         let start = self.word as usize;
@@ -166,7 +161,7 @@ impl<'a> Walk<'a> {
                 Kind::Main | Kind::Sub => self.ordinary(at, kind)?,
             }
         }
-        self.check_apart()?;
+        self.check_overlap()?;
         Ok(self.findings)
     }
 
@@ -188,7 +183,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The entries of the directory at `at`.
     fn entries(&self, at: usize) -> Result<Vec<Entry>> {
         let count = usize::from(self.u16(at)?);
         if count > ENTRIES_MAX {
@@ -208,7 +202,7 @@ impl<'a> Walk<'a> {
             .collect()
     }
 
-    /// Only what points into the block can be read by anybody.
+    /// Only what is in the block can be read.
     fn inside(&self, range: Range<usize>) -> Option<Range<usize>> {
         (range.end <= self.bytes.len() && range.start < range.end).then_some(range)
     }
@@ -246,7 +240,7 @@ impl<'a> Walk<'a> {
             }
         }
         self.thumbnail(&entries);
-        // Writers leave out the last pointer at the end of a block.
+        // Some writers leave out the last pointer at the end of a block.
         let next = self.u32(end).ok();
         let onward = next.map_or(0, |next| next as usize);
         if kind == Kind::Main && onward != 0 && onward < self.bytes.len() {
@@ -259,7 +253,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Looks at an entry of an ordinary directory, and says whether it stays.
+    /// Scans an entry of an ordinary directory; returns whether it stays.
     fn stays(&mut self, entry: &Entry) -> Result<bool> {
         match entry.tag {
             GPS => {
@@ -293,7 +287,7 @@ impl<'a> Walk<'a> {
         Ok(true)
     }
 
-    /// The one place to which an entry points.
+    /// The offset to which an entry points.
     fn pointer(&self, entry: &Entry) -> Result<usize> {
         match (entry.kind, entry.count) {
             (4 | 13, 1) => Ok(entry.word as usize),
@@ -327,7 +321,7 @@ impl<'a> Walk<'a> {
             Some(entry.word as usize)
         };
         if let (Some(start), Some(length)) = (word(THUMBNAIL), word(THUMBNAIL_LENGTH)) {
-            // One that is cut off at the end of its block can be read all the same.
+            // One that is cut off at the end of its block can still be read.
             let end = start.saturating_add(length).min(self.bytes.len());
             if start < end {
                 self.kept.push(start..end);
@@ -336,7 +330,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A directory with the entries that stay, as long as it was.
+    /// A directory with the entries that stay, as long as before.
     fn table(&self, staying: &[Entry], before: usize, next: Option<u32>) -> Vec<u8> {
         let mut table = Vec::with_capacity(2 + before * ENTRY_BYTES + 4);
         let number = |value: u16| {
@@ -369,8 +363,8 @@ impl<'a> Walk<'a> {
         table
     }
 
-    /// What goes must not overlap what stays.
-    fn check_apart(&mut self) -> Result<()> {
+    /// What is removed must not overlap what stays.
+    fn check_overlap(&mut self) -> Result<()> {
         self.kept.sort_by_key(|range| range.start);
         let mut furthest = 0;
         let ends: Vec<usize> = self

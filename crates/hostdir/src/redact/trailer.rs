@@ -1,9 +1,9 @@
-//! What lies behind the end of a JPEG: second images (MPF, gain maps), the film of a motion
-//! photo, records of the maker.
+//! The bytes behind the end of a JPEG: second images (MPF, gain maps), the film of a motion photo, records
+//! of the maker.
 //!
-//! Decoders of the image do not look there. Images that are understood stay and are looked through
-//! like any other; everything else is emptied, and where a film begins, all that follows: a frame
-//! in it may look like an image.
+//! Decoders of the image do not read them. Images that are understood are scanned like any other;
+//! everything else is zeroed, and after the beginning of a film all that follows: a frame in it may look
+//! like an image.
 
 use super::limits::TRAILING_FILES_MAX;
 use super::search::{SCAN_PIECE_BYTES, Search};
@@ -14,7 +14,6 @@ use std::ops::Range;
 const HEAD_BYTES: usize = 8;
 
 impl Search<'_> {
-    /// Looks through the bytes behind an image.
     pub(super) fn trailer(&mut self, range: Range<u64>) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
@@ -30,7 +29,7 @@ impl Search<'_> {
             at = match self.trailing_image(start..range.end) {
                 Ok(end) => end,
                 Err(RedactError::Unparsable(_)) => {
-                    // Only its looks were those of an image.
+                    // It only looked like an image.
                     self.edits.zero(start..start + HEAD_BYTES as u64)?;
                     start + HEAD_BYTES as u64
                 }
@@ -40,7 +39,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// An image at the beginning of `range`; says where it ends.
+    /// An image at the beginning of `range`; returns its end.
     fn trailing_image(&mut self, range: Range<u64>) -> Result<u64> {
         let mark = self.edits.mark();
         let end = self.inside(|search| search.jpeg(range));
@@ -50,7 +49,7 @@ impl Search<'_> {
         end
     }
 
-    /// Where the next JPEG begins, unless a film is before it.
+    /// Where the next JPEG begins, unless a film comes first.
     fn next_image(&mut self, range: Range<u64>) -> Result<Option<u64>> {
         let next = self.next_head(range)?;
         Ok(next.and_then(|(at, is_film)| (!is_film).then_some(at)))

@@ -1,7 +1,7 @@
-//! The second opinion: another parser reads the file as its readers will, and must find no place.
+//! The second opinion: another parser reads the file through the plan, and must find no place.
 //!
-//! It is not asked whether the file is correct: it knows other kinds of files than the walkers
-//! here, and what it refuses it shows to nobody.
+//! Its errors do not count: it knows other kinds of files than the walkers here, and what it refuses it
+//! shows to no reader.
 
 use super::detect::Container;
 use super::limits::VERIFY_BYTES_MAX;
@@ -29,8 +29,7 @@ pub(super) fn no_place_left(
         at: 0,
         left: &left,
     };
-    // A parser of strangers' bytes that gives up by a panic must not take the server with it.
-    // Nor may strangers' bytes fill the log with what it thinks of them.
+    // A parser of untrusted bytes that panics must not end the server, nor may it fill the log.
     let found = catch_unwind(AssertUnwindSafe(|| {
         with_default(NoSubscriber::default(), || {
             // A film may lie behind a JPEG.
@@ -71,7 +70,7 @@ fn film_names_place(view: View<'_>) -> bool {
     track.gps_info().is_some() || text.and_then(|text| text.as_str()).is_some_and(digits)
 }
 
-/// The file as readers see it, up to a number of bytes.
+/// The file through the plan, up to a number of bytes.
 struct View<'a> {
     reader: &'a dyn ReadAt,
     plan: &'a RedactionPlan,

@@ -8,13 +8,12 @@ use std::ops::Range;
 
 const HEADER_BYTES: u64 = 12;
 const CHUNK_HEADER_BYTES: u64 = 8;
-/// What an animation frame has before its own chunks.
+/// Bytes of an animation frame before its own chunks.
 const FRAME_HEADER_BYTES: u64 = 16;
 /// Chunks that say how to decode.
 const HARMLESS: [&[u8; 4]; 6] = [b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ICCP"];
 
 impl Search<'_> {
-    /// A WebP file.
     pub(super) fn webp(&mut self, range: Range<u64>) -> Result<()> {
         let size = u64::from(u32::from_le_bytes(self.source.array(range.start + 4)?));
         let end = range.start + 8 + size;
@@ -30,7 +29,7 @@ impl Search<'_> {
         while at < range.end {
             count(&mut self.chunks, CHUNKS_MAX, "too many chunks")?;
             if range.end - at < CHUNK_HEADER_BYTES {
-                // A byte of padding that some count in, or rubbish.
+                // A byte of padding that some writers count, or garbage.
                 return self.empty(at..range.end);
             }
             let kind: [u8; 4] = self.source.array(at)?;
@@ -58,7 +57,7 @@ impl Search<'_> {
                 }
                 self.inside(|search| search.riff_chunks(start..data.end))
             }
-            // An empty one is what some writers leave behind.
+            // Some writers leave an empty one behind.
             b"EXIF" if data.start == data.end => Ok(()),
             b"EXIF" => self.exif(&extents),
             b"XMP " => self.xmp(&extents),

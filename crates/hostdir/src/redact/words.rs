@@ -1,7 +1,7 @@
-//! Words by which text shows that it may name a place.
+//! Words that show that text may name a place.
 //!
-//! Only whether to take something out as a whole depends on them, so a word too many costs a
-//! caption and a word too few costs a secret: they are chosen widely.
+//! They only decide whether something is removed as a whole. A word too many costs a caption, a word too
+//! few a secret: so there are many.
 
 use memchr::memmem;
 
@@ -26,7 +26,7 @@ const TEXT: [&[u8]; 17] = [
     b":country",
 ];
 
-/// In blocks of unknown kind, where short words turn up by chance.
+/// In blocks of unknown kind, where short words occur by chance.
 const OPAQUE: [&[u8]; 10] = [
     b"latitude",
     b"longitude",
@@ -45,8 +45,8 @@ const SIGNATURES: [&[u8]; 2] = [b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/"];
 /// The beginning of an EXIF block without a signature.
 const TIFF_HEADERS: [&[u8]; 2] = [b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08"];
 
-/// `Exif` and two zeros in base 64, wherever in a group of three bytes they begin: packets carry
-/// whole images this way.
+/// `Exif` and two zeros in base 64, at any offset in a group of three bytes: packets carry whole images
+/// this way.
 const IMAGE_IN_TEXT: [&[u8]; 3] = [b"RXhpZgAA", b"V4aWYAA", b"FeGlmAA"];
 
 /// Whether structured text may name a place.
@@ -59,13 +59,13 @@ pub(super) fn text_names_place(bytes: &[u8]) -> bool {
         || holds_iso6709(bytes)
 }
 
-/// Whether a block of unknown kind may hold a place.
+/// Whether a block of unknown kind may name a place.
 pub(super) fn opaque_names_place(bytes: &[u8]) -> bool {
     contains_any(&bytes.to_ascii_lowercase(), &OPAQUE) || holds_metadata(bytes)
 }
 
-/// Whether a maker's note may hold a place. Nikon's have a TIFF header, and directories of their
-/// own behind it.
+/// Whether a maker's note may name a place. Nikon's have a TIFF header, and directories of their own behind
+/// it.
 pub(super) fn note_names_place(bytes: &[u8]) -> bool {
     contains_any(&bytes.to_ascii_lowercase(), &OPAQUE) || contains_any(bytes, &SIGNATURES)
 }
@@ -75,7 +75,7 @@ pub(super) fn holds_metadata(bytes: &[u8]) -> bool {
     contains_any(bytes, &SIGNATURES) || contains_any(bytes, &TIFF_HEADERS)
 }
 
-/// Whether there is a position as ISO 6709 writes it: `+27.1281+100.2508`.
+/// Whether there is a position in ISO 6709: `+27.1281+100.2508`.
 fn holds_iso6709(bytes: &[u8]) -> bool {
     let signs = memchr::memchr2_iter(b'+', b'-', bytes);
     signs.into_iter().any(|at| {
@@ -85,7 +85,7 @@ fn holds_iso6709(bytes: &[u8]) -> bool {
     })
 }
 
-/// The length of a sign, at least `digits` digits, a point and a digit; 0 when there is none.
+/// The length of a sign, at least `digits` digits, a point and a digit; 0 if there is none.
 fn coordinate(bytes: &[u8], digits: usize) -> usize {
     if !matches!(bytes.first(), Some(b'+' | b'-')) {
         return 0;

@@ -5,20 +5,18 @@ use super::extents::Extents;
 use super::search::Search;
 use super::words;
 
-/// An empty packet.
 const EMPTY: &[u8] = b"<x:xmpmeta xmlns:x=\"adobe:ns:meta/\">\
 <rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\"/></x:xmpmeta>";
-/// An empty packet where there is less room.
+/// Where there is less room.
 const EMPTY_SHORT: &[u8] = b"<x:xmpmeta xmlns:x=\"adobe:ns:meta/\"/>";
 
-/// Whether a packet may name a place. Those that are not UTF-8 are not looked into.
+/// Whether a packet may name a place. Packets that are not UTF-8 are not scanned.
 pub(super) fn names_place(packet: &[u8]) -> bool {
     let padding = packet.iter().rev().take_while(|byte| **byte == 0).count();
     let packet = &packet[..packet.len() - padding];
     std::str::from_utf8(packet).is_err() || words::text_names_place(packet)
 }
 
-/// What is put in the place of a packet.
 pub(super) fn empty_packet(length: usize) -> Vec<u8> {
     let mut packet = vec![b' '; length];
     let text = [EMPTY, EMPTY_SHORT]
@@ -31,7 +29,7 @@ pub(super) fn empty_packet(length: usize) -> Vec<u8> {
 }
 
 impl Search<'_> {
-    /// Looks at a packet, and empties it if it may name a place.
+    /// Scans a packet, and empties it if it may name a place.
     pub(super) fn xmp(&mut self, extents: &Extents) -> Result<()> {
         let packet = extents.read(&mut self.source)?;
         if names_place(&packet) {

@@ -1,12 +1,12 @@
-//! One line for each audited open.
+//! The audit log: one JSON object on one line for each audited open.
 //!
-//! A line is one JSON object, written by one write(2) to a file opened for appending, so that lines of
-//! several servers do not mix. An open that cannot be told of does not take place.
+//! Each line is written by one write(2) to a file opened with O_APPEND, so that lines of several servers do
+//! not mix. An open fails if its record cannot be written.
 //!
-//! Whoever is not to hold the file gives each line to another process by a socket, as one packet, and waits
-//! for its answer: an error number, or 0 when the line is written.
+//! A process that may not hold the file sends each line as one packet through a socket and waits for the
+//! answer: an error number, or 0 once the line is written.
 
-use super::Judged;
+use super::PathDecision;
 use crate::datapath::DataPath;
 use crate::host::Host;
 use crate::ledger::{Before, Telling};
@@ -22,20 +22,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs::{Context, Errno};
 
-/// Where audited opens are told. Clones share it.
+/// Where audit records go. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct AuditLog {
     file: Arc<RwLock<Option<OwnedFd>>>,
     /// Held from a packet to its answer.
     asking: Arc<Mutex<()>>,
-    /// The last line was written in part: the disk was full.
+    /// The last line was written in part (disk full).
     torn: Arc<AtomicBool>,
 }
 
 impl AuditLog {
-    /// Lines go to `file`, which should be open for appending, or be a socket of packets whose other end
-    /// answers each with an error number (four bytes, native order; 0 for none); without one, to the
-    /// server's log.
+    /// `file` is opened for appending, or is a packet socket; its peer answers each line with an error
+    /// number (four bytes, native order; 0 for none). `None`: lines go to the server's log.
     pub fn new(file: Option<OwnedFd>) -> AuditLog {
         AuditLog {
             file: Arc::new(RwLock::new(file)),
@@ -43,19 +42,21 @@ impl AuditLog {
         }
     }
 
-    /// From now on lines go there: the file was rotated, or another one is wanted.
+    /// Sends further lines to `file`, for log rotation.
     pub fn replace(&self, file: Option<OwnedFd>) {
-        // The old one is closed after the lock.
+        // Closed outside the lock.
         let old = std::mem::replace(&mut *self.file.write(), file);
         drop(old);
     }
 
-    fn write(&self, line: &Line<'_>) -> thrufs::Result<()> {
-        let written = serde_json::to_string(line)
+    fn write(&self, record: &AuditRecord<'_>) -> thrufs::Result<()> {
+        let written = serde_json::to_string(record)
             .map_err(io::Error::from)
             .and_then(|line| self.append(&line));
         written.map_err(|error| {
-            tracing::error!("an audited open is refused, as its line cannot be written: {error}");
+            tracing::error!(
+                "an audited open is refused because its record cannot be written: {error}"
+            );
             Errno::EIO
         })
     }
@@ -75,7 +76,7 @@ impl AuditLog {
             let _answered = self.asking.lock();
             return ask(file, line);
         }
-        // What was cut off there stands on a line of its own.
+        // A line that was cut off is ended, so that it does not run into this one.
         let was_torn = self.torn.swap(false, Ordering::Relaxed);
         let text = format!("{}{line}\n", if was_torn { "\n" } else { "" });
         let (written, result) = write_all(file, text.as_bytes());
@@ -87,7 +88,7 @@ impl AuditLog {
     }
 }
 
-/// Has another process write a line.
+/// Sends a line to the process that writes it, and waits for the answer.
 fn ask(writer: &OwnedFd, line: &str) -> io::Result<()> {
     write_all(writer, line.as_bytes()).1?;
     let mut answer = [0; 4];
@@ -104,7 +105,7 @@ fn ask(writer: &OwnedFd, line: &str) -> io::Result<()> {
     }
 }
 
-/// Writes all, and tells how much of it was written if not all.
+/// Writes all of `text`, and returns how much was written.
 fn write_all(file: &OwnedFd, text: &[u8]) -> (usize, io::Result<()>) {
     let mut written = 0;
     while written < text.len() {
@@ -118,21 +119,19 @@ fn write_all(file: &OwnedFd, text: &[u8]) -> (usize, io::Result<()>) {
     (written, Ok(()))
 }
 
-/// What there is to be told of an open.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
-    /// What it is to be open for.
+pub(crate) struct AuditedOpen {
     pub(crate) access: &'static str,
     pub(crate) created: bool,
     pub(crate) truncated: bool,
-    /// By which way its data go, if it has any; or why it was refused.
+    /// The data path of an open regular file, or why the open was refused.
     pub(crate) outcome: Result<Option<DataPath>, Errno>,
 }
 
-/// A line. Text is UTF-8; what is none has its bytes beside it, in hexadecimal.
+/// One line of the log. Text that is not UTF-8 has its bytes in hexadecimal beside it.
 #[derive(Serialize)]
-struct Line<'a> {
-    /// Seconds since 1970, with six digits behind the point.
+struct AuditRecord<'a> {
+    /// Seconds since 1970, with six decimals.
     time: String,
     event: &'static str,
     path: &'a str,
@@ -156,30 +155,27 @@ struct Line<'a> {
     errno: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// The server died on this open, and a line of it may be there.
+    /// A server died during this open, and may have written a record of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     again: bool,
 }
 
 impl Host {
-    /// Tells of an open, if a rule wants that.
-    ///
-    /// # Errors
-    ///
-    /// `EIO` when the line could not be written; the reason is logged.
-    pub(crate) fn tell(
+    /// Writes the record of an open if a rule audits it. Fails with `EIO` when the record could not be
+    /// written; the reason is logged.
+    pub(crate) fn record_open(
         &self,
         context: &Context<'_>,
-        judged: &Judged,
-        told: Told,
+        decided: &PathDecision,
+        open: AuditedOpen,
     ) -> thrufs::Result<()> {
-        let policy = &judged.rules.policy;
-        let Some(rule) = judged.decision.audit.and_then(|id| policy.rule(id)) else {
+        let policy = &decided.rules.policy;
+        let Some(rule) = decided.decision.audit.and_then(|id| policy.rule(id)) else {
             return Ok(());
         };
-        // An open that is carried out again, as its first answer never came, was perhaps told of.
+        // A replayed open may have its record already.
         let telling = self.notes.as_ref().map(|notes| {
-            let telling = telling(context, judged, told);
+            let telling = telling(context, decided, open);
             (notes, telling, notes.told_before(telling))
         });
         let before = telling.as_ref().and_then(|(_, _, before)| *before);
@@ -187,7 +183,7 @@ impl Host {
             .as_ref()
             .and_then(|(notes, telling, _)| notes.begin_telling(*telling));
         if before != Some(Before::Told) {
-            self.write_line(context, judged, told, rule, before.is_some())?;
+            self.write_record(context, decided, open, rule, before.is_some())?;
         }
         if let Some((notes, ..)) = telling {
             notes.told(place);
@@ -195,51 +191,51 @@ impl Host {
         Ok(())
     }
 
-    fn write_line(
+    fn write_record(
         &self,
         context: &Context<'_>,
-        judged: &Judged,
-        told: Told,
+        decided: &PathDecision,
+        open: AuditedOpen,
         rule: RuleInfo<'_>,
         again: bool,
     ) -> thrufs::Result<()> {
         let executable = self.rules.executable(context.pid());
         let executable = executable.as_deref().map(String::from_utf8_lossy);
-        let path = String::from_utf8_lossy(&judged.path);
-        let is_text = std::str::from_utf8(&judged.path).is_ok();
-        let line = Line {
+        let path = String::from_utf8_lossy(&decided.path);
+        let is_text = std::str::from_utf8(&decided.path).is_ok();
+        let record = AuditRecord {
             time: now(),
             event: "open",
             path: &path,
-            path_hex: (!is_text).then(|| hexadecimal(&judged.path)),
-            access: told.access,
-            created: told.created,
-            truncated: told.truncated,
+            path_hex: (!is_text).then(|| hexadecimal(&decided.path)),
+            access: open.access,
+            created: open.created,
+            truncated: open.truncated,
             uid: context.uid(),
             gid: context.gid(),
             pid: context.pid(),
             executable: executable.as_deref(),
             rule: rule.number,
             rule_name: rule.name,
-            outcome: match told.outcome {
+            outcome: match open.outcome {
                 Ok(_) => "opened",
                 Err(_) => "refused",
             },
-            data_path: told.outcome.ok().flatten().map(|path| path.to_string()),
-            errno: told.outcome.err().map(Errno::raw),
-            error: told.outcome.err().map(|error| error.to_string()),
+            data_path: open.outcome.ok().flatten().map(|path| path.to_string()),
+            errno: open.outcome.err().map(Errno::raw),
+            error: open.outcome.err().map(|error| error.to_string()),
             again,
         };
-        self.config.audit_log.write(&line)
+        self.config.audit_log.write(&record)
     }
 }
 
-/// What makes a line that of one request. Not whether the file was created or cut short: the second
-/// time, it is there.
-fn telling(context: &Context<'_>, judged: &Judged, told: Told) -> Telling {
+/// What identifies the record of one request. Not whether the file was created or truncated: a replay finds
+/// it there.
+fn telling(context: &Context<'_>, decided: &PathDecision, open: AuditedOpen) -> Telling {
     let mut hasher = DefaultHasher::new();
     let caller = (context.uid(), context.gid(), context.pid());
-    (&judged.path, told.access, caller).hash(&mut hasher);
+    (&decided.path, open.access, caller).hash(&mut hasher);
     Telling {
         request: context.unique().0,
         digest: hasher.finish(),

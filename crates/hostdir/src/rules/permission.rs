@@ -1,13 +1,13 @@
-//! Whether a client may do what it asks for.
+//! Whether the policy permits what a request asks for.
 
-use super::judgement::NamePath;
+use super::decide::NamePath;
 use super::{
-    InForce, Judged, NewFile, OfInode, OfName, OfStat, permitted, permitted_new, stat_name,
-    stays_redacted,
+    ActivePolicy, InodeSource, NameSource, NewFile, PathDecision, StatSource, permitted,
+    permitted_new, stat_name, stays_redacted,
 };
 use crate::host::Host;
 use crate::inode::Inode;
-use crate::policy::{Access, Decision, Evidence, FileType, Subject, Visibility};
+use crate::policy::{Access, AttributeSource, Decision, FileType, Subject, Visibility};
 use crate::rename::End;
 use rustix::fs::Statx;
 use std::ffi::CStr;
@@ -16,32 +16,36 @@ use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 
 impl Host {
-    /// Refuses a change of an inode that the policy does not allow.
+    /// Refuses a change of an inode that the policy forbids.
     pub(crate) fn may_change(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
-        let Some(rules) = self.rules.of_changes() else {
+        let Some(rules) = self.rules.for_changes() else {
             return Ok(());
         };
         self.defer_if_many_names(context, inode)?;
-        let judged = self.judge(rules, inode, context)?;
-        permitted(&judged.decision, Access::Change)
+        let decided = self.decide_inode(rules, inode, context)?;
+        permitted(&decided.decision, Access::Change)
     }
 
-    /// Refuses to make another size of a file than none, where others see it redacted: what is cut off
-    /// or added can have a parser see something else in the rest.
+    /// Refuses to resize a redacted file, other than to 0: with bytes cut off or added, a parser can read
+    /// the rest differently.
     pub(crate) fn may_resize(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
         let Some(rules) = self.rules.that_redact() else {
             return Ok(());
         };
         self.defer_if_many_names(context, inode)?;
-        match self.judge(rules, inode, context)?.decision.file.redaction() {
+        match self
+            .decide_inode(rules, inode, context)?
+            .decision
+            .file
+            .redaction()
+        {
             Some(redaction) => Err(redaction.errno),
             None => Ok(()),
         }
     }
 
-    /// Refuses to take a name away by which a file is redacted, where it has another by which it is not,
-    /// or may have one that the server does not know.
-    fn may_lose(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
+    /// Refuses to remove a redacted name of a file that has, or may have, a name that is not redacted.
+    fn may_remove_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
         let Some(rules) = self.rules.that_redact() else {
             return Ok(());
         };
@@ -66,10 +70,10 @@ impl Host {
         }
     }
 
-    /// Refuses to remove or rename what lies under a name, where the policy does not allow it.
+    /// Refuses to remove or rename a name that the policy protects.
     pub(crate) fn may_change_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
-        self.may_lose(context, end)?;
-        let Some(rules) = self.rules.of_changes() else {
+        self.may_remove_name(context, end)?;
+        let Some(rules) = self.rules.for_changes() else {
             return Ok(());
         };
         let stat = stat_name(end.fd, end.name)?;
@@ -77,22 +81,17 @@ impl Host {
         permitted(&decision, Access::Change)
     }
 
-    /// Refuses to move what lies under a name to another, where the policy does not allow it.
-    ///
-    /// # Errors
-    ///
-    /// `EXDEV` for a file that would come out from under a rule that redacts it, and for a directory
-    /// in which there may be such files: programs then copy what they may read. Where rules redact
-    /// or hide, also from and to a directory that was moved beneath and not looked up since.
-    ///
-    /// Otherwise what was found at `from`.
+    /// Refuses to rename `from` to `to` where the policy forbids it. Returns what was found at `from`. Fails
+    /// with `EXDEV` for a file that would no longer be redacted, and for a directory that may hold such
+    /// files: programs then copy what they may read. Where rules redact or hide, also from and to a directory
+    /// that was moved on the host and not looked up since.
     pub(crate) fn may_move(
         &self,
         context: &Context<'_>,
         from: End<'_>,
         to: End<'_>,
     ) -> Result<Option<Statx>> {
-        let Some(rules) = self.rules.in_force() else {
+        let Some(rules) = self.rules.active_policy() else {
             return Ok(None);
         };
         if self.rules.rely_on_names() && !(self.is_where_it_was(from) && self.is_where_it_was(to)) {
@@ -100,10 +99,10 @@ impl Host {
         }
         let stat = stat_name(from.fd, from.name)?;
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
-        rules.looks_into(file_type, context)?;
-        let evidence = self.evidence(from, &stat);
-        let old = self.decide(&rules, context, from, (file_type, &evidence))?;
-        let new = self.decide(&rules, context, to, (file_type, &evidence))?;
+        rules.require_blocking_for_content(file_type, context)?;
+        let source = self.name_source(from, &stat);
+        let old = self.decide(&rules, context, from, (file_type, &source))?;
+        let new = self.decide(&rules, context, to, (file_type, &source))?;
         permitted(&old, Access::Change)?;
         permitted_new(&new)?;
         stays_redacted(&old, &new)?;
@@ -117,49 +116,46 @@ impl Host {
         Ok(Some(stat))
     }
 
-    /// Whether the path by which a directory is judged leads to it.
+    /// Whether the path that the server knows for a directory leads to it.
     pub(crate) fn is_where_it_was(&self, end: End<'_>) -> bool {
-        let seen = self.see_directory(None, end.parent.node());
+        let seen = self.directory_path(None, end.parent.node());
         let leads = |seen: NamePath| {
             Ok(seen.path.is_empty() || self.path_leads_to(&seen.path, end.parent)?)
         };
         seen.and_then(leads).unwrap_or(false)
     }
 
-    /// Whether what was `found` so lies under a name now.
+    /// Whether the name still stands for the `found` inode.
     pub(crate) fn is_still_there(&self, end: End<'_>, found: &Statx) -> bool {
         let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
         let now = stat_name(end.fd, end.name);
         now.is_ok_and(|now| number(&now) == number(found))
     }
 
-    /// Refuses to give an inode another name, where the policy does not allow it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::may_move`].
-    pub(crate) fn may_become(
+    /// Refuses to link an inode to `to` where the policy forbids it. Errors: as [`Self::may_move`].
+    pub(crate) fn may_link(
         &self,
         context: &Context<'_>,
         inode: &Arc<Inode>,
         to: End<'_>,
     ) -> Result<()> {
-        let Some(rules) = self.rules.in_force() else {
+        let Some(rules) = self.rules.active_policy() else {
             return Ok(());
         };
-        let old = self.judge(Arc::clone(&rules), inode, context)?.decision;
-        let evidence = OfInode::new(self, inode);
-        let new = self.decide(&rules, context, to, (inode.file_type(), &evidence))?;
+        let old = self
+            .decide_inode(Arc::clone(&rules), inode, context)?
+            .decision;
+        let source = InodeSource::new(self, inode);
+        let new = self.decide(&rules, context, to, (inode.file_type(), &source))?;
         permitted(&old, Access::Change)?;
         permitted_new(&new)?;
         stays_redacted(&old, &new)
     }
 
-    /// Refuses to put something in the place of what lies under a name, where the policy does not
-    /// allow it. There may be nothing.
+    /// Refuses to replace what stands under a name, if anything, where the policy forbids it.
     pub(crate) fn may_replace(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
-        self.may_lose(context, end)?;
-        let Some(rules) = self.rules.of_changes() else {
+        self.may_remove_name(context, end)?;
+        let Some(rules) = self.rules.for_changes() else {
             return Ok(());
         };
         let stat = match stat_name(end.fd, end.name) {
@@ -169,38 +165,37 @@ impl Host {
         permitted_new(&self.decide_found(&rules, context, end, &stat)?)
     }
 
-    /// Refuses to make something under a name, where the policy does not allow it. What would be
-    /// hidden cannot be made: `EACCES`.
+    /// Refuses to create a name where the policy forbids it: `EACCES` if it would be hidden.
     pub(crate) fn may_make(
         &self,
         context: &Context<'_>,
         end: End<'_>,
         new: &NewFile,
     ) -> Result<()> {
-        let Some(rules) = self.rules.of_changes() else {
+        let Some(rules) = self.rules.for_changes() else {
             return Ok(());
         };
-        let judged = self.judge_new(rules, context, end, new)?;
-        permitted_new(&judged.decision)
+        let decided = self.decide_new(rules, context, end, new)?;
+        permitted_new(&decided.decision)
     }
 
-    /// What the policy says of a file that is about to be made.
-    pub(crate) fn judge_new(
+    pub(crate) fn decide_new(
         &self,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         context: &Context<'_>,
         end: End<'_>,
         new: &NewFile,
-    ) -> Result<Judged> {
+    ) -> Result<PathDecision> {
         let decision = self.decide(&rules, context, end, (new.file_type, new))?;
-        Ok(Judged {
+        Ok(PathDecision {
             rules,
             decision,
             path: self.child_path(end.parent, end.name)?,
         })
     }
 
-    /// The error for a name that is taken: by what is hidden, it is the one for a name that would be.
+    /// `EACCES` instead of `EEXIST` for a name that is taken by a hidden file, as for one that would be
+    /// hidden.
     pub(crate) fn taken(&self, end: End<'_>, error: Errno) -> Errno {
         let is_hidden = || {
             let stat = stat_name(end.fd, end.name)?;
@@ -213,8 +208,8 @@ impl Host {
         }
     }
 
-    fn evidence<'a>(&'a self, end: End<'a>, stat: &'a Statx) -> OfName<'a> {
-        OfName {
+    fn name_source<'a>(&'a self, end: End<'a>, stat: &'a Statx) -> NameSource<'a> {
+        NameSource {
             host: self,
             parent: end.fd,
             name: end.name,
@@ -222,56 +217,48 @@ impl Host {
         }
     }
 
-    /// What the policy says of what was found under a name.
     fn decide_found(
         &self,
-        rules: &InForce,
+        rules: &ActivePolicy,
         context: &Context<'_>,
         end: End<'_>,
         stat: &Statx,
     ) -> Result<Decision> {
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
-        rules.looks_into(file_type, context)?;
-        let evidence = self.evidence(end, stat);
-        self.decide(rules, context, end, (file_type, &evidence))
+        rules.require_blocking_for_content(file_type, context)?;
+        let source = self.name_source(end, stat);
+        self.decide(rules, context, end, (file_type, &source))
     }
 
-    /// What the policy says of a file of this type if it has this name.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` in a directory that is hidden.
+    /// What the policy decides about a file of this type under this name. Fails with `ENOENT` in a hidden
+    /// directory.
     fn decide(
         &self,
-        rules: &InForce,
+        rules: &ActivePolicy,
         context: &Context<'_>,
         end: End<'_>,
-        (file_type, evidence): (FileType, &dyn Evidence),
+        (file_type, source): (FileType, &dyn AttributeSource),
     ) -> Result<Decision> {
-        let directory = self.see_directory(Some(rules), end.parent.node())?;
+        let directory = self.directory_path(Some(rules), end.parent.node())?;
         if directory.hidden.is_some() {
             return Err(Errno::ENOENT);
         }
-        self.tells_case(end.fd, end.name)?;
+        self.require_case_sensitive(end.fd, end.name)?;
         let executable = || self.rules.executable(context.pid());
         let subject = Subject {
             path: &directory.child(end.name.to_bytes()),
             file_type,
-            evidence,
+            source,
         };
         let caller = self.caller(context, &executable);
         Ok(rules.policy.decide(&subject, &caller))
     }
 
-    /// Refuses to tell of a node that has come to be hidden since the client got to know it. What is
-    /// open was granted.
-    ///
-    /// # Errors
-    ///
+    /// Refuses a node that became hidden after the client looked it up, unless it is open. Fails with
     /// `ENOENT`.
-    pub(crate) fn may_look(&self, inode: &Arc<Inode>) -> Result<()> {
-        // Under the first policy no client gets to know what is hidden.
-        let Some(rules) = self.rules.of_names().filter(|rules| rules.generation > 1) else {
+    pub(crate) fn may_reveal(&self, inode: &Arc<Inode>) -> Result<()> {
+        // Under the first policy, no client has looked up what is hidden.
+        let Some(rules) = self.rules.that_hide().filter(|rules| rules.generation > 1) else {
             return Ok(());
         };
         if inode.uses().is_none() && self.is_hidden_by_every_name(&rules, inode)? {
@@ -280,31 +267,24 @@ impl Host {
         Ok(())
     }
 
-    /// What rules say of the entries of a directory; nothing where none is hidden. To be asked once for
-    /// many entries.
-    ///
-    /// # Errors
-    ///
-    /// When that cannot be found out.
+    /// The rules for the entries of a directory, to be asked once for many entries; `None` if no rule hides.
+    /// Fails when the path of the directory is not known.
     pub(crate) fn rules_of_entries(&self, directory: &Inode) -> Result<Option<RulesOfEntries>> {
-        let Some(rules) = self.rules.of_names() else {
+        let Some(rules) = self.rules.that_hide() else {
             return Ok(None);
         };
-        let directory = self.see_directory(Some(&rules), directory.node())?;
+        let directory = self.directory_path(Some(&rules), directory.node())?;
         Ok(Some(RulesOfEntries { rules, directory }))
     }
 
-    /// Whether a name is hidden under which this was found.
-    ///
-    /// # Errors
-    ///
-    /// When that cannot be found out.
+    /// Whether `name`, under which `stat` was found, is hidden. Fails when the path of the directory is not
+    /// known.
     pub(crate) fn is_hidden(&self, parent: &Inode, name: &CStr, stat: &Statx) -> Result<bool> {
         let rules = self.rules_of_entries(parent)?;
         Ok(rules.is_some_and(|rules| rules.hide(name, stat)))
     }
 
-    /// As [`is_hidden`](Self::is_hidden), for an answer that the kernel keeps.
+    /// As [`is_hidden`](Self::is_hidden), for an answer that the kernel caches.
     pub(crate) fn is_hidden_from_lookup(
         &self,
         parent: &Inode,
@@ -314,7 +294,7 @@ impl Host {
         let rules = self.rules_of_entries(parent)?;
         let hidden = rules.as_ref().is_some_and(|rules| rules.hide(name, stat));
         if hidden && !self.config.negative_timeout().is_zero() {
-            // As long as these rules are held: see there.
+            // Under the policy held here: see [`reload`](super::reload).
             self.rules.hidden.note(parent.node(), name.to_bytes());
         }
         drop(rules);
@@ -324,7 +304,7 @@ impl Host {
 
 /// See [`Host::rules_of_entries`].
 pub(crate) struct RulesOfEntries {
-    rules: Arc<InForce>,
+    rules: Arc<ActivePolicy>,
     directory: NamePath,
 }
 
@@ -336,7 +316,7 @@ impl RulesOfEntries {
         let subject = Subject {
             path: &self.directory.child(name.to_bytes()),
             file_type: FileType::from_raw_mode(u32::from(stat.stx_mode)),
-            evidence: &OfStat(stat),
+            source: &StatSource(stat),
         };
         matches!(
             self.rules.policy.visibility(&subject),
@@ -344,11 +324,7 @@ impl RulesOfEntries {
         )
     }
 
-    /// Whether an entry is hidden.
-    ///
-    /// # Errors
-    ///
-    /// When that cannot be found out.
+    /// Whether an entry is hidden. Fails when its attributes cannot be read.
     pub(crate) fn hide_entry(&self, directory: BorrowedFd<'_>, name: &CStr) -> Result<bool> {
         if matches!(name.to_bytes(), b"." | b"..") {
             return Ok(false);

@@ -1,17 +1,16 @@
-//! Another policy: what the kernel has cached of names that are hidden, or are no more.
+//! Replaces the policy, and updates the names that the kernel has cached.
 //!
-//! A name that is dropped takes with it whatever somebody has mounted on it or below, in every mount
-//! namespace. So names whose answer stays are left alone, and nothing is done that drops all
-//! ([`Notifier::increment_epoch`]) as long as it can be said which have changed: those of known nodes,
-//! which are judged anew, and those that were answered with "not there" because they were hidden, which
-//! are written down.
+//! A name that is dropped takes along whatever is mounted on it or below, in every mount namespace. So names
+//! with an unchanged answer are left alone, and [`Notifier::increment_epoch`], which drops all, is a last
+//! resort. The names that change are those of known nodes, which are decided anew, and those that were
+//! answered with ENOENT because they were hidden, which are recorded.
 //!
-//! **Races.** A request asks the policy in force when it has found a name, and holds it while it judges.
-//! So when nobody holds the old one any more, what it said is in the tables. Its answer may still be on
-//! its way: the kernel then has the directory locked, which the notification waits for; or it asks again
-//! for a name that it has cached, which the notification unhooks.
+//! **Races.** A request takes the active policy once it has found a name, and holds it until it has
+//! decided. So when no request holds the old policy any more, its decisions are in the tables. An answer
+//! may still be on its way: then the kernel has the directory locked, and the notification waits for that;
+//! or it revalidates a cached name, which the notification unhooks.
 
-use super::{InForce, OfInode};
+use super::{ActivePolicy, InodeSource};
 use crate::config::ConfigError;
 use crate::host::Host;
 use crate::inode::Inode;
@@ -24,21 +23,21 @@ use std::time::{Duration, Instant};
 use thrufs::{Errno, Notifier, Result};
 use thrufs_abi::NodeId;
 
-/// Most hidden names that are written down between two reloads.
+/// Most hidden names that are recorded between two reloads.
 const HIDDEN_NAMES_MAX: usize = 1 << 16;
 
-/// For how long requests under the old policy are waited for; those that take longer sleep in an open.
+/// How long to wait for requests under the old policy; a longer one sleeps in an open.
 const OLD_PATIENCE: Duration = Duration::from_secs(1);
 const OLD_INTERVAL: Duration = Duration::from_micros(200);
 
-/// The names that clients were told are not there although they are.
+/// The names that were answered with ENOENT because they were hidden.
 #[derive(Debug, Default)]
 pub(super) struct HiddenNames(Mutex<Noted>);
 
 #[derive(Debug, Default)]
 struct Noted {
     names: HashSet<(NodeId, Box<[u8]>)>,
-    /// There were more.
+    /// There were more than [`HIDDEN_NAMES_MAX`].
     is_full: bool,
 }
 
@@ -58,33 +57,30 @@ impl HiddenNames {
 }
 
 impl Host {
-    /// Puts another policy in the place of the one in force. When it returns, the kernel shows no name
-    /// that is hidden now, and asks for those that were hidden.
-    ///
-    /// # Errors
-    ///
-    /// When the directory is served without a policy.
+    /// Replaces the active policy. On return, the kernel has dropped all names that are hidden now, and looks
+    /// up those that were hidden. Fails when the directory is served without a policy.
     pub(crate) fn reload_rules(&self, policy: Arc<Policy>) -> std::result::Result<(), ConfigError> {
         let old = self.rules.replace(policy)?;
-        let (Some(notifier), Some(new)) = (self.rules.notifier(), self.rules.in_force()) else {
+        let (Some(notifier), Some(new)) = (self.rules.notifier(), self.rules.active_policy())
+        else {
             return Ok(());
         };
         if !(old.policy.uses().hide || new.policy.uses().hide) {
             return Ok(());
         }
         wait_for_others(&old);
-        let told = self
+        let sent = self
             .drop_hidden(notifier, &new)
             .and_then(|()| ask_for_uncovered(notifier, self.rules.hidden.take()))
             .and_then(|()| notifier.flush());
-        if let Err(error) = told {
-            tracing::warn!("names that the kernel has cached stay for their time: {error}");
+        if let Err(error) = sent {
+            tracing::warn!("cached names stay valid until they time out: {error}");
         }
         Ok(())
     }
 
-    /// Has the kernel drop the names of known nodes that are hidden now.
-    fn drop_hidden(&self, notifier: &Notifier, rules: &InForce) -> Result<()> {
+    /// Makes the kernel drop the names of known nodes that are hidden now.
+    fn drop_hidden(&self, notifier: &Notifier, rules: &ActivePolicy) -> Result<()> {
         if !rules.policy.uses().hide {
             return Ok(());
         }
@@ -98,32 +94,32 @@ impl Host {
         Ok(())
     }
 
-    /// Whether a name of an inode is hidden. One whose directory is not known any more is not asked for
-    /// in it either.
-    fn name_is_hidden(&self, rules: &InForce, inode: &Arc<Inode>, name: &KnownName) -> bool {
-        let directory = match self.see_directory(Some(rules), name.directory) {
+    /// Whether a name of an inode is hidden. There is no lookup of a name in a directory that is no longer
+    /// known.
+    fn name_is_hidden(&self, rules: &ActivePolicy, inode: &Arc<Inode>, name: &KnownName) -> bool {
+        let directory = match self.directory_path(Some(rules), name.directory) {
             Ok(directory) => directory,
             Err(error) => return error != Errno::ESTALE,
         };
-        let evidence = OfInode::new(self, inode);
+        let source = InodeSource::new(self, inode);
         let subject = Subject {
             path: &directory.child(&name.name),
             file_type: inode.file_type(),
-            evidence: &evidence,
+            source: &source,
         };
         directory.hidden.is_some()
             || matches!(rules.policy.visibility(&subject), Visibility::Hidden(_))
     }
 }
 
-fn wait_for_others(old: &Arc<InForce>) {
+fn wait_for_others(old: &Arc<ActivePolicy>) {
     let started = Instant::now();
     while Arc::strong_count(old) > 1 && started.elapsed() < OLD_PATIENCE {
         std::thread::sleep(OLD_INTERVAL);
     }
 }
 
-/// Has the kernel ask for the names that it was told are not there.
+/// Makes the kernel drop the ENOENT answers that it has cached.
 fn ask_for_uncovered(notifier: &Notifier, noted: Noted) -> Result<()> {
     if noted.is_full {
         tracing::warn!(
@@ -142,14 +138,14 @@ fn drop_name(notifier: &Notifier, directory: NodeId, name: &[u8]) -> Result<()> 
     })
 }
 
-/// Tries again when the queue has become empty, if it was full.
-fn with_room(notifier: &Notifier, tell: impl Fn(&Notifier) -> Result<()>) -> Result<()> {
-    match tell(notifier) {
+/// Repeats `notify` while the queue of notifications is full.
+fn with_room(notifier: &Notifier, notify: impl Fn(&Notifier) -> Result<()>) -> Result<()> {
+    match notify(notifier) {
         Err(Errno::EAGAIN) => {
             notifier.flush()?;
-            tell(notifier)
+            notify(notifier)
         }
-        told => told,
+        result => result,
     }
 }
 
@@ -158,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_written_down_up_to_a_number() {
+    fn hidden_names_are_bounded() {
         let hidden = HiddenNames::default();
         for number in 0..HIDDEN_NAMES_MAX {
             hidden.note(NodeId(1), number.to_string().as_bytes());
@@ -176,9 +172,9 @@ mod tests {
         assert_eq!(notifier.pending(), 2, "one by one again");
     }
 
-    /// The kernel has to ask for them again: where it keeps that they are not there.
+    /// The kernel caches ENOENT for them, so that a reload must invalidate it.
     #[test]
-    fn what_is_hidden_and_kept_is_written_down() {
+    fn cached_hidden_names_are_recorded() {
         use crate::policy::Accounts;
         use crate::{CacheMode, Config, HostDir};
         let place = tempfile::tempdir().unwrap();
@@ -199,7 +195,7 @@ mod tests {
             };
             let served = HostDir::open(place.path(), config).unwrap();
             let (host, root) = (&served.host, &served.host.root);
-            let (_, stat) = host.look_up(root, name).unwrap();
+            let (_, stat) = host.lookup_name(root, name).unwrap();
             assert_eq!(host.is_hidden_from_lookup(root, name, &stat), Ok(is_hidden));
             assert_eq!(host.rules.hidden.take().names.len(), noted, "{name:?}");
         }

@@ -1,14 +1,14 @@
-//! How a session is written down. All numbers are little-endian.
+//! The format of a saved session. All numbers are little-endian.
 //!
-//! The state is a stream of chunks, each a length of four bytes and as many bytes as that, at most
-//! [`CHUNK_BYTES_MAX`]; one of no bytes ends it. So it can be told where it ends without knowing what is
-//! in it. In the chunks, one after the other:
+//! The state is a stream of chunks, each a length of four bytes and as many bytes, at most
+//! [`CHUNK_BYTES_MAX`]; an empty one ends it. So its end can be found without understanding it. In the
+//! chunks, one after the other:
 //!
 //! | what | fields |
 //! |---|---|
 //! | header | `THRUHOST`; version (4 bytes, 1, or 2 for a session under a policy); highest generations of nodes, files and directories (4 each); number of mounts, nodes, files, directories, owners of locks (4 each) |
 //! | mount beneath | number (4), path |
-//! | node | id (8), lookups (8), type (4), how it is found (1): 0 not at all, 1 by path, 2 by handle, 3 it is gone and nobody has it open; path or mount (4) and handle; then a handle to compare with, of kind 0 and without bytes if there is none |
+//! | node | id (8), lookups (8), type (4), how it is found (1): 0 not at all, 1 by path, 2 by handle, 3 it has no name and is not open; path or mount (4) and handle; then a handle to compare with, of kind 0 and without bytes if there is none |
 //! | under a policy | number of names (4) |
 //! | name by which a node is known | node (8), directory (8), length (2) and as many bytes |
 //! | file | handle (8), node (8), flags (4), kind of `flock(2)` (1), whether it is open at the moment (1) |
@@ -25,14 +25,13 @@ use std::io::{self, Read, Write};
 
 pub(super) const MAGIC: [u8; 8] = *b"THRUHOST";
 pub(super) const VERSION: u32 = 1;
-/// That of a session under a policy.
+/// With the data of a session under a policy.
 pub(super) const VERSION_UNDER_POLICY: u32 = 2;
 
 const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// A chunk is written when it has as many.
+/// A chunk is written at this size.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Longest path.
 pub(super) const PATH_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Most records of each kind in a state that is read.
@@ -40,27 +39,21 @@ pub(super) const MOUNTS_MAX: u32 = 4096;
 pub(super) const NODES_MAX: u32 = 1 << 24;
 pub(super) const OPENS_MAX: u32 = 1 << 20;
 pub(super) const OWNERS_MAX: u32 = 8192;
-/// Most names.
 pub(super) const NAMES_MAX: u32 = 1 << 24;
-/// Most of one node.
 pub(super) const NAMES_OF_NODE_MAX: usize = 4096;
-/// Longest name.
 pub(super) const NAME_BYTES_MAX: usize = 255;
-/// Most locks of one owner.
 pub(super) const RANGES_MAX: u32 = 1 << 16;
 
 pub(super) fn invalid(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
-/// A file handle as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Handle {
     pub(super) kind: i32,
     pub(super) bytes: Vec<u8>,
 }
 
-/// Writes chunks.
 pub(super) struct Writer<'a> {
     sink: &'a mut dyn Write,
     chunk: Vec<u8>,
@@ -111,7 +104,7 @@ impl<'a> Writer<'a> {
         self.bytes(bytes)
     }
 
-    /// Short when it begins as the one before.
+    /// Written as the difference to the path before.
     pub(super) fn path(&mut self, path: &[u8]) -> io::Result<()> {
         let pairs = path.iter().zip(&self.last_path);
         let shared = pairs.take_while(|(one, other)| one == other).count();
@@ -134,7 +127,6 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads chunks, and nothing behind them.
 pub(super) struct Reader<'a> {
     source: &'a mut dyn Read,
     chunk: Vec<u8>,
@@ -152,7 +144,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next chunk; false when there is none.
+    /// The next chunk; false at the end.
     fn next_chunk(&mut self) -> io::Result<bool> {
         let mut length = [0; 4];
         self.source.read_exact(&mut length)?;
@@ -209,7 +201,6 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A number of records.
     pub(super) fn count(&mut self, most: u32) -> io::Result<u32> {
         let count = self.u32()?;
         if count > most {
@@ -236,7 +227,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads to the end, where nothing must be left.
+    /// Ends the state, behind which nothing may follow.
     pub(super) fn finish(mut self) -> io::Result<()> {
         if self.at < self.chunk.len() || self.next_chunk()? {
             return Err(invalid("the state has more than it should"));
@@ -250,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_nothing_behind_it() {
+    fn state_round_trips_and_ends() {
         let mut state = Vec::new();
         let mut writer = Writer::new(&mut state);
         let paths: [&[u8]; 5] = [b"a/b/c", b"a/b/d", b"", b"x", b"a/b/d"];
@@ -281,12 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn lengths_out_of_bounds_are_refused_before_memory_is_taken() {
+    fn lengths_are_checked_before_allocation() {
         let too_long = [0xff; 8];
         let mut source = &too_long[..];
         let refused = Reader::new(&mut source).byte().unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
-        // A path that shares bytes with nothing; a handle that is too long.
+        // A path that shares bytes without a predecessor; a handle that is too long.
         for body in [&[1, 0, 0, 0][..], &[0, 0, 0, 0, 0xff, 0, 0]] {
             let mut state = (body.len() as u32).to_le_bytes().to_vec();
             state.extend(body);

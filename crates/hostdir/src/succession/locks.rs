@@ -1,9 +1,9 @@
-//! Locks that a session holds, when it leaves and when it comes back.
+//! Locks of a session that is saved.
 //!
-//! Two processes cannot hold one lock. So the locks are given up when a session was saved, for the
-//! successor to take, and taken again by the first request that comes here nevertheless: whoever moved the
-//! session has thought better of it. In between, somebody else can be faster, here as there. Then the open
-//! file whose lock is lost answers with EIO.
+//! Two processes cannot hold one lock. So the locks are released when a session was saved, for the next
+//! process to take, and are taken again by the first request that arrives here nevertheless: the migration
+//! was cancelled. In between, another process can take a lock, here as there. Requests for the open file
+//! then fail with EIO.
 
 use super::format::RANGES_MAX;
 use crate::files::OpenFile;
@@ -16,7 +16,6 @@ use thrufs::{Errno, Result};
 use thrufs_abi::{LockOwner, NodeId};
 use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
 
-/// What was held.
 #[derive(Default)]
 pub(crate) struct Held {
     pub(super) owners: Vec<HeldRanges>,
@@ -24,7 +23,6 @@ pub(crate) struct Held {
     pub(super) flocks: Vec<(Arc<OpenFile>, LockKind)>,
 }
 
-/// What an owner holds.
 pub(crate) struct HeldRanges {
     pub(super) node: NodeId,
     pub(super) owner: LockOwner,
@@ -32,10 +30,9 @@ pub(crate) struct HeldRanges {
     pub(super) ranges: Vec<RangeLock>,
 }
 
-/// The locks of a session that was saved.
 #[derive(Default)]
 pub(crate) struct Suspended {
-    /// Looked at by every request that has to do with an open file.
+    /// Checked by every request for an open file.
     is_so: AtomicBool,
     held: parking_lot::Mutex<Held>,
 }
@@ -64,15 +61,14 @@ fn ranges_of(fd: impl AsFd) -> Result<Vec<RangeLock>> {
     Ok(ranges)
 }
 
-/// Gives up everything that an owner holds.
 pub(crate) fn give_up_ranges(fd: impl AsFd) {
     if let Err(error) = lock::ofd_set(fd, &EVERYTHING) {
-        tracing::debug!(%error, "locks cannot be given up");
+        tracing::debug!(%error, "locks cannot be released");
     }
 }
 
 impl Host {
-    /// What clients hold at the moment.
+    /// The locks that clients hold.
     pub(super) fn held_locks(&self) -> Result<Held> {
         let mut held = Held::default();
         for ((node, owner), file) in self.locks.all() {
@@ -91,7 +87,7 @@ impl Host {
         Ok(held)
     }
 
-    /// Gives up what is held, until somebody asks for something here.
+    /// Releases the locks, until a request arrives here.
     pub(super) fn suspend_locks(&self, held: Held) {
         if held.owners.is_empty() && held.flocks.is_empty() {
             return;
@@ -108,7 +104,7 @@ impl Host {
         self.suspended.is_so.store(true, Ordering::Release);
     }
 
-    /// Takes the locks again, if they were given up.
+    /// Takes the locks again, if they were released.
     #[inline]
     pub(crate) fn have_locks(&self) {
         if self.suspended.is_so.load(Ordering::Acquire) {
@@ -137,7 +133,7 @@ impl Host {
                 file.lose();
             }
         }
-        // Others wait for it at the mutex.
+        // Other requests wait at the mutex.
         self.suspended.is_so.store(false, Ordering::Release);
     }
 

@@ -1,4 +1,4 @@
-//! Walking along paths, and finding the paths of inodes.
+//! Walks paths, and finds the paths of inodes.
 
 use crate::host::{Host, opened_identity};
 use crate::identity::Identity;
@@ -14,10 +14,9 @@ use thrufs_abi::NodeId;
 use thrufs_sys::dir::{DirEntries, getdents64};
 use thrufs_sys::proc_fd;
 
-/// Most names of a path.
 const DEPTH_MAX: usize = 4096;
 
-/// One directory on the way, or what the way leads to.
+/// A directory of a path, or its last component.
 pub(super) struct Level {
     name: Vec<u8>,
     pub(super) fd: OwnedFd,
@@ -31,15 +30,15 @@ impl Level {
     }
 }
 
-/// Goes along paths one after the other. Where a path begins as the one before, it goes on from there.
+/// Walks paths one after the other, each from its common prefix with the one before.
 pub(super) struct Walker<'a> {
     host: &'a Host,
     levels: Vec<Level>,
-    /// The numbers of mounts by their paths, if mounts are to be entered that nobody has met.
+    /// The indices of mounts by their paths, if unknown submounts are to be entered.
     numbers: Option<&'a HashMap<Vec<u8>, u32>>,
 }
 
-/// A name, if it is one.
+/// A valid name.
 pub(super) fn component(name: &[u8]) -> Result<CString> {
     if name.is_empty() || name == b"." || name == b".." || name.len() > 255 {
         return Err(Errno::ENOENT);
@@ -56,7 +55,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// What a path leads to, beneath the root. No symbolic link is followed.
+    /// What a path beneath the root leads to. Symbolic links are not followed.
     pub(super) fn go(&mut self, path: &[u8]) -> Result<&Level> {
         let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
         if names.len() > DEPTH_MAX {
@@ -116,10 +115,9 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Finds the paths of inodes.
 pub(super) struct Finder<'a> {
     host: &'a Host,
-    /// Where the link of the root's descriptor leads.
+    /// The target of the root descriptor's link in /proc.
     root: Option<Vec<u8>>,
     walker: Walker<'a>,
 }
@@ -135,8 +133,8 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Where an inode may be, from the root on, by what is known of it. Nothing for a path that is too
-    /// long to be written.
+    /// The probable path of an inode from the root, by what is known of it. `None` for a path that is too
+    /// long for the format.
     pub(super) fn guess(&self, inode: &Arc<Inode>) -> Option<Vec<u8>> {
         let guessed = self.guess_any(inode);
         guessed.filter(|path| path.len() + 256 <= super::format::PATH_BYTES_MAX)
@@ -179,13 +177,12 @@ impl<'a> Finder<'a> {
         Some(names.join(&b'/'))
     }
 
-    /// Whether a path leads to an inode.
     pub(super) fn leads_to(&mut self, path: &[u8], inode: &Inode) -> bool {
         let found = self.walker.go(path).and_then(Level::identity);
         found.is_ok_and(|identity| identity == *inode.identity())
     }
 
-    /// Looks through the whole tree for inodes, and says which was found where.
+    /// Searches the whole tree for inodes, and returns where they were found.
     pub(super) fn search(
         &mut self,
         mut missing: HashMap<Identity, Arc<Inode>>,

@@ -1,4 +1,4 @@
-//! Filling the tables of a new process as they were in another.
+//! Rebuilds the tables of another process.
 
 use super::MigrationOnError;
 use super::format::{NAMES_OF_NODE_MAX, OPENS_MAX, invalid};
@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::identity::Identity;
 use crate::inode::{Inode, Place};
 use crate::ledger::{FileNote, OwnerNote};
-use crate::locks::{OwnerFile, OwnerShares};
+use crate::locks::{OwnerCharges, OwnerFile};
 use crate::mounts::LowerMount;
 use crate::names::KnownName;
 use crate::nodes::NewInode;
@@ -33,26 +33,24 @@ const FLAGS: i32 = libc::O_ACCMODE
     | libc::O_DIRECT
     | libc::O_NOATIME;
 
-/// Lookups that a node may have. Enough for ever, and nothing that counting on makes overflow.
+/// Most lookups of a node: enough for ever, without a later overflow.
 const LOOKUPS_MAX: u64 = 1 << 62;
 
-/// An inode that was found again.
 pub(super) struct Found {
     pub(super) identity: Identity,
     pub(super) mount: Arc<LowerMount>,
     pub(super) mode: u32,
-    /// By which it was found, for rules on paths.
+    /// The name by which it was found, for rules on paths.
     pub(super) name: Option<KnownName>,
     pub(super) place: Option<Box<Place>>,
-    /// A descriptor of it, where nothing else leads to it.
+    /// A descriptor of it, if nothing else leads to it.
     pub(super) fd: Option<OwnedFd>,
 }
 
-/// See the module.
 pub(super) struct Rebuild<'a> {
     host: &'a Host,
     on_error: MigrationOnError,
-    /// Whether it comes from elsewhere, and is to be noted in the ledger, which does not have it yet.
+    /// The ledger does not have the session yet (a migration), and records it.
     notes: bool,
     lost: u64,
 }
@@ -67,7 +65,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// As [`new`](Self::new), for a client that has nowhere else to go: it gets errors.
+    /// As [`new`](Self::new), but missing parts never fail the rebuild: the client gets errors.
     pub(super) fn at_any_rate(host: &'a Host) -> Rebuild<'a> {
         Rebuild {
             on_error: MigrationOnError::GuestError,
@@ -75,7 +73,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Something could not be had again.
+    /// Counts a missing part.
     pub(super) fn lose(&mut self, what: &str, number: u64, why: Errno) -> io::Result<()> {
         match self.on_error {
             MigrationOnError::Abort => Err(io::Error::other(format!(
@@ -89,7 +87,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// A node that the client knows, found again or not.
+    /// A node of the client, found again or not.
     pub(super) fn node(
         &mut self,
         node: NodeId,
@@ -119,10 +117,10 @@ impl<'a> Rebuild<'a> {
             .nodes
             .insert_at(node, lookups, new, self.notes)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
-        inode.saw_mode(found.mode);
+        inode.record_mode(found.mode);
         if let Some(name) = found.name {
             let noting = self.host.noting(&inode);
-            inode.names().found_if(noting, name, u32::MAX, || true);
+            inode.names().record_if(noting, name, u32::MAX, || true);
         }
         if let Some(fd) = found.fd {
             self.host.descriptors.keep(&inode, fd);
@@ -130,7 +128,7 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// What answers every request with ESTALE.
+    /// An inode that answers every request with ESTALE.
     pub(super) fn nowhere(&self, node: NodeId, file_type: u32) -> Found {
         let mount = Arc::clone(self.host.root.mount());
         Found {
@@ -143,13 +141,13 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// A name that a node was known by, which counts beside the one by which it was found.
+    /// Another name of a node, beside the one by which it was found.
     pub(super) fn name(&self, node: NodeId, name: KnownName) -> io::Result<()> {
         if let Ok(inode) = self.host.nodes.get(node)
             && node != NodeId::ROOT
         {
             let noting = self.host.noting(&inode);
-            inode.names().perhaps_found(noting, name);
+            inode.names().record_uncertain(noting, name);
             if inode.names().count() > NAMES_OF_NODE_MAX {
                 return Err(invalid(format!("node {:#x} has too many names", node.0)));
             }
@@ -157,20 +155,20 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// What the policy here says of something that a client has open. What was granted before a death
-    /// stays granted; what comes from elsewhere is judged.
-    fn judge(
+    /// What the policy here decides about an open file. After a death, what was granted stays granted;
+    /// after a migration, it is decided again.
+    fn decide_inode(
         &self,
         inode: &Arc<Inode>,
         note: &FileNote,
         access: Access,
     ) -> Result<Option<FilePath>, Errno> {
-        let Some(rules) = self.host.rules.in_force().filter(|_| self.notes) else {
+        let Some(rules) = self.host.rules.active_policy().filter(|_| self.notes) else {
             return Ok(None);
         };
-        let judged = self.host.judge_again(rules, inode, note.opener)?;
-        permitted(&judged.decision, access)?;
-        Ok(Some(judged.decision.file))
+        let decided = self.host.decide_again(rules, inode, note.opener)?;
+        permitted(&decided.decision, access)?;
+        Ok(Some(decided.decision.file))
     }
 
     fn inode(&self, node: NodeId) -> io::Result<Arc<Inode>> {
@@ -178,8 +176,8 @@ impl<'a> Rebuild<'a> {
         inode.map_err(|_| invalid(format!("node {:#x} is open and not known", node.0)))
     }
 
-    /// A file that the client has open. Where the file is, a lower file is opened for it, unless it was
-    /// closed but for a rest; `given` is one that the process before has left.
+    /// A file that the client has open. Opens a lower file if the inode was found, unless the last close(2)
+    /// had closed it; `given` is one that the process before has left.
     pub(super) fn file(
         &mut self,
         note: FileNote,
@@ -194,15 +192,15 @@ impl<'a> Rebuild<'a> {
         if !(inode.is_regular() && (!writable || host.writable().is_ok())) {
             return Err(invalid(format!("node {:#x} cannot be open", note.node.0)));
         }
-        let wanted = match self.judge(&inode, &note, access(flags)) {
+        let wanted = match self.decide_inode(&inode, &note, access(flags)) {
             Ok(wanted) => wanted,
             Err(why) => return self.lose("open file", note.handle.0, why),
         };
-        let guard = match host.use_again(&inode, writable, note.route, wanted.as_ref()) {
+        let guard = match host.resume_use(&inode, writable, note.route, wanted.as_ref()) {
             Ok(guard) => guard,
             Err(why) => return self.lose("open file", note.handle.0, why),
         };
-        guard.hold(host.shares.take_again(note.opener.uid));
+        guard.hold(host.quotas.charge_resumed(note.opener.uid));
         let carries_lock = given.is_some();
         let writes = note.route.is_some_and(Route::writes);
         // As `Host::lower` opens it.
@@ -223,7 +221,7 @@ impl<'a> Rebuild<'a> {
         };
         if let Some(lower) = &lower {
             if let Ok(stat) = stat_open(&**lower) {
-                inode.saw_mode(u32::from(stat.stx_mode));
+                inode.record_mode(u32::from(stat.stx_mode));
             }
             inode.set_opened(lower);
         }
@@ -275,7 +273,7 @@ impl<'a> Rebuild<'a> {
         if !inode.is_directory() {
             return Err(invalid(format!("node {:#x} cannot be listed", note.node.0)));
         }
-        if let Err(why) = self.judge(&inode, &note, Access::Read) {
+        if let Err(why) = self.decide_inode(&inode, &note, Access::Read) {
             return self.lose("open directory", note.handle.0, why);
         }
         let fd = match host.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY) {
@@ -286,8 +284,8 @@ impl<'a> Rebuild<'a> {
             }
         };
         inode.mount().file_opened();
-        let share = host.shares.take_again(note.opener.uid);
-        let directory = OpenDirectory::again(inode, fd, was, share);
+        let charge = host.quotas.charge_resumed(note.opener.uid);
+        let directory = OpenDirectory::again(inode, fd, was, charge);
         directory.set_opener(note.opener);
         let entered = host
             .directories
@@ -303,11 +301,11 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// An owner of locks, which are taken anew.
+    /// An owner of locks, which are taken again.
     pub(super) fn owner(&mut self, note: OwnerNote, ranges: &[RangeLock]) -> io::Result<()> {
         let host = self.host;
         let Some(file) = host.files.get(note.handle.0) else {
-            // The open file is gone, and the owner holds nothing that could still be told.
+            // The open file is gone, so there is nothing that could still be reported as lost.
             return match ranges.is_empty() {
                 true => Ok(()),
                 false => self.lose("locks of open file", note.handle.0, Errno::EBADF),
@@ -319,7 +317,7 @@ impl<'a> Rebuild<'a> {
             ));
         }
         let taken = host
-            .open_for_owner(note.handle, note.pid, self.shares_of_owner(&note))
+            .open_for_owner(note.handle, note.pid, self.charges_of_owner(&note))
             .and_then(|owner| host.enter_owner(note.node, note.owner, owner))
             .and_then(|owner| host.take_ranges(&owner, ranges));
         if let Err(why) = taken {
@@ -329,24 +327,24 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// Of whoever opened the file: the ledger does not tell who locked it.
-    fn shares_of_owner(&self, note: &OwnerNote) -> OwnerShares {
+    /// For the user who opened the file: the ledger does not record who locked it.
+    fn charges_of_owner(&self, note: &OwnerNote) -> OwnerCharges {
         let host = &self.host;
         let Some(file) = host.files.get(note.handle.0) else {
             return [None, None];
         };
-        let shares = [&host.lock_shares, &host.shares];
-        shares.map(|shares| shares.take_again(file.opener().uid))
+        let shares = [&host.lock_quotas, &host.quotas];
+        shares.map(|shares| shares.charge_resumed(file.opener().uid))
     }
 
-    /// An owner whose open file was kept, and its locks with it.
+    /// An owner with a stored open file, which has its locks.
     pub(super) fn kept_owner(&mut self, note: OwnerNote, fd: OwnedFd, place: u32) {
         let owner = OwnerFile {
             fd,
             handle: note.handle,
             pid: note.pid,
             place: Some(place),
-            _shares: self.shares_of_owner(&note),
+            _charges: self.charges_of_owner(&note),
         };
         self.host.locks.put(note.node, note.owner, owner);
     }
@@ -360,7 +358,7 @@ impl<'a> Rebuild<'a> {
             return Err(invalid("the session has used up its numbers"));
         }
         if self.lost > 0 {
-            tracing::warn!(lost = self.lost, "a session goes on without parts of it");
+            tracing::warn!(lost = self.lost, "a session is resumed without parts of it");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Going on from what a process that died has noted.
+//! Resumes the session of a process that died.
 
 use super::rebuild::{Found, Rebuild};
 use super::save::lock_kind;
@@ -21,7 +21,7 @@ use thrufs_abi::NodeId;
 /// Most levels of directories that are known by name.
 const DEPTH_MAX: usize = 4096;
 
-/// Less than the longest path that a call takes (`PATH_MAX`), more than a name.
+/// Less than the longest path of a system call (`PATH_MAX`), more than a name.
 const PIECE_BYTES_MAX: usize = 4000;
 
 impl Host {
@@ -60,7 +60,7 @@ impl Host {
         }
         self.recover_nodes(&mut pending, &mounts, rebuild)?;
         self.recover_moves(&mut moving);
-        // In the order in which they were met: each is mounted on something that was known before.
+        // In the order in which they were entered: each mount point is on an earlier mount.
         for mount in records.mounts {
             match self.mount_again(mount.number, mount.parent, &mount.name) {
                 Ok(found) => {
@@ -92,7 +92,7 @@ impl Host {
         Ok(highest)
     }
 
-    /// Builds those whose mounts are known, directories before what lies in them.
+    /// Rebuilds nodes on known mounts, directories before their entries.
     fn recover_nodes(
         &self,
         pending: &mut HashMap<NodeId, NodeRecord>,
@@ -126,7 +126,7 @@ impl Host {
         Ok(())
     }
 
-    /// Of those that were being moved when the process died, it is seen whether they were.
+    /// Checks nodes that were being moved when the process died.
     fn recover_moves(&self, moving: &mut Vec<(NodeId, (NodeId, CString))>) {
         moving.retain(|(node, (parent, name))| {
             let (Ok(inode), Ok(parent)) = (self.nodes.get(*node), self.nodes.get(*parent)) else {
@@ -153,14 +153,14 @@ impl Host {
     ) -> io::Result<()> {
         let found = self.found_again(&record, mounts);
         let inserted = rebuild.node(record.node, record.lookups, record.file_type, found);
-        // What cannot be a node was noted by somebody who was not himself any more.
+        // An invalid record is one of a compromised process.
         inserted.or_else(|error| match error.kind() {
             io::ErrorKind::InvalidData => rebuild.lose("node", record.node.0, Errno::EINVAL),
             _ => Err(error),
         })
     }
 
-    /// Whether it is there still is seen when it is used.
+    /// Whether it still exists is seen when it is used.
     fn found_again(
         &self,
         record: &NodeRecord,
@@ -204,7 +204,7 @@ impl Host {
             .enter_as(stat.stx_mnt_id, &parent, fd, name, Some(number))
     }
 
-    /// Files whose last name is gone, by descriptors that were kept.
+    /// Files without names, by stored descriptors.
     fn recover_orphans(&self, kept: &mut Contents) {
         for node in kept.nodes() {
             let Ok(inode) = self.nodes.get(node) else {
@@ -220,13 +220,12 @@ impl Host {
         }
     }
 
-    /// The names by which the rules of a policy judge. Of those that were being given when the process
-    /// died, it is seen which were.
+    /// The names by which rules decide. Those that were being given when the process died are checked.
     fn recover_names(&self, names: NamesRead, notes: &Notes) {
         let mut unsure = Vec::new();
         for (node, names) in names {
             match self.nodes.get(node) {
-                Ok(inode) if self.rules.are_there() => {
+                Ok(inode) if self.rules.has_policy() => {
                     if names.iter().any(|name| name.is_unsure) {
                         unsure.push(Arc::clone(&inode));
                     }
@@ -254,7 +253,7 @@ impl Host {
         Ok(self.is_of(&fd, inode))
     }
 
-    /// Whether there is an inode at this path now.
+    /// Whether the inode is at this path now.
     pub(crate) fn path_leads_to(
         &self,
         path: &[u8],
@@ -352,7 +351,7 @@ impl Host {
     }
 }
 
-/// As much of a path as one call takes, and what is behind that.
+/// The longest prefix of a path that a system call takes, and the rest.
 fn piece_of(path: &[u8]) -> (&[u8], &[u8]) {
     let is_longer = path.get(..PIECE_BYTES_MAX);
     match is_longer.and_then(|piece| piece.iter().rposition(|&byte| byte == b'/')) {
@@ -366,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_paths_are_followed_in_pieces() {
+    fn long_paths_are_walked_in_pieces() {
         let name = "n".repeat(255);
         let path = vec![name.as_str(); 40].join("/");
         let mut rest = path.as_bytes();

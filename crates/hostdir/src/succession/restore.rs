@@ -1,4 +1,4 @@
-//! Reading what another process has written down.
+//! Reads the state of another process.
 
 use super::format::{
     Handle, MAGIC, MOUNTS_MAX, NAME_BYTES_MAX, NAMES_MAX, NODES_MAX, OPENS_MAX, OWNERS_MAX,
@@ -14,7 +14,7 @@ use crate::inode::Place;
 use crate::ledger::{FileNote, OwnerNote};
 use crate::mounts::LowerMount;
 use crate::names::KnownName;
-use crate::rules::Opener;
+use crate::rules::OpenerIds;
 use rustix::fs::AtFlags;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -26,7 +26,6 @@ use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::handle;
 use thrufs_sys::lock::{LockKind, RangeLock};
 
-/// What the state begins with.
 struct Header {
     is_under_policy: bool,
     highest: [u32; 3],
@@ -37,7 +36,7 @@ struct Header {
     owners: u32,
 }
 
-/// The mounts of the process that saved: their paths by number, and the other way round.
+/// The mounts of the process that saved, by index and by path.
 #[derive(Default)]
 struct MountPaths {
     by_number: HashMap<u32, Vec<u8>>,
@@ -49,7 +48,7 @@ impl Host {
     pub(crate) fn restore(&self, source: &mut dyn Read) -> io::Result<()> {
         let mut reader = Reader::new(source);
         let header = read_header(&mut reader)?;
-        if header.is_under_policy != self.rules.are_there() {
+        if header.is_under_policy != self.rules.has_policy() {
             let what = match header.is_under_policy {
                 true => "the session was served under a policy, and there is none here",
                 false => "the session was served without a policy, and there is one here",
@@ -111,7 +110,7 @@ impl Host {
             place,
             fd,
         };
-        if has_handles && !self.rules.are_there() {
+        if has_handles && !self.rules.has_policy() {
             return Ok(found(None, None, None));
         }
         let fd = match has_handles {
@@ -145,8 +144,8 @@ impl Host {
         paths: &MountPaths,
         number: u32,
     ) -> thrufs::Result<Arc<LowerMount>> {
-        // A rule judges by paths.
-        if !self.config.migration.accept_handles || self.rules.are_there() {
+        // Rules decide by paths.
+        if !self.config.migration.accept_handles || self.rules.has_policy() {
             return Err(Errno::EPERM);
         }
         if let Some(known) = entered.get(&number) {
@@ -174,7 +173,7 @@ impl Host {
             Ok(opened?)
         })?;
         let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, crate::host::BASIC)?;
-        // As this kernel writes it, so that lookups find it.
+        // As this kernel writes the handle, so that lookups find it.
         let identity = opened_identity(mount, &fd, &stat)?;
         let same = Identity::from_parts(mount.index(), given.kind, &given.bytes);
         if same.as_ref() != Some(&identity) {
@@ -186,14 +185,13 @@ impl Host {
             mode: u32::from(stat.stx_mode),
             name: None,
             place: None,
-            // One that has no name is held by this.
+            // The only way to an inode without names.
             fd: (stat.stx_nlink == 0).then_some(fd),
         })
     }
 }
 
 impl Found {
-    /// Whether it is what it was.
     fn check(self, file_type: u32, expected: &Handle) -> thrufs::Result<Found> {
         let is_same_type = self.mode & libc::S_IFMT == file_type & libc::S_IFMT;
         let is_same_handle = *expected == Handle::default()
@@ -238,7 +236,7 @@ fn read_route(reader: &mut Reader<'_>) -> io::Result<Option<Route>> {
     }
 }
 
-/// Whatever they are, a file is not judged less strictly for them.
+/// Additional names can only make a decision stricter.
 fn read_names(reader: &mut Reader<'_>, rebuild: &Rebuild<'_>) -> io::Result<()> {
     for _ in 0..reader.count(NAMES_MAX)? {
         let node = NodeId(reader.u64()?);
@@ -260,14 +258,14 @@ fn read_opens(
             node: NodeId(reader.u64()?),
             flags: reader.u32()?.cast_signed(),
             route: None,
-            opener: Opener::default(),
+            opener: OpenerIds::default(),
         };
         let flock = lock_kind(reader.byte()?);
         let is_open = reader.byte()? != 0;
         let note = match header.is_under_policy {
             false => note,
             true => FileNote {
-                opener: Opener::from_word(reader.u64()?),
+                opener: OpenerIds::from_word(reader.u64()?),
                 route: read_route(reader)?,
                 ..note
             },
@@ -280,7 +278,7 @@ fn read_opens(
             node: NodeId(reader.u64()?),
             flags: 0,
             route: None,
-            opener: Opener::default(),
+            opener: OpenerIds::default(),
         };
         let whole = Listing {
             file_system: reader.u64()?,
@@ -289,7 +287,7 @@ fn read_opens(
         let note = match header.is_under_policy {
             false => note,
             true => FileNote {
-                opener: Opener::from_word(reader.u64()?),
+                opener: OpenerIds::from_word(reader.u64()?),
                 ..note
             },
         };

@@ -1,4 +1,4 @@
-//! Writing down what a session knows.
+//! Writes the state of a session.
 
 use super::MigrationMode;
 use super::format::{
@@ -20,7 +20,6 @@ use thrufs::Errno;
 use thrufs_abi::{FileHandle, NodeId};
 use thrufs_sys::lock::LockKind;
 
-/// An inode, and how it is found again.
 struct Located {
     inode: Arc<Inode>,
     way: Way,
@@ -28,10 +27,10 @@ struct Located {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// By handle, on the mount with this number.
+    /// By handle, on the mount with this index.
     Handle(u32),
     Path(Vec<u8>),
-    /// It has no name, and nobody has it open: the client will forget it.
+    /// It has no name, and is not open: the client will forget it.
     Gone,
     None,
 }
@@ -41,7 +40,7 @@ pub(super) const FOUND_BY_PATH: u8 = 1;
 pub(super) const FOUND_BY_HANDLE: u8 = 2;
 pub(super) const FOUND_GONE: u8 = 3;
 
-/// `flock(2)` kinds as they are written.
+/// `flock(2)` kinds in the format.
 pub(super) fn lock_number(kind: Option<LockKind>) -> u8 {
     match kind {
         Some(LockKind::Read) => 1,
@@ -67,7 +66,7 @@ impl Host {
         let mounts = self.locate_mounts(&mut finder);
         let held = self.held_locks().map_err(|error| {
             io::Error::other(format!(
-                "the locks that clients hold cannot be told: {error}"
+                "the locks that clients hold cannot be read: {error}"
             ))
         })?;
         let mut writer = Writer::new(sink);
@@ -79,7 +78,7 @@ impl Host {
         for located in &nodes {
             self.write_node(&mut writer, located)?;
         }
-        if self.rules.are_there() {
+        if self.rules.has_policy() {
             write_names(&mut writer, &nodes)?;
         }
         self.write_opens(&mut writer)?;
@@ -96,7 +95,7 @@ impl Host {
             return Err(invalid("the session knows too many files to be moved"));
         }
         writer.bytes(&MAGIC)?;
-        writer.u32(match self.rules.are_there() {
+        writer.u32(match self.rules.has_policy() {
             false => VERSION,
             true => VERSION_UNDER_POLICY,
         })?;
@@ -112,8 +111,8 @@ impl Host {
     /// Every inode that the client knows, in the order in which they can be found again.
     fn locate_all(&self, finder: &mut Finder<'_>) -> Vec<Located> {
         let migration = &self.config.migration;
-        // A rule judges by paths, so by paths it must be found what it judges.
-        let by_handle = migration.mode == MigrationMode::FileHandles && !self.rules.are_there();
+        // Rules decide by paths, so inodes must be found by paths.
+        let by_handle = migration.mode == MigrationMode::FileHandles && !self.rules.has_policy();
         let known = self.nodes.iter().map(|(_, inode)| inode);
         let known = known.filter(|inode| inode.node() != NodeId::ROOT && inode.lookups() > 0);
         let mut all: Vec<Located> = known
@@ -148,7 +147,7 @@ impl Host {
         all
     }
 
-    /// Looks everywhere for those that were not found where they were thought to be.
+    /// Searches the tree for inodes that are not at their probable paths.
     fn search(&self, finder: &mut Finder<'_>, all: &mut [Located]) {
         let mut places = HashMap::new();
         let mut missing = HashMap::new();
@@ -184,7 +183,7 @@ impl Host {
         Ok(stat.stx_nlink > 0)
     }
 
-    /// What answers ESTALE here may do so there.
+    /// An inode that answers ESTALE here may do so there.
     fn is_gone(&self, inode: &Arc<Inode>) -> bool {
         let is_stale = matches!(self.has_names(inode), Ok(false) | Err(Errno::ESTALE));
         is_stale && !inode.is_open()
@@ -247,7 +246,7 @@ impl Host {
             writer.u32(file.flags().cast_unsigned())?;
             writer.byte(lock_number(file.flock()))?;
             writer.byte(u8::from(file.has_lower()))?;
-            if self.rules.are_there() {
+            if self.rules.has_policy() {
                 writer.u64(file.opener().word())?;
                 let route = self.route_of(file.guard(), FileHandle(handle));
                 writer.u32(route.map_or(0, Route::number))?;
@@ -259,7 +258,7 @@ impl Host {
             let whole = self.listing(&directory);
             writer.u64(whole.file_system)?;
             writer.u64(whole.ino)?;
-            if self.rules.are_there() {
+            if self.rules.has_policy() {
                 writer.u64(directory.opener().word())?;
             }
         }
@@ -267,7 +266,7 @@ impl Host {
     }
 }
 
-/// Takes back those paths that do not lead where they should.
+/// Drops paths that do not lead to their inode.
 fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
     for located in all {
         if let Way::Path(path) = &located.way
@@ -278,7 +277,7 @@ fn confirm(finder: &mut Finder<'_>, all: &mut [Located]) {
     }
 }
 
-/// What the receiver finds leads along one name. By the others it may only judge more strictly.
+/// The receiver finds an inode by one name. Its other names can only make decisions stricter.
 fn write_names(writer: &mut Writer<'_>, nodes: &[Located]) -> io::Result<()> {
     let names: Vec<(NodeId, KnownName)> = nodes
         .iter()

@@ -1,7 +1,7 @@
-//! What holds for all policies and all files: a few rules over a few names, at random.
+//! Properties of all policies: random rules over a few names.
 
 use super::{JPEG, Sample, file, policy};
-use crate::policy::{Access, Caller, DataPath, Decision, Policy, Subject, Visibility};
+use crate::policy::{Access, Caller, Decision, Policy, PolicyDataPath, Subject, Visibility};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -87,14 +87,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn the_path_is_the_same_for_every_caller(policy in any_policy(), of in any_file(), uid in 6..9_u32) {
+    fn data_path_is_the_same_for_every_caller(policy in any_policy(), of in any_file(), uid in 6..9_u32) {
         let subject = file(of.0, &of.1);
         prop_assert_eq!(decide(&policy, &of, uid).file, policy.file_path(&subject));
     }
 
-    /// Whatever the file has come to be: if it is redacted then, it is redacted now.
+    /// A file that is redacted with later attributes is redacted with the present ones.
     #[test]
-    fn what_is_redacted_one_day_is_redacted_always(
+    fn redacted_file_stays_redacted(
         policy in any_policy(),
         now in any_file(),
         later in any_file(),
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn hidden_is_what_is_not_visible(policy in any_policy(), of in any_file(), uid in 6..9_u32) {
+    fn decide_and_visibility_agree(policy in any_policy(), of in any_file(), uid in 6..9_u32) {
         let subject: Subject<'_> = file(of.0, &of.1);
         let decision = decide(&policy, &of, uid);
         let expected = decision.hidden.map_or(Visibility::Visible, Visibility::Hidden);
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn joining_has_no_order_and_forbids_no_less(
+    fn joining_is_commutative_and_not_less_strict(
         policy in any_policy(),
         files in (any_file(), any_file(), any_file()),
         uid in 6..9_u32,
@@ -130,7 +130,7 @@ proptest! {
             }
             prop_assert!(one.audit.is_none() || joined.audit.is_some());
             prop_assert!(one.file.redaction().is_none() || joined.file.redaction().is_some());
-            let passed = |decision: Decision| decision.file.data == DataPath::Passthrough;
+            let passed = |decision: Decision| decision.file.data == PolicyDataPath::Passthrough;
             prop_assert!(passed(one) || !passed(joined));
         }
     }

@@ -1,4 +1,4 @@
-//! What is no policy, and what is said of it.
+//! Invalid policies, and their messages.
 
 use super::{accounts, policy};
 use crate::policy::{GLOBS_MAX, POLICY_BYTES_MAX, Policy, PolicyError, PolicyFileError, RULES_MAX};
@@ -11,9 +11,9 @@ fn refused(text: impl AsRef<[u8]>) -> PolicyError {
     }
 }
 
-/// A case is the lines of a rule, the place of its fault, and what is said of it.
+/// A case is the lines of a rule, the place of its fault, and the message.
 #[test]
-fn each_fault_has_its_place_and_the_way_out() {
+fn faults_have_place_and_advice() {
     for case in include_str!("refused.txt").trim_end().split("\n\n") {
         let (lines, fault) = case.split_once("\n> ").unwrap();
         let (place, message) = fault.split_once(' ').unwrap_or((fault, ""));
@@ -52,12 +52,12 @@ fn faults_outside_of_rules() {
 }
 
 #[test]
-fn numbers_are_taken_as_toml_writes_them() {
+fn toml_numbers_are_accepted() {
     policy("[[rule]]\nowner = [1_000, '5', '10-20']\nmode = 0o4000\naction = 'deny'");
 }
 
 #[test]
-fn every_bound_holds_and_what_lies_below_it_is_taken() {
+fn policy_bounds_hold() {
     let rule = "[[rule]]\npath='a'\naction='deny'\n";
     policy(&rule.repeat(RULES_MAX));
     let error = refused(rule.repeat(RULES_MAX + 1));
@@ -85,7 +85,7 @@ fn every_bound_holds_and_what_lies_below_it_is_taken() {
 }
 
 #[test]
-fn files_that_give_no_policy_name_themselves() {
+fn policy_file_errors_name_the_file() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("policy.toml");
     let error = Policy::load(&path).unwrap_err();

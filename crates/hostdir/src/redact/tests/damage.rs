@@ -24,7 +24,7 @@ fn finds_gps(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn cut_off_anywhere() {
+fn truncated_files_are_safe() {
     for (name, bytes) in samples() {
         let mut plans = 0;
         for length in 0..bytes.len() {
@@ -41,7 +41,7 @@ fn cut_off_anywhere() {
 }
 
 #[test]
-fn any_byte_changed() {
+fn files_with_a_changed_byte_are_safe() {
     for (name, bytes) in samples() {
         for at in 0..bytes.len() {
             for value in [0, 0xff, bytes[at] ^ 1, bytes[at].wrapping_add(8)] {
@@ -54,9 +54,9 @@ fn any_byte_changed() {
     }
 }
 
-/// Were the walkers blind, the second parser would refuse the file.
+/// If the walkers missed everything, the second parser would refuse the file.
 #[test]
-fn the_second_parser_sees_what_is_left() {
+fn second_parser_finds_remaining_gps() {
     for (name, bytes) in samples() {
         let container = detect::of_head(&bytes[..16]).unwrap();
         let length = bytes.len() as u64;
@@ -69,7 +69,7 @@ fn the_second_parser_sees_what_is_left() {
 }
 
 #[test]
-fn errors_of_reading_are_told_apart() {
+fn read_errors_are_not_parse_errors() {
     let reader = |_: &mut [u8], _: u64| Err(io::ErrorKind::TimedOut.into());
     assert!(matches!(plan(&reader, 9), Err(RedactError::Read(_))));
     let bytes = phone_photograph();
@@ -77,7 +77,7 @@ fn errors_of_reading_are_told_apart() {
     assert!(matches!(shorter, Err(RedactError::Unparsable(_))));
 }
 
-/// A beginning for the fuzzer: one small file of each kind.
+/// Seeds for the fuzzer: one small file of each kind.
 #[test]
 #[ignore = "writes files into the source tree"]
 fn write_fuzz_seeds() {

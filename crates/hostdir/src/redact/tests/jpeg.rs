@@ -39,7 +39,7 @@ fn several_exif_segments() {
 }
 
 #[test]
-fn a_block_of_gps_alone_keeps_a_valid_directory() {
+fn gps_only_block_keeps_a_valid_directory() {
     let photograph = jpeg_with(&[exif_segment(&exif_with(gps_fields(), true, None))]);
     let seen = cleaned(&photograph);
     let exif = exif_of(&seen).unwrap();
@@ -48,7 +48,7 @@ fn a_block_of_gps_alone_keeps_a_valid_directory() {
 }
 
 #[test]
-fn drones_say_it_in_xmp() {
+fn drone_xmp_is_redacted() {
     let elements = "<exif:GPSLatitude>48,8.22925N</exif:GPSLatitude>";
     for packet in [drone_packet(), packet("xmlns:exif=\"e\"", elements)] {
         let photograph = jpeg_with(&[exif_segment(&exif_without_gps(true)), xmp_segment(&packet)]);
@@ -63,7 +63,7 @@ fn drones_say_it_in_xmp() {
 
 #[test]
 fn xmp_in_other_encodings() {
-    // Two bytes a character, without a mark of that; and something of which nobody has heard.
+    // Two bytes per character, without a byte order mark; and an unknown encoding.
     let text = drone_packet().replace('\u{feff}', "");
     let wide = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_be_bytes).collect() };
     let strange = |text: &str| -> Vec<u8> { text.bytes().map(|byte| byte ^ 0x80).collect() };
@@ -97,7 +97,7 @@ fn extended_xmp_in_pieces() {
         "xmpNote:HasExtendedXMP=\"0123456789ABCDEF0123456789ABCDEF\"",
         "",
     );
-    // Between two pieces, in the midst of the word; and in the wrong order.
+    // Between two pieces, within the word; and in the wrong order.
     for at in [word + 2, word + 5, 40] {
         let (first, second) = long.as_bytes().split_at(at);
         let mut segments = vec![
@@ -140,7 +140,7 @@ fn second_images_behind_the_first() {
     assert_exif_without_gps(&second, second_seen);
 }
 
-/// Readers see the picture, and of these bytes, which lie behind it, nothing but zeros.
+/// Readers see the picture, and only zeros of the bytes behind it.
 fn shows_picture_alone(still: &[u8], behind: &[u8]) -> Vec<u8> {
     let photograph = [still, behind].concat();
     let seen = redacted(&photograph);
@@ -151,7 +151,7 @@ fn shows_picture_alone(still: &[u8], behind: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn motion_photos_show_their_picture() {
+fn motion_photo_shows_its_picture() {
     let still = jpeg_with(&[exif_segment(&exif_block(true))]);
     let frame = jpeg_with(&[exif_segment(&exif_without_gps(true))]);
     let of_frames = [
@@ -159,7 +159,7 @@ fn motion_photos_show_their_picture() {
         a_box(b"mdat", &[&frame, &frame]),
     ]
     .concat();
-    // Google puts the film at once behind the image, Samsung puts records before and after it.
+    // Google puts the film directly behind the image, Samsung puts records before and after it.
     let records = [
         b"\0\0\x30\x0a\x1a\0\0\0NETWORK-SECRET",
         &film(b"mp42")[..],
@@ -180,22 +180,22 @@ fn motion_photos_show_their_picture() {
         let seen = shows_picture_alone(&still, behind);
         assert_no_secret(&seen);
         assert_exif_without_gps(&still, &seen);
-        // Nothing but the film is to be taken out.
+        // Only the film is to be removed.
         let plain = jpeg_with(&[exif_segment(&exif_without_gps(true))]);
         let seen = shows_picture_alone(&plain, behind);
         assert!(seen.starts_with(&plain));
     }
 }
 
-/// Without its end marker, what is put behind a JPEG passes for coded data.
+/// Without an end marker, what follows a JPEG looks like coded data.
 #[test]
-fn a_film_behind_a_photograph_that_is_cut_off() {
+fn film_behind_a_truncated_photograph() {
     let still = jpeg_with(&[exif_segment(&exif_block(true))]);
     let cut_off = still.strip_suffix(&[0xff, 0xd9]).unwrap();
     assert_no_secret(&redacted(cut_off));
     let film = film(b"isom");
     assert!(!film.contains(&0xff), "nothing in it looks like a marker");
-    // Also where the film's beginning lies in two pieces that are read.
+    // Also with the film's beginning in two pieces that are read.
     for more in [0, SCAN_PIECE_BYTES - cut_off.len() - 3] {
         let padded = [cut_off, &vec![0x55; more], &film].concat();
         assert!(is_refused(&padded), "{more}");
@@ -203,21 +203,21 @@ fn a_film_behind_a_photograph_that_is_cut_off() {
 }
 
 #[test]
-fn a_film_behind_second_images() {
+fn film_behind_second_images() {
     let photograph = jpeg_with(&[exif_segment(&exif_without_gps(true))]);
     let images = [photograph.clone(), photograph].concat();
     let seen = shows_picture_alone(&images, &film(b"isom"));
     assert!(seen.starts_with(&images));
-    // Larger than what is looked through at once, and where two such pieces meet.
+    // Larger than one piece of a scan, and where two pieces meet.
     for gap in [255 << 10, (256 << 10) - 6, (256 << 10) + 1, 1 << 20] {
         let behind = [vec![1; gap], film(b"isom"), images.clone()].concat();
         shows_picture_alone(&images, &behind);
     }
 }
 
-/// Were the walkers blind for films, the second parser would refuse the file.
+/// If the walkers missed films, the second parser would refuse the file.
 #[test]
-fn the_second_parser_sees_a_film_behind_a_photograph() {
+fn second_parser_finds_a_film_behind_a_photograph() {
     use crate::redact::{detect::Container, verify};
     let judged = |photograph: &[u8], plan: &RedactionPlan| {
         let length = photograph.len() as u64;
@@ -258,7 +258,7 @@ fn segments_of_unknown_kind_are_emptied_when_they_name_a_place() {
 }
 
 #[test]
-fn a_note_that_holds_a_place() {
+fn maker_note_with_a_place() {
     let note = Value::Undefined(format!("Maker\0gpsLat={POSITION}").into_bytes(), 0);
     let block = exif_with(vec![(Tag::MakerNote, note)], true, None);
     let photograph = jpeg_with(&[exif_segment(&block)]);
@@ -266,7 +266,7 @@ fn a_note_that_holds_a_place() {
 }
 
 #[test]
-fn notes_of_nikon_stay() {
+fn nikon_notes_stay() {
     let note = b"Nikon\0\x02\x10\0\0MM\0*\0\0\0\x08\0\0lens and focus".to_vec();
     let block = exif_with(
         vec![(Tag::MakerNote, Value::Undefined(note, 0))],
@@ -287,7 +287,7 @@ fn metadata_behind_a_scan() {
 }
 
 #[test]
-fn a_broken_structure_is_refused() {
+fn broken_structure_is_refused() {
     let photograph = jpeg_with(&[exif_segment(&exif_block(true))]);
     for cut in [2, 3, 5, 20, 200, 900] {
         assert!(is_refused(&photograph[..cut]), "{cut} bytes");

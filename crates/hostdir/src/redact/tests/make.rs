@@ -1,17 +1,17 @@
-//! Makes the files.
+//! Makes test files.
 
 use exif::experimental::Writer;
 use exif::{Field, In, Rational, Tag, Value};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use std::io::Cursor;
 
-/// Latitude and longitude, as degrees, minutes and seconds that turn up nowhere else.
+/// Latitude and longitude, as degrees, minutes and seconds that occur nowhere else.
 const LATITUDE: [(u32, u32); 3] = [(4_813_715, 100_003), (3_712_341, 100_019), (5_917, 103)];
 const LONGITUDE: [(u32, u32); 3] = [(1_157_549, 100_043), (2_934_117, 100_049), (4_723, 107)];
 pub const POSITION: &str = "+48.137154+011.575490+519.000/";
 pub const PLACE: &str = "NETWORK-SECRET";
 
-/// What must be nowhere in a redacted file.
+/// What must not occur in a redacted file.
 pub fn secrets() -> Vec<Vec<u8>> {
     let mut secrets: Vec<Vec<u8>> = [POSITION, PLACE, "48.137154", "11.575490", "48,8.22925N"]
         .iter()
@@ -99,7 +99,6 @@ pub fn exif_without_gps(little: bool) -> Vec<u8> {
     exif_with(camera_fields(), little, None)
 }
 
-/// A small picture.
 pub fn picture(format: ImageFormat) -> Vec<u8> {
     let pixel = |x: u32, y: u32| Rgb([(x * 16) as u8, (y * 16) as u8, (x * y) as u8]);
     let picture = DynamicImage::from(RgbImage::from_fn(16, 16, pixel));
@@ -128,7 +127,6 @@ pub fn xmp_segment(packet: &str) -> (u8, Vec<u8>) {
     (0xe1, [name, packet.as_bytes()].concat())
 }
 
-/// A piece of extended XMP.
 pub fn extended_segment(whole: usize, offset: usize, piece: &[u8]) -> (u8, Vec<u8>) {
     let contents = [
         b"http://ns.adobe.com/xmp/extension/\0".as_slice(),
@@ -140,7 +138,6 @@ pub fn extended_segment(whole: usize, offset: usize, piece: &[u8]) -> (u8, Vec<u
     (0xe1, contents.concat())
 }
 
-/// A packet with these attributes and elements.
 pub fn packet(attributes: &str, elements: &str) -> String {
     format!(
         "<?xpacket begin=\"\u{feff}\" id=\"W5M0MpCehiHzreSzNTczkc9d\"?>\n\
@@ -159,7 +156,6 @@ pub fn drone_packet() -> String {
     )
 }
 
-/// A box.
 pub fn a_box(kind: &[u8; 4], parts: &[&[u8]]) -> Vec<u8> {
     let body = parts.concat();
     let size = (body.len() + 8) as u32;
@@ -176,13 +172,12 @@ pub fn handler(kind: &[u8; 4]) -> Vec<u8> {
     full_box(b"hdlr", 0, &[&[0; 4], kind, &[0; 12], b"\0"])
 }
 
-/// A film of this brand that says where it was taken, as telephones write it.
+/// A film of this brand that names a place, as phones write it.
 pub fn film(brand: &[u8; 4]) -> Vec<u8> {
     let position = a_box(b"\xa9xyz", &[&[0, 30, 0x15, 0xc7], POSITION.as_bytes()]);
     film_with(brand, &a_box(b"udta", &[&position]))
 }
 
-/// One that does not.
 pub fn plain_film(brand: &[u8; 4]) -> Vec<u8> {
     film_with(brand, b"")
 }
@@ -197,7 +192,7 @@ fn film_with(brand: &[u8; 4], description: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// The photograph of a telephone with its film behind it, as the packet says.
+/// The photograph of a phone with its film behind it, as the packet says.
 pub fn motion_photo(still: &[(u8, Vec<u8>)], film: &[u8]) -> Vec<u8> {
     let attributes = format!(
         "xmlns:GCamera=\"g\" GCamera:MotionPhoto=\"1\" GCamera:MotionPhotoOffset=\"{}\"",
@@ -207,7 +202,7 @@ pub fn motion_photo(still: &[(u8, Vec<u8>)], film: &[u8]) -> Vec<u8> {
     [&jpeg_with(&segments), film].concat()
 }
 
-/// One item of a HEIF file: its type, content type, pieces; and whether they lie in `idat`.
+/// One item of a HEIF file: its type, content type, pieces; and whether they are in `idat`.
 pub struct Item {
     pub kind: [u8; 4],
     pub content: &'static str,
@@ -261,7 +256,7 @@ pub fn heif(items: &[Item]) -> Vec<u8> {
     [head, meta, a_box(b"mdat", &[&data])].concat()
 }
 
-/// An EXIF item: four bytes say how far the TIFF header is.
+/// An EXIF item: four bytes are the offset of the TIFF header.
 pub fn exif_item(block: &[u8]) -> Vec<u8> {
     [&6_u32.to_be_bytes(), b"Exif\0\0".as_slice(), block].concat()
 }

@@ -19,7 +19,6 @@ fn png_with_exif() {
     }
 }
 
-/// Every chunk's sum is right.
 fn assert_sums(png: &[u8]) {
     let mut at = 8;
     while at < png.len() {
@@ -76,7 +75,7 @@ fn png_with_text() {
 }
 
 #[test]
-fn what_lies_behind_a_png_is_emptied() {
+fn bytes_behind_a_png_are_emptied() {
     let photograph = [picture(ImageFormat::Png), POSITION.into()].concat();
     let seen = cleaned(&photograph);
     assert_same_picture(&photograph, &seen);
@@ -174,7 +173,7 @@ fn heif_with_boxes_that_it_does_not_need() {
 }
 
 #[test]
-fn a_film_is_refused() {
+fn film_is_refused() {
     for brand in [
         b"isom",
         b"mp42",
@@ -194,7 +193,7 @@ fn a_film_is_refused() {
     ] {
         assert!(is_refused(&film(brand)), "{brand:?}");
         assert!(is_refused(&plain_film(brand)), "{brand:?}");
-        // Also where it is made like a photograph.
+        // Also with the structure of a photograph.
         let mut sequence = phone_photograph();
         sequence[8..12].copy_from_slice(brand);
         assert!(is_refused(&sequence), "{brand:?}");
@@ -207,9 +206,9 @@ fn a_film_is_refused() {
     }
 }
 
-/// A photograph's brand does not make a photograph of it.
+/// A photograph's brand does not make a film a photograph.
 #[test]
-fn a_film_in_a_photograph_is_refused() {
+fn film_with_a_photograph_brand_is_refused() {
     assert!(is_refused(&film(b"heic")));
     let [moov, moof] = [b"moov", b"moof"].map(|kind| a_box(kind, &[&[0; 8]]));
     for description in [moov, moof] {
@@ -224,7 +223,7 @@ fn a_film_in_a_photograph_is_refused() {
 }
 
 #[test]
-fn a_photograph_of_a_terabyte_costs_a_few_reads() {
+fn terabyte_photograph_costs_a_few_reads() {
     let photograph = phone_photograph();
     let size = 1_u64 << 40;
     let head = [
@@ -260,7 +259,7 @@ fn items_outside_the_data_are_refused() {
 }
 
 #[test]
-fn other_files_are_of_no_concern() {
+fn other_files_are_not_applicable() {
     for bytes in [
         &b""[..],
         b"\xff",

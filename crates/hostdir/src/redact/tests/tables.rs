@@ -1,4 +1,4 @@
-//! Hostile EXIF blocks, and plans as such.
+//! Hostile EXIF blocks, and plans by themselves.
 
 use super::make::*;
 use super::*;
@@ -16,7 +16,6 @@ fn directory(entries: &[(u16, u16, u32, u32)], next: u32) -> Vec<u8> {
     bytes
 }
 
-/// A photograph whose block is the header and these parts.
 fn photograph(parts: &[&[u8]]) -> Vec<u8> {
     let block = [b"II*\0\x08\0\0\0", parts.concat().as_slice()].concat();
     jpeg_with(&[exif_segment(&block)])
@@ -50,8 +49,8 @@ fn values_that_are_shared_or_outside() {
     let main = |offset| directory(&[(0x010f, 2, 12, offset), (POINTER, 4, 1, 38)], 0);
     let gps = |offset| directory(&[(29, 2, 12, offset)], 0);
     let values = b"value numberanother one!";
-    let apart = photograph(&[&main(56), &gps(68), values]);
-    assert!(!holds(&redacted(&apart), b"another one!"));
+    let separate = photograph(&[&main(56), &gps(68), values]);
+    assert!(!holds(&redacted(&separate), b"another one!"));
     for (first, second) in [(56, 56), (56, 60), (56, 8), (56, 0), (56, 30), (38, 56)] {
         let shared = photograph(&[&main(first), &gps(second), values]);
         assert!(is_refused(&shared), "{first} and {second}");
@@ -63,7 +62,7 @@ fn values_that_are_shared_or_outside() {
 }
 
 #[test]
-fn pointers_that_are_none() {
+fn invalid_pointers() {
     for pointer in [
         (POINTER, 4, 2, 26),
         (POINTER, 2, 1, 26),
@@ -82,7 +81,7 @@ fn pointers_that_are_none() {
 }
 
 #[test]
-fn gps_in_directories_where_it_does_not_belong() {
+fn gps_tags_in_other_directories() {
     // The EXIF directory points to it; so does the second of the chain.
     let gps = directory(&[(29, 2, 11, 74)], 0);
     let date = b"2024:06:07\0";
@@ -96,14 +95,14 @@ fn gps_in_directories_where_it_does_not_belong() {
 }
 
 #[test]
-fn maps_lie_somewhere_too() {
+fn geotiff_is_redacted() {
     let main = directory(&[WIDTH, (0x8482, 12, 6, 38)], 0);
     let seen = redacted(&photograph(&[&main, &[7; 48]]));
     assert!(!holds(&seen, &[7; 8]));
 }
 
 #[test]
-fn contradictions_are_refused() {
+fn contradictory_patches_are_refused() {
     let mut edits = Edits::default();
     edits.zero(10..20).unwrap();
     edits.zero(15..30).unwrap();
@@ -124,7 +123,7 @@ fn contradictions_are_refused() {
     assert!(edits.finish(19).is_err());
 }
 
-/// A plan, made of what to keep before each patch and what the patch is.
+/// A plan: the bytes to keep before each patch, and the patch.
 fn any_plan() -> impl Strategy<Value = (Vec<u8>, RedactionPlan)> {
     let patch = (0_u64..9, 1_usize..9, 0_u8..3);
     (prop::collection::vec(patch, 0..40), 0_u64..20).prop_map(|(patches, rest)| {
@@ -151,7 +150,7 @@ fn any_plan() -> impl Strategy<Value = (Vec<u8>, RedactionPlan)> {
 proptest! {
     /// Readers see the same whichever way they read.
     #[test]
-    fn pieces_are_as_the_whole(
+    fn apply_in_pieces_equals_apply_at_once(
         (file, plan) in any_plan(),
         reads in prop::collection::vec((0_usize..400, 0_usize..60), 0..40),
     ) {

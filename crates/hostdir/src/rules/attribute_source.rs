@@ -1,8 +1,8 @@
-//! What can be found out about files that rules ask about.
+//! Attributes and first bytes of files, read only when a rule asks for them.
 
 use crate::host::{BASIC, Host};
 use crate::inode::Inode;
-use crate::policy::{Attributes, Evidence, FileType, HEAD_BYTES};
+use crate::policy::{AttributeSource, Attributes, FileType, HEAD_BYTES};
 use rustix::fs::{AtFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,19 +17,18 @@ fn attributes(stat: &Statx) -> Attributes {
     }
 }
 
-/// An inode, asked when a rule asks.
-pub(crate) struct OfInode<'a> {
+pub(crate) struct InodeSource<'a> {
     host: &'a Host,
     inode: &'a Arc<Inode>,
 }
 
-impl<'a> OfInode<'a> {
-    pub(crate) fn new(host: &'a Host, inode: &'a Arc<Inode>) -> OfInode<'a> {
-        OfInode { host, inode }
+impl<'a> InodeSource<'a> {
+    pub(crate) fn new(host: &'a Host, inode: &'a Arc<Inode>) -> InodeSource<'a> {
+        InodeSource { host, inode }
     }
 }
 
-impl Evidence for OfInode<'_> {
+impl AttributeSource for InodeSource<'_> {
     fn attributes(&self) -> Option<Attributes> {
         let descriptor = self.host.descriptor(self.inode).ok()?;
         let flags = AtFlags::EMPTY_PATH;
@@ -56,17 +55,16 @@ fn read_head(file: &OwnedFd, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
     Some(filled)
 }
 
-/// What lies under a name, asked when a rule asks.
-pub(crate) struct OfName<'a> {
+/// What stands under a name.
+pub(crate) struct NameSource<'a> {
     pub(crate) host: &'a Host,
     pub(crate) parent: BorrowedFd<'a>,
     pub(crate) name: &'a CStr,
-    /// What was found there.
     pub(crate) stat: &'a Statx,
 }
 
-impl OfName<'_> {
-    /// The file that was found, opened, if it is still there.
+impl NameSource<'_> {
+    /// Opens the file if it is still the one that `stat` describes.
     fn open(&self) -> Option<OwnedFd> {
         let (fd, stat) = self.host.open_component(self.parent, self.name).ok()?;
         let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
@@ -75,7 +73,7 @@ impl OfName<'_> {
     }
 }
 
-impl Evidence for OfName<'_> {
+impl AttributeSource for NameSource<'_> {
     fn attributes(&self) -> Option<Attributes> {
         Some(attributes(self.stat))
     }
@@ -85,10 +83,10 @@ impl Evidence for OfName<'_> {
     }
 }
 
-/// What was found under a name; it is not opened.
-pub(crate) struct OfStat<'a>(pub(crate) &'a Statx);
+/// A file of which only the attributes are known; it is not opened.
+pub(crate) struct StatSource<'a>(pub(crate) &'a Statx);
 
-impl Evidence for OfStat<'_> {
+impl AttributeSource for StatSource<'_> {
     fn attributes(&self) -> Option<Attributes> {
         Some(attributes(self.0))
     }
@@ -98,7 +96,6 @@ impl Evidence for OfStat<'_> {
     }
 }
 
-/// What is about to be made.
 pub(crate) struct NewFile {
     pub(crate) file_type: FileType,
     /// Permission bits.
@@ -107,7 +104,7 @@ pub(crate) struct NewFile {
     pub(crate) gid: u32,
 }
 
-impl Evidence for NewFile {
+impl AttributeSource for NewFile {
     fn attributes(&self) -> Option<Attributes> {
         Some(Attributes {
             uid: self.uid,

@@ -1,6 +1,6 @@
-//! What the policy says of a node: by all of its names, and for one caller.
+//! What the policy decides about an inode: by all of its names, for one caller.
 
-use super::{InForce, Judged, OfInode, Opener};
+use super::{ActivePolicy, InodeSource, OpenerIds, PathDecision};
 use crate::files::stat_open;
 use crate::host::Host;
 use crate::inode::Inode;
@@ -14,29 +14,27 @@ use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
 
-/// Most directories above a file.
 const DEPTH_MAX: usize = 4096;
 
-/// Most bytes of paths that one judgement joins and matches, because other changes of names wait for it: a
+/// Most bytes of paths that one decision joins and matches, because other changes of names wait for it: a
 /// path of 2000 levels where rules hide, or a thousand names of four kilobytes.
 const BYTES_MAX: usize = 4 << 20;
 
-/// A file with fewer names is judged on the thread of a queue.
+/// With fewer names, the decision is made on the thread of the queue.
 const MANY_NAMES: usize = 8;
 
 /// How often to look for all names of a file while others are renamed.
 const NAMES_ATTEMPTS_MAX: u32 = 16;
 
-/// A path by a name, or to a directory; empty for the root.
+/// The path by one name; empty for the root.
 #[derive(Default)]
 pub(super) struct NamePath {
     pub(super) path: Vec<u8>,
-    /// The rule that hides it, or what is topmost above it.
+    /// The rule that hides it or the topmost hidden directory above it.
     pub(super) hidden: Option<RuleId>,
 }
 
 impl NamePath {
-    /// The path of what lies in this directory.
     pub(super) fn child(&self, name: &[u8]) -> Vec<u8> {
         if self.path.is_empty() {
             name.to_vec()
@@ -46,27 +44,23 @@ impl NamePath {
     }
 }
 
-/// What one judgement may still look at.
-struct Effort(usize);
+/// Bytes of paths that this decision may still match.
+struct PathBudget(usize);
 
-impl Default for Effort {
-    fn default() -> Effort {
-        Effort(BYTES_MAX)
+impl Default for PathBudget {
+    fn default() -> PathBudget {
+        PathBudget(BYTES_MAX)
     }
 }
 
-impl Effort {
+impl PathBudget {
     fn spend(&mut self, bytes: usize) -> Result<()> {
         self.0 = self.0.checked_sub(bytes).ok_or(Errno::ELOOP)?;
         Ok(())
     }
 }
 
-/// What was found, if its names are known.
-///
-/// # Errors
-///
-/// Others than `ESTALE`.
+/// `None` if no name is known (`ESTALE`). Errors: others than `ESTALE`.
 fn known<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -76,9 +70,9 @@ fn known<T>(found: Result<T>) -> Result<Option<T>> {
 }
 
 impl Host {
-    /// Remembers the name under which an inode was found, if no name was changed `since`; tells
-    /// whether it did.
-    pub(crate) fn remember_name(
+    /// Records the name under which an inode was found, unless a name changed `since`. Returns whether it
+    /// was recorded.
+    pub(crate) fn record_name(
         &self,
         inode: &Inode,
         parent: NodeId,
@@ -91,45 +85,42 @@ impl Host {
         } else {
             stat.stx_nlink
         };
-        let holds = || since.is_some_and(|since| self.rules.names_are_since(since));
+        let holds = || since.is_some_and(|since| self.rules.names_unchanged_since(since));
         let name = KnownName::new(parent, name);
         inode
             .names()
-            .found_if(self.noting(inode), name, links, holds)
+            .record_if(self.noting(inode), name, links, holds)
     }
 
-    /// Remembers the name under which a file was made, or where one without a name was.
-    pub(crate) fn name_made(&self, inode: &Inode, parent: NodeId, name: &[u8]) {
-        if self.rules.are_there() {
+    pub(crate) fn record_new_name(&self, inode: &Inode, parent: NodeId, name: &[u8]) {
+        if self.rules.has_policy() {
             let name = KnownName::new(parent, name);
-            inode.names().found_if(self.noting(inode), name, 1, || true);
+            inode
+                .names()
+                .record_if(self.noting(inode), name, 1, || true);
         }
     }
 
-    /// An inode by its names, the latest first; the root has one empty path. With `hiding`, whether what is
-    /// above a name is hidden.
-    ///
-    /// # Errors
-    ///
-    /// `ESTALE` when no name is known: the kernel then looks the file up again, by its path. `ELOOP` when
-    /// that is too much to look at.
-    fn paths(&self, hiding: Option<&InForce>, inode: &Inode) -> Result<Vec<NamePath>> {
+    /// The paths of an inode, the latest name first; the root has one empty path. With `hiding`, each path
+    /// says whether a directory above is hidden. Fails with `ESTALE` when no name is known: the kernel then
+    /// looks the file up again by its path. `ELOOP` when the paths are too long together.
+    fn paths(&self, hiding: Option<&ActivePolicy>, inode: &Inode) -> Result<Vec<NamePath>> {
         if inode.node() == NodeId::ROOT {
             return Ok(vec![NamePath::default()]);
         }
-        let (mut directories, mut effort) = (BTreeMap::new(), Effort::default());
+        let (mut directories, mut budget) = (BTreeMap::new(), PathBudget::default());
         let mut paths = Vec::new();
         for name in inode.names().all() {
             let directory = match directories.entry(name.directory) {
                 Entry::Occupied(seen) => seen.into_mut(),
                 Entry::Vacant(new) => {
-                    let seen = self.directory_seen(hiding, name.directory, &mut effort);
+                    let seen = self.directory_path_within(hiding, name.directory, &mut budget);
                     new.insert(known(seen)?)
                 }
             };
             let Some(directory) = directory else { continue };
             let path = directory.child(&name.name);
-            effort.spend(path.len())?;
+            budget.spend(path.len())?;
             paths.push(NamePath {
                 path,
                 hidden: directory.hidden,
@@ -142,16 +133,13 @@ impl Host {
         }
     }
 
-    /// A directory as it is seen from the root, by the latest names.
-    ///
-    /// # Errors
-    ///
-    /// `ESTALE` when a name is not known, `ELOOP` when it lies too deep.
-    fn directory_seen(
+    /// The path of a directory, by the latest names. Fails with `ESTALE` when a name is not known, `ELOOP`
+    /// when it lies too deep.
+    fn directory_path_within(
         &self,
-        hiding: Option<&InForce>,
+        hiding: Option<&ActivePolicy>,
         directory: NodeId,
-        effort: &mut Effort,
+        budget: &mut PathBudget,
     ) -> Result<NamePath> {
         let mut above = Vec::new();
         let mut directory = directory;
@@ -173,11 +161,11 @@ impl Host {
             let Some(rules) = hiding.filter(|_| seen.hidden.is_none()) else {
                 continue;
             };
-            effort.spend(seen.path.len())?;
+            budget.spend(seen.path.len())?;
             let subject = Subject {
                 path: &seen.path,
                 file_type: FileType::Directory,
-                evidence: &OfInode::new(self, inode),
+                source: &InodeSource::new(self, inode),
             };
             if let Visibility::Hidden(rule) = rules.policy.visibility(&subject) {
                 seen.hidden = Some(rule);
@@ -186,19 +174,19 @@ impl Host {
         Ok(seen)
     }
 
-    /// As [`directory_seen`](Self::directory_seen), of what is asked for once. With the rules that are
-    /// given, whether it is hidden or one above it is, if rules hide anything.
-    pub(super) fn see_directory(
+    /// As [`directory_path_within`](Self::directory_path_within), for a single directory. With rules that
+    /// hide, the path says whether it or a directory above is hidden.
+    pub(super) fn directory_path(
         &self,
-        rules: Option<&InForce>,
+        rules: Option<&ActivePolicy>,
         directory: NodeId,
     ) -> Result<NamePath> {
         let hiding = rules.filter(|rules| rules.policy.uses().hide);
-        self.directory_seen(hiding, directory, &mut Effort::default())
+        self.directory_path_within(hiding, directory, &mut PathBudget::default())
     }
 
     pub(super) fn child_path(&self, parent: &Inode, name: &CStr) -> Result<Vec<u8>> {
-        let directory = self.see_directory(None, parent.node())?;
+        let directory = self.directory_path(None, parent.node())?;
         Ok(directory.child(name.to_bytes()))
     }
 
@@ -214,21 +202,16 @@ impl Host {
         }
     }
 
-    /// Who opens something.
-    pub(crate) fn opener(&self, context: &Context<'_>) -> Opener {
+    pub(crate) fn opener(&self, context: &Context<'_>) -> OpenerIds {
         let caller = self.caller(context, &|| None);
-        Opener {
+        OpenerIds {
             uid: caller.uid,
             gid: caller.gid,
         }
     }
 
-    /// A file with many names is judged on a thread that may take a while. To be called before anything is
-    /// changed.
-    ///
-    /// # Errors
-    ///
-    /// `DEFER`.
+    /// Requires a thread that may block for a file with many names. To be called before anything is changed.
+    /// Fails with `DEFER`.
     pub(crate) fn defer_if_many_names(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
         if inode.names().count() < MANY_NAMES {
             return Ok(());
@@ -236,57 +219,51 @@ impl Host {
         context.require_blocking()
     }
 
-    /// What the policy says of an inode that a client wants to open or change.
-    ///
-    /// # Errors
-    ///
-    /// `ESTALE` when no name of it is known.
-    pub(crate) fn judge(
+    /// What the policy decides about an inode that a client wants to open or change. Fails with `ESTALE` when
+    /// no name of it is known.
+    pub(crate) fn decide_inode(
         &self,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         inode: &Arc<Inode>,
         context: &Context<'_>,
-    ) -> Result<Judged> {
-        rules.looks_into(inode.file_type(), context)?;
+    ) -> Result<PathDecision> {
+        rules.require_blocking_for_content(inode.file_type(), context)?;
         let executable = || self.rules.executable(context.pid());
         let caller = self.caller(context, &executable);
-        self.judge_for(rules, inode, &caller)
+        self.decide_for(rules, inode, &caller)
     }
 
-    /// As [`judge`](Self::judge), of what was open in another process. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// As [`judge`](Self::judge).
-    pub(crate) fn judge_again(
+    /// As [`decide_inode`](Self::decide_inode), for a file that was open in another process. May sleep.
+    /// Errors: as [`decide_inode`](Self::decide_inode).
+    pub(crate) fn decide_again(
         &self,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         inode: &Arc<Inode>,
-        opener: Opener,
-    ) -> Result<Judged> {
+        opener: OpenerIds,
+    ) -> Result<PathDecision> {
         let caller = Caller {
             uid: opener.uid,
             gid: opener.gid,
             executable: &|| None,
         };
-        self.judge_for(rules, inode, &caller)
+        self.decide_for(rules, inode, &caller)
     }
 
-    fn judge_for(
+    fn decide_for(
         &self,
-        rules: Arc<InForce>,
+        rules: Arc<ActivePolicy>,
         inode: &Arc<Inode>,
         caller: &Caller<'_>,
-    ) -> Result<Judged> {
+    ) -> Result<PathDecision> {
         let uses = rules.policy.uses();
         let paths = self.paths(uses.hide.then_some(&rules), inode)?;
-        let evidence = OfInode::new(self, inode);
+        let source = InodeSource::new(self, inode);
         let mut decision: Option<Decision> = None;
         for name in &paths {
             let subject = Subject {
                 path: &name.path,
                 file_type: inode.file_type(),
-                evidence: &evidence,
+                source: &source,
             };
             let mut of_this_name = rules.policy.decide(&subject, caller);
             of_this_name.hidden = of_this_name.hidden.or(name.hidden);
@@ -305,15 +282,15 @@ impl Host {
             decision.file = redacted;
         }
         let latest = paths.into_iter().next().ok_or(Errno::ESTALE)?;
-        Ok(Judged {
+        Ok(PathDecision {
             rules,
             decision,
             path: latest.path,
         })
     }
 
-    /// Whether these are all names that a file has, and lead to it. What happens to be renamed meanwhile
-    /// counts as not known; so does a path that is too long to be followed (4096 bytes).
+    /// Whether `names` are all names of a file, and lead to it. A concurrent rename counts as an unknown
+    /// name, and so does a path longer than 4096 bytes.
     fn are_all_names(&self, inode: &Arc<Inode>, names: &[NamePath]) -> bool {
         for _ in 0..NAMES_ATTEMPTS_MAX {
             let Ok(stat) = self.descriptor(inode).and_then(stat_open) else {
@@ -323,50 +300,50 @@ impl Host {
                 return true;
             }
             let leads_to = |path: &[u8]| self.path_leads_to(path, inode).unwrap_or(false);
-            // Whatever is renamed meanwhile, it has no other.
+            // A file with one link has no other name, whatever is renamed meanwhile.
             if stat.stx_nlink == 1 && names.iter().any(|name| leads_to(&name.path)) {
                 return true;
             }
-            let Some(since) = self.rules.state_of_names() else {
+            let Some(since) = self.rules.names_state() else {
                 std::thread::yield_now();
                 continue;
             };
-            // Names in a directory that was moved and in what has taken its place have one path.
+            // A directory that was moved and the one that took its place give names the same path.
             let paths: BTreeSet<&[u8]> = names.iter().map(|name| &name.path[..]).collect();
             let found = paths.into_iter().filter(|path| leads_to(path)).count();
-            if self.rules.names_are_since(since) {
+            if self.rules.names_unchanged_since(since) {
                 return found >= stat.stx_nlink as usize;
             }
         }
         false
     }
 
-    /// Whether nothing leads to an inode but names that are hidden.
+    /// Whether every name of an inode is hidden.
     pub(super) fn is_hidden_by_every_name(
         &self,
-        rules: &InForce,
+        rules: &ActivePolicy,
         inode: &Arc<Inode>,
     ) -> Result<bool> {
-        // Without a name, as clients of `export` come, there is nothing to go by.
+        // Clients of `export` come without a name: no rule can match.
         let Some(paths) = known(self.paths(Some(rules), inode))? else {
             return Ok(false);
         };
-        let evidence = OfInode::new(self, inode);
+        let source = InodeSource::new(self, inode);
         let is_visible = |name: &NamePath| {
             let subject = Subject {
                 path: &name.path,
                 file_type: inode.file_type(),
-                evidence: &evidence,
+                source: &source,
             };
             name.hidden.is_none() && rules.policy.visibility(&subject) == Visibility::Visible
         };
         Ok(!paths.iter().any(is_visible))
     }
 
-    /// Whether a file is redacted by each name that it has, all of which are known.
+    /// Whether a file is redacted by each of its names, all of which are known.
     pub(super) fn is_redacted_by_every_name(
         &self,
-        rules: &InForce,
+        rules: &ActivePolicy,
         inode: &Arc<Inode>,
     ) -> Result<bool> {
         let paths = self.paths(None, inode)?;
@@ -374,7 +351,7 @@ impl Host {
         Ok(paths.iter().all(is_redacted) && self.are_all_names(inode, &paths))
     }
 
-    /// Whether a file is redacted for those who open it.
+    /// Whether a file is redacted for those that open it.
     pub(crate) fn is_redacted(&self, inode: &Arc<Inode>) -> Result<bool> {
         let Some(rules) = self.rules.that_redact().filter(|_| inode.is_regular()) else {
             return Ok(false);
@@ -384,11 +361,11 @@ impl Host {
         Ok(paths.iter().any(is_redacted) || !self.are_all_names(inode, &paths))
     }
 
-    fn is_redacted_as(&self, rules: &InForce, inode: &Arc<Inode>, path: &[u8]) -> bool {
+    fn is_redacted_as(&self, rules: &ActivePolicy, inode: &Arc<Inode>, path: &[u8]) -> bool {
         let subject = Subject {
             path,
             file_type: inode.file_type(),
-            evidence: &OfInode::new(self, inode),
+            source: &InodeSource::new(self, inode),
         };
         rules.policy.file_path(&subject).redaction().is_some()
     }

@@ -1,13 +1,12 @@
-//! One change of names after the other, where rules redact or hide.
+//! Serializes changes of names where rules redact or hide.
 //!
-//! A rename is judged by the paths of both ends and of what lies there, and carried out a moment later.
-//! Another rename in between, of a directory above or of the file itself, would make it one that nobody
-//! has judged. So renames, links and removals wait for each other: in this process by a mutex, and with
-//! the other servers of the same source (mounts, workers of shares) by a `flock(2)` on its root. What is
-//! changed beneath, by others or through a server of another directory, does not wait: so a rename looks
-//! again afterwards ([`rename`](crate::rename)).
+//! A rename is decided by the paths of both ends and what lies there, and carried out a moment later.
+//! Another rename in between, of a directory above or of the file itself, would evade the decision. So
+//! renames, links and removals take this lock: a mutex in this process, and a `flock(2)` on the root of the
+//! source between the servers of it (mounts, share workers). Changes on the host, or through a server of
+//! another directory, do not take it: so a rename checks again afterwards ([`rename`](crate::rename)).
 //!
-//! Where the file system of the source has no such locks, servers do not know of each other.
+//! Without `flock(2)` on the file system of the source, servers are not serialized with each other.
 
 use crate::host::Host;
 use parking_lot::{Mutex, MutexGuard};
@@ -16,23 +15,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thrufs::{Context, Errno, Result};
 
-/// How long a change waits for others before it fails.
+/// How long a change waits for the lock before it fails.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often it asks whether another server has finished.
+/// How often it tries the `flock(2)`.
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// The root of the source, opened once for the lock. Nothing where there is no policy.
+/// The root of the source, opened for the lock. `None` without a policy.
 #[derive(Debug, Default)]
-pub(super) struct Order(Mutex<Option<OwnedFd>>);
+pub(super) struct NameLock(Mutex<Option<OwnedFd>>);
 
-/// While it lasts, nobody else changes names.
+/// While it exists, no other server changes names.
 #[derive(Debug)]
-pub(crate) struct InOrder<'a> {
+pub(crate) struct NameLockGuard<'a> {
     locked: MutexGuard<'a, Option<OwnedFd>>,
 }
 
-impl Drop for InOrder<'_> {
+impl Drop for NameLockGuard<'_> {
     fn drop(&mut self) {
         if let Some(root) = &*self.locked {
             let _ = rustix::fs::flock(root, FlockOperation::NonBlockingUnlock);
@@ -40,17 +39,15 @@ impl Drop for InOrder<'_> {
     }
 }
 
-impl Order {
-    /// # Errors
-    ///
-    /// Those of opening the root.
+impl NameLock {
+    /// Errors: those of opening the root.
     pub(super) fn open(&self, root: impl AsFd) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         *self.0.lock() = Some(rustix::fs::openat(root, c".", flags, Mode::empty())?);
         Ok(())
     }
 
-    fn begin(&self, context: &Context<'_>) -> Result<InOrder<'_>> {
+    fn lock(&self, context: &Context<'_>) -> Result<NameLockGuard<'_>> {
         let locked = match self.0.try_lock() {
             Some(locked) => locked,
             None => {
@@ -69,24 +66,20 @@ impl Order {
                     std::thread::sleep(INTERVAL);
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                // Or there are no such locks (NFS, some FUSE).
+                // Also where there are no such locks (NFS, some FUSE).
                 Ok(()) | Err(_) => break,
             }
         }
-        Ok(InOrder { locked })
+        Ok(NameLockGuard { locked })
     }
 }
 
 impl Host {
-    /// Waits until nobody else changes names, where rules rely on that.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` when that takes longer than two seconds.
-    pub(crate) fn names_in_order(&self, context: &Context<'_>) -> Result<Option<InOrder<'_>>> {
+    /// Takes the name lock, where rules rely on names. Fails with `EBUSY` after two seconds.
+    pub(crate) fn lock_names(&self, context: &Context<'_>) -> Result<Option<NameLockGuard<'_>>> {
         if !self.rules.rely_on_names() {
             return Ok(None);
         }
-        self.rules.order.begin(context).map(Some)
+        self.rules.name_lock.lock(context).map(Some)
     }
 }
