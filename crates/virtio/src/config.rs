@@ -33,7 +33,7 @@ pub struct DeviceConfig {
     pub spin: Duration,
     /// Most threads that a queue has besides its own, while it has several requests at once; never more
     /// than 3. `None` for as many as there are CPUs for, of which half are left to the guest.
-    pub crew_max: Option<usize>,
+    pub queue_helpers_max: Option<usize>,
 }
 
 impl Default for DeviceConfig {
@@ -46,7 +46,7 @@ impl Default for DeviceConfig {
             lock_waiters_max: 128,
             drain_timeout: Duration::from_secs(5),
             spin: Duration::from_micros(50),
-            crew_max: None,
+            queue_helpers_max: None,
         }
     }
 }

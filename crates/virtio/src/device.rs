@@ -190,7 +190,7 @@ impl<M: MakeFileSystem> Device<M> {
             threads,
             watch,
             spin: self.config.spin,
-            crew_max: self.config.crew_max,
+            queue_helpers_max: self.config.queue_helpers_max,
             metrics: Arc::clone(metrics),
             line: Arc::clone(line),
             nobody,

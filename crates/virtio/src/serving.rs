@@ -58,7 +58,7 @@ pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) watch: Arc<Watch>,
     pub(crate) spin: Duration,
     /// How many threads a queue has besides its own when it has much to do, if that was said.
-    pub(crate) crew_max: Option<usize>,
+    pub(crate) queue_helpers_max: Option<usize>,
     /// For who comes after this process, if anybody does.
     pub(crate) journal: Option<Journal>,
 }
@@ -121,7 +121,7 @@ impl<M: MakeFileSystem> Serving<M> {
         // Nobody waits for what comes on the queue for FORGETs.
         let is_for_requests = start.number != HIGH_PRIORITY;
         let crew_size = if is_for_requests {
-            shared.crew_max
+            shared.queue_helpers_max
         } else {
             Some(0)
         };

@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 4096;
 fn begin(config: DeviceConfig) -> (Arc<Journal>, DeviceHandle, Serving, Guest) {
     let journal = Arc::<Journal>::default();
     let config = DeviceConfig {
-        crew_max: Some(2),
+        queue_helpers_max: Some(2),
         ..config
     };
     let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
@@ -122,7 +122,7 @@ fn many_at_once_are_served_by_several() {
 fn nobody_helps_who_is_not_there() {
     let journal = Arc::<Journal>::default();
     let config = DeviceConfig {
-        crew_max: Some(0),
+        queue_helpers_max: Some(0),
         ..DeviceConfig::default()
     };
     let (_, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);

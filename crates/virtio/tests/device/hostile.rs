@@ -33,7 +33,7 @@ fn config() -> DeviceConfig {
         // Small, so that they are reached.
         blocked_max: 2,
         lock_waiters_max: 2,
-        crew_max: Some(2),
+        queue_helpers_max: Some(2),
         drain_timeout: Duration::from_secs(10),
         ..DeviceConfig::default()
     }
