@@ -40,7 +40,7 @@ use buffers::SlotLayout;
 use handshake::QueuePlace;
 use memory::SharedMemory;
 use queue::QueueFeatures;
-use ring::{Ring, RingLayout};
+use ring::{DriverRing, DriverRingLayout};
 use shared_queue::SharedQueue;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -221,7 +221,7 @@ impl FrontEnd {
     fn start(
         &self,
         index: u16,
-        layout: RingLayout,
+        layout: DriverRingLayout,
         slots: (SlotLayout, usize),
     ) -> Result<Queue, ConnectError> {
         let base = 0;
@@ -229,7 +229,7 @@ impl FrontEnd {
         let connection = self.connection();
         let waker = Arc::new(waker::Waker::new(&connection.socket)?);
         let memory = Arc::clone(&connection.memory);
-        let ring = Ring::new(memory, layout, self.agreed.event_index(), base);
+        let ring = DriverRing::new(memory, layout, self.agreed.event_index(), base);
         let place = QueuePlace {
             index,
             layout,
@@ -410,7 +410,7 @@ fn within(reply: ReplyLayout, bytes_max: usize) -> ReplyLayout {
 
 /// Where everything lies in the memory.
 struct Plan {
-    queues: Vec<(RingLayout, SlotLayout)>,
+    queues: Vec<(DriverRingLayout, SlotLayout)>,
     slot_count: usize,
     memory_bytes: usize,
 }
@@ -421,7 +421,7 @@ impl Plan {
         let mut end = 0;
         let mut queues = Vec::new();
         for _ in 0..=agreed.request_queues {
-            let ring = RingLayout::new(end, config.queue_size);
+            let ring = DriverRingLayout::new(end, config.queue_size);
             let slots = SlotLayout::new(ring.end, config.data_bytes_max, config.segment_bytes);
             end = slots.end(slot_count);
             queues.push((ring, slots));

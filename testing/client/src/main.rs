@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Contestant, Ls, Mount};
+use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Ls, Mount, Target};
 
 /// The command line, as it was given.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ fn bench_command() -> Command {
                 .long("against")
                 .value_name("NAME=SOCKET")
                 .action(ArgAction::Append)
-                .value_parser(parse::<Contestant>)
+                .value_parser(parse::<Target>)
                 .help("Another server to compare it with; may be given several times"),
         )
         .arg(

@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `greeting` | INIT, kept to what both ends and the queues can do |
 //! | `channel` | the thread of one request queue |
-//! | `aside` | the high-priority queue, which all channels share |
+//! | `high_priority` | the high-priority queue, which all channels share |
 //!
 //! Each request queue has a thread and a descriptor of `/dev/fuse` of its own, because a reply must go to
 //! the descriptor that its request came from. A thread keeps as many requests in flight as its queue has
@@ -23,9 +23,9 @@
 //! What comes from the server is not trusted: a reply that the kernel would refuse becomes EIO, because a
 //! refused one leaves its caller waiting for ever.
 
-mod aside;
 mod channel;
 mod greeting;
+mod high_priority;
 
 use crate::front_end::{ExchangeError, FrontEnd, QueueError};
 use channel::Channel;
@@ -95,7 +95,7 @@ struct Shared {
     unprivileged: bool,
     ends: AtomicBool,
     /// Rung when `ends` is set; never read, so that all see it.
-    bell: EventFd,
+    eventfd: EventFd,
     /// Why it ends, when something went wrong.
     failure: Mutex<Option<RelayError>>,
 }
@@ -103,7 +103,7 @@ struct Shared {
 impl Shared {
     fn end(&self) {
         self.ends.store(true, Ordering::Release);
-        let _ = self.bell.write(1);
+        let _ = self.eventfd.write(1);
     }
 
     fn is_ending(&self) -> bool {
@@ -163,7 +163,7 @@ impl Relay {
     /// When the server does not greet, or there can be no mount. Nothing is left mounted.
     pub fn mount(front_end: FrontEnd, target: &Path, name: &str) -> Result<Relay, RelayError> {
         let system_error = system::<io::Error>;
-        let bell =
+        let eventfd =
             EventFd::new(EFD_CLOEXEC | EFD_NONBLOCK).map_err(system_error("make an event"))?;
         let unprivileged = !rustix::process::geteuid().is_root();
         let options = MountOptions {
@@ -185,7 +185,7 @@ impl Relay {
             target: target.to_owned(),
             unprivileged,
             ends: AtomicBool::new(false),
-            bell,
+            eventfd,
             failure: Mutex::new(None),
         });
         let mut relay = Relay {

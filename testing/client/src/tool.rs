@@ -11,7 +11,7 @@ mod mount;
 mod share;
 mod show;
 
-pub use bench::{Bench, Contestant, row_names};
+pub use bench::{Bench, Target, row_names};
 pub use conform::{Conform, check_names};
 
 use crate::front_end::{ConnectError, FrontEnd, FrontEndConfig};
@@ -193,10 +193,10 @@ pub enum ToolError {
     #[error("{0}")]
     Usage(String),
     /// A measurement could not be made.
-    #[error("{contestant}: {row}: {problem}")]
+    #[error("{target}: {row}: {problem}")]
     Bench {
         /// Whose.
-        contestant: String,
+        target: String,
         /// Which.
         row: String,
         /// Why.

@@ -4,7 +4,7 @@
 use super::FrontEndConfig;
 use super::error::ConnectError;
 use super::memory::SharedMemory;
-use super::ring::RingLayout;
+use super::ring::DriverRingLayout;
 use std::os::unix::net::UnixStream;
 use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserHeaderFlag};
 use vhost::vhost_user::{
@@ -222,7 +222,7 @@ pub(crate) fn share_memory(link: &Frontend, memory: &SharedMemory) -> Result<(),
 /// What a queue is made of, as the messages tell it.
 pub(crate) struct QueuePlace<'a> {
     pub(crate) index: u16,
-    pub(crate) layout: RingLayout,
+    pub(crate) layout: DriverRingLayout,
     /// Where the device begins in the available ring.
     pub(crate) base: u16,
     pub(crate) kick: &'a EventFd,
@@ -249,7 +249,7 @@ pub(crate) fn place_ring(
     link: &Frontend,
     memory: &SharedMemory,
     index: u16,
-    layout: RingLayout,
+    layout: DriverRingLayout,
     logged: bool,
 ) -> Result<(), ConnectError> {
     let addresses = VringConfigData {

@@ -3,7 +3,7 @@
 use super::buffers::{Segments, SlotLayout};
 use super::error::{QueueError, SubmitError};
 use super::memory::SharedMemory;
-use super::ring::{RawDescriptor, Ring, UsedElement, descriptor_flags};
+use super::ring::{DriverRing, RawDescriptor, UsedElement, descriptor_flags};
 use super::waker::{Waker, Woken};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ pub(crate) struct QueueFeatures {
 /// [`wait`](Self::wait) and [`poll`](Self::poll) what came back.
 pub struct Queue {
     memory: Arc<SharedMemory>,
-    ring: Ring,
+    ring: DriverRing,
     slots: SlotLayout,
     features: QueueFeatures,
     kick: EventFd,
@@ -151,7 +151,7 @@ pub struct Queue {
 impl Queue {
     pub(crate) fn new(
         memory: Arc<SharedMemory>,
-        ring: Ring,
+        ring: DriverRing,
         slots: (SlotLayout, usize),
         features: QueueFeatures,
         kick: EventFd,
@@ -345,7 +345,7 @@ impl Queue {
     ///
     /// When the signal cannot be given.
     pub fn notify(&mut self) -> Result<(), QueueError> {
-        if self.ring.must_notify() {
+        if self.ring.needs_kick() {
             self.kick()?;
         }
         Ok(())
@@ -465,7 +465,7 @@ impl Queue {
         self.ring.available_index()
     }
 
-    pub(crate) fn ring(&mut self) -> &mut Ring {
+    pub(crate) fn ring(&mut self) -> &mut DriverRing {
         &mut self.ring
     }
 

@@ -52,7 +52,7 @@ const USED_ENTRY_BYTES: usize = 8;
 
 /// Where the three parts of a queue lie in the memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RingLayout {
+pub(crate) struct DriverRingLayout {
     pub(crate) size: u16,
     pub(crate) descriptors: usize,
     pub(crate) available: usize,
@@ -60,15 +60,15 @@ pub(crate) struct RingLayout {
     pub(crate) end: usize,
 }
 
-impl RingLayout {
+impl DriverRingLayout {
     /// From `start` (a multiple of [`RING_ALIGNMENT`]) on.
-    pub(crate) fn new(start: usize, size: u16) -> RingLayout {
+    pub(crate) fn new(start: usize, size: u16) -> DriverRingLayout {
         let entries = usize::from(size);
         let after = |end: usize| end.next_multiple_of(RING_ALIGNMENT);
         let available = after(start + entries * DESCRIPTOR_BYTES);
         let used = after(available + RING_HEADER_BYTES + entries * AVAILABLE_ENTRY_BYTES + 2);
         let end = after(used + RING_HEADER_BYTES + entries * USED_ENTRY_BYTES + 2);
-        RingLayout {
+        DriverRingLayout {
             size,
             descriptors: start,
             available,
@@ -105,9 +105,9 @@ pub struct UsedElement {
 pub(crate) struct IndexJumped;
 
 /// One queue's rings.
-pub(crate) struct Ring {
+pub(crate) struct DriverRing {
     memory: Arc<SharedMemory>,
-    layout: RingLayout,
+    layout: DriverRingLayout,
     event_index: bool,
     /// The index of the next chain to be made available.
     available: u16,
@@ -117,15 +117,15 @@ pub(crate) struct Ring {
     used: u16,
 }
 
-impl Ring {
+impl DriverRing {
     /// Rings that begin at index `base`, as GET_VRING_BASE told it; 0 for new ones.
     pub(crate) fn new(
         memory: Arc<SharedMemory>,
-        layout: RingLayout,
+        layout: DriverRingLayout,
         event_index: bool,
         base: u16,
-    ) -> Ring {
-        let ring = Ring {
+    ) -> DriverRing {
+        let ring = DriverRing {
             memory,
             layout,
             event_index,
@@ -144,7 +144,7 @@ impl Ring {
         self.layout.size
     }
 
-    pub(crate) fn layout(&self) -> RingLayout {
+    pub(crate) fn layout(&self) -> DriverRingLayout {
         self.layout
     }
 
@@ -191,7 +191,7 @@ impl Ring {
     }
 
     /// Whether the device wants to be told of what was published since this was last asked.
-    pub(crate) fn must_notify(&mut self) -> bool {
+    pub(crate) fn needs_kick(&mut self) -> bool {
         let old = std::mem::replace(&mut self.announced, self.available);
         if old == self.available {
             return false;
@@ -261,24 +261,24 @@ pub(crate) mod tests {
 
     const SIZE: u16 = 8;
 
-    pub(crate) fn use_chain(memory: &SharedMemory, layout: RingLayout, id: u32, length: u32) {
+    pub(crate) fn use_chain(memory: &SharedMemory, layout: DriverRingLayout, id: u32, length: u32) {
         let index = memory.load_u16(layout.used + 2, Ordering::Relaxed);
         let entry = layout.used + RING_HEADER_BYTES + layout.slot(index) * USED_ENTRY_BYTES;
         memory.write(entry, &[id.to_le_bytes(), length.to_le_bytes()].concat());
         memory.store_u16(layout.used + 2, index.wrapping_add(1), Ordering::Release);
     }
 
-    fn ring(event_index: bool, base: u16) -> (Arc<SharedMemory>, RingLayout, Ring) {
-        let layout = RingLayout::new(4096, SIZE);
+    fn ring(event_index: bool, base: u16) -> (Arc<SharedMemory>, DriverRingLayout, DriverRing) {
+        let layout = DriverRingLayout::new(4096, SIZE);
         let memory = Arc::new(SharedMemory::new(layout.end).unwrap());
-        let ring = Ring::new(Arc::clone(&memory), layout, event_index, base);
+        let ring = DriverRing::new(Arc::clone(&memory), layout, event_index, base);
         (memory, layout, ring)
     }
 
     #[test]
     fn the_parts_lie_apart_and_aligned() {
         for size in [1, 2, 64, 1024, 32768] {
-            let layout = RingLayout::new(4096, size);
+            let layout = DriverRingLayout::new(4096, size);
             assert!(layout.descriptors + usize::from(size) * 16 <= layout.available);
             assert!(layout.used_event() + 2 <= layout.used);
             assert!(layout.available_event() + 2 <= layout.end);
@@ -322,32 +322,29 @@ pub(crate) mod tests {
     #[test]
     fn the_device_is_told_when_it_wants_to_be() {
         let (memory, layout, mut ring) = ring(true, 0);
-        assert!(!ring.must_notify(), "nothing was published");
+        assert!(!ring.needs_kick(), "nothing was published");
         ring.publish(0);
-        assert!(ring.must_notify(), "it waits for entry 0");
-        assert!(!ring.must_notify(), "it was told");
+        assert!(ring.needs_kick(), "it waits for entry 0");
+        assert!(!ring.needs_kick(), "it was told");
         ring.publish(1);
-        assert!(
-            !ring.must_notify(),
-            "it still waits for 0, which has passed"
-        );
+        assert!(!ring.needs_kick(), "it still waits for 0, which has passed");
         memory.store_u16(layout.available_event(), 3, Ordering::Relaxed);
         ring.publish(2);
-        assert!(!ring.must_notify());
+        assert!(!ring.needs_kick());
         ring.publish(3);
         ring.publish(4);
-        assert!(ring.must_notify(), "entry 3 is among those published");
+        assert!(ring.needs_kick(), "entry 3 is among those published");
     }
 
     #[test]
     fn without_the_event_index_flags_say_the_same() {
         let (memory, layout, mut ring) = ring(false, 0);
         ring.publish(0);
-        assert!(ring.must_notify());
-        assert!(!ring.must_notify(), "it was told");
+        assert!(ring.needs_kick());
+        assert!(!ring.needs_kick(), "it was told");
         memory.store_u16(layout.used, NO_NOTIFY, Ordering::Relaxed);
         ring.publish(1);
-        assert!(!ring.must_notify());
+        assert!(!ring.needs_kick());
     }
 
     #[test]

@@ -167,7 +167,7 @@ mod tests {
     use super::super::memory::SharedMemory;
     use super::super::queue::QueueFeatures;
     use super::super::ring::tests::use_chain;
-    use super::super::ring::{RawDescriptor, Ring, RingLayout, descriptor_flags};
+    use super::super::ring::{DriverRing, DriverRingLayout, RawDescriptor, descriptor_flags};
     use super::*;
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::Ordering;
@@ -184,7 +184,7 @@ mod tests {
     /// A device that answers every request with a header, each batch in reverse.
     struct Device {
         memory: Arc<SharedMemory>,
-        ring: RingLayout,
+        ring: DriverRingLayout,
         kick: EventFd,
         waker: Arc<Waker>,
         next: u16,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn ground() -> (SharedQueue, Device, UnixStream, UnixStream) {
-        let ring = RingLayout::new(0, SIZE);
+        let ring = DriverRingLayout::new(0, SIZE);
         let slots = SlotLayout::new(ring.end, 4096, 4096);
         let memory = Arc::new(SharedMemory::new(slots.end(SLOTS)).unwrap());
         let (own, others) = UnixStream::pair().unwrap();
@@ -259,7 +259,7 @@ mod tests {
         // Without the event index, the device of these tests need not know it.
         let queue = Queue::new(
             Arc::clone(&memory),
-            Ring::new(memory, ring, false, 0),
+            DriverRing::new(memory, ring, false, 0),
             (slots, SLOTS),
             QueueFeatures { indirect: false },
             kick,

@@ -5,7 +5,7 @@
 //! has it; before it sleeps it has asked the server to signal and found nothing.
 
 use super::greeting::message;
-use super::{DRAIN_TIMEOUT, RelayError, Shared, aside, system};
+use super::{DRAIN_TIMEOUT, RelayError, Shared, high_priority, system};
 use crate::front_end::{
     Completion, FIRST_REQUEST_QUEUE, Parts, QueueError, QueueGuard, SubmitError,
 };
@@ -25,7 +25,7 @@ const REQUEST_BYTES_MAX: usize = (1 << 20) + (128 << 10);
 /// What has happened.
 const SIGNAL: u64 = 0;
 const GONE: u64 = 1;
-const BELL: u64 = 2;
+const EVENTFD: u64 = 2;
 const REQUEST: u64 = 3;
 
 /// See the module.
@@ -87,7 +87,7 @@ impl<'a> Channel<'a> {
             let edge = EventSet::IN | EventSet::EDGE_TRIGGERED;
             add(queue.waker().call().as_raw_fd(), edge, SIGNAL)?;
             add(socket.as_raw_fd(), EventSet::READ_HANG_UP, GONE)?;
-            add(shared.bell.as_raw_fd(), EventSet::IN, BELL)?;
+            add(shared.eventfd.as_raw_fd(), EventSet::IN, EVENTFD)?;
             Ok(epoll)
         };
         let open = make().map_err(system("wait for requests"))?;
@@ -162,8 +162,8 @@ impl<'a> Channel<'a> {
     /// Sends the request that was read, of `length` bytes. False when there is no room for it now.
     fn send(&mut self, length: usize) -> Result<bool, RelayError> {
         let request = &self.request[..length];
-        if aside::is_silent(request) {
-            aside::send(self.shared, request)?;
+        if high_priority::is_silent(request) {
+            high_priority::send(self.shared, request)?;
             return Ok(true);
         }
         let unique = InHeader::read_from_prefix(request).map_or(0, |(header, _)| header.unique);
@@ -223,7 +223,7 @@ impl<'a> Channel<'a> {
             let left = deadline.saturating_duration_since(Instant::now());
             left.as_millis() as i32 + 1
         });
-        // When it ends, the bell rings for good: only replies matter then.
+        // When it ends, the eventfd rings for good: only replies matter then.
         let epoll = if deadline.is_some() {
             return self.sleep_for_replies(timeout_ms);
         } else if self.held.is_some() {

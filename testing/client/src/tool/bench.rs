@@ -32,10 +32,10 @@ pub struct Bench {
     /// What to call the server of the [`Connection`].
     pub name: String,
     /// The servers that it is compared with.
-    pub against: Vec<Contestant>,
+    pub against: Vec<Target>,
     /// Which rows: their names, or what names begin with. Empty for all.
     pub rows: Vec<String>,
-    /// How often each row is measured with each contestant.
+    /// How often each row is measured with each target.
     pub rounds: u32,
     /// How long each measurement takes.
     pub sample: Duration,
@@ -67,20 +67,20 @@ impl Default for Bench {
 
 /// Another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contestant {
+pub struct Target {
     /// What to call it.
     pub name: String,
     /// Its socket.
     pub socket: PathBuf,
 }
 
-impl FromStr for Contestant {
+impl FromStr for Target {
     type Err = String;
 
     /// `NAME=SOCKET`.
-    fn from_str(text: &str) -> Result<Contestant, String> {
+    fn from_str(text: &str) -> Result<Target, String> {
         match text.split_once('=') {
-            Some((name, socket)) if !name.is_empty() && !socket.is_empty() => Ok(Contestant {
+            Some((name, socket)) if !name.is_empty() && !socket.is_empty() => Ok(Target {
                 name: name.to_owned(),
                 socket: socket.into(),
             }),
@@ -102,10 +102,10 @@ impl Sample {
     }
 }
 
-/// All rounds of one contestant in one row.
+/// All rounds of one target in one row.
 struct Series {
     row: &'static Row,
-    contestant: usize,
+    target: usize,
     samples: Vec<Sample>,
 }
 
@@ -121,26 +121,26 @@ pub(crate) fn run(
             "there must be a round, an entry and a file of at least 2 MiB".to_owned(),
         ));
     }
-    let mut contestants = vec![Contestant {
+    let mut targets = vec![Target {
         name: bench.name.clone(),
         socket: connection.socket.clone(),
     }];
-    contestants.extend_from_slice(&bench.against);
+    targets.extend_from_slice(&bench.against);
     let mut grounds = Vec::new();
-    for (index, contestant) in contestants.iter().enumerate() {
+    for (index, target) in targets.iter().enumerate() {
         let connection = Connection {
-            socket: contestant.socket.clone(),
+            socket: target.socket.clone(),
             ..connection.clone()
         };
-        grounds.push(Ground::prepare(&connection, contestant, bench, index)?);
+        grounds.push(Ground::prepare(&connection, target, bench, index)?);
     }
     let measured = measure(&grounds, &rows, bench);
     let cleared = grounds.into_iter().try_for_each(Ground::clear);
     let series = measured?;
     cleared?;
-    report::table(&contestants, &series, bench, out)?;
+    report::table(&targets, &series, bench, out)?;
     if let Some(path) = &bench.json {
-        let text = report::json(&contestants, &series, bench, connection);
+        let text = report::json(&targets, &series, bench, connection);
         std::fs::write(path, text).map_err(|source| ToolError::Local {
             path: path.clone(),
             source,
@@ -156,16 +156,16 @@ fn measure(
 ) -> Result<Vec<Series>, ToolError> {
     let mut series: Vec<Series> = rows
         .iter()
-        .flat_map(|row| (0..grounds.len()).map(move |contestant| (*row, contestant)))
-        .map(|(row, contestant)| Series {
+        .flat_map(|row| (0..grounds.len()).map(move |target| (*row, target)))
+        .map(|(row, target)| Series {
             row,
-            contestant,
+            target,
             samples: Vec::new(),
         })
         .collect();
     for one in &series {
         // Memory that nobody has touched yet is not what is measured.
-        sample(&grounds[one.contestant], one.row, bench.sample / 10)?;
+        sample(&grounds[one.target], one.row, bench.sample / 10)?;
     }
     for round in 0..bench.rounds {
         for per_row in series.chunks_mut(grounds.len()) {
@@ -174,7 +174,7 @@ fn measure(
                 per_row.reverse();
             }
             for one in per_row.iter_mut() {
-                let sample = sample(&grounds[one.contestant], one.row, bench.sample)?;
+                let sample = sample(&grounds[one.target], one.row, bench.sample)?;
                 one.samples.push(sample);
             }
             if round % 2 == 1 {
@@ -185,7 +185,7 @@ fn measure(
     Ok(series)
 }
 
-/// One row of one contestant: a thread for each request queue.
+/// One row of one target: a thread for each request queue.
 fn sample(ground: &Ground, row: &Row, time: Duration) -> Result<Sample, ToolError> {
     let queues = ground.share().client().carrier().request_queues();
     let start = Barrier::new(queues.into());
@@ -210,7 +210,7 @@ fn sample(ground: &Ground, row: &Row, time: Duration) -> Result<Sample, ToolErro
     let mut whole = Sample::default();
     for result in results {
         let done = result.map_err(|problem| ToolError::Bench {
-            contestant: ground.name().to_owned(),
+            target: ground.name().to_owned(),
             row: row.name.to_owned(),
             problem,
         })?;
@@ -226,12 +226,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contestants_have_a_name_and_a_socket() {
-        let parsed: Contestant = "virtiofsd=/run/a=b".parse().unwrap();
+    fn targets_have_a_name_and_a_socket() {
+        let parsed: Target = "virtiofsd=/run/a=b".parse().unwrap();
         assert_eq!(parsed.name, "virtiofsd");
         assert_eq!(parsed.socket, PathBuf::from("/run/a=b"));
         for bad in ["", "name", "=/x", "name="] {
-            assert!(bad.parse::<Contestant>().is_err(), "{bad}");
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Servers under test, each behind a socket of its own.
 
-pub mod shelf;
+pub mod shared_tree;
 
 use std::num::NonZeroU16;
 use std::os::unix::net::{UnixListener, UnixStream};

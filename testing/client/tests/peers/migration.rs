@@ -1,7 +1,7 @@
 //! Running front ends that move from one server to another.
 
 use crate::ground;
-use crate::ground::shelf::{SLOW, Shelf, Tree};
+use crate::ground::shared_tree::{SLOW, SharedTreeFs, Tree};
 use std::num::NonZeroU16;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn config(queues: u16) -> FrontEndConfig {
 }
 
 fn mount(tree: &Arc<Tree>, queues: u16) -> (Server, Client<FrontEnd>) {
-    let (server, stream) = Server::start(Shelf::make(tree), queues);
+    let (server, stream) = Server::start(SharedTreeFs::make(tree), queues);
     let front_end = FrontEnd::over(stream, &config(queues)).unwrap();
     (server, Client::mount(front_end).unwrap())
 }
@@ -148,7 +148,7 @@ fn work_goes_on_elsewhere() {
                     let all_went_on = now.zip(before).all(|(now, before)| now > before);
                     all_went_on || workers.iter().any(ScopedJoinHandle::is_finished)
                 });
-                let (next, stream) = Server::start(Shelf::make(&tree), queues);
+                let (next, stream) = Server::start(SharedTreeFs::make(&tree), queues);
                 let moved = client.carrier().migrate_over(stream, memory).unwrap();
                 assert!(moved.state_bytes > 0);
                 in_flight += moved.requests_in_flight;
@@ -202,7 +202,7 @@ fn what_was_answered_and_not_collected_comes_along() {
         }
         queue.notify().unwrap();
         drop(queue);
-        let (_destination, stream) = Server::start(Shelf::make(&tree), 1);
+        let (_destination, stream) = Server::start(SharedTreeFs::make(&tree), 1);
         let moved = std::thread::scope(|scope| {
             let opens = Opens(&tree);
             scope.spawn(move || {
@@ -259,7 +259,7 @@ fn who_waits_for_a_lock_waits_for_it_elsewhere() {
                 .map(|_| scope.spawn(|| wait_for_lock(&client, node)))
                 .collect();
             lock_waits(&tree, 3);
-            let (destination, stream) = Server::start(Shelf::make(&tree), 2);
+            let (destination, stream) = Server::start(SharedTreeFs::make(&tree), 2);
             client.carrier().migrate_over(stream, memory).unwrap();
             assert_eq!(source.end().unwrap(), Served::Disconnected);
             lock_waits(&tree, 3);
@@ -294,10 +294,10 @@ fn it_goes_on_where_it_was_when_it_cannot_be_moved() {
         let wait = scope.spawn(|| wait_for_lock(&client, node));
         lock_waits(&tree, 1);
         // Too few queues; a source that does not save; a destination that knows another INIT.
-        let (_other, stream) = Server::start(Shelf::make(&tree), 2);
+        let (_other, stream) = Server::start(SharedTreeFs::make(&tree), 2);
         drop(stream);
         tree.stays.store(true, Ordering::SeqCst);
-        let (_other, stream) = Server::start(Shelf::make(&tree), 1);
+        let (_other, stream) = Server::start(SharedTreeFs::make(&tree), 1);
         assert!(matches!(migrate(stream), Err(MigrateError::Save(_))));
         tree.stays.store(false, Ordering::SeqCst);
         lock_waits(&tree, 1);
@@ -345,7 +345,7 @@ fn between_this_and_virtiofsd_nobody_moves() {
     drop(client);
     // The other way, with what that program writes.
     let (_other, theirs) = (ours, ground::grounds().next().unwrap());
-    let (server, stream) = Server::start(Shelf::make(&Arc::default()), 1);
+    let (server, stream) = Server::start(SharedTreeFs::make(&Arc::default()), 1);
     let client = Client::mount(FrontEnd::connect(theirs.socket(), &config).unwrap()).unwrap();
     let moved = client.carrier().migrate_over(stream, GuestMemory::Shared);
     assert!(moved.is_err(), "{moved:?}");

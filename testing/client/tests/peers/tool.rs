@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{self, Output};
 use std::time::Duration;
 use thrufs_client::tool::{
-    self, Bench, Cat, Command, Conform, Connection, Contestant, Ls, Outcome, ToolError,
+    self, Bench, Cat, Command, Conform, Connection, Ls, Outcome, Target, ToolError,
 };
 
 fn try_run(ground: &Ground, command: Command) -> Result<(Outcome, String), ToolError> {
@@ -85,7 +85,7 @@ fn servers_are_measured_side_by_side() {
     let json = local.path().join("raw.json");
     for (ground, other) in grounds().zip(grounds()) {
         let bench = Bench {
-            against: vec![Contestant {
+            against: vec![Target {
                 name: "other".to_owned(),
                 socket: other.socket().to_owned(),
             }],

@@ -1,7 +1,7 @@
 //! The queue, with the test as its device.
 
 use super::*;
-use crate::front_end::ring::RingLayout;
+use crate::front_end::ring::DriverRingLayout;
 use crate::front_end::ring::tests::use_chain;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use vmm_sys_util::eventfd::EFD_NONBLOCK;
 pub(crate) struct Ground {
     pub(crate) queue: Queue,
     memory: Arc<SharedMemory>,
-    ring: RingLayout,
+    ring: DriverRingLayout,
     slots: SlotLayout,
     socket: UnixStream,
 }
 
 pub(crate) fn ground(size: u16, slot_count: usize, indirect: bool) -> Ground {
-    let ring = RingLayout::new(0, size);
+    let ring = DriverRingLayout::new(0, size);
     let slots = SlotLayout::new(ring.end, 8192, 4096);
     let memory = Arc::new(SharedMemory::new(slots.end(slot_count)).unwrap());
     let (own, socket) = UnixStream::pair().unwrap();
     let queue = Queue::new(
         Arc::clone(&memory),
-        Ring::new(Arc::clone(&memory), ring, true, 0),
+        DriverRing::new(Arc::clone(&memory), ring, true, 0),
         (slots, slot_count),
         QueueFeatures { indirect },
         EventFd::new(EFD_NONBLOCK).unwrap(),

@@ -1,6 +1,6 @@
-//! The files that a contestant is measured on: made in its share by requests, and removed.
+//! The files that a target is measured on: made in its share by requests, and removed.
 
-use super::{Bench, Contestant};
+use super::{Bench, Target};
 use crate::tool::share::{Share, failed};
 use crate::tool::{Connection, ToolError};
 use rustix::fs::OFlags;
@@ -48,12 +48,12 @@ pub(crate) fn file_name(number: usize) -> String {
 impl Ground {
     pub(crate) fn prepare(
         connection: &Connection,
-        contestant: &Contestant,
+        target: &Target,
         bench: &Bench,
         index: usize,
     ) -> Result<Ground, ToolError> {
         let share = Share::mount(connection)?;
-        // Two contestants may serve the same directory.
+        // Two targets may serve the same directory.
         let directory = format!("{}-{}-{index}", bench.directory, std::process::id());
         let made = |errno| failed(&directory, errno);
         let root = share.root();
@@ -65,7 +65,7 @@ impl Ground {
         let (data, fh) = write_data(&share, top, bench.file_bytes).map_err(made)?;
         let (many, files) = make_many(&share, top, bench.entries).map_err(made)?;
         Ok(Ground {
-            name: contestant.name.clone(),
+            name: target.name.clone(),
             top,
             many,
             files,

@@ -23,12 +23,12 @@ pub const SLOW: u64 = 99;
 
 /// Closed until it is opened, or dropped.
 #[derive(Default)]
-pub struct Gate {
+pub struct Latch {
     open: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Gate {
+impl Latch {
     pub fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.changed.notify_all();
@@ -54,9 +54,9 @@ type Bytes = Arc<Mutex<Vec<u8>>>;
 #[derive(Default)]
 pub struct Tree {
     files: Mutex<BTreeMap<Vec<u8>, Bytes>>,
-    pub slow: Gate,
+    pub slow: Latch,
     /// Somebody else has the lock until this is open.
-    pub lock: Gate,
+    pub lock: Latch,
     pub lock_waiters: AtomicUsize,
     pub granted: AtomicUsize,
     pub restored: AtomicUsize,
@@ -72,17 +72,19 @@ impl Tree {
 }
 
 /// One session.
-pub struct Shelf {
+pub struct SharedTreeFs {
     tree: Arc<Tree>,
     /// By number, from 2 on.
     known: Mutex<Vec<Vec<u8>>>,
 }
 
-impl Shelf {
-    pub fn make(tree: &Arc<Tree>) -> impl Fn() -> io::Result<Arc<Shelf>> + Send + Sync + use<> {
+impl SharedTreeFs {
+    pub fn make(
+        tree: &Arc<Tree>,
+    ) -> impl Fn() -> io::Result<Arc<SharedTreeFs>> + Send + Sync + use<> {
         let tree = Arc::clone(tree);
         move || {
-            Ok(Arc::new(Shelf {
+            Ok(Arc::new(SharedTreeFs {
                 tree: Arc::clone(&tree),
                 known: Mutex::default(),
             }))
@@ -126,7 +128,7 @@ impl Shelf {
     }
 }
 
-impl FileSystem for Shelf {
+impl FileSystem for SharedTreeFs {
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
         negotiation.want(InitFlags::POSIX_LOCKS);
         Ok(())
@@ -232,7 +234,7 @@ impl FileSystem for Shelf {
     }
 }
 
-impl Shelf {
+impl SharedTreeFs {
     fn wait_for_lock(&self, is_interrupted: impl Fn() -> bool) -> Result<()> {
         let waiters = &self.tree.lock_waiters;
         waiters.fetch_add(1, Ordering::SeqCst);
