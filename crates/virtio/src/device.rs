@@ -1,4 +1,4 @@
-//! The device: one front end at a time, from its connection to its end.
+//! The device: serves one front end per call, from its connection to its end.
 
 use crate::callers::Caller;
 use crate::config::DeviceConfig;
@@ -20,37 +20,36 @@ use thrufs::{Dispatcher, Metrics, Snapshot};
 use thrufs_sys::signal::install_interrupt_handler;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
-/// Who else a connection is about, besides the front end.
+/// What else is known of a connection.
 #[derive(Debug, Default)]
 pub struct ConnectionOptions {
-    /// Threads of the front end, of which [`CALLERS_MAX`](crate::CALLERS_MAX) are looked at: the thread of a
-    /// queue may serve on the CPU of one of them, giving way to it, while that one asks one thing after
-    /// another and waits for each.
+    /// Threads of the front end, at most [`CALLERS_MAX`](crate::CALLERS_MAX). A queue's thread may be bound to
+    /// the CPU of one of them, in the class SCHED_IDLE, while that one sends one request at a time.
     pub callers: Vec<Caller>,
-    /// Where to note what another process needs to go on with this connection when this one is killed. If
-    /// another was, this one goes on: with the session that was in progress, whose file system
-    /// [recovers](thrufs::FileSystem::recover), and with the requests that were in flight. The stream
-    /// leads to a [`Keeper`](crate::Keeper) then.
+    /// Records what another process needs to resume this connection when this one is killed. If it has
+    /// records of a killed process, its session is resumed, whose file system
+    /// [recovers](thrufs::FileSystem::recover), and so are its requests in flight. The stream must lead to a
+    /// [`Keeper`](crate::Keeper) then.
     pub journal: Option<Journal>,
 }
 
-/// Why a front end is no longer served.
+/// Why [`Device::serve`] has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It has disconnected.
+    /// The front end has disconnected.
     Disconnected,
     /// [`DeviceHandle::shutdown`] was called.
     ShutDown,
 }
 
-/// A virtio-fs device, for one front end after the other.
+/// A virtio-fs device.
 pub struct Device<M> {
     make: Arc<M>,
     config: DeviceConfig,
     handle: DeviceHandle,
 }
 
-/// Watches and ends a device from any thread. Clones are the same.
+/// Ends a device and reads its counters, from any thread. Clones refer to the same device.
 #[derive(Clone, Debug)]
 pub struct DeviceHandle {
     state: Arc<State>,
@@ -60,13 +59,12 @@ pub struct DeviceHandle {
 struct State {
     metrics: Arc<Metrics>,
     stopping: AtomicBool,
-    /// The connections that are served.
     connections: parking_lot::Mutex<Vec<Arc<Connection>>>,
 }
 
 impl DeviceHandle {
-    /// Ends the device: [`Device::serve`] returns when requests in progress have ended, or after
-    /// [`DeviceConfig::drain_timeout`], and when it is called again at once. Returns at once.
+    /// Ends the device, without waiting: [`Device::serve`] returns when requests in progress have ended, or
+    /// after [`DeviceConfig::drain_timeout`]; a later call returns at once.
     pub fn shutdown(&self) {
         self.state.stopping.store(true, Ordering::SeqCst);
         self.state
@@ -76,7 +74,7 @@ impl DeviceHandle {
             .for_each(|connection| connection.cut());
     }
 
-    /// What was counted so far, of all sessions.
+    /// The counters of all sessions.
     pub fn metrics(&self) -> Snapshot {
         self.state.metrics.snapshot()
     }
@@ -96,12 +94,12 @@ impl<M> fmt::Debug for Device<M> {
 }
 
 impl<M: MakeFileSystem> Device<M> {
-    /// A device whose file systems `make` makes.
+    /// A device with a file system of `make` for each session.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Config`] for a configuration that cannot be, [`DeviceError::Start`] when the signal
-    /// that ends waits has another use in this process.
+    /// [`DeviceError::Config`] for an invalid configuration, [`DeviceError::Start`] when the signal that ends
+    /// waits has another handler in this process.
     pub fn new(make: M, config: DeviceConfig) -> Result<Device<M>, DeviceError> {
         config.check()?;
         install_interrupt_handler().map_err(|errno| DeviceError::Start(errno.into()))?;
@@ -114,31 +112,30 @@ impl<M: MakeFileSystem> Device<M> {
         })
     }
 
-    /// A handle on this device.
+    /// A handle to this device.
     pub fn handle(&self) -> DeviceHandle {
         self.handle.clone()
     }
 
-    /// Serves the front end at the other end of `stream` until it disconnects or the device is shut
-    /// down. Then requests in progress are given [`DeviceConfig::drain_timeout`] to end, what waits for
-    /// locks is ended at once, and the file system's `destroy` is called. Another may be served
-    /// afterwards.
+    /// Serves the front end at the other end of `stream` until it disconnects or the device is shut down.
+    /// Then lock waits are ended, other requests in progress have [`DeviceConfig::drain_timeout`] to end, and
+    /// the file system's `destroy` is called. May be called again, for another front end.
     ///
     /// # Errors
     ///
     /// [`DeviceError::Start`] without descriptors or memory; [`DeviceError::Protocol`] when the front end
-    /// breaks the protocol or asks for what cannot be done, a queue outside memory for instance;
+    /// breaks the protocol or sends an invalid request, a queue outside memory for instance;
     /// [`DeviceError::QueueFailed`]; [`DeviceError::Stuck`] when requests did not end.
     pub fn serve(&self, stream: UnixStream) -> Result<Served, DeviceError> {
         self.serve_with(stream, ConnectionOptions::default())
     }
 
-    /// As [`serve`](Self::serve), with others to be reckoned with.
+    /// As [`serve`](Self::serve), with options.
     ///
     /// # Errors
     ///
-    /// As [`serve`](Self::serve); [`DeviceError::Resume`] when the session of a process that died cannot
-    /// be gone on with.
+    /// As [`serve`](Self::serve); [`DeviceError::Resume`] when the session of a process that died cannot be
+    /// resumed.
     pub fn serve_with(
         &self,
         stream: UnixStream,
@@ -165,7 +162,7 @@ impl<M: MakeFileSystem> Device<M> {
             .connections
             .lock()
             .push(Arc::clone(&connection));
-        // What was called before the connection was there has cut nothing.
+        // A shutdown before the push has cut no connection.
         let failure = if self.handle.is_stopping() {
             Error::Disconnected
         } else {
@@ -215,14 +212,14 @@ impl<M: MakeFileSystem> Device<M> {
         }
     }
 
-    /// What the end of a connection means.
+    /// The result of a connection that has ended.
     fn judge(
         &self,
         connection: &Connection,
         failure: Error,
         stuck: usize,
     ) -> Result<Served, DeviceError> {
-        // A thread that failed has said nothing at its end either.
+        // First: a thread that panicked also counts as stuck.
         if connection.has_failed() {
             return Err(DeviceError::QueueFailed);
         }
@@ -241,7 +238,7 @@ impl<M: MakeFileSystem> Device<M> {
     }
 }
 
-/// Carries out what the front end asks until there is nothing more to be read. Returns why.
+/// Handles the front end's messages until the connection ends. Returns why it did.
 fn listen<M: MakeFileSystem>(stream: UnixStream, control: &Arc<Mutex<Control<M>>>) -> Error {
     let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(control));
     loop {

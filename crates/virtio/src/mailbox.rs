@@ -1,9 +1,9 @@
-//! What is left for the thread of a queue by others: another set-up, requests that were carried out
-//! elsewhere, the news that the session is another or that it shall end.
+//! Messages to the thread of a queue: another set-up, requests that other threads have executed, a change of
+//! the session, the order to stop.
 //!
-//! The thread looks at one flag before it takes a request, after it has seen that there is one. So what
-//! the front end was told is done (a region of memory, for instance) is in force for every request that
-//! the guest makes afterwards. Only when the flag is set is the messages, and its lock, looked at.
+//! The thread checks one flag after it has seen a request and before it takes it. So a change that was
+//! acknowledged to the front end (a memory region, for instance) applies to every request that the guest
+//! makes afterwards. The lock is taken only when the flag is set.
 
 use crate::frame::Kind;
 use crate::memory::Regions;
@@ -16,30 +16,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-/// How a queue is served now.
+/// The current set-up of a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Wiring {
-    /// The guest's memory.
     pub(crate) regions: Arc<Regions>,
-    /// Where the guest tells us of requests.
     pub(crate) kick: Arc<OwnedFd>,
-    /// Where we tell it of replies; nowhere when it looks by itself.
+    /// `None` when the guest polls.
     pub(crate) call: Option<Arc<OwnedFd>>,
-    /// Where we tell the front end that the queue is broken.
     pub(crate) error: Option<Arc<OwnedFd>>,
-    /// Whether requests are to be taken.
     pub(crate) enabled: bool,
-    /// Where to note what is written.
     pub(crate) log: Option<VirtqueueLog>,
-    /// Dropped when all this is in force, also for requests that were in progress.
+    /// Dropped once this applies, also to requests that were in progress.
     pub(crate) in_force: Option<Sender<()>>,
 }
 
-/// A request that was carried out elsewhere.
+/// A request that another thread has executed.
 #[derive(Debug)]
 pub(crate) struct Returned {
     pub(crate) slot: Slot,
-    /// How many bytes were written for it.
+    /// Bytes of its reply.
     pub(crate) length: u32,
 }
 
@@ -47,12 +42,11 @@ pub(crate) struct Returned {
 pub(crate) struct Messages {
     pub(crate) wiring: Option<Wiring>,
     pub(crate) returned: Vec<Returned>,
-    /// Requests that were taken elsewhere and that only the thread of the queue may carry out.
+    /// Requests that a helper took and that only the queue's thread may execute.
     pub(crate) undone: Vec<(Slot, Kind)>,
     pub(crate) stops: bool,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     pending: AtomicBool,
@@ -70,54 +64,50 @@ impl Mailbox {
         })
     }
 
-    /// Leaves something, and wakes the thread if there is one.
+    /// Changes the messages and wakes the thread, if it runs.
     fn leave(&self, change: impl FnOnce(&mut Messages)) {
         change(&mut self.messages.lock());
         self.pending.store(true, Ordering::SeqCst);
         signal(self.eventfd.as_fd());
     }
 
-    /// Leaves another set-up.
     pub(crate) fn rewire(&self, wiring: Wiring) {
         self.leave(|messages| messages.wiring = Some(wiring));
     }
 
-    /// Gives a request back that was carried out.
+    /// Returns an executed request.
     pub(crate) fn give_back(&self, returned: Returned) {
         self.leave(|messages| messages.returned.push(returned));
     }
 
-    /// Hands a request over that was taken and not begun.
+    /// Passes on a request that was taken and not begun.
     pub(crate) fn hand_over(&self, slot: Slot, kind: Kind) {
         self.leave(|messages| messages.undone.push((slot, kind)));
     }
 
-    /// Has the thread look at what has changed elsewhere.
+    /// Wakes the thread to see a change of the session.
     pub(crate) fn alert(&self) {
         self.leave(|_| {});
     }
 
-    /// Asks the thread to end.
     pub(crate) fn stop(&self) {
         self.leave(|messages| messages.stops = true);
     }
 
-    /// Makes ready for another thread. What was given back meanwhile stays for it.
+    /// Prepares for the queue's next thread, which gets the requests that were returned meanwhile.
     pub(crate) fn restart(&self) {
         self.leave(|messages| (messages.stops, messages.wiring) = (false, None));
     }
 
-    /// Whether there may be something.
     pub(crate) fn has_messages(&self) -> bool {
         self.pending.load(Ordering::SeqCst)
     }
 
-    /// What there is, if the flag was set.
     pub(crate) fn collect(&self) -> Option<Messages> {
         if !self.has_messages() {
             return None;
         }
-        // First the flag: what is left from now on sets it again.
+        // First the flag: a message put from now on sets it again.
         self.pending.store(false, Ordering::SeqCst);
         let mut messages = self.messages.lock();
         Some(Messages {
@@ -128,8 +118,7 @@ impl Mailbox {
         })
     }
 
-    /// Becomes readable whenever something was left. It is never read: who waits for it waits for the
-    /// edge.
+    /// Signalled with every message. Never read: epoll waits for it edge-triggered.
     pub(crate) fn eventfd(&self) -> BorrowedFd<'_> {
         self.eventfd.as_fd()
     }
@@ -140,7 +129,7 @@ pub(crate) fn signal(eventfd: BorrowedFd<'_>) {
     loop {
         match rustix::io::write(eventfd, &1_u64.to_ne_bytes()) {
             Err(rustix::io::Errno::INTR) => {}
-            // Full is as good as rung; a descriptor that takes nothing is its giver's affair.
+            // EAGAIN: the counter is full, so the reader wakes anyway. Other errors are the front end's fault.
             _ => return,
         }
     }

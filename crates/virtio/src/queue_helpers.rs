@@ -1,16 +1,14 @@
-//! Further threads for a queue that has more to do than its own thread gets done.
+//! Helper threads for a queue with more requests than its own thread can serve.
 //!
-//! **Who may touch what.** The ring, with all that is on the [`QueueState`], belongs to the thread of the queue,
-//! which alone hears of changes and sleeps for kicks. While there is much to do it *lends* the queue: puts it
-//! where its helpers finds it too, behind a lock that is held for taking a request and for giving one back,
-//! never while one is read or carried out. When nothing is left to do, or there is news, it takes the queue
-//! away again. Who of the helpers has a request then carries it out and leaves the result as the pool does
-//! ([`Mailbox`]); it is on the list of what is away from the moment at which it was taken.
+//! **Ownership.** The [`QueueState`] belongs to the queue's thread, which alone reads the mailbox and waits
+//! for kicks. Under load it *leases* the state to the helpers: the state moves behind a lock that is held to
+//! take a request or to return one, never while a request is read or executed. The lease ends when the ring
+//! is empty or the mailbox has a message. A helper that still has a request returns it through the
+//! [`Mailbox`], as the blocking pool does; the request is listed as away from the moment it is taken.
 //!
-//! **What the helpers carries out.** Everything but INIT, DESTROY and waits for locks, which go to the thread of
-//! the queue, not begun. Requests that are in flight at once have no order among each other, and queues of
-//! one session are served side by side anyhow. A thread of the helpers sleeps where a request sleeps: there are
-//! few of them, and the thread of the queue never waits for one.
+//! **What helpers execute.** Everything but INIT, DESTROY and lock waits, which go back to the queue's thread
+//! before they begin. Requests in flight together have no order. A helper may block: there are few, and the
+//! queue's thread never waits for one.
 
 mod helper;
 
@@ -29,24 +27,22 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering}
 use thrufs::serving::Count;
 use thrufs::{FileSystem, Wait};
 
-/// After so many requests the guest is told, though there are more: it has work while we have.
+/// The guest is notified after so many requests although more are pending, so that it works in parallel.
 pub(crate) const NOTIFY_EVERY: u64 = 4;
 
-/// So many requests have to wait for another thread to be called. To wake one costs as much as one or two.
+/// Pending requests at which a helper is woken. A wake-up costs as much as one or two requests.
 const WAKE_AT: u16 = 4;
 
-/// More threads than these wait for each other at one queue.
+/// Most helpers of a queue. More only contend for its lock.
 const HELPERS_MAX: usize = 3;
 
-/// What one has to know of a queue that is lent.
+/// What a thread needs to serve a leased queue.
 pub(crate) struct Lease<F: FileSystem> {
-    /// Which time it is that it is lent.
-    lease_number: u64,
+    number: u64,
     run: u64,
     session: Arc<GuestSession<F>>,
     chains: ChainTable,
     available_index: AvailableIndex,
-    /// Where to tell the guest.
     call: Option<Arc<OwnedFd>>,
 }
 
@@ -59,7 +55,7 @@ impl<F: FileSystem> Lease<F> {
 impl<F: FileSystem> Clone for Lease<F> {
     fn clone(&self) -> Lease<F> {
         Lease {
-            lease_number: self.lease_number,
+            number: self.number,
             run: self.run,
             session: Arc::clone(&self.session),
             chains: self.chains,
@@ -69,64 +65,57 @@ impl<F: FileSystem> Clone for Lease<F> {
     }
 }
 
-/// What stands behind the lock.
 struct LeasedQueue<F: FileSystem> {
-    /// While there are lease. Else an empty one.
+    /// An empty one without a lease.
     queue: QueueState,
     lease: Option<Lease<F>>,
-    /// How often it was lent.
     leases: u64,
-    /// Given back since the guest was told.
+    /// Requests returned since the last notification.
     unnotified: u64,
-    /// What somebody has found out. Nothing is taken or given back any more.
+    /// Set by the thread that finds the fault. Nothing is taken or returned afterwards.
     broken: Option<Broken>,
 }
 
-/// A request that was taken.
 pub(crate) struct Taken {
     head: u16,
     slot: Slot,
-    /// So many more wait, as far as is known.
+    /// Pending requests behind it, as last read.
     waiting: u16,
 }
 
-/// What is found in what was taken.
 pub(crate) enum Found {
     Request(Slot, Kind),
-    /// What makes no sense, to be given back as it is.
+    /// To be returned unexecuted.
     Malformed(Returned),
 }
 
-/// What comes next.
 pub(crate) enum Next {
     Request(Taken),
-    /// There is no request, or there is news to be read first.
+    /// The ring is empty, or the mailbox has a message to be read first.
     Nothing,
-    /// The queue is another's, or lent anew. What was to be given back and was not is here.
+    /// The lease has ended. Holds the request that could not be returned.
     LeaseEnded(Option<Returned>),
 }
 
-/// See the module.
 pub(crate) struct QueueHelpers<M: MakeFileSystem> {
     shared: Arc<Shared<M>>,
     mailbox: Arc<Mailbox>,
     leased: Mutex<LeasedQueue<M::FileSystem>>,
-    /// Which time it is that the queue is lent; 0 while it is not.
+    /// The current lease; 0 without one.
     lease_number: AtomicU64,
-    /// Up to where requests were taken.
+    /// The available index up to which requests were taken.
     next: AtomicU16,
     helper_slots: Vec<HelperSlot>,
-    /// Whoever is called comes, whether there is a CPU or not.
+    /// The number of helpers was configured: they are woken even without a free CPU.
     is_sized: bool,
-    /// Threads that are not asleep.
     awake: AtomicUsize,
     ending: AtomicBool,
     threads: Arc<Count>,
 }
 
 impl<M: MakeFileSystem> QueueHelpers<M> {
-    /// At most `size` threads for the queue of `mailbox`; as many as there are CPUs for, if it is not said. They
-    /// are started when they are called.
+    /// At most `size` helpers for the queue of `mailbox`; by default as many as there are CPUs for. A helper
+    /// starts when it is first needed.
     pub(crate) fn new(
         shared: &Arc<Shared<M>>,
         mailbox: &Arc<Mailbox>,
@@ -154,7 +143,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         }
     }
 
-    /// Whether what waits behind `slot` is enough for another thread.
+    /// Whether the requests behind `slot` justify waking a helper.
     pub(crate) fn are_worth_waking(
         &self,
         slot: &Slot,
@@ -167,18 +156,16 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         waiting >= WAKE_AT || slot.bytes() >= LARGE_BYTES && sees_more()
     }
 
-    /// Whether anybody is awake or may be called.
+    /// Whether a helper is awake or may be woken.
     pub(crate) fn has_helper(&self) -> bool {
         self.awake.load(Ordering::Relaxed) > 0 || self.has_room()
     }
 
-    /// Whether one more may be awake.
     fn has_room(&self) -> bool {
         self.is_sized || self.shared.watch.has_room()
     }
 
-    /// Lends the queue, for requests of `session`. The one that the caller has in hand is on its list of what
-    /// is away.
+    /// Leases the queue for requests of `session`. The caller has listed its own request as away.
     pub(crate) fn begin_lease(
         &self,
         queue: &mut QueueState,
@@ -189,7 +176,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         let mut leased = self.leased.lock();
         leased.leases += 1;
         let lease = Lease {
-            lease_number: leased.leases,
+            number: leased.leases,
             run,
             session: Arc::clone(session),
             chains: queue.ring.chains(),
@@ -202,35 +189,31 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         let next = leased.queue.ring.next_available();
         self.next.store(next, Ordering::Relaxed);
         self.lease_number
-            .store(lease.lease_number, Ordering::Release);
+            .store(lease.number, Ordering::Release);
         lease
     }
 
-    /// Takes the queue away again.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
+    /// Ends the lease. Fails when the queue is broken.
     pub(crate) fn end_lease(&self, queue: &mut QueueState) -> Result<(), Broken> {
         let mut leased = self.leased.lock();
         std::mem::swap(&mut leased.queue, queue);
         self.lease_number.store(0, Ordering::Release);
         let (lease, broken) = (leased.lease.take(), leased.broken.take());
         drop(leased);
-        // The session's file system may go with it.
+        // Unlocked: this may drop the session's file system.
         drop(lease);
         broken.map_or(Ok(()), Err)
     }
 
-    /// Gives back what was carried out and takes the next. Tells the guest where it is time.
+    /// Returns a finished request, takes the next, and notifies the guest where due.
     pub(crate) fn exchange(
         &self,
         lease: &Lease<M::FileSystem>,
         finished: Option<Returned>,
     ) -> Next {
         let mut leased = self.leased.lock();
-        let lease_number = leased.lease.as_ref().map(|lease| lease.lease_number);
-        if lease_number != Some(lease.lease_number) || leased.broken.is_some() {
+        let lease_number = leased.lease.as_ref().map(|lease| lease.number);
+        if lease_number != Some(lease.number) || leased.broken.is_some() {
             return Next::LeaseEnded(finished);
         }
         let exchanged = leased.exchange(&self.mailbox, lease.run, finished);
@@ -247,13 +230,13 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         next
     }
 
-    /// Whether there may be something to be taken.
+    /// Whether the ring may have a request.
     pub(crate) fn sees_more(&self, lease: &Lease<M::FileSystem>) -> bool {
         let next = self.next.load(Ordering::Relaxed);
         lease.available_index.sees_more_than(next)
     }
 
-    /// Reads what was taken, and calls another thread if there is enough to do for it.
+    /// Reads a taken request, and wakes a helper if enough are pending.
     pub(crate) fn read(self: &Arc<Self>, lease: &Lease<M::FileSystem>, taken: Taken) -> Found {
         let Taken {
             head,
@@ -275,7 +258,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         }
     }
 
-    /// Notes for what a request waits that sleeps elsewhere from now on.
+    /// Records what a request waits for that was moved to the blocking pool.
     pub(crate) fn note_wait(&self, head: u16, wait: Wait) {
         let mut leased = self.leased.lock();
         let away = leased.queue.away.iter_mut().rev();
@@ -286,7 +269,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
 }
 
 impl<F: FileSystem> LeasedQueue<F> {
-    /// Returns what comes next, and whether to tell the guest.
+    /// Returns what comes next, and whether to notify the guest.
     fn exchange(
         &mut self,
         mailbox: &Mailbox,
@@ -310,7 +293,7 @@ impl<F: FileSystem> LeasedQueue<F> {
     }
 
     fn take(&mut self, mailbox: &Mailbox, run: u64) -> Result<Next, Broken> {
-        // Looked at after the guest's index: see `mailbox`.
+        // Checked after the guest's index: see `mailbox`.
         if !self.queue.ring.has_available()? || mailbox.has_messages() {
             return Ok(Next::Nothing);
         }

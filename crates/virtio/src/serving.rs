@@ -1,10 +1,9 @@
-//! The thread of a queue: takes requests, answers them where it can, and tells the guest.
+//! The thread of a queue: takes requests, executes them where it can, and notifies the guest.
 //!
-//! It sleeps in one system call, for the guest's kick and for what others leave ([`Mailbox`]), both by the
-//! edge, so that neither has to be read. All that is available is carried out in a row; replies are seen
-//! by a guest that looks, and told to one that sleeps once nothing is left to do, after some, or at once
-//! when they have much data. With more to do than one thread should do alone, it serves together with
-//! others for a while ([`crate::queue_helpers`]).
+//! It sleeps in one epoll_wait(2), for the guest's kick and its [`Mailbox`], both edge-triggered, so that
+//! neither eventfd has to be read. It executes all available requests in a batch. A polling guest sees each
+//! reply at once; a sleeping one is notified when the ring is empty, after some replies, or at once after a
+//! large one. Under load it leases the queue to helpers for a while ([`crate::queue_helpers`]).
 
 mod again;
 mod carry_out;
@@ -33,48 +32,48 @@ use std::time::{Duration, Instant};
 use thrufs::serving::{Pool, ServingThreads};
 use thrufs::{Dispatcher, Errno, Metrics};
 
-/// The queue for FORGETs, which nobody waits for.
+/// The queue for FORGETs, which have no reply.
 const HIGH_PRIORITY: usize = 0;
 
-/// How long they are let gather. To be told of each would cost the guest more than the FORGETs do.
+/// How long FORGETs gather: a kick for each would cost the guest more than the FORGETs.
 const FORGET_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long memory stays that a long reply needed.
+/// How long an idle queue keeps the memory of a long reply.
 const KEEP_MEMORY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
 
-/// What the threads of a connection share.
+/// State that the threads of a connection share.
 pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) sessions: Sessions<M>,
     pub(crate) pool: Arc<Pool<Sleeping<M::FileSystem>>>,
     pub(crate) threads: ServingThreads,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) connection: Arc<Connection>,
-    /// Answers what belongs to no session.
+    /// Answers requests outside a session.
     pub(crate) null_file_system: Dispatcher<NullFileSystem>,
     pub(crate) drain_timeout: Duration,
     pub(crate) watch: Arc<Watch>,
     pub(crate) spin: Duration,
-    /// How many threads a queue has besides its own when it has much to do, if that was said.
+    /// The configured number of helpers per queue.
     pub(crate) queue_helpers_max: Option<usize>,
-    /// For who comes after this process, if anybody does.
+    /// For the process that resumes this connection.
     pub(crate) journal: Option<Journal>,
 }
 
-/// How the thread of a queue has ended.
+/// What a queue's thread leaves when it ends.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// From where another has to go on.
+    /// The index from which the next thread continues.
     pub(crate) next_available: u16,
-    /// What is still under way: waits for locks, which have no bound.
+    /// Requests still away: lock waits, which have no bound.
     pub(crate) away: Vec<Away>,
-    /// What was to be carried out again and was not yet.
+    /// Heads still to be replayed.
     pub(crate) again: Vec<u16>,
 }
 
-/// What a thread of a queue begins with.
+/// What a queue's thread starts with.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) number: usize,
@@ -82,19 +81,18 @@ pub(crate) struct Start {
     pub(crate) run: u64,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) wiring: Wiring,
-    /// With the list of what was under way when the queue was stopped.
+    /// With the requests that were away when the queue was stopped.
     pub(crate) queue: QueueState,
-    /// What was taken before, here or elsewhere, and has to be carried out again.
+    /// Heads taken before, by this process or another, to be replayed.
     pub(crate) again: Vec<u16>,
-    /// Another process has served it before.
+    /// Another process has served the queue before.
     pub(crate) succeeds: bool,
-    /// With what to note what is in flight, where that was not begun with.
+    /// Records requests in flight, where that has not begun.
     pub(crate) tracker: Option<Tracker>,
-    /// What another process has left, the next one last.
+    /// Requests that another process left in flight; the next one is last.
     pub(crate) left: Vec<Again>,
 }
 
-/// See the module.
 pub(crate) struct Serving<M: MakeFileSystem> {
     shared: Arc<Shared<M>>,
     start: Start,
@@ -107,18 +105,13 @@ pub(crate) struct Serving<M: MakeFileSystem> {
 }
 
 impl<M: MakeFileSystem> Serving<M> {
-    /// Makes ready; what can fail does so here.
-    ///
-    /// # Errors
-    ///
-    /// What the system says, also about a kick that nobody can wait for.
+    /// Allocates everything that can fail.
     pub(crate) fn new(shared: Arc<Shared<M>>, mut start: Start) -> rustix::io::Result<Serving<M>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(0);
         epoll::add(&epoll, start.mailbox.eventfd(), data, flags)?;
         epoll::add(&epoll, &start.wiring.kick, data, flags)?;
-        // NullFileSystem waits for what comes on the queue for FORGETs.
         let is_for_requests = start.number != HIGH_PRIORITY;
         let helpers_max = if is_for_requests {
             shared.queue_helpers_max
@@ -132,7 +125,7 @@ impl<M: MakeFileSystem> Serving<M> {
         if start.succeeds
             && let Some(call) = &start.wiring.call
         {
-            // Of what was given back by who has died, nobody may have told the guest.
+            // The dead process may have returned requests without a notification.
             signal(call.as_fd());
         }
         Ok(Serving {
@@ -147,7 +140,7 @@ impl<M: MakeFileSystem> Serving<M> {
         })
     }
 
-    /// Serves until it is told to stop.
+    /// Serves until the mailbox says stop.
     pub(crate) fn serve(mut self) -> Finished {
         let shared = Arc::clone(&self.shared);
         let _serving = shared.threads.begin();
@@ -172,7 +165,7 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
-    /// Does all there is to do. True when there may be more already.
+    /// Serves all available requests. True when more may be available already.
     fn turn(&mut self) -> Result<bool, Broken> {
         self.read_mailbox()?;
         if self.stops || self.start.queue.is_broken || !self.start.wiring.enabled {
@@ -182,10 +175,10 @@ impl<M: MakeFileSystem> Serving<M> {
         self.carry_out_left()?;
         self.carry_out_again()?;
         let mut batch = Batch::default();
-        // Whether there is anybody to serve together with is asked once, and looked out once.
+        // Helpers are looked for once a turn, and a turn spins once.
         let (mut may_lease, mut has_looked_out) = (true, false);
         while self.start.queue.ring.has_available()? {
-            // Looked at after the guest's index: see `mailbox`.
+            // Checked after the guest's index: see `mailbox`.
             if self.start.mailbox.has_messages() {
                 self.notify_guest()?;
                 return Ok(true);
@@ -221,13 +214,13 @@ impl<M: MakeFileSystem> Serving<M> {
         Ok(found || self.start.queue.ring.enable_kicks()?)
     }
 
-    /// Looks out for more after `batch`, if nobody has. True when there is something.
+    /// Spins for more requests after `batch`. True when one or a message came.
     fn looks_out(&mut self, batch: Batch, has_looked_out: bool) -> Result<bool, Broken> {
         if batch.requests == 0 {
             return Ok(false);
         }
         self.shared.watch.note(self.start.number, batch);
-        // Who asks one thing at a time and waits has to be woken, which takes longer.
+        // A guest that waits for each reply has to be woken first, which takes longer than spinning lasts.
         if batch.requests == 1 || has_looked_out {
             return Ok(false);
         }
@@ -242,7 +235,7 @@ impl<M: MakeFileSystem> Serving<M> {
         Ok(found)
     }
 
-    /// Carries out what was taken before and not answered.
+    /// Replays requests that were taken before and not answered.
     fn carry_out_again(&mut self) -> Result<(), Broken> {
         if self.start.again.is_empty() {
             return Ok(());
@@ -254,7 +247,7 @@ impl<M: MakeFileSystem> Serving<M> {
         self.notify_guest()
     }
 
-    /// Carries out what begins with the descriptor `head`. True when it moved much data.
+    /// True when it moved much data.
     fn carry_out(&mut self, head: u16, number: u64) -> Result<bool, Broken> {
         match self.read(head, number)? {
             Some((slot, kind)) => self.carry_out_slot(slot, kind),
@@ -262,8 +255,8 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
-    /// Reads what begins with the descriptor `head`; none when it was given back, because it makes no
-    /// sense or there is no memory for it.
+    /// Reads the request at the descriptor `head`; `None` when it was returned unexecuted because it is
+    /// malformed or there is no memory for it.
     fn read(&mut self, head: u16, number: u64) -> Result<Option<(Slot, Kind)>, Broken> {
         let run = self.start.run;
         let Some(mut slot) = self.start.queue.slot(run, number) else {
@@ -300,7 +293,7 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     fn dispatch(&mut self, slot: Slot) -> Result<(), Broken> {
-        // Moved, not counted: all queues share the count.
+        // Moved, not cloned: the reference count is shared by all queues.
         let Some(session) = self.session.take() else {
             return self.finish(slot, 0);
         };
@@ -335,11 +328,11 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
-    /// Carries out what nobody else can.
+    /// Executes on this thread what the pool refused.
     fn carry_out_here(&self, mut refused: Sleeping<M::FileSystem>) -> Returned {
         let metrics = &self.shared.metrics;
         if refused.wait.is_for_lock() {
-            // A queue must not wait for a lock, whose holder may need it to let go.
+            // The queue's thread must not wait for a lock: the unlock may come by this queue.
             metrics.count_lock_refused();
             let dispatcher = refused.session.dispatcher();
             let length = refused.slot.refuse(dispatcher, Errno::ENOLCK);
@@ -350,7 +343,6 @@ impl<M: MakeFileSystem> Serving<M> {
         refused.carry_out()
     }
 
-    /// Gives a request back to the guest, of whose reply `length` bytes were written.
     fn finish(&mut self, slot: Slot, length: u32) -> Result<(), Broken> {
         self.start.queue.finish(Returned { slot, length })
     }
@@ -364,9 +356,9 @@ impl<M: MakeFileSystem> Serving<M> {
         Ok(())
     }
 
-    /// INIT: a session with a file system of its own.
+    /// INIT: makes a session with a file system of its own.
     fn begin_session(&mut self, slot: &mut Slot) -> u32 {
-        // The one before must be able to go.
+        // The previous session ends only without references.
         self.session = None;
         self.note_session(None);
         let sessions = &self.shared.sessions;
@@ -384,7 +376,6 @@ impl<M: MakeFileSystem> Serving<M> {
         length
     }
 
-    /// DESTROY: the session is over.
     fn end_session(&mut self) {
         self.session = None;
         self.note_session(None);
@@ -432,7 +423,7 @@ impl<M: MakeFileSystem> Serving<M> {
         self.notify_guest()
     }
 
-    /// Carries out what was taken elsewhere and not begun.
+    /// Executes a request that a helper took and did not begin.
     fn carry_out_undone(&mut self, slot: Slot, kind: Kind) -> Result<(), Broken> {
         let is_back = self.start.queue.is_back(&slot);
         if !is_back || self.start.queue.is_broken {
@@ -448,13 +439,13 @@ impl<M: MakeFileSystem> Serving<M> {
     fn rewire(&mut self, wiring: Wiring) -> Result<(), Broken> {
         let before = std::mem::replace(&mut self.start.wiring, wiring);
         self.start.queue.ring.set_log(self.start.wiring.log.clone());
-        // No request is in progress on this thread, and those on others are noted by it.
+        // Applies from now on: this thread executes none, and it logs the writes of requests that return.
         self.start.wiring.in_force = None;
         let after = &self.start.wiring;
         if !Arc::ptr_eq(&before.kick, &after.kick) {
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
             let data = epoll::EventData::new_u64(0);
-            // Another may have been put in its place under the same number.
+            // Fails when the descriptor number was reused.
             let _ = epoll::delete(&self.epoll, &before.kick);
             if let Err(error) = epoll::add(&self.epoll, &after.kick, data, flags) {
                 tracing::warn!(%error, queue = self.start.number, "a kick that cannot be waited for");
@@ -466,11 +457,11 @@ impl<M: MakeFileSystem> Serving<M> {
                 .as_ref()
                 .is_none_or(|before| !Arc::ptr_eq(before, call))
         {
-            // Somebody may have told the guest meanwhile by the one before, to which nobody listens any more.
+            // A notification may have gone to the old eventfd, which the guest no longer reads.
             signal(call.as_fd());
         }
         if !Arc::ptr_eq(&before.regions, &after.regions) {
-            // Slots in hand keep the memory of the guest that they were read with; others must not.
+            // Slots in use keep the regions that they were read with; free ones must not.
             self.start.queue.free.clear();
             let regions: Arc<Regions> = Arc::clone(&after.regions);
             self.start.queue.ring.set_regions(regions)?;
@@ -478,7 +469,7 @@ impl<M: MakeFileSystem> Serving<M> {
         Ok(())
     }
 
-    /// Stops taking requests, for good: the queue makes no sense.
+    /// Stops taking requests for good.
     fn give_up(&mut self, broken: Broken) {
         if self.start.queue.is_broken {
             return;
@@ -491,7 +482,7 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
-    /// Waits for requests that are away and will come back by themselves.
+    /// Waits for the requests that are away, except lock waits.
     fn wind_down(&mut self) {
         let deadline = Instant::now() + self.shared.drain_timeout;
         while self.start.queue.waits_for_others() {
@@ -513,7 +504,7 @@ impl<M: MakeFileSystem> Serving<M> {
         self.helpers.end(deadline);
     }
 
-    /// Sleeps until there is a kick or news. Memory that nobody needed meanwhile is given back.
+    /// Sleeps until a kick, a message or the timeout. After the timeout, releases memory of long replies.
     fn sleep(&mut self, timeout: Option<&Timespec>) {
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 2];
         let (watch, number) = (&self.shared.watch, self.start.number);
@@ -534,13 +525,13 @@ impl<M: MakeFileSystem> Serving<M> {
 
 impl<M: MakeFileSystem> Drop for Serving<M> {
     fn drop(&mut self) {
-        // After a panic, nobody else tells them.
+        // Also after a panic.
         self.helpers.begin_to_end();
     }
 }
 
-/// Makes what was under way when the queue was stopped part of it again, if it is the same queue: a
-/// guest that has begun anew has another used index than that which was left.
+/// Marks the requests that were away when the queue was stopped as in use again, if it is the same queue.
+/// After a reset of the guest the used index differs.
 fn adopt(start: &mut Start) {
     let QueueState { ring, away, .. } = &mut start.queue;
     let missing = ring.next_available().wrapping_sub(ring.next_used());
@@ -556,7 +547,7 @@ fn adopt(start: &mut Start) {
     }
     match start.tracker.take() {
         Some(tracker) => ring.track(tracker, &heads),
-        // It notes already, and nothing of this.
+        // The ring records already, but none of these.
         None => heads.iter().for_each(|head| ring.note_taken(*head)),
     }
 }

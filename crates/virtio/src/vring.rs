@@ -1,5 +1,5 @@
-//! One queue as the front end sets it up, message by message; and its thread, from the kick that starts it
-//! to the message that stops it.
+//! A queue as the front end sets it up, message by message, and its thread, from SET_VRING_KICK to
+//! GET_VRING_BASE.
 
 use crate::journal::{Inflight, Tracker};
 use crate::mailbox::{Mailbox, Wiring};
@@ -27,37 +27,35 @@ pub(crate) enum VringError {
     Busy(usize),
 }
 
-/// What all queues of a device have in common.
+/// The set-up that all queues share.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup<'a> {
     pub(crate) regions: &'a Regions,
     pub(crate) features: VirtqueueFeatures,
-    /// Where to note what is written.
     pub(crate) log: Option<&'a Arc<DirtyLog>>,
-    /// To be dropped when this is in force.
+    /// Dropped by each queue once this applies.
     pub(crate) in_force: Option<&'a Sender<()>>,
 }
 
-/// A queue and what is known of it.
 #[derive(Debug)]
 pub(crate) struct Vring {
     number: usize,
     mailbox: Arc<Mailbox>,
     pub(crate) layout: VirtqueueLayout,
-    /// From where to take the first request.
+    /// The available index from which to take requests.
     pub(crate) base: u16,
     pub(crate) kick: Option<Arc<OwnedFd>>,
     pub(crate) call: Option<Arc<OwnedFd>>,
     pub(crate) error: Option<Arc<OwnedFd>>,
     pub(crate) enabled: bool,
-    /// Where the used ring is for the guest, if writes to it are to be noted.
+    /// Guest address of the used ring, if writes to it are logged.
     pub(crate) used_log: Option<u64>,
     running: Option<Receiver<Finished>>,
     runs: u64,
     away: Vec<Away>,
-    /// Requests that were taken and that whoever goes on with this queue has to carry out again.
+    /// Heads that were taken and have to be replayed.
     pub(crate) again: Vec<u16>,
-    /// Where the front end wants it noted what is in flight.
+    /// The front end's in-flight table.
     pub(crate) table: Option<Inflight>,
 }
 
@@ -85,11 +83,7 @@ impl Vring {
         self.running.is_some()
     }
 
-    /// An error when the queue is in use.
-    ///
-    /// # Errors
-    ///
-    /// As said.
+    /// Fails while the queue runs.
     pub(crate) fn require_stopped(&self) -> Result<(), VringError> {
         if self.is_running() {
             return Err(VringError::Busy(self.number));
@@ -103,7 +97,7 @@ impl Vring {
             used: self.used_log,
         });
         Some(Wiring {
-            // Each queue has a table of its own, so that they do not share its count.
+            // A clone for each queue, so that queues share no reference count.
             regions: Arc::new(setup.regions.clone()),
             kick: Arc::clone(self.kick.as_ref()?),
             call: self.call.clone(),
@@ -114,17 +108,13 @@ impl Vring {
         })
     }
 
-    /// Whether [`update`](Self::update) would start it, given memory.
+    /// Whether [`update`](Self::update) would start it, given memory regions.
     pub(crate) fn is_about_to_start(&self) -> bool {
         let complete = self.layout.size > 0 && self.layout.descriptors != 0;
         complete && self.kick.is_some() && !self.is_running()
     }
 
-    /// Lets the thread know what has changed; starts it if all that it needs is there now.
-    ///
-    /// # Errors
-    ///
-    /// When the queue cannot be served.
+    /// Passes the set-up to the thread, or starts it once the set-up is complete.
     pub(crate) fn update<M: MakeFileSystem>(
         &mut self,
         shared: &Arc<Shared<M>>,
@@ -165,7 +155,7 @@ impl Vring {
         if self.runs == 0
             && let Some(tracker) = tracker.take()
         {
-            // Perhaps not the first of all processes that serve it.
+            // The first run in this process; another process may have served the queue.
             let anew = journal.is_none_or(|journal| journal.has_new_base(number));
             let base = (anew && journal.is_some()).then_some(self.base);
             let again = ring.take_over(tracker, base);
@@ -194,7 +184,7 @@ impl Vring {
         std::thread::Builder::new()
             .name(format!("thrufs-queue-{number}"))
             .spawn(move || {
-                // NullFileSystem listens when the connection gave up on the thread.
+                // Fails when `stop` has timed out.
                 let _ = tell.send(serving.serve());
             })
             .map_err(failed)?;
@@ -208,18 +198,18 @@ impl Vring {
         Ok(())
     }
 
-    /// Asks the thread to end, if there is one. [`stop`](Self::stop) waits for it.
+    /// Asks the thread to end, without waiting.
     pub(crate) fn begin_to_stop(&self) {
         if self.is_running() {
             self.mailbox.stop();
         }
     }
 
-    /// Stops the queue. Returns from where another has to go on.
+    /// Stops the queue. Returns the available index from which to continue.
     ///
     /// # Errors
     ///
-    /// When the thread has not ended by `deadline`, because a request does not; the queue is lost then.
+    /// When the thread has not ended by `deadline`, because of a request; the queue is lost then.
     pub(crate) fn stop(&mut self, deadline: Instant) -> Result<u16, VringError> {
         self.kick = None;
         let Some(finished) = self.running.take() else {
@@ -235,11 +225,7 @@ impl Vring {
         Ok(self.base)
     }
 
-    /// An error when requests of this stopped queue are under way that cannot be taken back.
-    ///
-    /// # Errors
-    ///
-    /// As said.
+    /// Fails when requests of this stopped queue are in progress that cannot be replayed.
     pub(crate) fn require_only_waits(&self) -> Result<(), VringError> {
         if self.away.iter().all(Away::waits_for_lock) {
             return Ok(());
@@ -247,15 +233,14 @@ impl Vring {
         Err(VringError::Stuck(self.number))
     }
 
-    /// Has what is still under way of this stopped queue carried out again by whoever goes on with it.
-    /// What becomes of it here does not count any more.
+    /// Moves the requests in progress of this stopped queue to those to be replayed. Their results here are
+    /// discarded.
     pub(crate) fn withdraw(&mut self) {
         let heads = self.away.drain(..).map(|away| away.head());
         self.again.extend(heads);
     }
 
-    /// As it was before it was set up, once it was stopped. Where to tell whom of what stays: front
-    /// ends say that once.
+    /// Resets the set-up of a stopped queue, but for the call and error eventfds: front ends send them once.
     pub(crate) fn reset(&mut self) {
         *self = Vring {
             call: self.call.take(),

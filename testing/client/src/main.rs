@@ -223,10 +223,6 @@ fn millis(time: Duration) -> u64 {
 
 impl Arguments {
     /// Those that clap has found.
-    ///
-    /// # Errors
-    ///
-    /// No socket, where one is needed.
     fn of(mut matches: ArgMatches) -> Result<Arguments, clap::Error> {
         let (name, mut own) = matches
             .remove_subcommand()

@@ -131,10 +131,6 @@ impl Kept {
 
     /// Says all of it to another worker. `said` is called after each message, with its code: where
     /// there is a reply, it is waited for.
-    ///
-    /// # Errors
-    ///
-    /// When that is gone as well.
     pub(super) fn tell(
         &self,
         stream: BorrowedFd<'_>,

@@ -84,10 +84,6 @@ impl Parcel {
     }
 
     /// Sends it, with these flags instead of its own.
-    ///
-    /// # Errors
-    ///
-    /// When nobody is there any more.
     pub(super) fn send(&self, stream: impl AsFd, flags: u32) -> io::Result<()> {
         let files: Vec<BorrowedFd<'_>> = self.files.iter().map(AsFd::as_fd).collect();
         send(stream.as_fd(), self.code, flags, &self.body, &files)
@@ -95,10 +91,6 @@ impl Parcel {
 }
 
 /// Sends a message.
-///
-/// # Errors
-///
-/// When nobody is there any more.
 pub(super) fn send(
     stream: BorrowedFd<'_>,
     code: u32,

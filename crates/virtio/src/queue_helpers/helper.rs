@@ -1,4 +1,4 @@
-//! One thread of a helpers: asleep until it is called, then at work until there is nothing to do.
+//! One helper thread: parked until woken, then serving until the queue is empty.
 
 use super::{Found, Lease, Next, QueueHelpers};
 use crate::frame::Kind;
@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 use std::time::Instant;
 
-/// The place of one thread.
 #[derive(Debug, Default)]
 pub(super) struct HelperSlot {
     is_taken: AtomicBool,
@@ -30,9 +29,9 @@ impl HelperSlot {
 }
 
 impl<M: MakeFileSystem> QueueHelpers<M> {
-    /// Has one more thread work, if there is another.
+    /// Wakes an idle helper, if there is one.
     pub(crate) fn wake_one(self: &Arc<Self>) {
-        // One that is about to fall asleep is missed; the next request calls again.
+        // A helper that is about to park is missed; the next request tries again.
         let idle = |(_, helper_slot): &(usize, &HelperSlot)| {
             !helper_slot.is_taken.load(Ordering::Relaxed)
                 || helper_slot.asleep.load(Ordering::Relaxed)
@@ -84,10 +83,9 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         }
     }
 
-    /// Works as long as there is something to do.
     fn work(self: &Arc<Self>, patience: &mut Patience) {
         while let Some(lease) = self.join() {
-            // Whoever calls may have taken the next itself, and there is another soon.
+            // The waking thread may have taken the request itself; another follows soon.
             patience.note_request();
             let mut finished = None;
             let unreturned = loop {
@@ -104,7 +102,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
                     Next::LeaseEnded(unreturned) => break unreturned,
                 }
             };
-            // Whoever hears of the result may wait for the session to go.
+            // First the lease: once the request is returned, the queue's thread may wait for the session's end.
             drop(lease);
             if let Some(returned) = unreturned {
                 self.mailbox.give_back(returned);
@@ -116,18 +114,18 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         self.leased.lock().lease.clone()
     }
 
-    /// Looks out for more. False when there is none for long.
+    /// Spins for the next request. False when none came.
     fn looks_out(&self, lease: &Lease<M::FileSystem>, patience: &mut Patience) -> bool {
         if !patience.is_worth_it() {
             return false;
         }
         patience.look_out(|| {
-            self.lease_number.load(Ordering::Relaxed) != lease.lease_number
+            self.lease_number.load(Ordering::Relaxed) != lease.number
                 || self.sees_more(lease) && !self.mailbox.has_messages()
         })
     }
 
-    /// Carries a request out, to its end, and returns what has to be given back here.
+    /// Executes a request to its end. `None` when the queue's thread returns it.
     fn carry_out(&self, lease: &Lease<M::FileSystem>, slot: Slot, kind: Kind) -> Option<Returned> {
         if matches!(kind, Kind::Init | Kind::Destroy) {
             self.mailbox.hand_over(slot, kind);
@@ -143,13 +141,12 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         }
     }
 
-    /// Ends the threads. Those that have not ended by `deadline` do when their requests have.
+    /// Ends the helpers. A helper busy beyond `deadline` ends with its request.
     pub(crate) fn end(&self, deadline: Instant) {
         self.begin_to_end();
         self.threads.wait_for_none(deadline);
     }
 
-    /// Has the threads end.
     pub(crate) fn begin_to_end(&self) {
         self.ending.store(true, Ordering::SeqCst);
         self.helper_slots.iter().for_each(HelperSlot::wake);

@@ -1,4 +1,4 @@
-//! Serving together with further threads, while there is enough to do for them ([`crate::queue_helpers`]).
+//! Serving a leased queue together with its helpers ([`crate::queue_helpers`]).
 
 use super::{Carried, Serving, Sleeping, carry_out};
 use crate::frame::Kind;
@@ -11,17 +11,17 @@ use crate::slot::Slot;
 use crate::stall_monitor::Batch;
 use thrufs::Wait;
 
-/// What is in hand when the queue is taken away again.
+/// The request that this thread has when the lease ends.
 enum Left {
     Nothing,
-    /// What can only be carried out afterwards.
+    /// To be executed after the lease.
     Undone(Slot, Kind),
-    /// The queue is broken.
+    /// It could not be returned: the queue is broken.
     Unreturned(Returned),
 }
 
 impl<M: MakeFileSystem> Serving<M> {
-    /// Whether more waits than this thread should do alone, once it has carried out `slot`.
+    /// Whether the requests behind `slot` justify a lease.
     pub(super) fn needs_helpers(&mut self, slot: &Slot) -> bool {
         let ring = &mut self.start.queue.ring;
         let waiting = ring.waiting();
@@ -29,7 +29,7 @@ impl<M: MakeFileSystem> Serving<M> {
         self.session.is_some() && self.helpers.are_worth_waking(slot, waiting, sees_more)
     }
 
-    /// Carries out `slot`, and with the helpers all that comes until there is nothing more, or news.
+    /// Executes `slot` and, with helpers, all that follows, until the ring is empty or a message comes.
     pub(super) fn serve_together(
         &mut self,
         slot: Slot,
@@ -56,7 +56,7 @@ impl<M: MakeFileSystem> Serving<M> {
             Left::Nothing => ended,
             Left::Undone(slot, kind) if ended.is_ok() => self.carry_out_undone(slot, kind),
             Left::Undone(slot, _) | Left::Unreturned(Returned { slot, .. }) => {
-                // It is not away any more, though the guest will not get it.
+                // No longer away, though it is not returned to the guest.
                 self.start.queue.is_back(&slot);
                 ended
             }
@@ -93,7 +93,6 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
-    /// Returns what has to be given back.
     fn carry_out_together(&self, lease: &Lease<M::FileSystem>, slot: Slot) -> Option<Returned> {
         let mailbox = &self.start.mailbox;
         match carry_out(lease.session(), mailbox, &self.shared.metrics, slot) {
@@ -108,7 +107,7 @@ impl<M: MakeFileSystem> Serving<M> {
         Some(self.carry_out_here(refused))
     }
 
-    /// Looks out for more. False when there is none, or there is news.
+    /// Spins for the next request. False when none came, or a message did.
     fn stays_together(&mut self, lease: &Lease<M::FileSystem>) -> bool {
         let (mailbox, helpers) = (&self.start.mailbox, &self.helpers);
         self.patience.note_request();

@@ -1,4 +1,4 @@
-//! The stall_monitor, and threads and callers as a test would have them.
+//! The monitor with fake callers and real queue threads.
 
 use super::*;
 use rustix::process::Pid;
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use thrufs::serving::LOOK_INTERVAL;
 
 #[test]
-fn what_is_asked_at_once_is_as_good_as_several_callers() {
+fn requests_in_flight_together_prevent_pairing() {
     let watch = Watch::new(2);
     watch.alarm.set_monitor(std::thread::current());
     let (mut monitored, now) = (MonitoredThread::new(), Instant::now());
@@ -23,7 +23,7 @@ fn what_is_asked_at_once_is_as_good_as_several_callers() {
     assert!(!is_wanted(&[1; 20]));
     assert!(is_wanted(&[1; 20]));
     assert!(!is_wanted(&[8; 20]));
-    assert!(!is_wanted(&[1; 20]), "from the start");
+    assert!(!is_wanted(&[1; 20]), "counted anew");
     assert!(is_wanted(&[1; 20]));
     assert_eq!(watch.pulses[0].counts(), [0; 3]);
 }
@@ -37,7 +37,7 @@ fn half_of_the_cpus_are_left_to_the_guest() {
     assert!(!watch.has_room());
     drop(awake_helpers);
     assert_eq!(watch.has_room(), watch.room_max() > 0);
-    // That for FORGETs does not count.
+    // The high-priority queue does not count.
     watch.set_awake(0, true);
     assert_eq!(watch.has_room(), watch.room_max() > 0);
     watch.set_awake(1, true);
@@ -48,14 +48,14 @@ fn half_of_the_cpus_are_left_to_the_guest() {
 }
 
 #[test]
-fn nobody_counts_for_a_steward_that_there_is_not() {
+fn without_callers_there_is_no_monitor_and_nothing_is_counted() {
     let watch = Watch::new(2);
     watch.note(1, batch(1, 1));
     assert_eq!(watch.pulses[1].counts(), [0; 3]);
     assert!(StallMonitor::start(Arc::new(watch), Vec::new(), Arc::default()).is_none());
 }
 
-/// A caller that has run, and is, as the test says.
+/// A caller whose run time and CPU the test sets.
 struct FakeCaller {
     stat: File,
     schedstat: File,
@@ -115,7 +115,7 @@ impl Queue {
             tell.send(current_thread_id()).unwrap();
             let _ = end.recv();
             watch.end_queue(0);
-            assert_eq!(*watch.pulses[0].thread.lock(), None, "nobody serves it");
+            assert_eq!(*watch.pulses[0].thread.lock(), None);
         });
         Queue {
             id: told.recv().unwrap(),
@@ -143,7 +143,7 @@ impl Drop for Queue {
     }
 }
 
-/// A round of the steward's, with one caller and one queue, and the time.
+/// A monitor with one caller, one queue and a clock.
 struct MonitorTest {
     round: Round,
     caller: FakeCaller,
@@ -168,7 +168,7 @@ impl MonitorTest {
         }
     }
 
-    /// The caller asks so much, and the stall_monitor looks.
+    /// Serves so many batches, then samples.
     fn look(&mut self, batches: u64, batch: Batch) -> bool {
         self.caller.runs(2);
         (0..batches).for_each(|_| self.round.watch.note(0, batch));
@@ -176,7 +176,7 @@ impl MonitorTest {
         self.round.look(self.now)
     }
 
-    /// Until there is a pair, or should have been.
+    /// Samples as often as pairing takes.
     fn look_often(&mut self) {
         for _ in 0..8 {
             self.look(20, ONE);
@@ -205,7 +205,7 @@ fn two_cpus() -> Option<(usize, usize)> {
 }
 
 #[test]
-fn a_thread_goes_where_its_caller_is_and_comes_back() {
+fn a_paired_thread_follows_its_caller_and_is_released_when_idle() {
     let Some((one, other)) = two_cpus() else {
         return;
     };
@@ -216,7 +216,7 @@ fn a_thread_goes_where_its_caller_is_and_comes_back() {
     test.caller.moves_to(other);
     test.look(20, ONE);
     assert!(test.is_paired() && queue.is_bound_to(other));
-    // Settled, and then nothing to do.
+    // Longer than SETTLED, then idle.
     for _ in 0..20 {
         assert!(test.look(20, ONE));
     }
@@ -226,7 +226,7 @@ fn a_thread_goes_where_its_caller_is_and_comes_back() {
 }
 
 #[test]
-fn nobody_goes_where_this_process_may_not_be() {
+fn a_thread_is_not_paired_on_a_cpu_outside_the_process_s_affinity() {
     if two_cpus().is_none() {
         return;
     }
@@ -249,7 +249,7 @@ fn nobody_goes_where_this_process_may_not_be() {
 }
 
 #[test]
-fn much_data_and_several_at_once_are_not_for_a_pair() {
+fn large_and_parallel_requests_prevent_and_end_pairing() {
     let Some((one, _)) = two_cpus() else { return };
     for batch in [batch(1, 1), batch(4, 0)] {
         let mut test = MonitorTest::new(one);
@@ -258,7 +258,6 @@ fn much_data_and_several_at_once_are_not_for_a_pair() {
             test.look(20, batch);
         }
         assert!(!test.is_paired(), "{batch:?}");
-        // A pair does not last that is asked for such things.
         test.look_often();
         assert!(test.is_paired() && queue.is_bound_to(one));
         test.look(20, batch);
@@ -268,7 +267,7 @@ fn much_data_and_several_at_once_are_not_for_a_pair() {
 }
 
 #[test]
-fn a_thread_that_took_the_place_of_another_is_left_alone() {
+fn the_next_thread_of_a_paired_queue_is_not_moved() {
     let Some((one, other)) = two_cpus() else {
         return;
     };
@@ -286,7 +285,7 @@ fn a_thread_that_took_the_place_of_another_is_left_alone() {
 }
 
 #[test]
-fn what_callers_do_while_nobody_looks_does_not_count() {
+fn run_times_from_before_a_pause_are_forgotten() {
     let mut test = MonitorTest::new(0);
     let round = &mut test.round;
     assert_eq!(round.callers.the_busy_one(), Busy::NotKnownYet);
@@ -296,7 +295,7 @@ fn what_callers_do_while_nobody_looks_does_not_count() {
 }
 
 #[test]
-fn it_sleeps_when_nobody_asks_and_wakes_again() {
+fn the_monitor_sleeps_without_requests_and_wakes_again() {
     let Some((one, _)) = two_cpus() else { return };
     let watch = Arc::new(Watch::new(1));
     let caller = FakeCaller::on(one);

@@ -52,10 +52,6 @@ fn check(link: &VhostLink) -> Result<(), StateError> {
 }
 
 /// The state of a device whose queues are stopped.
-///
-/// # Errors
-///
-/// See [`StateError`].
 pub(super) fn save(link: &VhostLink, limit: Option<Duration>) -> Result<Vec<u8>, StateError> {
     let (ours, theirs) = pipe()?;
     let ours = begin(link, VhostTransferStateDirection::SAVE, theirs, ours)?;
@@ -79,10 +75,6 @@ pub(super) fn save(link: &VhostLink, limit: Option<Duration>) -> Result<Vec<u8>,
 }
 
 /// Has a device whose queues are stopped go on from `state`.
-///
-/// # Errors
-///
-/// See [`StateError`].
 pub(super) fn load(
     link: &VhostLink,
     state: &[u8],

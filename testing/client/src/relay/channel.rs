@@ -52,10 +52,6 @@ pub(super) struct Channel<'a> {
 
 impl<'a> Channel<'a> {
     /// Serves until the mount is gone or the relay ends.
-    ///
-    /// # Errors
-    ///
-    /// When the server is gone or the queue does not go on. All that was in flight has its error then.
     pub(super) fn serve(
         shared: &'a Shared,
         device: OwnedFd,
