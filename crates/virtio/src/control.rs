@@ -187,12 +187,12 @@ impl<M: MakeFileSystem> Control<M> {
         }
         // A queue may have begun another session before it stopped.
         self.shared.sessions.end();
-        let aside = self.shared.pool.end(deadline);
+        let blocked = self.shared.pool.end(deadline);
         self.regions = Regions::default();
-        if stuck + aside == 0 && !self.shared.sessions.wait_until_gone(deadline) {
+        if stuck + blocked == 0 && !self.shared.sessions.wait_until_gone(deadline) {
             return 1;
         }
-        stuck + aside
+        stuck + blocked
     }
 }
 

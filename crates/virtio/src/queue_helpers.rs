@@ -188,8 +188,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         (leased.unnotified, leased.broken) = (0, None);
         let next = leased.queue.ring.next_available();
         self.next.store(next, Ordering::Relaxed);
-        self.lease_number
-            .store(lease.number, Ordering::Release);
+        self.lease_number.store(lease.number, Ordering::Release);
         lease
     }
 

@@ -44,7 +44,7 @@ fn trailing_bytes_are_refused() {
     bytes.push(0);
     let error = read_all(&bytes).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData);
-    // A session that was not read to its end has not been understood.
+    // A session that was not read to its end is an error.
     let bytes = written(&vec![], Some(b"session"));
     let read_part = |source: &mut dyn Read| source.read_exact(&mut [0; 3]);
     let error = read(&mut &*bytes, read_part).unwrap_err();
@@ -64,7 +64,7 @@ fn a_malformed_state_is_refused() {
     };
     assert!(changed(0, b'T').to_string().contains("virtiofsd"));
     assert!(changed(16, 2).to_string().contains("version 2"));
-    // Queues, requests of the first, whether there is a session, length of its first part.
+    // Offsets: queues, requests of the first, session flag, length of its first part.
     for (at, byte) in [(20, 66), (26, 1), (30, 2), (33, 0x11)] {
         assert_eq!(changed(at, byte).kind(), ErrorKind::InvalidData, "{at}");
     }

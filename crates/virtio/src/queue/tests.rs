@@ -7,7 +7,7 @@ use crate::memory::{Region, Regions};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Where the guest's memory begins, for the guest and for the front end.
+/// Guest and user address of the memory.
 const GUEST: u64 = 0x1_0000;
 const USER: u64 = 0x7f00_0000_0000;
 const MEMORY_BYTES: u64 = 0x2_0000;
@@ -28,7 +28,7 @@ const BOTH: VirtqueueFeatures = VirtqueueFeatures {
     indirect: true,
 };
 
-/// A guest with one queue, and the hands to do anything with it.
+/// A guest with one queue, written by hand.
 struct Guest {
     memory: OwnedFd,
     ring: VirtqueueRing,
@@ -131,7 +131,7 @@ fn a_request_and_its_reply() {
 }
 
 #[test]
-fn tables_of_descriptors() {
+fn indirect_tables_are_read() {
     let mut guest = Guest::new(BOTH);
     guest.direct(0, GUEST + DATA, 40, NEXT, 1);
     guest.direct(1, GUEST + TABLE, 3 * 16, INDIRECT, 0);
@@ -142,7 +142,7 @@ fn tables_of_descriptors() {
 }
 
 #[test]
-fn chains_that_must_not_be() {
+fn malformed_chains_are_refused() {
     let mut guest = Guest::new(BOTH);
     let end = GUEST + MEMORY_BYTES;
     type Case = (&'static str, ChainFault, fn(&Guest, u64));
@@ -226,13 +226,13 @@ fn chains_that_must_not_be() {
         make(&guest, end);
         assert_eq!(guest.read(0), Err(*fault), "{what}");
     }
-    // Nothing of it stays.
+    // No extent of it stays.
     guest.direct(0, GUEST + DATA, 8, 0, 0);
     assert_eq!(guest.read(0), Ok((8, 0)));
 }
 
 #[test]
-fn bytes_that_add_up_to_too_much() {
+fn chains_of_too_many_bytes_are_refused() {
     const MOST: u64 = (32 << 20) / MEMORY_BYTES;
     assert_eq!(of_parts(MOST as u16).read(0), Ok((0, 32 << 20)));
     let more = of_parts(MOST as u16 + 1).read(0);
@@ -252,7 +252,7 @@ fn of_parts(parts: u16) -> Guest {
 }
 
 #[test]
-fn tables_only_when_agreed_on() {
+fn indirect_tables_need_the_feature() {
     let mut guest = Guest::new(VirtqueueFeatures {
         indirect: false,
         ..BOTH
@@ -262,7 +262,7 @@ fn tables_only_when_agreed_on() {
 }
 
 #[test]
-fn a_broken_ring() {
+fn malformed_rings_are_broken() {
     let mut guest = Guest::new(BOTH);
     guest.set_index(SIZE + 1);
     assert_eq!(guest.ring.take(), Err(Broken::Overrun));
@@ -283,7 +283,7 @@ fn a_broken_ring() {
 }
 
 #[test]
-fn queues_that_are_not_in_memory() {
+fn queues_outside_memory_or_of_a_wrong_size_are_refused() {
     let memory = memory_file(MEMORY_BYTES);
     let with = |change: fn(&mut VirtqueueLayout)| {
         let mut layout = layout();
@@ -298,7 +298,7 @@ fn queues_that_are_not_in_memory() {
     assert_eq!(with(|layout| layout.available += 1), Some(Broken::Outside));
     let odd = with(|layout| layout.descriptors += 8);
     assert_eq!(odd, Some(Broken::Outside));
-    // Up to the last byte, and one step further. The rings are 22 and 70 bytes long.
+    // Up to the last byte, and one beyond. The rings are 22 and 70 bytes long.
     let end = USER + MEMORY_BYTES;
     let at = |place: fn(&mut VirtqueueLayout) -> &mut u64, before_end: u64| {
         let mut layout = layout();
@@ -322,7 +322,7 @@ fn queues_that_are_not_in_memory() {
 }
 
 #[test]
-fn a_full_ring() {
+fn a_full_ring_is_served() {
     let mut guest = Guest::new(BOTH);
     let available_index = guest.ring.available_index();
     assert!(!available_index.sees_more_than(0));
@@ -339,7 +339,7 @@ fn a_full_ring() {
 }
 
 #[test]
-fn what_was_taken_elsewhere_is_noted_and_counts() {
+fn heads_taken_elsewhere_are_tracked_and_in_use() {
     let mut guest = Guest::new(BOTH);
     let journal = Journal::new().unwrap();
     let tracker = Tracker::new(Some(&journal), None, 0, SIZE);
@@ -376,7 +376,7 @@ fn indices_wrap() {
 }
 
 #[test]
-fn the_guest_is_told_when_it_asked_to_be() {
+fn the_guest_is_notified_at_its_event_index() {
     let mut guest = Guest::new(BOTH);
     let event = AVAILABLE + 4 + u64::from(SIZE) * 2;
     let give_back = |guest: &mut Guest, head| {
@@ -401,7 +401,7 @@ fn the_guest_is_told_when_it_asked_to_be() {
 }
 
 #[test]
-fn without_the_event_index_there_are_flags() {
+fn without_the_event_index_flags_suppress_notifications_and_kicks() {
     let mut guest = Guest::new(VirtqueueFeatures {
         event_index: false,
         ..BOTH
@@ -414,8 +414,8 @@ fn without_the_event_index_there_are_flags() {
     guest.ring.take().unwrap();
     guest.ring.complete(0, 0).unwrap();
     guest.put(AVAILABLE, &[1, 0]);
-    let told = guest.ring.needs_notification();
-    assert_eq!(told, Ok(false), "the guest looks by itself");
+    let notifies = guest.ring.needs_notification();
+    assert_eq!(notifies, Ok(false), "the guest polls");
     guest.offer(1);
     guest.ring.take().unwrap();
     guest.ring.complete(1, 0).unwrap();
@@ -424,7 +424,7 @@ fn without_the_event_index_there_are_flags() {
 }
 
 #[test]
-fn we_ask_to_be_told_of_the_next() {
+fn enabling_kicks_sees_what_is_available_already() {
     let mut guest = Guest::new(BOTH);
     let event = USED + 4 + u64::from(SIZE) * 8;
     guest.offer(0);
@@ -436,7 +436,7 @@ fn we_ask_to_be_told_of_the_next() {
 }
 
 #[test]
-fn memory_is_exchanged() {
+fn regions_are_replaced_while_chains_keep_the_old_ones() {
     let mut guest = Guest::new(BOTH);
     guest.offer(0);
     guest.ring.set_regions(regions(&guest.memory)).unwrap();
@@ -464,7 +464,7 @@ mod properties {
     }
 
     proptest! {
-        /// Whatever the tables hold: a chain lies in memory, is bounded, and can be read and written.
+        /// For any tables: a chain is in memory, bounded, and can be read and written.
         #[test]
         fn any_table_gives_a_chain_or_a_fault(
             direct in prop::collection::vec(descriptor(), 8),
@@ -473,7 +473,7 @@ mod properties {
         ) {
             let mut guest = Guest::new(BOTH);
             for (index, &(address, length, flags, next)) in direct.iter().enumerate() {
-                // Where a table is named, it is often ours.
+                // Indirect tables are often valid ones.
                 let address = if flags & INDIRECT != 0 && address % 3 > 0 { GUEST + TABLE } else { address };
                 guest.direct(index as u16, address, length, flags, next);
             }
@@ -491,7 +491,7 @@ mod properties {
             }
         }
 
-        /// Whatever the rings hold, taking and giving back ends, and each head is one that there is.
+        /// For any rings: taking and returning ends, and each head is within the table.
         #[test]
         fn any_ring_is_served_or_broken(
             ring in prop::collection::vec(any::<u8>(), 4 + 2 * 8 + 2),

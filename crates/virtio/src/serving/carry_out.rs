@@ -54,9 +54,9 @@ impl<F: FileSystem> Job for Sleeping<F> {
 }
 
 pub(crate) enum Carried<F: FileSystem> {
-Out(Returned),
-/// It would block.
-Asleep(Sleeping<F>),
+    Out(Returned),
+    /// It would block.
+    Asleep(Sleeping<F>),
 }
 
 /// Executes a request that was read, unless it would block.

@@ -1,4 +1,4 @@
-//! The vhost-user device, asked by guests and front ends that keep to the protocol and by hostile ones.
+//! The vhost-user device, with guests and front ends that keep to the protocol and hostile ones.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../ground/mod.rs"]

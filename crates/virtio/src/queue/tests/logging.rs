@@ -1,4 +1,4 @@
-//! What a queue notes of its own writes.
+//! The dirty log of a queue's own writes.
 
 use super::{GUEST, MEMORY_BYTES, USER, memory_file, regions};
 use crate::memory::{DirtyLog, LOG_PAGE_BYTES};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 const SIZE: u16 = 1024;
 const AVAILABLE: u64 = 0x5000;
-/// Of three pages: the index on the first, the event index on the last.
+/// A used ring on three pages: the index on the first, the event index on the last.
 const USED: u64 = 0x8000;
 
 struct Logged {
@@ -39,7 +39,7 @@ impl Logged {
         Logged { ring, log }
     }
 
-    /// The pages from the used ring's first that are noted, which are taken away.
+    /// Takes the logged pages, counted from the used ring's first.
     fn take(&self) -> Vec<u64> {
         let mut bytes = [0; 4096];
         rustix::io::pread(&self.log, &mut bytes, 0).unwrap();
@@ -54,11 +54,11 @@ impl Logged {
 }
 
 #[test]
-fn every_write_to_the_used_ring_is_noted() {
+fn every_write_to_the_used_ring_is_logged() {
     let mut logged = Logged::new(true, Some(GUEST + USED));
     for number in 0..SIZE {
         logged.ring.complete(number, 1).unwrap();
-        // Elements of eight bytes after a head of four; the index is on the first page.
+        // Elements of eight bytes after a header of four; the index is on the first page.
         let (start, end) = (4 + u64::from(number) * 8, 11 + u64::from(number) * 8);
         let mut expected = vec![0, start / LOG_PAGE_BYTES, end / LOG_PAGE_BYTES];
         expected.dedup();
@@ -69,7 +69,7 @@ fn every_write_to_the_used_ring_is_noted() {
 }
 
 #[test]
-fn flags_are_noted_where_there_is_no_event_index() {
+fn flags_are_logged_without_the_event_index() {
     let mut logged = Logged::new(false, Some(GUEST + USED));
     logged.ring.disable_kicks().unwrap();
     assert_eq!(logged.take(), [0]);
@@ -78,7 +78,7 @@ fn flags_are_noted_where_there_is_no_event_index() {
 }
 
 #[test]
-fn nothing_is_noted_that_was_not_asked_for() {
+fn the_used_ring_is_logged_only_on_request() {
     let mut logged = Logged::new(true, None);
     logged.ring.complete(0, 1).unwrap();
     assert_eq!(logged.take(), [0; 0]);
