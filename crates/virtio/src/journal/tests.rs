@@ -23,7 +23,7 @@ fn again(journal: &Journal) -> Journal {
 fn requests_are_recovered_in_the_order_in_which_they_were_taken() {
     let journal = Journal::new().unwrap();
     let mut first = table(&journal);
-    assert_eq!(heads(&mut first, 0), None, "nobody has begun");
+    assert_eq!(heads(&mut first, 0), None, "not begun");
     first.begin(7, []);
     for head in [5, 2, 7, 0] {
         first.take(head);

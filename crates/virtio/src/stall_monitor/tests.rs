@@ -108,17 +108,17 @@ struct Queue {
 impl Queue {
     fn begin(watch: &Arc<Watch>) -> Queue {
         let (ends, end) = channel();
-        let (tell, told) = channel();
+        let (sender, started) = channel();
         let watch = Arc::clone(watch);
         let thread = std::thread::spawn(move || {
             watch.begin_queue(0);
-            tell.send(current_thread_id()).unwrap();
+            sender.send(current_thread_id()).unwrap();
             let _ = end.recv();
             watch.end_queue(0);
             assert_eq!(*watch.pulses[0].thread.lock(), None);
         });
         Queue {
-            id: told.recv().unwrap(),
+            id: started.recv().unwrap(),
             ends: Some(ends),
             thread: Some(thread),
         }
