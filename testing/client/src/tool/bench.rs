@@ -1,11 +1,11 @@
-//! `bench`: several servers side by side, in rounds.
+//! `bench`: several servers side by side, in interleaved rounds.
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | `row` | what is measured |
-//! | `ground` | the files that it is measured on, in each share |
-//! | `load` | which request comes next, one kind of load each |
-//! | `drive` | keeps so many requests in flight on a queue, for so long |
+//! | `row` | the operations that are measured |
+//! | `ground` | the test directory in each share |
+//! | `load` | the sequence of requests of each operation |
+//! | `drive` | keeps requests in flight on a queue for a sample |
 //! | `report` | tables, and the raw figures |
 
 mod drive;
@@ -29,17 +29,17 @@ use std::time::Duration;
 /// Arguments of `bench`.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// What to call the server of the [`Connection`].
+    /// The name of the [`Connection`]'s server in the report.
     pub name: String,
-    /// The servers that it is compared with.
+    /// Servers to compare with.
     pub against: Vec<Target>,
-    /// Which rows: their names, or what names begin with. Empty for all.
+    /// Names or prefixes of rows. Empty for all.
     pub rows: Vec<String>,
-    /// How often each row is measured with each target.
+    /// Samples of each row and target.
     pub rounds: u32,
-    /// How long each measurement takes.
+    /// Duration of a sample.
     pub sample: Duration,
-    /// What the directory that is made in each share, and removed, begins with.
+    /// Prefix of the temporary directory in each share.
     pub directory: String,
     /// The size of the file that is read and written.
     pub file_bytes: u64,
@@ -65,10 +65,10 @@ impl Default for Bench {
     }
 }
 
-/// Another server.
+/// A server to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What to call it.
+    /// Its name in the report.
     pub name: String,
     /// Its socket.
     pub socket: PathBuf,
@@ -89,7 +89,6 @@ impl FromStr for Target {
     }
 }
 
-/// One measurement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     operations: u64,
@@ -102,7 +101,7 @@ impl Sample {
     }
 }
 
-/// All rounds of one target in one row.
+/// The samples of a target in a row.
 struct Series {
     row: &'static Row,
     target: usize,
@@ -164,12 +163,12 @@ fn measure(
         })
         .collect();
     for one in &series {
-        // Memory that nobody has touched yet is not what is measured.
+        // Warm-up.
         sample(&grounds[one.target], one.row, bench.sample / 10)?;
     }
     for round in 0..bench.rounds {
         for per_row in series.chunks_mut(grounds.len()) {
-            // Every second round the other way round: whoever comes second has no advantage.
+            // Alternating order, so that no position has an advantage.
             if round % 2 == 1 {
                 per_row.reverse();
             }
@@ -185,7 +184,7 @@ fn measure(
     Ok(series)
 }
 
-/// One row of one target: a thread for each request queue.
+/// A sample of a row, with a thread for each request queue.
 fn sample(ground: &Ground, row: &Row, time: Duration) -> Result<Sample, ToolError> {
     let queues = ground.share().client().carrier().request_queues();
     let start = Barrier::new(queues.into());

@@ -4,10 +4,10 @@ use super::{Bench, Sample, Series, Target};
 use crate::tool::Connection;
 use std::io::{self, Write};
 
-/// From so many bytes on, an operation is counted in bytes.
+/// Operations of at least so many bytes are reported in bytes per second.
 const BYTES_SHOWN_FROM: u64 = 64 << 10;
 
-/// A median, and the least and the greatest.
+/// Median, minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Middle {
     median: f64,
@@ -34,7 +34,7 @@ fn rate_of(samples: &[Sample]) -> Middle {
     middle(samples.iter().map(|sample| sample.per_second()).collect())
 }
 
-/// How many times the rate of `base`, round by round.
+/// The ratio to the rate of `base`, round by round.
 fn ratio_of(samples: &[Sample], base: &[Sample]) -> Middle {
     let pairs = samples.iter().zip(base);
     middle(
@@ -61,7 +61,7 @@ fn ratio_text(ratio: Middle) -> String {
     )
 }
 
-/// Rates of each target, and how many times the rate of each other the first one has.
+/// The rates of each target, and the ratio of the first to each other.
 pub(crate) fn table(
     targets: &[Target],
     series: &[Series],
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn large_transfers_are_told_in_bytes() {
+    fn large_transfers_are_reported_in_bytes() {
         let rate = rate_of(&samples(&[1000, 1000, 1000]));
         assert_eq!(rate_text(rate, 1 << 20), "1049 MB/s ±0%");
         assert_eq!(rate_text(rate, 4096), "1.0 k/s ±0%");
