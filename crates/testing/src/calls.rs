@@ -14,14 +14,14 @@ use thrufs_abi::layout::{
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, NodeId, Opcode, Reply, RequestBuilder, Unique};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Somebody who asks: the same client with a user's ids.
+/// A client with a caller's ids.
 pub struct Caller<'a, C: Carrier> {
     client: &'a Client<C>,
     uid: u32,
     gid: u32,
 }
 
-// Not derived: a carrier need not be.
+// Not derived, which would require it of the carrier.
 impl<C: Carrier> Clone for Caller<'_, C> {
     fn clone(&self) -> Self {
         *self
@@ -47,7 +47,7 @@ impl<'a, C: Carrier> Caller<'a, C> {
         Caller { client, uid, gid }
     }
 
-    /// A request of this caller's, to be filled in and given to [`call`](Self::call).
+    /// A request of this caller, to be completed and passed to [`call`](Self::call).
     pub fn request(&self, opcode: Opcode, node: NodeId) -> RequestBuilder {
         let unique = self.client.next_unique();
         RequestBuilder::new(opcode, unique, node).ids(self.uid, self.gid, 4242)
@@ -84,7 +84,7 @@ impl<'a, C: Carrier> Caller<'a, C> {
     ///
     /// # Errors
     ///
-    /// As the file system answers; so with all calls below.
+    /// Those of the file system, as with all calls below.
     pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<EntryOut> {
         structure(&self.named(Opcode::Lookup, parent, name)?)
     }
@@ -512,7 +512,7 @@ impl<'a, C: Carrier> Caller<'a, C> {
             .map(drop)
     }
 
-    /// BMAP: the block of the device beneath that holds this block of the file.
+    /// BMAP: the device block of a file block.
     pub fn bmap(&self, node: NodeId, block: u64, block_bytes: u32) -> Result<u64> {
         let arg = BmapIn {
             block,
@@ -523,13 +523,13 @@ impl<'a, C: Carrier> Caller<'a, C> {
         Ok(out.block)
     }
 
-    /// POLL: which of the events there are.
+    /// POLL: returns the ready events.
     pub fn poll(&self, node: NodeId, arg: &PollIn) -> Result<u32> {
         let out: PollOut = structure(&self.call(self.request(Opcode::Poll, node).arg(arg))?)?;
         Ok(out.revents)
     }
 
-    /// IOCTL on a file, with its result and output.
+    /// IOCTL on a file: returns its result and output.
     pub fn ioctl(
         &self,
         node: NodeId,

@@ -7,7 +7,7 @@ use std::ptr;
 
 extern "C" fn ignore(_signal: libc::c_int) {}
 
-/// From now on SIGUSR1 ends a blocking call of this process with EINTR (no `SA_RESTART`).
+/// Lets SIGUSR1 end blocking calls of this process with EINTR (no `SA_RESTART`).
 ///
 /// # Errors
 ///

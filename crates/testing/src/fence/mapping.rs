@@ -2,10 +2,9 @@
 //!
 //! # Safety
 //!
-//! A map of a file can change at any moment (another writer) and a touch beyond the end of the file
-//! is SIGBUS. So this type never lends out a reference to the mapped bytes: it copies in and out,
-//! byte by byte, with volatile accesses, within the length it mapped. Tests must not shrink a file
-//! while they touch what was cut off; nothing worse than the death of the test comes of it.
+//! Another writer can change mapped bytes at any time, and access beyond the end of the file is SIGBUS. So this
+//! type gives no reference to the mapped bytes: it copies in and out, byte by byte, with volatile accesses,
+//! within the mapped length. A test that accesses what was truncated is killed; nothing worse happens.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -64,7 +63,7 @@ impl Mapping {
         (offset..offset + len).map(byte).collect()
     }
 
-    /// Writes the first byte of the map, and behind it `rest`, to the beginning of a file by one call.
+    /// Writes the first byte of the map, followed by `rest`, to the beginning of a file by one call.
     ///
     /// # Errors
     ///

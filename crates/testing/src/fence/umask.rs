@@ -1,10 +1,10 @@
-//! A umask of one's own.
+//! A umask per thread.
 #![allow(unsafe_code)]
 
 use rustix::thread::UnshareFlags;
 
-/// Gives this thread, and threads it starts from now on, a umask and a working directory of their
-/// own, so that a case can set them while others run.
+/// Gives this thread, and those it starts later, an umask and working directory separate from the process's, so
+/// that a case can set them while others run.
 ///
 /// # Errors
 ///
