@@ -1,8 +1,7 @@
-//! A queue of a hostile guest: its tables, and what they lead to, are anything.
+//! A virtqueue of a hostile guest.
 //!
-//! The bytes are the start of the guest's memory, where the queue is, and what is done to it between
-//! rounds. Whatever they are: taking and giving back ends, chains are bounded and lie within memory, and
-//! nothing beyond it changes.
+//! The bytes are the start of the guest's memory, with the queue, and changes between rounds. For any bytes,
+//! taking and returning ends, chains are bounded and within memory, and nothing beyond the memory changes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +14,7 @@ use thrufs_virtio::queue::{Chain, VirtqueueFeatures, VirtqueueLayout, VirtqueueR
 
 const GUEST: u64 = 0x1000;
 const USER: u64 = 0x7f00_0000_0000;
-/// What the guest has, between two pages that it does not have.
+/// The guest's memory, between two pages outside it.
 const MEMORY_BYTES: usize = 0x8000;
 const PAGE: usize = 0x1000;
 const SIZE: u16 = 16;
@@ -30,7 +29,7 @@ struct Machine {
 fn machine() -> Machine {
     let memory = memfd_create("guest", MemfdFlags::CLOEXEC).expect("memory");
     ftruncate(&memory, (MEMORY_BYTES + 2 * PAGE) as u64).expect("memory");
-    // Two regions that touch, so that ranges may span them.
+    // Two adjacent regions, so that ranges may span them.
     let half = MEMORY_BYTES as u64 / 2;
     let map = |at| Region::map(GUEST + at, USER + at, half, &memory, PAGE as u64 + at);
     let regions = vec![map(0).expect("a mapping"), map(half).expect("a mapping")];
@@ -42,7 +41,7 @@ thread_local! {
     static MACHINE: Machine = machine();
 }
 
-/// What is written to the guest's memory between two looks, and where.
+/// A change of the guest's memory between two rounds.
 type Round = (u16, Vec<u8>);
 
 fuzz_target!(|input: (&[u8], Vec<Round>, bool, bool, u16)| {
@@ -107,7 +106,7 @@ fn round(machine: &Machine, ring: &mut VirtqueueRing, chain: &mut Chain) {
         if ring.complete(head, written as u32).is_err() {
             return;
         }
-        // What was written may have made more available, for ever.
+        // A change may make more requests available, without end.
         if taken > 64 {
             break;
         }

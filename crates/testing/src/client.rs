@@ -47,19 +47,11 @@ pub struct Client<C: Carrier> {
 
 impl<F: FileSystem> Client<InProcess<F>> {
     /// Connects to `fs` as a 6.18 kernel would.
-    ///
-    /// # Errors
-    ///
-    /// When INIT is refused.
     pub fn connect(fs: Arc<F>) -> Result<Client<InProcess<F>>, ClientError> {
         Client::connect_offering(fs, KERNEL_MINOR, OFFERED_ON_DEV_FUSE)
     }
 
     /// Connects with this minor version and these capabilities.
-    ///
-    /// # Errors
-    ///
-    /// When INIT is refused.
     pub fn connect_offering(
         fs: Arc<F>,
         minor: u32,
@@ -87,10 +79,6 @@ impl<F: FileSystem> Client<InProcess<F>> {
 
 impl<C: Carrier> Client<C> {
     /// Sends INIT over a carrier, as a 6.18 guest would.
-    ///
-    /// # Errors
-    ///
-    /// When INIT is refused, malformed or not answered.
     pub fn mount(carrier: C) -> Result<Client<C>, ClientError> {
         Client::over_offering(carrier, KERNEL_MINOR, OFFERED_BY_GUESTS)
     }
@@ -104,10 +92,6 @@ impl<C: Carrier> Client<C> {
     }
 
     /// Sends INIT over a carrier, with this minor version and these capabilities.
-    ///
-    /// # Errors
-    ///
-    /// When INIT is refused, malformed or not answered.
     pub fn over_offering(
         carrier: C,
         minor: u32,

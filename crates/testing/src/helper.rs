@@ -138,10 +138,6 @@ impl Request {
 }
 
 /// Prints "ok" or the errno.
-///
-/// # Errors
-///
-/// When it cannot be printed.
 pub fn report(result: io::Result<()>) -> io::Result<()> {
     match result {
         Ok(()) => say("ok"),
@@ -150,10 +146,6 @@ pub fn report(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// Prints a line at once.
-///
-/// # Errors
-///
-/// When it cannot be printed.
 pub fn say(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{line}")?;

@@ -118,10 +118,6 @@ impl Regions {
     }
 
     /// This table with one more region.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new).
     pub fn with(&self, region: Region) -> Result<Regions, MemoryError> {
         let mut regions = self.regions.clone();
         regions.push(region);

@@ -26,10 +26,6 @@ pub enum TagError {
 
 impl Tag {
     /// Checks `tag`.
-    ///
-    /// # Errors
-    ///
-    /// When it is invalid.
     pub fn new(tag: &str) -> Result<Tag, TagError> {
         match tag.len() {
             0 => Err(TagError::Empty),

@@ -150,10 +150,6 @@ struct Connection {
 
 impl FrontEnd {
     /// Connects to the socket of a server, and starts all queues.
-    ///
-    /// # Errors
-    ///
-    /// When the socket cannot be connected, or the handshake fails.
     pub fn connect(
         path: impl AsRef<Path>,
         config: &FrontEndConfig,
@@ -163,10 +159,6 @@ impl FrontEnd {
     }
 
     /// As [`connect`](Self::connect), over a connected socket.
-    ///
-    /// # Errors
-    ///
-    /// When the handshake fails.
     pub fn over(stream: UnixStream, config: &FrontEndConfig) -> Result<FrontEnd, ConnectError> {
         FrontEnd::watched(stream, config, &mut |_| Ok(()))
     }
@@ -291,20 +283,12 @@ impl FrontEnd {
     }
 
     /// Stops a queue (GET_VRING_BASE), after its requests in progress, and returns its available index.
-    ///
-    /// # Errors
-    ///
-    /// When the message fails.
     pub fn stop_queue(&self, index: u16) -> Result<u16, ConnectError> {
         handshake::stop_queue(&self.link(), index)
     }
 
     /// Restarts a stopped queue from `base` on, with the same rings, buffers and eventfds. Does not wait for
     /// requests in flight.
-    ///
-    /// # Errors
-    ///
-    /// When the server refuses.
     pub fn restart_queue(&self, index: u16, base: u16) -> Result<(), ConnectError> {
         let Some(mut queue) = self.queue(index) else {
             return Err(ConnectError::Configuration("there is no such queue"));
@@ -327,10 +311,6 @@ impl FrontEnd {
     ///
     /// FORGETs go to the high-priority queue, others to the request queues in turn. The reply has room for
     /// `reply_bytes_max` bytes with its header, in descriptors as the operation has them.
-    ///
-    /// # Errors
-    ///
-    /// When it could not be sent or was not answered in time.
     pub fn exchange(
         &self,
         request: &[u8],

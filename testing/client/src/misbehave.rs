@@ -17,10 +17,6 @@ use std::os::unix::net::UnixStream;
 
 /// Makes the handshake up to and including `last` and closes the socket. False when the step does not occur
 /// (a queue that the server does not have).
-///
-/// # Errors
-///
-/// When the handshake fails before that.
 pub fn leave_after(
     stream: UnixStream,
     config: &FrontEndConfig,

@@ -8,10 +8,6 @@ use std::ptr;
 extern "C" fn ignore(_signal: libc::c_int) {}
 
 /// Lets SIGUSR1 end blocking calls of this process with EINTR (no `SA_RESTART`).
-///
-/// # Errors
-///
-/// As `sigaction(2)`.
 pub fn interrupt_on_usr1() -> io::Result<()> {
     // SAFETY: all zero bytes are a valid `sigaction`: an empty mask, no flags, no restorer.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };

@@ -32,10 +32,6 @@ pub enum Sharing {
 
 impl Mapping {
     /// Maps the first `len` bytes of a file.
-    ///
-    /// # Errors
-    ///
-    /// As `mmap(2)`.
     pub fn new(file: impl AsFd, len: usize, sharing: Sharing) -> io::Result<Self> {
         let (protection, flags) = match sharing {
             Sharing::Shared => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED),
@@ -64,10 +60,6 @@ impl Mapping {
     }
 
     /// Writes the first byte of the map, followed by `rest`, to the beginning of a file by one call.
-    ///
-    /// # Errors
-    ///
-    /// As `pwritev(2)`.
     pub fn write_with(&self, rest: &[u8], file: impl AsFd) -> io::Result<usize> {
         let pieces = [
             libc::iovec {
@@ -98,10 +90,6 @@ impl Mapping {
     }
 
     /// `msync(2)` of the whole map with `MS_SYNC`.
-    ///
-    /// # Errors
-    ///
-    /// As `msync(2)`.
     pub fn sync(&self) -> io::Result<()> {
         // SAFETY: the range is the map.
         unsafe { rustix::mm::msync(self.start.cast(), self.len, MsyncFlags::SYNC)? };

@@ -93,10 +93,6 @@ pub fn set(
 }
 
 /// The first lock that conflicts with one of `kind` in `range`.
-///
-/// # Errors
-///
-/// As `fcntl(2)`.
 pub fn query(
     fd: BorrowedFd<'_>,
     owner: Owner,

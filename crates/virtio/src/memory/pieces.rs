@@ -140,10 +140,6 @@ impl<'a> Pieces<'a> {
     }
 
     /// Reads from `file` at `offset` to the bytes after the first `filled`, by one system call.
-    ///
-    /// # Errors
-    ///
-    /// The system call's.
     pub fn read_from(
         &self,
         filled: usize,

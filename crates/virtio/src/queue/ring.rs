@@ -263,10 +263,6 @@ impl VirtqueueRing {
     }
 
     /// Whether a request is available.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
     pub fn has_available(&mut self) -> Result<bool, Broken> {
         if self.seen_available == self.next_available {
             // Acquire: the entries and descriptors were written before the index.
@@ -280,10 +276,6 @@ impl VirtqueueRing {
     }
 
     /// Takes the next head. Each must be passed to [`complete`](Self::complete).
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
     pub fn take(&mut self) -> Result<Option<u16>, Broken> {
         if !self.has_available()? {
             return Ok(None);
@@ -365,10 +357,6 @@ impl VirtqueueRing {
     }
 
     /// Reads the chain of `head` into `chain`.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
     pub fn read_chain(&self, head: u16, chain: &mut Chain) -> Result<(), ChainFault> {
         self.chains().read(&self.regions, head, chain)
     }
@@ -387,10 +375,6 @@ impl VirtqueueRing {
 
     /// Returns `head` with `length` bytes written. The guest can see it at once;
     /// [`needs_notification`](Self::needs_notification) says whether it is to be notified.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
     pub fn complete(&mut self, head: u16, length: u32) -> Result<(), Broken> {
         let (word, bit) = (usize::from(head / 64), 1 << (head % 64));
         if let Some(word) = self.in_use.get_mut(word) {
@@ -412,10 +396,6 @@ impl VirtqueueRing {
     }
 
     /// Whether the guest wants a used buffer notification for what was returned since the last call.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
     pub fn needs_notification(&mut self) -> Result<bool, Broken> {
         if self.notified_used == self.next_used {
             return Ok(false);
@@ -435,10 +415,6 @@ impl VirtqueueRing {
     }
 
     /// Asks for no kicks while the device polls.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
     pub fn disable_kicks(&mut self) -> Result<(), Broken> {
         // With the event index: the last event has passed, so no kick comes.
         if self.features.event_index {
@@ -449,10 +425,6 @@ impl VirtqueueRing {
 
     /// Asks for a kick with the next available request. True when there is one already, for which no kick
     /// may come.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
     pub fn enable_kicks(&mut self) -> Result<bool, Broken> {
         if self.features.event_index {
             let at = RING_HEAD_BYTES + usize::from(self.layout.size) * USED_ELEMENT_BYTES;

@@ -1,7 +1,7 @@
 //! Live migration, message by message: what a front end may ask for and what is refused.
 
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, GUEST, Guest, PATIENCE, Serving, serve};
+use crate::ground::{ALL_FEATURES, GUEST, Guest, Serving, serve, until};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{Read, Write};
@@ -142,11 +142,8 @@ fn a_log_is_acknowledged_after_requests_in_progress() {
     };
     let request = guest.request(Opcode::Read, 1).arg(&slow).finish();
     let head = guest.submit(1, &request, 4096);
-    let deadline = Instant::now() + PATIENCE;
-    while device.handle().metrics().blocked_inline == 0 {
-        assert!(Instant::now() < deadline, "it is in progress");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let handle = device.handle();
+    until("it is in progress", || handle.metrics().blocked_inline > 0);
     let gate = Arc::clone(&journal);
     let opener = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));

@@ -2,7 +2,7 @@
 //! thread executes.
 
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, Guest, PATIENCE, SIZE, Serving, error_of, serve};
+use crate::ground::{ALL_FEATURES, Guest, PATIENCE, SIZE, Serving, error_of, serve, until};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -170,11 +170,7 @@ fn lock_waits_and_session_ends_among_parallel_requests() {
             reads.extend(submit_reads(guest, node, 5));
         });
         take_reads(&mut guest, reads);
-        let deadline = Instant::now() + PATIENCE;
-        while device.metrics().lock_waiters < 3 {
-            assert!(Instant::now() < deadline, "three wait");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("three wait", || device.metrics().lock_waiters >= 3);
         // The session ends among requests; each is answered, by either session. Heads of lock waits are
         // not reused.
         let mut others = Vec::new();
@@ -221,11 +217,7 @@ fn a_queue_that_breaks_during_a_lease_stops_without_delay() {
             guest.offer(1, SIZE);
             guest.offer(1, 0);
         });
-        let deadline = Instant::now() + PATIENCE;
-        while !guest.error_reported(1) {
-            assert!(Instant::now() < deadline, "the error eventfd is signalled");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("the error eventfd is signalled", || guest.error_reported(1));
         let begun = Instant::now();
         let base = guest.front_end.get_vring_base(1).unwrap() as u16;
         assert!(begun.elapsed() < DRAIN, "it waits for lost requests");

@@ -1,7 +1,7 @@
 //! A guest that sends requests as a kernel does, to a file system in memory.
 
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{self, ALL_FEATURES, Guest, Serving, connect, error_of, serve};
+use crate::ground::{ALL_FEATURES, Guest, Serving, connect, error_of, serve, until};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ fn begin_with(config: DeviceConfig) -> (Arc<Journal>, Serving, Guest, DeviceHand
 fn wait_for_lock(guest: &mut Guest, device: &DeviceHandle, queue: usize) -> u16 {
     let request = guest.request(Opcode::Setlkw, 2).arg(&LkIn::default());
     let head = guest.submit(queue, &request.finish(), 16);
-    until(|| device.metrics().lock_waiters > 0);
+    until("a lock wait", || device.metrics().lock_waiters > 0);
     head
 }
 
@@ -360,7 +360,7 @@ fn stopping_a_queue_waits_for_requests_but_not_for_lock_waits() {
     let (journal, serving, mut guest, device) = begin();
     let (node, _) = create(&mut guest, "file");
     let head = submit_slow(&mut guest, 1, node);
-    until(|| device.metrics().blocked == 1);
+    until("blocked", || device.metrics().blocked == 1);
     let gate = Arc::clone(&journal);
     let opener = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
@@ -394,7 +394,7 @@ fn at_the_limits_of_blocked_requests_queues_block_and_locks_fail() {
     for _ in 0..2 {
         submit_slow(&mut guest, 1, node);
     }
-    until(|| device.metrics().blocked_inline == 1);
+    until("blocked inline", || device.metrics().blocked_inline == 1);
     submit_lookup(&mut guest, 1, 4096);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
     assert_eq!(lookup_on(&mut guest, 2, "file"), node, "another queue");
@@ -416,7 +416,7 @@ fn requests_that_never_end_are_reported_as_stuck() {
     let (journal, serving, mut guest, device) = begin_with(config);
     let (node, _) = create(&mut guest, "file");
     submit_slow(&mut guest, 2, node);
-    until(|| device.metrics().blocked == 1);
+    until("blocked", || device.metrics().blocked == 1);
     let refused = guest.init().unwrap_err();
     assert_eq!(refused, 16, "EBUSY: one session at a time");
     drop(guest);
@@ -424,16 +424,8 @@ fn requests_that_never_end_are_reported_as_stuck() {
     assert!(matches!(served, Err(DeviceError::Stuck(1))), "{served:?}");
     assert_eq!(Journal::count(&journal.destroyed), 0);
     journal.gate.open();
-    until(|| Journal::count(&journal.destroyed) == 1);
+    until("destroyed", || Journal::count(&journal.destroyed) == 1);
     assert_eq!(Journal::count(&journal.made), 1);
-}
-
-fn until(mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + ground::PATIENCE;
-    while !reached() {
-        assert!(Instant::now() < deadline, "timed out");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

@@ -94,6 +94,15 @@ pub fn connect<M: MakeFileSystem>(
     (serving, guest)
 }
 
+/// Waits for a condition.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 impl Guest {
     pub fn new(stream: UnixStream, queues: u64, features: u64) -> Guest {
         let memory = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();

@@ -86,10 +86,6 @@ impl FrontEnd {
     }
 
     /// As [`migrate_to`](Self::migrate_to), over a connected socket.
-    ///
-    /// # Errors
-    ///
-    /// As there.
     pub fn migrate_over(
         &self,
         stream: UnixStream,

@@ -260,10 +260,6 @@ impl Queue {
     }
 
     /// As [`submit`](Self::submit), for contiguous bytes, with the descriptors that a kernel makes.
-    ///
-    /// # Errors
-    ///
-    /// As there.
     pub fn submit_request(&mut self, request: &[u8]) -> Result<Token, SubmitError> {
         let shape = Shape::of(request);
         self.submit(&Parts::of(request, &shape), shape.reply)
@@ -339,10 +335,6 @@ impl Queue {
     }
 
     /// Kicks the device for what was submitted, if it wants a kick.
-    ///
-    /// # Errors
-    ///
-    /// When the eventfd cannot be written.
     pub fn notify(&mut self) -> Result<(), QueueError> {
         if self.ring.needs_kick() {
             self.kick()?;
@@ -351,10 +343,6 @@ impl Queue {
     }
 
     /// Kicks the device.
-    ///
-    /// # Errors
-    ///
-    /// When the eventfd cannot be written.
     pub fn kick(&self) -> Result<(), QueueError> {
         self.kick.write(1).map_err(QueueError::Waiting)
     }

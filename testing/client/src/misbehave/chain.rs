@@ -251,10 +251,6 @@ impl<'a> RawQueue<'a> {
     }
 
     /// Puts a faulty chain on the queue and kicks. Returns the token of the chain, if it has one.
-    ///
-    /// # Errors
-    ///
-    /// When the kick fails.
     pub fn inject(&mut self, fault: Fault) -> Result<Option<Token>, crate::QueueError> {
         let request = RequestBuilder::new(Opcode::Getattr, Unique(UNIQUE), NodeId::ROOT)
             .arg(&GetattrIn::default())

@@ -72,10 +72,6 @@ pub fn send(
 }
 
 /// Whether the server closes the connection within the stream's read timeout. Discards what it sends.
-///
-/// # Errors
-///
-/// As `read(2)`.
 pub fn is_closed(mut stream: &UnixStream) -> io::Result<bool> {
     let mut heap = [0; 4096];
     loop {
